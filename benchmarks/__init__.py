@@ -1,0 +1,1 @@
+"""Benchmarks: each package here is a program, `python -m benchmarks.NAME`."""

@@ -1,0 +1,175 @@
+"""Starting the brokers that are compared, each with private directories and free loopback ports.
+
+A peer runs with its own defaults; nothing is tuned for the benchmark. It is ready when `start_*`
+returns. `Peer.close()` ends the processes it started, by their ids, and no others.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+from benchmarks.errors import PeerFailed
+from benchmarks.usage import Usage, usage_of
+
+_RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+#: RabbitMQ takes about five seconds on an idle machine.
+_START_SECONDS = 90.0
+_STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A broker that runs: the address to speak AMQP 0-9-1 to, and the processes it consists of."""
+
+    name: str
+    version: str
+    port: int
+    processes: tuple[subprocess.Popen[bytes], ...]
+    log: Path
+
+    def usage(self) -> Usage:
+        return usage_of(process.pid for process in self.processes)
+
+    def close(self) -> None:
+        """Ask each process to end, in the order they are listed; insist after a while."""
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def start_penstock(directory: Path, profile: Path | None = None) -> Peer:
+    """Penstock, with its data in `directory`; under cProfile when a file for its figures is given.
+
+    Its one line on standard output says that it is ready.
+    """
+    port = _free_port()
+    profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
+    command = [sys.executable, *profiler, "-m", "penstock", "broker"]
+    command += ["--data", str(directory / "data"), "--listen", f"amqp://127.0.0.1:{port}"]
+    log = directory / "penstock.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+    peer = Peer("penstock", _penstock_version(), port, (process,), log)
+    assert process.stdout is not None
+    said_something, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
+    if not said_something or not process.stdout.readline():
+        _give_up(peer)
+    return peer
+
+
+def start_rabbitmq(directory: Path) -> Peer:
+    """Debian's RabbitMQ, without plugins, as a node of its own beside any other on the machine."""
+    port, epmd_port = _free_port(), _free_port()
+    log = directory / "rabbitmq.log"
+    (directory / "plugins").write_text("[].\n")
+    (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n")
+    environment = os.environ | {
+        "HOME": str(directory),
+        "ERL_EPMD_PORT": str(epmd_port),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODENAME": f"bench{port}@localhost",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(_free_port()),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+        "RABBITMQ_CONF_ENV_FILE": str(directory / "no-environment-file"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+        "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_PID_FILE": str(directory / "pid"),
+        # The start script then becomes the emulator, instead of waiting for it.
+        "RUNNING_UNDER_SYSTEMD": "true",
+    }
+    with log.open("wb") as output:
+        # The emulator would start a port mapper that outlives it; ours ends with the peer.
+        epmd = _start(["epmd", "-address", "127.0.0.1", "-port", str(epmd_port)], environment)
+        broker = _start([str(_RABBITMQ)], environment, output.fileno())
+    peer = Peer("rabbitmq", _rabbitmq_version(), port, (broker, epmd), log)
+    deadline = time.monotonic() + _START_SECONDS
+    while not _answers(port):
+        if broker.poll() is not None or time.monotonic() > deadline:
+            _give_up(peer)
+        time.sleep(0.1)
+    return peer
+
+
+def available(name: str) -> bool:
+    """Whether this machine has what it takes to start the peer of that name."""
+    if name == "rabbitmq":
+        return _RABBITMQ.exists() and shutil.which("epmd") is not None
+    command = [sys.executable, "-m", "penstock", "broker", "--help"]
+    return name == "penstock" and subprocess.run(command, capture_output=True).returncode == 0
+
+
+#: The peers a benchmark may name.
+STARTERS: dict[str, Callable[[Path], Peer]] = {
+    "penstock": start_penstock,
+    "rabbitmq": start_rabbitmq,
+}
+
+
+def _start(
+    command: list[str], environment: dict[str, str], output: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C at the terminal must reach the harness, which then closes it.
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+
+
+def _give_up(peer: Peer) -> None:
+    peer.close()
+    last_words = peer.log.read_text(errors="replace")[-2000:].strip()
+    raise PeerFailed(f"{peer.name} did not start: {last_words or 'it said nothing'}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    """RabbitMQ opens its listener last, and then greets whoever sends the protocol header."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
+            probe.sendall(b"AMQP\x00\x00\x09\x01")
+            return probe.recv(1) == b"\x01"
+    except OSError:
+        return False
+
+
+def _penstock_version() -> str:
+    try:
+        return installed_version("penstock")
+    except PackageNotFoundError:
+        return "from source"
+
+
+def _rabbitmq_version() -> str:
+    query = ["dpkg-query", "--show", "--showformat", "${Version}", "rabbitmq-server"]
+    try:
+        return subprocess.run(query, capture_output=True, text=True).stdout or "unknown"
+    except FileNotFoundError:
+        return "unknown"

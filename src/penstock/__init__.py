@@ -1,0 +1,3 @@
+"""Penstock: a message fabric in Python."""
+
+__version__ = "0.1.0"

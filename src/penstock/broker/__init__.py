@@ -1,0 +1,1 @@
+"""The kernel: the terminal/driver contract, buckets, virtual hosts, the log, users."""

@@ -1,0 +1,41 @@
+"""What a terminal finds around it: the broker, as far as a terminal may know it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from penstock.broker.alarms import Alarms
+from penstock.broker.kernel import Kernel
+from penstock.broker.users import Users
+from penstock.broker.vhost import VirtualHost
+
+
+class Client(Protocol):
+    """A terminal as the broker and its management see it: somebody is connected."""
+
+    name: str
+
+    def alarms_changed(self) -> None:
+        """Publishers are to wait, or may go on."""
+
+    def end(self, reason: str) -> None:
+        """Tell the client why, and close."""
+
+    def abort(self) -> None:
+        """Close without a word."""
+
+    def describe(self) -> dict[str, Any]: ...
+
+    def describe_channels(self) -> list[dict[str, Any]]: ...
+
+    def describe_consumers(self) -> list[dict[str, Any]]: ...
+
+
+class Host(Protocol):
+    kernel: Kernel
+    users: Users
+    vhosts: dict[str, VirtualHost]
+    alarms: Alarms
+    clients: dict[Client, None]
+    product: dict[str, Any]  #: what the broker tells of itself
+    draining: bool

@@ -1,0 +1,399 @@
+"""Virtual hosts: the registry of destinations, and the operations that change topology.
+
+Terminals call these for declare, bind and delete, and `lookup` to find the driver of a path.
+Drivers do not call back into topology, but for the deaths they bring about themselves (an
+auto-delete queue whose last consumer left, a queue that expired). Durable changes go to the
+journal. Permissions are the terminal's business: it knows who asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.broker import equivalence, paths
+from penstock.broker.contract import Driver
+from penstock.broker.destinations import Binding, Exchange, Queue, Sink
+from penstock.broker.kernel import Kernel
+from penstock.broker.topology import Topology, pack_arguments, unpack_arguments
+from penstock.core.errors import (
+    AccessRefused,
+    CommandInvalid,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
+
+ExchangeType = Callable[..., Exchange]
+QueueType = Callable[..., Queue]
+ReplyType = Callable[[Kernel, str], Any]
+
+PREDECLARED = {
+    "": "direct",
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+}
+
+
+class VirtualHost:
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        topology: Topology,
+        exchange_types: dict[str, ExchangeType],
+        queue_types: dict[str, QueueType],
+        reply_type: ReplyType,
+    ) -> None:
+        self.name = name
+        self.kernel = kernel
+        self.topology = topology
+        self.exchange_types = exchange_types
+        self.queue_types = queue_types
+        self.reply_type = reply_type
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        #: Reply channels of clients, by the routing key they gave out (direct reply-to).
+        self.replies: dict[str, Sink] = {}
+        self._bound: dict[tuple[str, str], dict[tuple[str, str, str], Binding]] = {}
+        self._owned: dict[object, set[str]] = {}
+        for exchange, kind in PREDECLARED.items():
+            self._make_exchange(exchange, kind, True, False, False, {})
+        self._recover()
+
+    # Finding.
+
+    def lookup(self, path: str) -> Driver:
+        """The driver that a destination path names."""
+        where = paths.parse(path)
+        return self.queue(where.name) if where.kind == "queue" else self.exchange(where.name)
+
+    def exchange(self, name: str) -> Exchange:
+        try:
+            return self.exchanges[name]
+        except KeyError:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'") from None
+
+    def queue(self, name: str, owner: object | None = None) -> Queue:
+        """The queue of that name, unless it belongs to another connection."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        if queue.owner is not None and owner is not None and queue.owner is not owner:
+            raise self._locked(name)
+        return queue
+
+    def _locked(self, name: str) -> ResourceLocked:
+        return ResourceLocked(
+            f"cannot obtain exclusive access to locked queue '{name}' in vhost "
+            f"'{self.name}'. It could be originally declared on another connection or the "
+            "exclusive property value does not match that of the original declaration."
+        )
+
+    def existing_exchange(self, name: str) -> Exchange:
+        """For a passive declare."""
+        self._refuse_default(name)
+        return self.exchange(name)
+
+    def open_reply(self, prefix: str) -> tuple[str, Driver]:
+        """A destination of its own for one client's replies, and the key that leads there."""
+        name = f"{prefix}.{secrets.token_urlsafe(16)}"
+        self.replies[name] = driver = self.reply_type(self.kernel, name)
+        return name, driver
+
+    # Exchanges.
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: dict[str, Any] | None = None,
+    ) -> Exchange:
+        arguments = arguments or {}
+        self._refuse_default(name)
+        if kind not in self.exchange_types:
+            raise CommandInvalid(f"unknown exchange type '{kind}'")
+        existing = self.exchanges.get(name)
+        if existing is not None:
+            equivalence.check_exchange(
+                self.name, existing, kind, durable, auto_delete, internal, arguments
+            )
+            return existing
+        if name.startswith("amq."):
+            raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        exchange = self._make_exchange(name, kind, durable, auto_delete, internal, arguments)
+        if durable:
+            self.topology.put(
+                ("exchange", self.name, name),
+                {
+                    "type": kind,
+                    "auto_delete": auto_delete,
+                    "internal": internal,
+                    "arguments": pack_arguments(arguments),
+                },
+            )
+        self.changed()
+        return exchange
+
+    def _make_exchange(
+        self,
+        name: str,
+        kind: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: dict[str, Any],
+    ) -> Exchange:
+        exchange = self.exchange_types[kind](
+            self,
+            name,
+            type=kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+        self.exchanges[name] = exchange
+        return exchange
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        self._refuse_default(name)
+        if name in PREDECLARED:
+            raise AccessRefused(
+                f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
+            )
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if if_unused and exchange.bindings:
+            raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
+        del self.exchanges[name]
+        for binding in list(exchange.bindings):
+            self._forget(binding)
+        self._unbind_all(exchange)
+        exchange.delete()
+        self.topology.drop(("exchange", self.name, name))
+        self.changed()
+
+    # Queues.
+
+    def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        owner: object | None = None,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: dict[str, Any] | None = None,
+    ) -> Queue:
+        arguments = arguments or {}
+        if name:
+            existing = self.queues.get(name)
+            if existing is not None:
+                existing = self.queue(name, owner)
+                if exclusive != (existing.owner is not None):
+                    raise self._locked(name)
+                equivalence.check_queue(self.name, existing, durable, auto_delete, arguments)
+                return existing
+            if name.startswith("amq."):
+                raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+        else:
+            name = "amq.gen-" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        kind = equivalence.queue_type(self.name, name, durable, exclusive, auto_delete, arguments)
+        queue = self.queue_types[kind](
+            self,
+            name,
+            type=kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            owner=owner if exclusive else None,
+            arguments=arguments,
+        )
+        self.queues[name] = queue
+        if exclusive:
+            self._owned.setdefault(owner, set()).add(name)
+        elif durable:
+            self.topology.put(
+                ("queue", self.name, name),
+                {"auto_delete": auto_delete, "arguments": pack_arguments(arguments)},
+            )
+        self.changed()
+        return queue
+
+    def delete_queue(
+        self,
+        name: str,
+        *,
+        owner: object | None = None,
+        if_unused: bool = False,
+        if_empty: bool = False,
+    ) -> int:
+        """Delete a queue; returns how many messages went with it. A queue that is not there loses none."""
+        if name not in self.queues:
+            return 0
+        queue = self.queue(name, owner)
+        if if_unused and queue.consumer_count:
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
+        if if_empty and queue.message_count:
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
+        count = queue.message_count
+        del self.queues[name]
+        if queue.owner is not None:
+            self._owned.get(queue.owner, set()).discard(name)
+        self._unbind_all(queue)
+        self.topology.drop(("queue", self.name, name))
+        self.changed()
+        queue.delete()
+        return count
+
+    def release(self, owner: object) -> None:
+        """A connection has ended: its exclusive queues go."""
+        for name in list(self._owned.pop(owner, ())):
+            self.delete_queue(name)
+
+    # Bindings.
+
+    def bind(
+        self,
+        source: str,
+        destination: Queue | Exchange,
+        key: str = "",
+        arguments: dict[str, Any] | None = None,
+    ) -> None:
+        arguments = arguments or {}
+        exchange = self.exchange(source)
+        self._refuse_default(source)
+        if destination.kind == "exchange":
+            self._refuse_default(destination.name)
+        packed = pack_arguments(arguments)
+        bound = self._bound.setdefault((destination.kind, destination.name), {})
+        if (source, key, packed) in bound:
+            return
+        binding = Binding(source, destination, key, arguments)
+        binding.properties_key = equivalence.properties_key(key, arguments)
+        exchange.add(binding)
+        bound[source, key, packed] = binding
+        if exchange.durable and destination.durable and getattr(destination, "owner", None) is None:
+            self.topology.put(self._binding_key(binding, packed), {})
+        self.changed()
+
+    def unbind(
+        self,
+        source: str,
+        destination: Queue | Exchange,
+        key: str = "",
+        arguments: dict[str, Any] | None = None,
+    ) -> None:
+        self._refuse_default(source)
+        bound = self._bound.get((destination.kind, destination.name), {})
+        binding = bound.get((source, key, pack_arguments(arguments or {})))
+        if binding is not None:
+            self._remove(binding)
+            self.changed()
+
+    def bindings(self) -> Iterator[Binding]:
+        """Every binding, without the default exchange's own."""
+        for bound in list(self._bound.values()):
+            yield from list(bound.values())
+
+    def bindings_of(self, destination: Queue | Exchange) -> list[Binding]:
+        return list(self._bound.get((destination.kind, destination.name), {}).values())
+
+    def _binding_key(self, binding: Binding, packed: str) -> tuple[str, ...]:
+        destination = binding.destination
+        return (
+            "binding",
+            self.name,
+            binding.source,
+            destination.kind,
+            destination.name,
+            binding.key,
+            packed,
+        )
+
+    def _forget(self, binding: Binding) -> None:
+        destination = binding.destination
+        packed = pack_arguments(binding.arguments)
+        bound = self._bound.get((destination.kind, destination.name), {})
+        bound.pop((binding.source, binding.key, packed), None)
+        self.topology.drop(self._binding_key(binding, packed))
+
+    def _remove(self, binding: Binding) -> None:
+        self._forget(binding)
+        exchange = self.exchanges.get(binding.source)
+        if exchange is None:
+            return
+        exchange.remove(binding)
+        if exchange.auto_delete and not exchange.bindings:
+            self.delete_exchange(exchange.name)
+
+    def _unbind_all(self, destination: Queue | Exchange) -> None:
+        for binding in self.bindings_of(destination):
+            self._remove(binding)
+        self._bound.pop((destination.kind, destination.name), None)
+
+    @staticmethod
+    def _refuse_default(exchange: str) -> None:
+        if exchange == "":
+            raise AccessRefused("operation not permitted on the default exchange")
+
+    # Life.
+
+    def changed(self) -> None:
+        for exchange in self.exchanges.values():
+            exchange.forget_routes()
+
+    def _recover(self) -> None:
+        for (_, vhost, name), value in self.topology.all("exchange"):
+            if vhost == self.name and value["type"] in self.exchange_types:
+                self._make_exchange(
+                    name,
+                    value["type"],
+                    True,
+                    value["auto_delete"],
+                    value["internal"],
+                    unpack_arguments(value["arguments"]),
+                )
+        for (_, vhost, name), value in self.topology.all("queue"):
+            if vhost == self.name:
+                arguments = unpack_arguments(value["arguments"])
+                auto_delete = value["auto_delete"]
+                kind = equivalence.queue_type(vhost, name, True, False, auto_delete, arguments)
+                self.queues[name] = self.queue_types[kind](
+                    self,
+                    name,
+                    type=kind,
+                    durable=True,
+                    auto_delete=auto_delete,
+                    owner=None,
+                    arguments=arguments,
+                )
+        for key, _ in self.topology.all("binding"):
+            _, vhost, source, kind, name, routing_key, packed = key
+            registry: dict[str, Any] = self.queues if kind == "queue" else self.exchanges
+            if vhost == self.name and name in registry and source in self.exchanges:
+                self.bind(source, registry[name], routing_key, unpack_arguments(packed))
+
+    def close(self) -> None:
+        for destination in (*self.exchanges.values(), *self.queues.values()):
+            destination.close()
+
+    def delete(self) -> None:
+        """The whole virtual host goes, with all that is in it."""
+        for name in list(self.queues):
+            self.delete_queue(name)
+        for name in list(self.exchanges):
+            if name not in PREDECLARED:
+                self.delete_exchange(name)
+        self.topology.drop(("vhost", self.name))

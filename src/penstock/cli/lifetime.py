@@ -1,0 +1,44 @@
+"""How a part that runs until told otherwise learns that it is time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator
+
+
+@contextlib.asynccontextmanager
+async def until_stopped(with_stdin: bool = False) -> AsyncIterator[asyncio.Event]:
+    """An event that is set by SIGTERM, by Ctrl-C or, if asked, by the end of standard input.
+
+    The second signal is not caught: whoever cannot wait for a clean stop need not.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def signalled(number: signal.Signals) -> None:
+        loop.remove_signal_handler(number)
+        stop.set()
+
+    caught = (signal.SIGTERM, signal.SIGINT)
+    for number in caught:
+        loop.add_signal_handler(number, signalled, number)
+    if with_stdin:
+        await loop.connect_read_pipe(lambda: _EndOfInput(stop), sys.stdin)
+    try:
+        yield stop
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
+
+
+class _EndOfInput(asyncio.Protocol):
+    """A parent that dies takes its end of the pipe with it, however it died."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop.set()

@@ -1,0 +1,160 @@
+"""Receiving across reconnects.
+
+An inlet keeps a consumer on its source for as long as it is open: whenever a channel ends, a new
+one is attached and goes on. Between the socket and the program lies a buffer no longer than the
+prefetch. When a connection breaks, what a redelivering source had put there is dropped, for it
+comes again; what another source had put there is all there is of it, and is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from types import TracebackType
+from typing import Self
+
+from aiormq import Channel
+from aiormq.abc import DeliveredMessage
+
+from penstock.client.amqp.delivery import Delivery, read_message
+from penstock.client.amqp.faults import explain
+from penstock.client.amqp.link import Link, discard
+from penstock.client.amqp.outlet import Outlet
+from penstock.client.amqp.sources import Source
+from penstock.client.errors import FabricClosed
+from penstock.client.message import Message
+from penstock.core.errors import PenstockError
+
+
+class Inlet:
+    """A place messages come from; keeps `penstock.client.fabric.Inflow`."""
+
+    def __init__(self, link: Link, source: Source, replies: Outlet, *, answers: bool) -> None:
+        self._link = link
+        self._source = source
+        self._replies = replies
+        self._answers = answers  #: an error while one is in hand is the answer to it
+        self._buffer: deque[DeliveredMessage] = deque()
+        self._change = asyncio.Event()  #: something arrived, or the inlet failed
+        self._attached = asyncio.Event()
+        self._over = asyncio.Event()  #: the present channel or its consumer has ended
+        self._failure: PenstockError | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._channel: Channel | None = None
+        self._unsettled = 0  #: handed to the program since the last credit was given
+        self._in_hand: Message | None = None
+        self._held = False  #: by an `async with` block, which closes it
+
+    async def open(self) -> Self:
+        if self._keeper is None:
+            await self._link.open()
+            self._keeper = asyncio.create_task(self._keep_attached())
+        await self._attached.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    async def receive(self) -> Message:
+        await self.open()
+        while not self._buffer:
+            if self._failure is not None:
+                raise self._failure
+            self._change.clear()
+            await self._change.wait()
+        delivered = self._buffer.popleft()
+        if self._source.redelivers:
+            tag = delivered.delivery_tag or 0
+        else:
+            tag = 0
+            await self._give_credit(delivered)
+        return read_message(delivered, Delivery(delivered, tag, self._replies))
+
+    async def close(self) -> None:
+        self._fail(FabricClosed("the fabric was closed"))
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._channel is not None:
+            await discard(self._channel)
+        self._buffer.clear()
+
+    async def __aiter__(self) -> AsyncGenerator[Message, None]:
+        try:
+            while True:
+                try:
+                    message = self._in_hand = await self.receive()
+                except FabricClosed:
+                    return
+                yield message
+                self._in_hand = None
+                await message.ack()
+        finally:
+            if not self._held:
+                await self.close()
+
+    async def __aenter__(self) -> Self:
+        self._held = True
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        message, self._in_hand = self._in_hand, None
+        try:
+            if message is not None and error is None:
+                await message.ack()
+            elif message is not None and self._answers and isinstance(error, Exception):
+                with contextlib.suppress(PenstockError):
+                    await message.fail(error)
+                    await message.ack()
+        finally:
+            await self.close()
+
+    async def _keep_attached(self) -> None:
+        while True:
+            try:
+                channel = await self._link.channel(self._attach)
+            except Exception as error:
+                self._fail(explain(error))
+                return
+            self._attached.set()
+            await self._over.wait()
+            if self._source.redelivers:
+                self._buffer.clear()
+            await discard(channel)
+
+    async def _attach(self, channel: Channel) -> None:
+        """Begin to consume; `over` is set when the channel or the consumer has ended."""
+        self._channel = channel
+        self._unsettled = 0
+        self._over = over = asyncio.Event()
+        channel.closing.add_done_callback(lambda _: over.set())
+        channel.on_consumer_cancel_callbacks.add(lambda _: over.set())
+        await channel.basic_qos(prefetch_count=self._source.prefetch)
+        queue, arguments = await self._source.attach(channel)
+        await channel.basic_consume(queue, self._arrive, arguments=arguments)
+
+    async def _arrive(self, delivered: DeliveredMessage) -> None:
+        if delivered.channel is self._channel and self._source.admit(delivered):
+            self._buffer.append(delivered)
+            self._change.set()
+
+    async def _give_credit(self, delivered: DeliveredMessage) -> None:
+        """Acknowledge in bundles what the program has taken, so that more may come."""
+        channel = self._channel
+        if channel is None or delivered.channel is not channel:
+            return
+        self._unsettled += 1
+        if self._unsettled * 2 >= self._source.prefetch:
+            self._unsettled = 0
+            await Delivery(delivered, delivered.delivery_tag or 0, self._replies).ack(upto=True)
+
+    def _fail(self, error: PenstockError) -> None:
+        self._failure = self._failure or error
+        self._attached.set()
+        self._change.set()

@@ -1,0 +1,207 @@
+"""A connection that mends itself.
+
+aio-pika's robust connection does the mending; a link adds what the patterns need of it: channels
+that are asked for now and come when there is a connection, whether the broker has asked senders to
+wait, and errors that say what to do. Channels are plain: each pattern restores its own, because
+only it knows what to resume (an offset, an unanswered request) and what to leave behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+import aio_pika
+from aiormq import Channel
+from aiormq import exceptions as aiormq
+from yarl import URL
+
+from penstock.client.amqp.faults import Reopen, passing
+from penstock.client.errors import BrokerUnreachable, FabricClosed
+from penstock.core.addresses import PORTS
+from penstock.core.errors import AuthenticationFailed, NotFound, PenstockError
+from penstock.core.logs import get_logger
+
+log = get_logger(__name__)
+
+#: Between attempts to connect again: short, for most breaks are a broker's restart.
+RECONNECT_SECONDS: Final = 0.5
+#: A broker that has stopped reading does not answer a close either.
+CLOSE_SECONDS: Final = 3.0
+CONNECT_SECONDS: Final = 10.0
+#: A peer that vanished without a word is missed after three of them.
+HEARTBEAT_SECONDS: Final = 10
+
+#: Declares what a channel is for; done again on every new one.
+Prepare = Callable[[Channel], Awaitable[None]]
+
+
+class Link:
+    """One connection to one broker, opened when first needed."""
+
+    def __init__(self, url: str, purpose: str, tls: ssl.SSLContext | None, patience: float) -> None:
+        self._url = URL(url)
+        if "heartbeat" not in self._url.query:
+            self._url = self._url.update_query(heartbeat=HEARTBEAT_SECONDS)
+        self._purpose = purpose
+        self._tls = tls
+        self._patience = patience
+        self._opening = asyncio.Lock()
+        self._connection: aio_pika.RobustConnection | None = None
+        self._closed = False
+
+    @property
+    def connection(self) -> aio_pika.RobustConnection:
+        if self._connection is None:
+            raise RuntimeError("the fabric is not open: use `async with connect(url) as fabric`")
+        return self._connection
+
+    @property
+    def blocked(self) -> bool:
+        if self._connection is None or self._connection.transport is None:
+            return False
+        # There is no asking but only waiting: begin to wait and see whether it ends at once.
+        waiting = self._connection.transport.connection.ready()
+        try:
+            waiting.send(None)
+        except StopIteration:
+            return False
+        waiting.close()
+        return True
+
+    async def open(self) -> None:
+        async with self._opening:
+            if self._closed:
+                raise FabricClosed("the fabric is closed")
+            if self._connection is not None:
+                return
+            deadline = asyncio.get_running_loop().time() + self._patience
+            while True:
+                try:
+                    self._connection = await self._connect()
+                except BrokerUnreachable:
+                    if asyncio.get_running_loop().time() >= deadline:
+                        raise
+                    await asyncio.sleep(RECONNECT_SECONDS)
+                else:
+                    return
+
+    async def close(self) -> None:
+        async with self._opening:
+            self._closed = True
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
+
+    async def channel(self, prepare: Prepare | None = None, *, confirms: bool = False) -> Channel:
+        """A channel, fresh and prepared, as soon as there is a connection to have one on."""
+        pause = 0.01
+        while True:
+            await self.open()
+            await self.connection.connected.wait()
+            try:
+                return await self._open_channel(prepare, confirms)
+            except BaseException as error:
+                if not passing(error):
+                    raise
+            # The end of a connection is seen by its channels first: let it sink in.
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, RECONNECT_SECONDS)
+
+    async def flowing(self) -> None:
+        """Returns when senders may go on: at once, unless the broker has asked them to wait."""
+        if not self.blocked:
+            return
+        log.warning("the broker asks senders to wait", broker=str(self))
+        transport = self.connection.transport
+        if transport is not None:
+            done = asyncio.ensure_future(transport.connection.ready())
+            lost = transport.connection.closing
+            await asyncio.wait((done, lost), return_when=asyncio.FIRST_COMPLETED)
+            done.cancel()
+        log.warning("senders may go on", broker=str(self))
+
+    def __str__(self) -> str:
+        return f"{self._url.host}:{self._port}"
+
+    @property
+    def _port(self) -> int:
+        return self._url.explicit_port or PORTS[self._url.scheme]
+
+    async def _open_channel(self, prepare: Prepare | None, confirms: bool) -> Channel:
+        transport = self.connection.transport
+        if transport is None:
+            raise Reopen
+        channel = cast(
+            Channel,
+            await transport.connection.channel(
+                publisher_confirms=confirms, on_return_raises=confirms
+            ),
+        )
+        try:
+            if prepare is not None:
+                await prepare(channel)
+        except BaseException:
+            await discard(channel)
+            raise
+        return channel
+
+    async def _connect(self) -> aio_pika.RobustConnection:
+        connection = aio_pika.RobustConnection(
+            self._url,
+            ssl_context=self._tls,
+            reconnect_interval=RECONNECT_SECONDS,
+            client_properties={
+                "product": "Penstock client",
+                "connection_name": self._url.query.get("name", f"penstock {self._purpose}"),
+            },
+        )
+        try:
+            await connection.connect(timeout=CONNECT_SECONDS)
+        except BaseException as error:
+            await connection.close()
+            if isinstance(error, Exception):
+                raise self._unreachable(error) from error
+            raise
+        connection.close_callbacks.add(self._on_lost)
+        connection.reconnect_callbacks.add(self._on_restored)
+        return connection
+
+    def _unreachable(self, error: Exception) -> PenstockError:
+        host, port = self._url.host or "", self._port
+        if isinstance(error, aiormq.ProbableAuthenticationError | aiormq.AuthenticationError):
+            return AuthenticationFailed(
+                f"{self} does not let {self._url.user or 'guest'!r} in: "
+                "wrong name or password, or a user that may not connect from here"
+            )
+        if isinstance(error, aiormq.InvalidFrameError | aiormq.ConnectionClosed):
+            return NotFound(f"{self} refused the virtual host {self._url.path!r}: {error}")
+        if isinstance(error, aiormq.IncompatibleProtocolError):
+            return BrokerUnreachable(host, port, "what listens there does not speak AMQP 0-9-1")
+        if isinstance(error, TimeoutError):
+            return BrokerUnreachable(host, port, f"no answer within {CONNECT_SECONDS:g} s")
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return BrokerUnreachable(host, port, reason or type(error).__name__)
+
+    def _on_lost(self, _: object, error: BaseException | None) -> None:
+        if self._connection is not None and not self._connection.close_called:
+            log.warning("connection lost, trying again", broker=str(self), reason=str(error))
+
+    def _on_restored(self, _: object) -> None:
+        log.info("connected again", broker=str(self))
+
+
+async def discard(channel: Channel) -> None:
+    """Close a channel nobody needs, whatever state it is in."""
+    with contextlib.suppress(Exception):
+        await channel.close(timeout=CLOSE_SECONDS)
+
+
+async def ended(channel: Channel) -> BaseException | None:
+    """Returns when the channel has ended, with the reason."""
+    closing = channel.closing
+    await asyncio.wait((closing,))
+    return None if closing.cancelled() else closing.exception()

@@ -1,0 +1,77 @@
+"""The addresses a broker listens on.
+
+`scheme://host:port`: the scheme says which terminal answers and whether it does so over TLS, the
+host which interface, the port where; 0 lets the system choose. Which schemes a build really
+speaks is the server's to know: it hands them to `listeners`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from penstock.core.errors import ConfigurationError
+
+#: Every scheme there is a name for, and the port it has when none is written.
+PORTS: Final = {
+    "amqp": 5672,
+    "amqps": 5671,
+    "mqtt": 1883,
+    "mqtts": 8883,
+    "ws": 15675,
+    "wss": 15676,
+    "padres": 5680,
+    "http": 15672,
+    "https": 15671,
+}
+_OVER_TLS: Final = frozenset({"amqps", "mqtts", "wss", "https"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen, and for what."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme in _OVER_TLS
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def parse_address(url: str) -> Address:
+    """Read an address; raises `ValueError` saying what is allowed."""
+    parts = urlsplit(url)
+    if parts.scheme not in PORTS:
+        raise ValueError(
+            f"{url!r} is no address to listen on: "
+            f"should be scheme://host:port with a scheme of {', '.join(PORTS)}"
+        )
+    try:
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"{url!r}: the port should be a number from 0 to 65535") from None
+    if not parts.hostname:
+        raise ValueError(f"{url!r}: the host is missing, as in {parts.scheme}://127.0.0.1")
+    if parts.username or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{url!r}: should be {parts.scheme}://host:port and nothing more")
+    return Address(parts.scheme, parts.hostname, PORTS[parts.scheme] if port is None else port)
+
+
+def listeners(urls: Iterable[str], spoken: Collection[str]) -> list[Address]:
+    """The addresses of `urls`, all of whose schemes are among those `spoken`."""
+    addresses = [parse_address(url) for url in urls]
+    for address in addresses:
+        if address.scheme not in spoken:
+            raise ConfigurationError(
+                f"broker.listen = {address}: there is no terminal for {address.scheme} yet; "
+                f"this broker speaks {', '.join(sorted(spoken))}"
+            )
+    return addresses

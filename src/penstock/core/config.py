@@ -1,0 +1,249 @@
+"""The configuration: every setting, its type, its default and a sentence about it.
+
+Values come from flags, the environment (`PENSTOCK_BROKER__HEARTBEAT=30`), `penstock.toml` and the
+defaults here, in this order; `core/sources.py` reads them and remembers which came from where.
+In Python the models are built directly: `BrokerSettings(listen=["amqp://127.0.0.1:0"])` reads
+nothing from outside. A value that is not allowed never gets past this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from penstock.core.addresses import parse_address
+from penstock.core.machine import memory_total
+from penstock.core.units import Bytes, GiB, KiB, MiB, Seconds, Unit, WholeSeconds, parse_bytes
+
+#: Environment variables of ours begin with it.
+PREFIX: Final = "PENSTOCK_"
+_SHARE: Final = "should be a share of memory from 0 to 1 (0.25, 25%), or bytes (2GiB)"
+
+
+def data_home() -> Path:
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(home).expanduser() / "penstock"
+
+
+def _texts(value: object) -> object:
+    """A list in the environment or a flag: commas between, or JSON."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _addresses(urls: list[str]) -> list[str]:
+    return [str(parse_address(url)) for url in urls]
+
+
+def _share_or_bytes(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    try:
+        if text.endswith("%"):
+            return float(text[:-1]) / 100
+        return float(text) if text.startswith("0.") else parse_bytes(text)
+    except ValueError:
+        raise ValueError(_SHARE) from None
+
+
+def _share(value: float | int) -> float | int:
+    if value <= 0 or (value > 1 and value != int(value)):
+        raise ValueError(_SHARE)
+    return value if value <= 1 else int(value)
+
+
+def _expand(path: Path) -> Path:
+    return path.expanduser()
+
+
+Addresses = Annotated[list[str], NoDecode, BeforeValidator(_texts), AfterValidator(_addresses)]
+ShareOrBytes = Annotated[float | int, BeforeValidator(_share_or_bytes), AfterValidator(_share)]
+UserPath = Annotated[Path, AfterValidator(_expand)]
+
+_STRICT = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class LogSettings(BaseModel):
+    """What the process says about itself."""
+
+    model_config = _STRICT
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe events that are written."""
+    format: Literal["auto", "console", "json"] = "auto"
+    """How they are written; auto is console in a terminal, JSON lines otherwise."""
+
+
+class TlsSettings(BaseModel):
+    """Certificates of the listeners that speak TLS (PEM files)."""
+
+    model_config = _STRICT
+
+    certificate: UserPath | None = None
+    """The server's certificate, followed by its intermediates."""
+    key: UserPath | None = None
+    """The certificate's private key."""
+    authority: UserPath | None = None
+    """The authorities that clients' certificates are checked against."""
+    verify_peer: bool = False
+    """Whether a client must show a certificate that an authority signed."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> TlsSettings:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key are set together or not at all")
+        if self.verify_peer and self.authority is None:
+            raise ValueError("verify_peer needs an authority to check certificates against")
+        return self
+
+
+class BrokerSettings(BaseModel):
+    """One broker: where it listens, what it allows, how much it holds."""
+
+    model_config = _STRICT
+
+    listen: Addresses = ["amqp://127.0.0.1:5672", "http://127.0.0.1:15672"]
+    """Addresses to listen on, scheme://host:port; port 0 lets the system choose."""
+    server_name: str = Field(default="penstock", min_length=1, max_length=255)
+    """The name the broker gives itself to clients and in the management API."""
+    default_vhost: str = Field(default="/", min_length=1, max_length=255)
+    """The virtual host that exists from the first start."""
+    anonymous: bool = False
+    """Whether clients may connect as nobody in particular (SASL ANONYMOUS), with guest's rights."""
+    tls: TlsSettings = TlsSettings()
+    """Certificates for amqps, https, mqtts and wss listeners."""
+
+    frame_max: Bytes = Field(default=128 * KiB, ge=4096, le=GiB)
+    """The largest AMQP frame, offered to clients in negotiation."""
+    channel_max: int = Field(default=2047, ge=1, le=65535)
+    """The most channels on one connection, offered to clients in negotiation."""
+    heartbeat: WholeSeconds = Field(default=60, ge=0, le=65535)
+    """Seconds between signs of life, offered to clients in negotiation; 0 for none."""
+    handshake_timeout: Seconds = Field(default=10.0, gt=0)
+    """How long a client may take from connecting to being let in."""
+    max_connections: int = Field(default=0, ge=0)
+    """The most connections at a time; 0 for as many as the system allows."""
+    max_message_bytes: Bytes = Field(default=16 * GiB, ge=0)
+    """The largest message; 0 for any size."""
+
+    memory_budget: ShareOrBytes = 0.25
+    """What messages in memory may take before reading stops: a share of memory, or bytes."""
+    queue_memory_bytes: Bytes = Field(default=16 * MiB, ge=64 * KiB)
+    """What one queue keeps in memory before it pages to disk."""
+    spool_threshold: Bytes = Field(default=256 * KiB, ge=4 * KiB)
+    """Messages larger than this are spooled to a file of their own."""
+    segment_bytes: Bytes = Field(default=64 * MiB, ge=64 * KiB)
+    """How large a segment of a log grows before the next begins."""
+    disk_free_limit: Bytes = Field(default=50 * MiB, ge=0)
+    """Publishers are blocked while the data directory's disk has less than this."""
+    drain_seconds: Seconds = Field(default=10.0, ge=0)
+    """How long a stopping broker waits for clients to finish what they hold."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory budget of this machine, in bytes."""
+        budget = self.memory_budget
+        return int(budget * memory_total()) if budget <= 1 else int(budget)
+
+    @model_validator(mode="after")
+    def _certified(self) -> BrokerSettings:
+        over_tls = [url for url in self.listen if parse_address(url).tls]
+        if over_tls and self.tls.certificate is None:
+            raise ValueError(f"{over_tls[0]} needs tls.certificate and tls.key")
+        return self
+
+
+class Settings(BaseSettings):
+    """All of it. Built in Python it is what it is told; `sources.load` reads the world."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        validate_default=False,
+    )
+
+    data: UserPath = Field(default_factory=data_home)
+    """The directory that holds everything kept: logs, users, definitions."""
+    log: LogSettings = LogSettings()
+    """What the process says about itself."""
+    broker: BrokerSettings = BrokerSettings()
+    """One broker: where it listens, what it allows, how much it holds."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+class Setting:
+    """One key of the configuration, as documentation and messages show it."""
+
+    __slots__ = ("default", "description", "key", "printed")
+
+    def __init__(self, key: str, default: Any, description: str, unit: Unit | None) -> None:
+        self.key = key
+        self.default = default
+        self.description = description
+        self.printed = unit.format if unit else _plain
+
+    @property
+    def variable(self) -> str:
+        return variable(self.key)
+
+
+def variable(key: str) -> str:
+    """The environment variable of a key."""
+    return PREFIX + key.upper().replace(".", "__")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def catalogue(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, Setting]:
+    """Every key there is, in the order of the models."""
+    found: dict[str, Setting] = {}
+    for name, field in model.model_fields.items():
+        key = prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= catalogue(field.annotation, key + ".")
+            continue
+        unit = next((mark for mark in field.metadata if isinstance(mark, Unit)), None)
+        default = field.get_default(call_default_factory=True)
+        found[key] = Setting(key, default, field.description or "", unit)
+    return found
+
+
+def value_of(settings: Settings, key: str) -> Any:
+    """The value of a dotted key."""
+    value: Any = settings
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value

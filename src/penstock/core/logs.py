@@ -1,0 +1,74 @@
+"""Structured logs: an event and its facts, one line each.
+
+Every module takes its logger from `get_logger` and says `log.info("queue declared", queue=name)`.
+Loggers write through the standard library, so that a program which embeds Penstock decides what
+becomes of them; a process of our own calls `configure` once, at its edge: readable lines in a
+terminal, JSON otherwise, on standard error.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TextIO, cast
+
+import structlog
+from structlog.stdlib import BoundLogger, ProcessorFormatter
+from structlog.typing import Processor
+
+from penstock.core.config import LogSettings
+
+#: The logger all of ours descend from.
+ROOT = "penstock"
+
+
+def get_logger(name: str) -> BoundLogger:
+    """The logger of a module: `get_logger(__name__)`."""
+    return cast(
+        BoundLogger,
+        structlog.wrap_logger(
+            logging.getLogger(name),
+            processors=[
+                structlog.stdlib.filter_by_level,
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+                ProcessorFormatter.wrap_for_formatter,
+            ],
+            wrapper_class=BoundLogger,
+            context_class=dict,
+        ),
+    )
+
+
+def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
+    """Decide how this process writes its logs. Others' loggers speak from warnings up."""
+    out = stream or sys.stderr
+    pretty = settings.format == "console" or (settings.format == "auto" and out.isatty())
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(_formatter(pretty, colors=out.isatty()))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(ROOT).setLevel(settings.level.upper())
+
+
+def _formatter(pretty: bool, colors: bool) -> logging.Formatter:
+    renderer: Processor
+    if pretty:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=colors, exception_formatter=structlog.dev.plain_traceback
+        )
+    else:
+        renderer = structlog.processors.JSONRenderer(default=str)
+    return ProcessorFormatter(
+        processors=[ProcessorFormatter.remove_processors_meta, renderer],
+        # What other libraries write gets the same facts.
+        foreign_pre_chain=[
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+        ],
+    )

@@ -1,0 +1,42 @@
+"""What the machine gives a process: how much memory it may have, how much it has.
+
+Containers are believed before the kernel's totals: a cgroup limit is the memory there is.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def memory_total() -> int:
+    """Bytes of memory this process may hope for."""
+    total = _PAGE * os.sysconf("SC_PHYS_PAGES")
+    for path in _LIMITS:
+        try:
+            total = min(total, int(path.read_text()))
+        except (OSError, ValueError):  # no such limit, or "max"
+            continue
+    return total
+
+
+def memory_used(pid: int | None = None) -> int:
+    """Resident bytes of a process (this one unless told), or 0 where the system does not say."""
+    try:
+        with open(f"/proc/{pid or 'self'}/statm", "rb") as statm:  # noqa: PTH123 - no Path churn
+            return int(statm.read().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def disk_free(path: Path) -> int:
+    """Bytes that may still be written under a directory."""
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize

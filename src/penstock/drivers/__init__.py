@@ -1,0 +1,1 @@
+"""Destinations: exchanges, queues and streams."""

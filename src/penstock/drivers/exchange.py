@@ -1,0 +1,264 @@
+"""Exchanges: drivers that keep no messages but know where they go.
+
+An `Exchange` is the driver; its `Router` is the type (direct, fanout, topic, headers…): a rule that
+turns a message into destinations. A new type is a new router in a file of its own. Where a key
+leads is remembered until topology changes, as long as the key alone decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from penstock.broker.contract import (
+    MANDATORY,
+    SELECTS,
+    Channel,
+    Delivery,
+    Fragment,
+    Message,
+)
+from penstock.broker.destinations import LOGGED, REFUSED, Binding, Sink
+from penstock.broker.destinations import Exchange as AnyExchange
+from penstock.broker.properties import decode_header, encode_header, encode_route
+from penstock.broker.spool import Reception, Spool
+from penstock.core.errors import NoRoute, NotFound, PreconditionFailed, QueueFull, Unsupported
+
+if TYPE_CHECKING:
+    from penstock.broker.vhost import VirtualHost
+
+#: Routes remembered per exchange; when keys never repeat, remembering costs little and helps none.
+ROUTES: Final = 4096
+
+
+class Router(Protocol):
+    """An exchange type."""
+
+    #: Whether the routing key alone decides, so that the answer can be remembered.
+    keyed: bool
+
+    def check(self, binding: Binding) -> None:
+        """Raise PreconditionFailed for a binding that makes no sense to this type."""
+
+    def add(self, binding: Binding) -> None: ...
+
+    def remove(self, binding: Binding) -> None: ...
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | AnyExchange]:
+        """Where a message with this key goes."""
+
+
+class Keeper(Protocol):
+    """What an exchange of this type keeps, if it keeps anything."""
+
+    def close(self) -> None: ...
+
+    def delete(self) -> None: ...
+
+
+class Exchange:
+    kind = "exchange"
+
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        name: str,
+        router: Router,
+        *,
+        type: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: dict[str, Any],
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.router = router
+        self.type = type
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments
+        self.alternate: str | None = arguments.get("alternate-exchange")
+        if self.alternate is not None and not isinstance(self.alternate, str):
+            raise PreconditionFailed(
+                f"invalid arg 'alternate-exchange' for exchange '{name}' in vhost "
+                f"'{vhost.name}': expected a string"
+            )
+        self.bindings: dict[Binding, None] = {}
+        self._keeper = keeper
+        self._committer = vhost.kernel.committer
+        self._channels: set[Channel] = set()
+        self._routes: dict[bytes, tuple[Sink, ...]] = {}
+
+    # The contract.
+
+    def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
+        channel.state = None
+        self._channels.add(channel)
+
+    def channel_post(
+        self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
+    ) -> None:
+        if channel.state is not None or fragment.more:
+            self._assemble(channel, fragment, receipt)
+        else:
+            self._post(channel, fragment, receipt)  # type: ignore[arg-type]
+
+    def _post(self, channel: Channel, message: Message, receipt: int) -> None:
+        sinks = self._routes.get(message.route)
+        if sinks is None or message.flags & SELECTS:
+            sinks = self._route(message)
+        outcome = 0
+        for sink in sinks:
+            outcome |= sink.push(message)
+        if not sinks and message.flags & MANDATORY:
+            channel.terminal.channel_failure(channel, receipt, NoRoute(message))
+        elif receipt:
+            if outcome & REFUSED:
+                channel.terminal.channel_failure(channel, receipt, QueueFull(self.name))
+            elif outcome & LOGGED:
+                self._committer.wait(channel, receipt)
+            else:
+                channel.terminal.channel_confirm(channel, receipt)
+
+    def channel_request(self, channel: Channel, credit: int) -> None:
+        raise Unsupported(f"exchange '{self.name}' keeps no messages: bind a queue to it")
+
+    def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
+        raise Unsupported(f"exchange '{self.name}' delivers nothing")
+
+    def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
+        raise Unsupported(f"exchange '{self.name}' delivers nothing")
+
+    def channel_close(self, channel: Channel) -> None:
+        self._channels.discard(channel)
+        if channel.state is not None:
+            channel.state[1].cancel()
+            channel.state = None
+
+    def _assemble(self, channel: Channel, fragment: Message | Fragment, receipt: int) -> None:
+        """A large message: its fragments go to a spool, and it is routed when it has come whole."""
+        if isinstance(fragment, Message):
+
+            def complete(spool: Spool) -> None:
+                message, receipt = channel.state[0], channel.state[2]
+                channel.state = None
+                message.spool = spool
+                self._committer.also_sync(spool)
+                self._post(channel, message, receipt)
+                self.vhost.kernel.turn.end()
+
+            reception = self.vhost.kernel.spools.receive(complete)
+            fragment.more = False
+            channel.state = (fragment, reception, receipt)
+        else:
+            message, reception, _ = channel.state
+            assert isinstance(reception, Reception)
+            channel.state = (message, reception, receipt)
+            reception.append(fragment.bucket, last=not fragment.more)
+
+    # Routing.
+
+    def accept(self, message: Message, avoid: frozenset[str] = frozenset()) -> int:
+        outcome = 0
+        for sink in self._route(message):
+            if sink.name not in avoid:
+                outcome |= sink.push(message)
+        return outcome
+
+    def _route(self, message: Message) -> tuple[Sink, ...]:
+        route = message.route
+        found: dict[Sink, None] = {}
+        keys = [route[route[0] + 2 :]]
+        if message.flags & SELECTS:
+            keys += select_keys(message)
+        keyed = True
+        for key in keys:
+            keyed &= self._collect(key, message, found, set())
+        sinks = tuple(found)
+        if keyed and len(keys) == 1 and sinks:
+            if len(self._routes) >= ROUTES:
+                self._routes.clear()
+            self._routes[route] = sinks
+        return sinks
+
+    def _collect(
+        self, key: bytes, message: Message, found: dict[Sink, None], visited: set[str]
+    ) -> bool:
+        """Gather the sinks a key leads to; true when the key alone decided."""
+        visited.add(self.name)
+        keyed = self.router.keyed
+        matched = False
+        for destination in self.router.match(key, message):
+            matched = True
+            if isinstance(destination, Exchange):
+                if destination.name not in visited:
+                    keyed &= destination._collect(key, message, found, visited)
+            else:
+                found[cast(Sink, destination)] = None
+        if not matched and self.alternate and self.alternate not in visited:
+            alternate = self.vhost.exchanges.get(self.alternate)
+            if isinstance(alternate, Exchange):
+                keyed &= alternate._collect(key, message, found, visited)
+        return keyed
+
+    def forget_routes(self) -> None:
+        self._routes.clear()
+
+    # Topology.
+
+    def add(self, binding: Binding) -> None:
+        self.router.check(binding)
+        self.bindings[binding] = None
+        self.router.add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        if self.bindings.pop(binding, 0) is None:
+            self.router.remove(binding)
+
+    def close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def delete(self) -> None:
+        why = NotFound(f"no exchange '{self.name}' in vhost '{self.vhost.name}'")
+        for channel in list(self._channels):
+            channel.terminal.channel_failure(channel, 0, why)
+        if self._keeper is not None:
+            self._keeper.delete()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "vhost": self.vhost.name,
+            "type": self.type,
+            "durable": self.durable,
+            "auto_delete": self.auto_delete,
+            "internal": self.internal,
+            "arguments": self.arguments,
+        }
+
+
+def select_keys(message: Message) -> list[bytes]:
+    """Sender-selected distribution: the keys of CC and BCC; BCC is taken off the message."""
+    properties = decode_header(message.header)
+    headers = properties.headers or {}
+    keys: list[bytes] = []
+    for name in ("CC", "BCC"):
+        value = headers.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+            raise PreconditionFailed(f"header '{name}' is not an array of strings")
+        keys += [key.encode("utf-8", "surrogateescape") for key in value]
+    if "BCC" in headers:
+        del headers["BCC"]
+        message.header = encode_header(properties, message.size)
+    return keys
+
+
+def readdressed(message: Message, exchange: str, key: str) -> Message:
+    """The same message on its way to another exchange."""
+    other = Message(encode_route(exchange, key), message.header, message.body, message.flags)
+    other.spool = message.spool
+    return other

@@ -1,0 +1,329 @@
+"""Streams: a log that many readers replay, each from where it likes, and nobody empties.
+
+By RabbitMQ's conventions: `x-queue-type: stream`, readers say `x-stream-offset` and find each
+message's offset in a header of that name; answers are flow credit and delete nothing. Readers see
+what is on disk (committed), never what a power failure could take back. Old segments go by age
+(`x-max-age`) and size (`x-max-length-bytes`).
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import struct
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.contract import Channel, Delivery, Fragment, Message
+from penstock.broker.destinations import LOGGED
+from penstock.broker.equivalence import AGE, age_seconds
+from penstock.broker.log.chunk import SPOOLED
+from penstock.broker.log.log import Log
+from penstock.broker.properties import decode_header, encode_header
+from penstock.broker.spool import Spool
+from penstock.core.errors import NotFound, PreconditionFailed, Unsupported
+from penstock.drivers.sending import Sending
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.broker.vhost import VirtualHost
+
+#: How often retention is looked after, in seconds; also whenever a segment is full.
+RETENTION_SECONDS: Final = 10.0
+
+#: Messages a reader is given before others have their turn.
+SLICE: Final = 1000
+
+_OFFSET_HEADER: Final = struct.Struct(">B15sBq")
+
+
+class Reader:
+    """The stream's side of a reader's channel."""
+
+    __slots__ = ("at", "batch", "scheduled", "sending")
+
+    def __init__(self, at: int) -> None:
+        self.at = at  #: the next offset it is to see
+        self.batch: list[tuple[int, Message]] = []  #: decoded and not yet forwarded, last first
+        self.scheduled = False
+        self.sending: Sending | None = None
+
+
+class Stream:
+    kind = "queue"
+
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        name: str,
+        *,
+        type: str,
+        durable: bool,
+        auto_delete: bool,
+        owner: object | None,
+        arguments: dict[str, Any],
+    ) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.type = type
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.owner = owner
+        self.arguments = arguments
+        self.kernel = kernel = vhost.kernel
+        age = arguments.get("x-max-age")
+        self._max_age = None if age is None else age_seconds(age) * 1000
+        self._max_bytes: int | None = arguments.get("x-max-length-bytes")
+        segment = arguments.get("x-stream-max-segment-size-bytes", kernel.settings.segment_bytes)
+        self.log = Log(
+            self._directory, kernel.committer, segment_bytes=segment, report=kernel.report
+        )
+        self._readers: dict[Channel, None] = {}
+        self._waking = False
+        self._retention = kernel.turn.at(kernel.loop.time() + RETENTION_SECONDS, self._retain)
+
+    # The contract.
+
+    def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
+        if arguments.get("pull"):
+            raise Unsupported(f"basic.get not supported by stream queues queue '{self.name}'")
+        if channel.settled:
+            raise Unsupported(f"consumer with no-ack on stream queue '{self.name}'")
+        if not arguments.get("prefetch"):
+            raise PreconditionFailed(f"consumer prefetch count is not set for '{self.name}'")
+        channel.state = Reader(self._start(arguments.get("x-stream-offset", "next")))
+        self._readers[channel] = None
+
+    def channel_post(
+        self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
+    ) -> None:
+        self.vhost.exchanges[""].channel_post(channel, fragment, receipt)
+
+    def channel_request(self, channel: Channel, credit: int) -> None:
+        channel.credit = credit
+        reader: Reader = channel.state
+        if credit <= 0:
+            return
+        if reader.sending is not None:
+            reader.sending.draw()
+        elif reader.at < self.log.synced_offset:
+            self._schedule(channel, reader)
+
+    def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
+        """Flow credit only: the terminal asks for more by itself."""
+
+    def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
+        """A reader that went away leaves nothing behind."""
+
+    def channel_close(self, channel: Channel) -> None:
+        self._readers.pop(channel, None)
+        reader: Reader = channel.state
+        if reader.sending is not None:
+            reader.sending.cancel()
+            reader.sending = None
+
+    # In.
+
+    def push(self, message: Message) -> int:
+        offset = self.log.append(message)
+        if message.spool is not None:
+            message.spool.link(self._body(offset))
+        if self._readers and not self._waking:
+            self._waking = True
+            self.kernel.committer.after(self._wake)
+        return LOGGED
+
+    # Out.
+
+    def _start(self, offset: Any) -> int:
+        """Where a reader asked to begin: first, last, next, an offset, a time or an interval."""
+        log = self.log
+        match offset:
+            case "first":
+                return log.first_offset
+            case "last":
+                return log.last_chunk_offset()
+            case "next":
+                return log.next_offset
+            case bool():
+                pass
+            case int() if offset >= 0:
+                return max(offset, log.first_offset)
+            case datetime():
+                return log.find(int(offset.timestamp() * 1000))
+            case str() if AGE.fullmatch(offset):
+                return log.find(log.now() - age_seconds(offset) * 1000)
+        raise PreconditionFailed(
+            f"x-stream-offset {offset!r} is none of first, last, next, an offset, a timestamp "
+            "or an interval such as 1h"
+        )
+
+    def _wake(self) -> None:
+        """More is on disk."""
+        self._waking = False
+        for channel in self._readers:
+            if channel.credit > 0:
+                self._schedule(channel, channel.state)
+
+    def _schedule(self, channel: Channel, reader: Reader) -> None:
+        """Serve a reader in a turn of its own: a long replay leaves room for others between."""
+        if not reader.scheduled and reader.sending is None:
+            reader.scheduled = True
+            self.kernel.turn.soon(lambda: self._serve(channel, reader))
+
+    def _serve(self, channel: Channel, reader: Reader) -> None:
+        reader.scheduled = False
+        forward = channel.terminal.channel_forward
+        slice_end = SLICE
+        while channel.credit > 0 and channel in self._readers and reader.sending is None:
+            if not slice_end:
+                self._schedule(channel, reader)
+                return
+            if not reader.batch and not self._fill(reader):
+                return
+            offset, message = reader.batch.pop()
+            reader.at = offset + 1
+            channel.credit -= 1
+            slice_end -= 1
+            delivery = Delivery(with_offset(message, offset), offset, offset)
+            if message.spool is None:
+                forward(channel, delivery.message, delivery)
+            else:
+                self._forward(channel, reader, delivery)
+
+    def _fill(self, reader: Reader) -> bool:
+        log = self.log
+        reader.at = max(reader.at, log.first_offset)
+        if reader.at >= log.synced_offset:
+            return False
+        chunk = log.read(reader.at)
+        if chunk is None:
+            return False
+        start = max(0, reader.at - chunk.base)
+        flags = chunk.flags
+        batch = [
+            (chunk.base + index, self._resolved(chunk.base + index, message, flags[index]))
+            for index, message in enumerate(chunk.messages(start), start)
+        ]
+        batch.reverse()
+        reader.batch = batch
+        return bool(batch)
+
+    def _resolved(self, offset: int, message: Message, flags: int) -> Message:
+        if flags & SPOOLED:
+            message.spool = Spool(self._body(offset), owned=False)
+            message.body = b""
+        return message
+
+    def _forward(self, channel: Channel, reader: Reader, delivery: Delivery) -> None:
+        def finished() -> None:
+            reader.sending = None
+            if channel.credit > 0:
+                self._schedule(channel, reader)
+
+        reader.sending = Sending(self.kernel, channel, delivery, finished)
+        reader.sending.open()
+
+    # Management.
+
+    def load(self, offset: int) -> bytes:
+        """The body of a large message."""
+        return Spool(self._body(offset), owned=False).read()
+
+    @property
+    def message_count(self) -> int:
+        return self.log.next_offset - self.log.first_offset
+
+    @property
+    def consumer_count(self) -> int:
+        return len(self._readers)
+
+    def purge(self) -> int:
+        raise Unsupported(f"purge is not supported by stream queue '{self.name}'")
+
+    def used(self) -> None:
+        """Streams do not expire."""
+
+    def _retain(self) -> None:
+        self._retention = self.kernel.turn.at(
+            self.kernel.loop.time() + RETENTION_SECONDS, self._retain
+        )
+        if self._max_age is None and self._max_bytes is None:
+            return
+        first = self.log.retain(self._max_age, self._max_bytes)
+        for body in self._directory.glob("*.body"):
+            if int(body.stem) < first:
+                body.unlink(missing_ok=True)
+
+    @property
+    def _directory(self) -> Path:
+        def safe(name: str) -> str:
+            return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+        return self.kernel.directory / "streams" / safe(self.vhost.name) / safe(self.name)
+
+    def _body(self, offset: int) -> Path:
+        return self._directory / f"{offset:020d}.body"
+
+    def close(self) -> None:
+        self._retention.cancel()
+        self.log.close()
+
+    def delete(self) -> None:
+        self._retention.cancel()
+        for channel in list(self._readers):
+            why = NotFound(f"stream '{self.name}' in vhost '{self.vhost.name}' was deleted")
+            channel.terminal.channel_failure(channel, 0, why)
+        self._readers.clear()
+        self.log.delete()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "vhost": self.vhost.name,
+            "type": self.type,
+            "durable": True,
+            "auto_delete": False,
+            "exclusive": False,
+            "arguments": self.arguments,
+            "state": "running",
+            "messages": self.message_count,
+            "messages_ready": self.message_count,
+            "messages_unacknowledged": 0,
+            "message_bytes": self.log.bytes,
+            "consumers": len(self._readers),
+            "first_offset": self.log.first_offset,
+            "next_offset": self.log.next_offset,
+            "committed_offset": self.log.synced_offset,
+        }
+
+
+def with_offset(message: Message, offset: int) -> Message:
+    """The message with its offset among its headers.
+
+    The header is spliced where it can be, which is nearly always: a table is a length and then
+    entries, so a new entry goes in front of the others without reading them.
+    """
+    header = message.header
+    entry = _OFFSET_HEADER.pack(15, b"x-stream-offset", 0x6C, offset)
+    at = 14
+    if header[12] & 0x80:  # content-type
+        at += 1 + header[at]
+    if header[12] & 0x40:  # content-encoding
+        at += 1 + header[at]
+    if header[13] & 1 or b"x-stream-offset" in header:
+        properties = decode_header(header)
+        properties.headers = {**(properties.headers or {}), "x-stream-offset": offset}
+        spliced = encode_header(properties, message.size)
+    elif header[12] & 0x20:  # headers
+        size = int.from_bytes(header[at : at + 4], "big") + len(entry)
+        spliced = header[:at] + size.to_bytes(4, "big") + entry + header[at + 4 :]
+    else:
+        table = len(entry).to_bytes(4, "big") + entry
+        flags = bytes((header[12] | 0x20,))
+        spliced = header[:12] + flags + header[13:at] + table + header[at:]
+    numbered = Message(message.route, spliced, message.body, message.flags)
+    numbered.spool = message.spool
+    return numbered

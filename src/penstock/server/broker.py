@@ -1,0 +1,216 @@
+"""The broker: everything of one, assembled, started and ended. Two can live in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import resource
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock.broker.alarms import Alarms
+from penstock.broker.buckets import BucketPool
+from penstock.broker.host import Client
+from penstock.broker.kernel import Kernel
+from penstock.broker.log.committer import Committer
+from penstock.broker.spool import Spools
+from penstock.broker.topology import Topology
+from penstock.broker.turn import Turn
+from penstock.broker.users import Users
+from penstock.broker.vhost import VirtualHost
+from penstock.core.addresses import Address, parse_address
+from penstock.core.config import BrokerSettings, data_home
+from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
+from penstock.core.logs import get_logger
+from penstock.core.metrics import Metrics
+from penstock.drivers.reply import ReplyChannel
+from penstock.server.listener import TERMINALS, listen, tls_context
+from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
+from penstock.server.watch import Watch
+
+_log = get_logger("penstock.broker")
+
+
+class Broker:
+    """`async with Broker(settings, data=directory) as broker:` runs one until the block ends."""
+
+    kernel: Kernel
+    users: Users
+    topology: Topology
+
+    def __init__(self, settings: BrokerSettings | None = None, *, data: Path | None = None) -> None:
+        self.settings = settings or BrokerSettings()
+        self.data = data or data_home()
+        self.alarms = Alarms(self._alarms_changed)
+        self.vhosts: dict[str, VirtualHost] = {}
+        self.clients: dict[Client, None] = {}
+        self.draining = False
+        self.addresses: list[str] = []
+        self.damage: list[str] = []  #: what was found damaged on disk since the start
+        self.product: dict[str, Any] = {
+            "product": "Penstock",
+            "version": penstock.__version__,
+            "platform": f"Python {platform.python_version()}",
+            "cluster_name": self.settings.server_name,
+            "information": "A message fabric in Python",
+        }
+        self._servers: list[asyncio.Server] = []
+        self._watch = Watch(self)
+
+    # Life.
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        addresses = [parse_address(url) for url in self.settings.listen]
+        self._check_schemes(addresses)
+        loop = asyncio.get_running_loop()
+        log = self.data / "log"
+        log.mkdir(parents=True, exist_ok=True)
+        pool = BucketPool(self.settings.memory_bytes)
+        committer = Committer(
+            loop,
+            on_fault=self._watch.fault,
+            on_recovered=self._watch.recovered,
+            on_synced=self._synced,
+        )
+        self.kernel = Kernel(
+            loop=loop,
+            settings=self.settings,
+            directory=log,
+            committer=committer,
+            turn=Turn(loop, committer),
+            pool=pool,
+            spools=Spools(log / "spool", pool, self._watch.fault),
+            metrics=Metrics(),
+            report=self._report,
+        )
+        self.kernel.metrics.on_scrape(self._refresh)
+        self.users = Users(self.data / "users.json")
+        self.users.load()
+        self.topology = Topology(log / "topology.jsonl", committer, self._report)
+        self.topology.put(("vhost", self.settings.default_vhost), {})
+        for (_, name), _value in self.topology.all("vhost"):
+            self._open_vhost(name)
+        self.kernel.turn.end()
+        self._watch.start()
+        try:
+            await self._listen(addresses)
+        except BaseException:
+            await self.close()
+            raise
+        _log.info("ready", addresses=self.addresses, data=str(self.data))
+
+    def _check_schemes(self, addresses: list[Address]) -> None:
+        known = [*TERMINALS, "http", "https"]
+        for address in addresses:
+            if address.scheme not in known:
+                raise ConfigurationError(
+                    f"broker.listen: {address}: nothing here speaks {address.scheme} yet; "
+                    f"listeners can be {', '.join(known)}"
+                )
+
+    async def _listen(self, addresses: list[Address]) -> None:
+        secure = any(address.tls for address in addresses)
+        context = tls_context(self.settings.tls) if secure else None
+        for address in addresses:
+            server, actual = await listen(self, address, context)
+            self._servers.append(server)
+            self.addresses.append(str(actual))
+
+    async def close(self) -> None:
+        """Stop accepting, say goodbye, put everything on disk. Bounded by `drain_seconds`."""
+        self.draining = True
+        self._watch.stop()
+        for server in self._servers:
+            server.close()
+        for client in list(self.clients):
+            client.end("broker forced connection closure with reason 'shutdown'")
+        deadline = self.kernel.loop.time() + self.settings.drain_seconds
+        while self.clients and self.kernel.loop.time() < deadline:
+            await asyncio.sleep(0.02)
+        for client in list(self.clients):
+            client.abort()
+        await asyncio.sleep(0)
+        self.kernel.turn.end()
+        for vhost in self.vhosts.values():
+            vhost.close()
+        await self.kernel.committer.close()
+        self.topology.close()
+        self.kernel.spools.close()
+        _log.info("stopped")
+
+    # Virtual hosts.
+
+    def _open_vhost(self, name: str) -> VirtualHost:
+        vhost = VirtualHost(
+            name, self.kernel, self.topology, EXCHANGE_TYPES, QUEUE_TYPES, ReplyChannel
+        )
+        self.vhosts[name] = vhost
+        return vhost
+
+    def add_vhost(self, name: str) -> VirtualHost:
+        if name in self.vhosts:
+            return self.vhosts[name]
+        self.topology.put(("vhost", name), {})
+        return self._open_vhost(name)
+
+    def delete_vhost(self, name: str) -> None:
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            raise NotFound(f"no vhost '{name}'")
+        if name == self.settings.default_vhost:
+            raise PreconditionFailed(f"vhost '{name}' is the default one and stays")
+        for client in list(self.clients):
+            if client.describe()["vhost"] == name:
+                client.end(f"vhost '{name}' is deleted")
+        del self.vhosts[name]
+        vhost.delete()
+
+    # What the parts report.
+
+    def _synced(self) -> None:
+        self.kernel.turn.end()
+
+    def _report(self, what: str) -> None:
+        self.damage.append(what)
+        if "torn" in what:
+            self.kernel.metrics.torn_tails += 1
+        else:
+            self.kernel.metrics.corrupt_chunks += 1
+        _log.error("damage on disk", what=what)
+
+    def _alarms_changed(self) -> None:
+        if self.alarms.active:
+            _log.warning("publishers are blocked", reason=self.alarms.reason)
+        else:
+            _log.info("publishers go on")
+        for client in list(self.clients):
+            client.alarms_changed()
+        self.kernel.turn.end()
+
+    def _refresh(self, metrics: Metrics) -> None:
+        queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
+        described = [queue.describe() for queue in queues]
+        metrics.connections = len(self.clients)
+        metrics.channels = sum(client.describe()["channels"] for client in self.clients)
+        metrics.consumers = sum(queue["consumers"] for queue in described)
+        metrics.queues = len(queues)
+        metrics.exchanges = sum(len(vhost.exchanges) for vhost in self.vhosts.values())
+        metrics.ready = sum(queue["messages_ready"] for queue in described)
+        metrics.unacknowledged = sum(queue["messages_unacknowledged"] for queue in described)
+        metrics.memory_used = _resident_bytes()
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()

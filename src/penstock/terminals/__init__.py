@@ -1,0 +1,1 @@
+"""One folder per protocol: its sans-IO codec and its terminal."""

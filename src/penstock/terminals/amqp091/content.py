@@ -1,0 +1,120 @@
+"""A message on its way in whose frames did not come all at once.
+
+Small bodies are gathered and published whole. Large ones go on as they come, in buckets: the
+exchange spools them, and nothing of them stays here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.buckets import Bucket
+from penstock.broker.contract import Fragment, Message
+from penstock.core.errors import PreconditionFailed, UnexpectedFrame
+from penstock.terminals.amqp091.channel import REPLIES
+
+if TYPE_CHECKING:
+    from penstock.terminals.amqp091.channel import AmqpChannel, Producer
+
+#: What a transaction holds, it holds in memory: larger messages do not belong in one.
+TRANSACTION_BODY_MAX: Final = 128 << 20
+
+
+class Content:
+    __slots__ = (
+        "_bits",
+        "_bucket",
+        "_header",
+        "_parts",
+        "_producer",
+        "_received",
+        "_route",
+        "_size",
+        "channel",
+    )
+
+    def __init__(self, channel: AmqpChannel, route: bytes, bits: int) -> None:
+        self.channel = channel
+        self._route = route
+        self._bits = bits
+        self._header = b""
+        self._size = -1
+        self._received = 0
+        self._parts: list[bytes] = []
+        self._producer: Producer | None = None  #: of a large message, once it has begun
+        self._bucket: Bucket | None = None
+
+    @property
+    def expects(self) -> str:
+        return "content header for class 60" if self._size < 0 else "content body"
+
+    def unexpected(self, what: str) -> UnexpectedFrame:
+        return UnexpectedFrame(f"expected {self.expects}, got {what} instead")
+
+    def header(self, payload: bytes) -> None:
+        if self._size >= 0:
+            raise self.unexpected("a content header")
+        channel = self.channel
+        flags = channel.read_header(payload)
+        self._header = payload
+        self._size = int.from_bytes(payload[4:12], "big")
+        settings = channel.connection.host.kernel.settings
+        limit = settings.max_message_bytes
+        if channel.transaction is not None:
+            limit = min(limit or TRANSACTION_BODY_MAX, TRANSACTION_BODY_MAX)
+        if limit and self._size > limit:
+            raise PreconditionFailed(
+                f"message size {self._size} is larger than configured max size {limit}"
+            )
+        if self._size > settings.spool_threshold and channel.transaction is None:
+            self._producer = channel.producer(self._route)
+            flags = (flags | channel.publish_flags(self._bits)) & (REPLIES - 1)
+            message = Message(self._route, payload, b"", flags, more=True)
+            self._producer.post(self._producer, message, 0)
+        elif not self._size:
+            self._finish(b"")
+
+    def body(self, payload: bytes) -> None:
+        if self._size < 0 or self._received + len(payload) > self._size:
+            raise self.unexpected("a content body")
+        if self._producer is None:
+            self._parts.append(payload)
+            self._received += len(payload)
+            if self._received == self._size:
+                self._finish(b"".join(self._parts))
+        else:
+            self._pour(self._producer, memoryview(payload))
+
+    def _finish(self, body: bytes) -> None:
+        channel = self.channel
+        channel.content = None
+        channel.at_rest = True
+        channel.publish(self._route, self._bits, self._header, body)
+
+    def _pour(self, producer: Producer, data: memoryview) -> None:
+        channel = self.channel
+        while data:
+            if self._bucket is None:
+                self._bucket = channel.connection.account.take()
+            taken = self._bucket.fill(data)
+            data = data[taken:]
+            self._received += taken
+            last = self._received == self._size
+            if last or self._bucket.full:
+                bucket, self._bucket = self._bucket, None
+                receipt = 0
+                if last:
+                    channel.content = None
+                    channel.at_rest = True
+                    channel.connection.published += 1
+                    if channel.confirm:
+                        channel.published = receipt = channel.published + 1
+                    # What follows may not overtake it on its way to the disk.
+                    channel.connection.hold()
+                producer.post(producer, Fragment(bucket, more=not last), receipt)
+
+    def abandon(self) -> None:
+        """The channel has ended in the middle of it; its producer's end tells the exchange."""
+        if self._bucket is not None:
+            self._bucket.release()
+            self._bucket = None

@@ -1,0 +1,225 @@
+"""Frames of AMQP 0-9-1: the hot path, bytes in and bytes out, no sockets.
+
+`FrameReader.feed` takes what a read brought and calls a `FrameSink` for each thing it holds. A
+publish whose content has arrived with it, as nearly all have, is cut out in one go: three slices
+and no objects between. Acknowledgements go the short way too; every other method comes as its
+payload, for `methods.py` to read. What it promises: frames are whole, within the negotiated size,
+and end as they should. Whether they come in the right order is the sink's to judge.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Protocol
+
+from penstock.core.errors import FrameError, UnexpectedFrame
+
+METHOD: Final = 1
+HEADER: Final = 2
+BODY: Final = 3
+HEARTBEAT: Final = 8
+END: Final = 0xCE
+
+#: A frame's size beside its payload.
+OVERHEAD: Final = 8
+#: No peer may ask for smaller frames than this.
+FRAME_MIN: Final = 4096
+
+PUBLISH: Final = 60 << 16 | 40
+ACK: Final = 60 << 16 | 80
+
+HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+
+_frame = Struct(">BHI").unpack_from
+_number = Struct(">I").unpack_from
+_content = Struct(">BHIHHQ").unpack_from
+_ack = Struct(">QB").unpack_from
+
+_pack_start = Struct(">BHI").pack
+_pack_next = Struct(">BBHI").pack
+_pack_tag = Struct(">QB").pack
+_pack_ack = Struct(">BHIIQBB").pack
+
+
+class Publishing(Protocol):
+    """A channel, as far as the short way concerns it."""
+
+    #: Whether a publish may take the short way: the channel is open and between messages.
+    at_rest: bool
+
+    def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None: ...
+
+    def ack(self, tag: int, multiple: bool) -> None: ...
+
+
+class FrameSink(Protocol):
+    def on_method(self, channel: int, payload: bytes) -> None: ...
+
+    def on_header(self, channel: int, payload: bytes) -> None: ...
+
+    def on_body(self, channel: int, payload: bytes) -> None: ...
+
+    def on_error(self, channel: int, error: Exception) -> None:
+        """Something above went wrong; raises if reading cannot go on."""
+
+
+class FrameReader:
+    __slots__ = ("_sink", "_tail", "channels", "frame_max", "held")
+
+    def __init__(self, sink: FrameSink, frame_max: int) -> None:
+        self._sink = sink
+        self._tail = b""
+        self.frame_max = frame_max
+        self.channels: dict[int, Publishing] = {}
+        #: While set, what arrives is kept and not looked at.
+        self.held = False
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes wait for the rest of their frame."""
+        return len(self._tail)
+
+    def feed(self, data: bytes) -> None:
+        """Everything complete in `data`, and in what was left over before."""
+        if self._tail:
+            data = self._tail + data
+            self._tail = b""
+        pos = 0
+        end = len(data)
+        limit = self.frame_max - OVERHEAD
+        channels = self.channels
+        while end - pos >= OVERHEAD and not self.held:
+            kind, number, size = _frame(data, pos)
+            if size > limit:
+                raise FrameError(f"type {kind}, frame too large: {size} bytes, at most {limit}")
+            after = pos + size + OVERHEAD
+            if after > end:
+                break
+            if data[after - 1] != END:
+                raise FrameError(f"type {kind}, invalid frame end marker {data[after - 1]:#x}")
+            try:
+                if kind == METHOD and size >= 4:
+                    method = _number(data, pos + 7)[0]
+                    if method == PUBLISH:
+                        channel = channels.get(number)
+                        if channel is not None and channel.at_rest and end - after >= 22:
+                            # The short way: header and body are here, in one frame each.
+                            kind2, number2, size2, group, _, length = _content(data, after)
+                            stop = after + size2 + OVERHEAD
+                            last = stop + length + OVERHEAD if length else stop
+                            if (
+                                last <= end
+                                and kind2 == HEADER
+                                and number2 == number
+                                and group == 60
+                                and size2 <= limit
+                                and data[stop - 1] == END
+                                and (
+                                    not length
+                                    or (
+                                        _frame(data, stop) == (BODY, number, length)
+                                        and length <= limit
+                                        and data[last - 1] == END
+                                    )
+                                )
+                            ):
+                                start = pos + 13
+                                pos = last
+                                channel.publish(
+                                    data[start : after - 2],
+                                    data[after - 2],
+                                    data[after + 7 : stop - 1],
+                                    data[stop + 7 : last - 1] if length else b"",
+                                )
+                                continue
+                    elif method == ACK and size == 13:
+                        channel = channels.get(number)
+                        if channel is not None and channel.at_rest:
+                            tag, multiple = _ack(data, pos + 11)
+                            pos = after
+                            channel.ack(tag, multiple & 1 == 1)
+                            continue
+                payload = data[pos + 7 : after - 1]
+                pos = after
+                self._dispatch(kind, number, payload)
+            except Exception as error:
+                pos = max(pos, after)
+                self._sink.on_error(number, error)
+        if pos < end:
+            self._tail = data[pos:] if pos else data
+
+    def _dispatch(self, kind: int, channel: int, payload: bytes) -> None:
+        if kind == METHOD and len(payload) >= 4:
+            self._sink.on_method(channel, payload)
+        elif kind == HEADER:
+            self._sink.on_header(channel, payload)
+        elif kind == BODY:
+            self._sink.on_body(channel, payload)
+        elif kind != HEARTBEAT or payload:
+            raise FrameError(f"type {kind}, {len(payload)} octets: unknown frame")
+        elif channel:
+            raise UnexpectedFrame("heartbeat on a channel other than 0")
+
+
+class DeliverWriter:
+    """Writes `basic.deliver` with its content for one consumer, piece by piece into a list."""
+
+    __slots__ = ("_body_max", "_channel", "_head", "_prefixes")
+
+    def __init__(self, channel: int, consumer_tag: bytes, frame_max: int) -> None:
+        self._channel = channel
+        self._head = b"\x00\x3c\x00\x3c" + bytes((len(consumer_tag),)) + consumer_tag
+        self._body_max = frame_max - OVERHEAD
+        #: The start of the method frame, by the length of the route.
+        self._prefixes: dict[int, bytes] = {}
+
+    def write(
+        self, out: list[bytes], tag: int, again: bool, route: bytes, header: bytes, body: bytes
+    ) -> None:
+        length = len(route)
+        prefix = self._prefixes.get(length)
+        if prefix is None:
+            prefix = _pack_start(METHOD, self._channel, len(self._head) + 9 + length) + self._head
+            self._prefixes[length] = prefix
+        number = self._channel
+        size = len(body)
+        if 0 < size <= self._body_max:
+            out += (
+                prefix,
+                _pack_tag(tag, again),
+                route,
+                _pack_next(END, HEADER, number, len(header)),
+                header,
+                _pack_next(END, BODY, number, size),
+                body,
+                b"\xce",
+            )
+        else:
+            out += (
+                prefix,
+                _pack_tag(tag, again),
+                route,
+                _pack_next(END, HEADER, number, len(header)),
+                header,
+                b"\xce",
+            )
+            write_body(out, number, memoryview(body), self._body_max)
+
+
+def write_content(
+    out: list[bytes], channel: int, method: bytes, header: bytes, body: bytes, frame_max: int
+) -> None:
+    """A method that carries content: `basic.return`, `basic.get-ok`."""
+    out += (method, _pack_start(HEADER, channel, len(header)), header, b"\xce")
+    write_body(out, channel, memoryview(body), frame_max - OVERHEAD)
+
+
+def write_body(out: list[bytes], channel: int, body: memoryview, body_max: int) -> None:
+    """Body frames, as many as it takes."""
+    for at in range(0, len(body), body_max):
+        piece = body[at : at + body_max]
+        out += (_pack_start(BODY, channel, len(piece)), piece, b"\xce")  # type: ignore[arg-type]
+
+
+def ack_frame(channel: int, tag: int, multiple: bool) -> bytes:
+    return _pack_ack(METHOD, channel, 13, ACK, tag, multiple, END)

@@ -1,0 +1,55 @@
+"""What each method of an open connection does: one function per method, by its protocol name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.core.errors import CommandInvalid
+from penstock.terminals.amqp091.declarations import METHODS
+from penstock.terminals.amqp091.handlers import basic, channel, connection, exchange, queue, tx
+from penstock.terminals.amqp091.methods import Arguments
+
+if TYPE_CHECKING:
+    from penstock.terminals.amqp091.terminal import Amqp091Terminal
+
+Handler = Callable[["Amqp091Terminal", int, Arguments], None]
+
+
+def _unimplemented(name: str) -> Handler:
+    def refuse(terminal: Amqp091Terminal, number: int, args: Arguments) -> None:
+        raise CommandInvalid(f"unimplemented method '{name}'")
+
+    return refuse
+
+
+def _on_channel(function: Callable[[Any, Arguments], None], number: int) -> Handler:
+    """Handlers of channel methods are given the channel; their errors name the method."""
+
+    def handle(terminal: Amqp091Terminal, channel: int, args: Arguments) -> None:
+        try:
+            function(terminal.reader.channels[channel], args)
+        except Exception as error:
+            error.method = number  # type: ignore[attr-defined]
+            raise
+
+    return handle
+
+
+def _table() -> dict[int, Handler]:
+    table: dict[int, Handler] = {}
+    for number, method in METHODS.items():
+        group, _, name = method.name.replace("-", "_").partition(".")
+        function: Any = None
+        for module in (basic, channel, connection, exchange, queue, tx):
+            function = function or getattr(module, f"{group}_{name}", None)
+        if function is None:
+            table[number] = _unimplemented(method.name)
+        elif group == "connection" or (group, name) == ("channel", "open"):
+            table[number] = function
+        else:
+            table[number] = _on_channel(function, number)
+    return table
+
+
+HANDLERS: Final = _table()

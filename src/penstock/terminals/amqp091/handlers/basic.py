@@ -1,0 +1,129 @@
+"""`basic.*`, but for publish and most acks, which take the short way (`frames.py`)."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Final
+
+from penstock.core.errors import NotAllowed, PreconditionFailed, Unsupported
+from penstock.terminals.amqp091 import methods
+from penstock.terminals.amqp091.channel import REPLY_TO, AmqpChannel, Consumer
+from penstock.terminals.amqp091.methods import Arguments
+
+#: Consumer arguments that a driver may see; the rest is the client's own.
+PULL: Final = {"pull": True}
+
+
+def basic_qos(channel: AmqpChannel, args: Arguments) -> None:
+    if args.prefetch_size:
+        raise Unsupported(f"prefetch_size!=0 ({args.prefetch_size})")
+    if args.global_:
+        channel.global_prefetch = args.prefetch_count
+        channel.request_all()
+    else:
+        channel.prefetch = args.prefetch_count
+    channel.reply(methods.BASIC_QOS_OK)
+
+
+def basic_consume(channel: AmqpChannel, args: Arguments) -> None:
+    if args.consumer_tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{args.consumer_tag}'")
+    tag = args.consumer_tag or _new_tag()
+    if args.queue == REPLY_TO:
+        consumer = _consume_replies(channel, args, tag)
+    else:
+        connection = channel.connection
+        name = channel.queue_name(args.queue)
+        connection.access.check("read", "queue", name)
+        queue = connection.vhost.queue(name, connection)
+        consumer = Consumer(channel, queue, name, tag, args.no_ack, channel.prefetch)
+        consumer.exclusive = args.exclusive
+        consumer.arguments = args.arguments
+        known = {"exclusive": args.exclusive, "prefetch": channel.prefetch}
+        queue.channel_open(consumer, {**args.arguments, **known})
+        channel.consumers[tag] = consumer
+    if not args.no_wait:
+        channel.reply(methods.BASIC_CONSUME_OK, consumer_tag=tag)
+    consumer.request()
+
+
+def _consume_replies(channel: AmqpChannel, args: Arguments, tag: str) -> Consumer:
+    """Direct reply-to: replies come straight here, through no queue."""
+    if not args.no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_consumer is not None:
+        raise PreconditionFailed("reply consumer already set")
+    vhost = channel.connection.vhost
+    name, driver = vhost.open_reply(REPLY_TO)
+    consumer = Consumer(channel, driver, name, tag, True, 0)
+    driver.channel_open(consumer, {})
+    channel.reply_consumer = consumer
+    channel.consumers[tag] = consumer
+    return consumer
+
+
+def basic_cancel(channel: AmqpChannel, args: Arguments) -> None:
+    consumer = channel.consumers.pop(args.consumer_tag, None)
+    if consumer is not None:
+        channel.connection.thirsty.pop(consumer, None)
+        if channel.sending is consumer:
+            consumer.cancelled = True  # it ends when its large message has left
+        else:
+            consumer.driver.channel_close(consumer)
+        if channel.reply_consumer is consumer:
+            channel.connection.vhost.replies.pop(consumer.queue, None)
+            channel.reply_consumer = None
+    if not args.no_wait:
+        channel.reply(methods.BASIC_CANCEL_OK, consumer_tag=args.consumer_tag)
+
+
+def basic_cancel_ok(channel: AmqpChannel, args: Arguments) -> None:
+    """A client's answer to our notice that its queue is gone."""
+
+
+def basic_get(channel: AmqpChannel, args: Arguments) -> None:
+    connection = channel.connection
+    name = channel.queue_name(args.queue)
+    connection.access.check("read", "queue", name)
+    queue = connection.vhost.queue(name, connection)
+    getter = Consumer(channel, queue, name, "", args.no_ack, 0)
+    getter.got = False
+    queue.channel_open(getter, PULL)
+    queue.channel_request(getter, 1)
+    if not getter.got:
+        channel.reply(methods.BASIC_GET_EMPTY)
+    if channel.sending is getter:
+        getter.cancelled = True
+    else:
+        queue.channel_close(getter)
+
+
+def basic_ack(channel: AmqpChannel, args: Arguments) -> None:
+    channel.ack(args.delivery_tag, args.multiple)
+
+
+def basic_reject(channel: AmqpChannel, args: Arguments) -> None:
+    for tag, unanswered in channel.take_unanswered(args.delivery_tag, False):
+        channel.settle(tag, unanswered, args.requeue)
+
+
+def basic_nack(channel: AmqpChannel, args: Arguments) -> None:
+    for tag, unanswered in channel.take_unanswered(args.delivery_tag, args.multiple):
+        channel.settle(tag, unanswered, args.requeue)
+
+
+def basic_recover(channel: AmqpChannel, args: Arguments) -> None:
+    basic_recover_async(channel, args)
+    channel.reply(methods.BASIC_RECOVER_OK)
+
+
+def basic_recover_async(channel: AmqpChannel, args: Arguments) -> None:
+    if not args.requeue:
+        raise Unsupported("requeue=false")
+    for tag, unanswered in channel.take_unanswered(0, True):
+        channel.settle(tag, unanswered, True)
+
+
+def _new_tag() -> str:
+    return "amq.ctag-" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")

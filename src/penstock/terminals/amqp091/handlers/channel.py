@@ -1,0 +1,43 @@
+"""`channel.*` and `confirm.*`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.core.errors import ChannelError, NotAllowed, PreconditionFailed, Unsupported
+from penstock.terminals.amqp091 import methods
+from penstock.terminals.amqp091.channel import AmqpChannel
+from penstock.terminals.amqp091.methods import Arguments, method_frame
+
+if TYPE_CHECKING:
+    from penstock.terminals.amqp091.terminal import Amqp091Terminal
+
+
+def channel_open(terminal: Amqp091Terminal, number: int, args: Arguments) -> None:
+    if number in terminal.reader.channels:
+        raise ChannelError("second 'channel.open' seen")
+    if number > terminal.channel_max:
+        raise NotAllowed(f"channel number {number} is over channel_max {terminal.channel_max}")
+    terminal.reader.channels[number] = AmqpChannel(terminal, number)
+    terminal.send(method_frame(number, methods.CHANNEL_OPEN_OK))
+
+
+def channel_close(channel: AmqpChannel, args: Arguments) -> None:
+    channel.end()
+    terminal = channel.connection
+    del terminal.reader.channels[channel.number]
+    terminal.send(method_frame(channel.number, methods.CHANNEL_CLOSE_OK))
+
+
+def channel_flow(channel: AmqpChannel, args: Arguments) -> None:
+    if not args.active:
+        raise Unsupported("active=false")
+    channel.reply(methods.CHANNEL_FLOW_OK, active=True)
+
+
+def confirm_select(channel: AmqpChannel, args: Arguments) -> None:
+    if channel.transaction is not None:
+        raise PreconditionFailed("cannot switch from tx to confirm mode")
+    channel.confirm = True
+    if not args.no_wait:
+        channel.reply(methods.CONFIRM_SELECT_OK)

@@ -1,0 +1,89 @@
+"""`queue.*`."""
+
+from __future__ import annotations
+
+from penstock.terminals.amqp091 import methods
+from penstock.terminals.amqp091.channel import AmqpChannel
+from penstock.terminals.amqp091.methods import Arguments
+
+
+def queue_declare(channel: AmqpChannel, args: Arguments) -> None:
+    connection = channel.connection
+    vhost = connection.vhost
+    if args.passive:
+        queue = vhost.queue(channel.queue_name(args.queue), connection)
+    else:
+        if args.queue:
+            connection.access.check("configure", "queue", args.queue)
+        else:
+            connection.access.check("configure", "queue", "amq.gen")
+        dead_letter_exchange = args.arguments.get("x-dead-letter-exchange")
+        if isinstance(dead_letter_exchange, str):
+            connection.access.check("read", "queue", args.queue)
+            connection.access.check("write", "exchange", dead_letter_exchange)
+        queue = vhost.declare_queue(
+            args.queue,
+            durable=args.durable,
+            owner=connection,
+            exclusive=args.exclusive,
+            auto_delete=args.auto_delete,
+            arguments=args.arguments,
+        )
+    queue.used()
+    channel.last_queue = queue.name
+    if not args.no_wait:
+        channel.reply(
+            methods.QUEUE_DECLARE_OK,
+            queue=queue.name,
+            message_count=queue.message_count,
+            consumer_count=queue.consumer_count,
+        )
+
+
+def queue_bind(channel: AmqpChannel, args: Arguments) -> None:
+    connection = channel.connection
+    name = channel.queue_name(args.queue)
+    key = args.routing_key
+    if not args.queue and not key:
+        key = name
+    connection.access.check("write", "queue", name)
+    connection.access.check("read", "exchange", args.exchange)
+    exchange = connection.vhost.exchange(args.exchange)
+    if exchange.type == "topic":
+        connection.access.check_topic("read", args.exchange, key)
+    queue = connection.vhost.queue(name, connection)
+    connection.vhost.bind(args.exchange, queue, key, args.arguments)
+    if not args.no_wait:
+        channel.reply(methods.QUEUE_BIND_OK)
+
+
+def queue_unbind(channel: AmqpChannel, args: Arguments) -> None:
+    connection = channel.connection
+    name = channel.queue_name(args.queue)
+    connection.access.check("write", "queue", name)
+    connection.access.check("read", "exchange", args.exchange)
+    vhost = connection.vhost
+    if name in vhost.queues:
+        queue = vhost.queue(name, connection)
+        vhost.unbind(args.exchange, queue, args.routing_key, args.arguments)
+    channel.reply(methods.QUEUE_UNBIND_OK)
+
+
+def queue_purge(channel: AmqpChannel, args: Arguments) -> None:
+    connection = channel.connection
+    name = channel.queue_name(args.queue)
+    connection.access.check("read", "queue", name)
+    count = connection.vhost.queue(name, connection).purge()
+    if not args.no_wait:
+        channel.reply(methods.QUEUE_PURGE_OK, message_count=count)
+
+
+def queue_delete(channel: AmqpChannel, args: Arguments) -> None:
+    connection = channel.connection
+    name = channel.queue_name(args.queue)
+    connection.access.check("configure", "queue", name)
+    count = connection.vhost.delete_queue(
+        name, owner=connection, if_unused=args.if_unused, if_empty=args.if_empty
+    )
+    if not args.no_wait:
+        channel.reply(methods.QUEUE_DELETE_OK, message_count=count)

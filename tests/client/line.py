@@ -1,0 +1,103 @@
+"""A line to a broker that a test may cut: a relay on a port of its own.
+
+`cut` ends all connections over it at once, as a restarted broker or a broken network would, and
+lets new ones through; `down` cuts and refuses new ones until `up`. `hold` lets what the clients
+send through but keeps back what the broker says, so that a test can cut before the word arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+
+class Line:
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._relays: set[asyncio.Task[None]] = set()
+        self._speaking = asyncio.Event()
+        self._speaking.set()
+        self.port = 0
+        self.passed = 0  #: bytes from the clients since the last `hold`
+        self._moved = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    async def up(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def down(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.cut()
+
+    def cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._speaking.set()
+
+    def hold(self) -> None:
+        self._speaking.clear()
+        self.passed = 0
+
+    def tell(self, frame: bytes) -> None:
+        """Say something to the clients in the broker's name."""
+        for writer in self._clients:
+            writer.write(frame)
+
+    async def wait_for_bytes(self, count: int) -> None:
+        while self.passed < count:
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def __aenter__(self) -> Self:
+        await self.up()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.down()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers |= {writer, broker_writer}
+        self._clients.add(writer)
+        for relay in (
+            self._relay(reader, broker_writer, from_client=True),
+            self._relay(broker_reader, writer, from_client=False),
+        ):
+            task = asyncio.create_task(relay)
+            self._relays.add(task)
+            task.add_done_callback(self._relays.discard)
+
+    async def _relay(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, from_client: bool
+    ) -> None:
+        try:
+            while data := await reader.read(65536):
+                if from_client:
+                    self.passed += len(data)
+                    self._moved.set()
+                else:
+                    await self._speaking.wait()
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            self._clients.discard(writer)
+            writer.transport.abort()

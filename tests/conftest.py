@@ -1,0 +1,80 @@
+"""The servers that tests talk to, started when the first test asks and stopped at the end.
+
+`broker` runs a test against Penstock and against RabbitMQ: what a test says of a broker has to be
+true of both. A test of something only Penstock has asks for `penstock`.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.peers import Broker, PeerMissing, Penstock, RabbitMQ
+
+NewPenstock = Callable[..., Penstock]
+
+
+def missing(peer: PeerMissing) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(str(peer))
+    pytest.skip(str(peer))
+
+
+@pytest.fixture(scope="session")
+def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+    server = Penstock(tmp_path_factory.mktemp("penstock"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    try:
+        server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
+    except PeerMissing as peer:
+        missing(peer)
+        raise
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(
+    scope="session",
+    params=["penstock", pytest.param("rabbitmq", marks=pytest.mark.peer)],
+)
+def broker(request: pytest.FixtureRequest) -> Broker:
+    server: Broker = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def broker_url(broker: Broker) -> str:
+    return broker.url
+
+
+@pytest.fixture
+def new_penstock(tmp_path: Path) -> Iterator[NewPenstock]:
+    """Start a Penstock of the test's own, with the arguments and environment it wants."""
+    started: list[Penstock] = []
+
+    def start(*arguments: str, environment: dict[str, str] | None = None) -> Penstock:
+        folder = tmp_path / f"penstock-{len(started)}"
+        server = Penstock(folder, *arguments, environment=environment)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name nobody else uses: one broker serves all tests."""
+    return f"test.{uuid.uuid4().hex}"

@@ -1,0 +1,259 @@
+"""Real servers for integration tests, each on free loopback ports in a directory of its own.
+
+A peer is started by `start()`, asked to end by `stop()` (SIGTERM) and ended without a word by
+`kill()` (SIGKILL); started again it keeps its ports and its data. What a peer leaves running it
+ends itself, by process id. A server that is not installed raises `PeerMissing`: `conftest.py`
+turns that into a skip, or into a failure under `CI=true`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final, Protocol
+
+#: RabbitMQ takes five to eight seconds on an idle machine; a busy one gets time to spare.
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 30.0
+
+
+class PeerMissing(Exception):
+    """The server is not installed here; says which package has it."""
+
+
+class Broker(Protocol):
+    """What the conformance tests need of a broker, whoever wrote it."""
+
+    name: str
+    port: int
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def find_program(name: str, package: str, *folders: str) -> str:
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", *folders])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise PeerMissing(f"{name} is not installed (Debian package {package})")
+    return found
+
+
+class Process:
+    """A child process whose output goes to a file, so that a failure can show it."""
+
+    def __init__(self, arguments: list[str], log: Path, environment: dict[str, str]) -> None:
+        with log.open("ab") as output:
+            self._child = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        self._log = log
+        self.pid = self._child.pid
+
+    def wait_for_port(self, port: int) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._child.poll() is not None:
+                break
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        self.end(signal.SIGKILL)
+        raise AssertionError(f"nothing listens on port {port}:\n{self.output()[-4000:]}")
+
+    def wait_for_line(self, beginning: str) -> str:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._child.poll() is None:
+            for line in self.output().splitlines():
+                if line.startswith(beginning):
+                    return line
+            time.sleep(0.02)
+        self.end(signal.SIGKILL)
+        raise AssertionError(f"no line {beginning!r}:\n{self.output()[-4000:]}")
+
+    def output(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def running(self) -> bool:
+        return self._child.poll() is None
+
+    def end(self, how: signal.Signals) -> int:
+        """Send the signal and wait; whoever ignores a polite one is killed. The exit status."""
+        if self.running():
+            self._child.send_signal(how)
+        try:
+            return self._child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            return self._child.wait()
+
+
+class Penstock:
+    """`penstock broker` as a process."""
+
+    name = "penstock"
+
+    def __init__(
+        self, folder: Path, *arguments: str, environment: dict[str, str] | None = None
+    ) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port()
+        self.http_port = free_port()
+        self.exit_status: int | None = None
+        self._arguments = arguments
+        self._environment = environment or {}
+        self._process: Process | None = None
+        self._starts = 0
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    @property
+    def http_url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What the present process has written."""
+        assert self._process is not None, "not started"
+        return self._process.output()
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._starts += 1
+        self._process = Process(
+            [
+                *(sys.executable, "-m", "penstock", "broker", "--data", str(self.data)),
+                *("--listen", f"amqp://127.0.0.1:{self.port}"),
+                *("--listen", f"http://127.0.0.1:{self.http_port}"),
+                *self._arguments,
+            ],
+            self.folder / f"penstock-{self._starts}.log",
+            {**os.environ, **self._environment},
+        )
+        self._process.wait_for_line("penstock broker ready")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.exit_status = self._process.end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self.exit_status = self._process.end(signal.SIGKILL)
+
+
+class RabbitMQ:
+    """A RabbitMQ node with a name, directories and an epmd of its own."""
+
+    name = "rabbitmq"
+
+    def __init__(self, folder: Path, plugins: tuple[str, ...] = ()) -> None:
+        self._server = find_program("rabbitmq-server", "rabbitmq-server", "/usr/lib/rabbitmq/bin")
+        if self._server == "/usr/sbin/rabbitmq-server":
+            # Debian's wrapper runs it as another user, from /var/lib: the script behind it does not.
+            self._server = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+        self._epmd_program = find_program("epmd", "erlang-base")
+        self.folder = folder
+        self.port = free_port()
+        self._epmd_port = free_port()
+        self._distribution_port = free_port()
+        self._plugins = plugins
+        self._process: Process | None = None
+        self._epmd: Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        environment = self._write_configuration()
+        self._epmd = Process(
+            [self._epmd_program, "-port", str(self._epmd_port), "-address", "127.0.0.1"],
+            self.folder / "epmd.log",
+            environment,
+        )
+        self._epmd.wait_for_port(self._epmd_port)
+        self._process = Process([self._server], self.folder / "rabbitmq.log", environment)
+        self._process.wait_for_port(self.port)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        for process in (self._process, self._epmd):
+            if process is not None:
+                process.end(how)
+
+    def _write_configuration(self) -> dict[str, str]:
+        configuration = self.folder / "rabbitmq.conf"
+        configuration.write_text(
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}\n"
+            "log.console = true\nlog.console.level = warning\nlog.file = false\n"
+            # Statistics cost processor time that the tests could use.
+            "collect_statistics_interval = 60000\n"
+        )
+        (self.folder / "enabled_plugins").write_text(f"[{','.join(self._plugins)}].\n")
+        (self.folder / "environment").touch()
+        return {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(self.folder),  # the Erlang cookie is kept there
+            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"test{self.port}@localhost",
+            "RABBITMQ_DIST_PORT": str(self._distribution_port),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_CONFIG_FILE": str(configuration),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "environment"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.folder / "log"),
+            # Without a shell in between, the process id is the node's own.
+            "RUNNING_UNDER_SYSTEMD": "true",
+        }
