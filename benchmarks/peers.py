@@ -64,7 +64,7 @@ def start_penstock(directory: Path, profile: Path | None = None) -> Peer:
     command += ["--data", str(directory / "data"), "--listen", f"amqp://127.0.0.1:{port}"]
     log = directory / "penstock.log"
     with log.open("wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+        process = _start(command, dict(os.environ), subprocess.PIPE, errors.fileno())
     peer = Peer("penstock", _penstock_version(), port, (process,), log)
     assert process.stdout is not None
     said_something, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
@@ -125,7 +125,10 @@ STARTERS: dict[str, Callable[[Path], Peer]] = {
 
 
 def _start(
-    command: list[str], environment: dict[str, str], output: int = subprocess.DEVNULL
+    command: list[str],
+    environment: dict[str, str],
+    output: int = subprocess.DEVNULL,
+    errors: int = subprocess.STDOUT,
 ) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C at the terminal must reach the harness, which then closes it.
     return subprocess.Popen(
@@ -133,7 +136,7 @@ def _start(
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
-        stderr=output,
+        stderr=errors,
         start_new_session=True,
     )
 

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -51,6 +52,14 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def resident_bytes(pid: int) -> int:
+    """How much memory a process has in use."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"process {pid} has gone")
 
 
 def find_program(name: str, package: str, *folders: str) -> str:
@@ -116,6 +125,12 @@ class Process:
         except subprocess.TimeoutExpired:
             self._child.kill()
             return self._child.wait()
+
+    def end_group(self, how: signal.Signals) -> None:
+        """End it together with the processes it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, how)
+        self.end(how)
 
 
 class Penstock:
@@ -187,7 +202,7 @@ class RabbitMQ:
     def __init__(self, folder: Path, plugins: tuple[str, ...] = ()) -> None:
         self._server = find_program("rabbitmq-server", "rabbitmq-server", "/usr/lib/rabbitmq/bin")
         if self._server == "/usr/sbin/rabbitmq-server":
-            # Debian's wrapper runs it as another user, from /var/lib: the script behind it does not.
+            # Debian's wrapper there runs it as another user; the script behind it does not.
             self._server = "/usr/lib/rabbitmq/bin/rabbitmq-server"
         self._epmd_program = find_program("epmd", "erlang-base")
         self.folder = folder

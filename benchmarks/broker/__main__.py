@@ -26,6 +26,7 @@ from benchmarks.peers import STARTERS, start_penstock
 _QUICK_MESSAGES = 2_000
 _QUICK_CONNECTIONS = 100
 _PROFILE_LINES = 40
+_TABLE_WIDTH = 100
 
 _CHOICES = [*SCENARIOS, "memory"]
 
@@ -91,7 +92,7 @@ def main(
         console.print(f"[bold red]{type(error).__name__}[/]: ", end="")
         console.print(str(error), markup=False)
         raise typer.Exit(1) from error
-    report.show(Console(), results)
+    report.show(_wide_enough(Console()), results)
     if json_file is not None:
         json_file.write_text(results.to_json())
     if markdown_file is not None:
@@ -107,6 +108,13 @@ def _names(given: str, allowed: list[str], option: str) -> list[str]:
             f"{', '.join(unknown)}: not one of {', '.join(allowed)}", param_hint=option
         )
     return names
+
+
+def _wide_enough(console: Console) -> Console:
+    """A file or a pipe has no width of its own; the tables shall not be cut for it."""
+    if not console.is_terminal:
+        console.width = _TABLE_WIDTH
+    return console
 
 
 def _bar(console: Console) -> Progress:

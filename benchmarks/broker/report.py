@@ -55,7 +55,7 @@ def show(console: Console, results: Results) -> None:
         table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
         for column in grid.columns:
             left = column in ("scenario", "broker")
-            table.add_column(column, justify="left" if left else "right", no_wrap=left)
+            table.add_column(column, justify="left" if left else "right", no_wrap=True)
         for index, row in enumerate(grid.rows):
             table.add_row(*row, end_section=index in grid.rules)
         console.print(table)
@@ -110,8 +110,8 @@ def _summary_row(each: Summary) -> tuple[str, ...]:
         f"{each.rate:,.0f}",
         f"{each.broker_cpu_per_million:.2f}",
         f"{each.generator_cpu_per_million:.2f}",
-        f"{each.latency_p50 * 1e3:.3g}",
-        f"{each.latency_p99 * 1e3:.3g}",
+        _milliseconds(each.latency_p50),
+        _milliseconds(each.latency_p99),
         f"{each.rss_bytes / 1e6:.0f}",
     )
 
@@ -152,6 +152,11 @@ def _memory(footprints: Sequence[Footprint]) -> _Grid:
             )
         )
     return _Grid(_MEMORY_COLUMNS, rows, frozenset())
+
+
+def _milliseconds(seconds: float) -> str:
+    digits = 3 if seconds < 1e-3 else 1 if seconds < 0.1 else 0
+    return f"{seconds * 1e3:,.{digits}f}"
 
 
 def _ratio(first: float, second: float) -> str:

@@ -291,6 +291,19 @@ class TestConnecting:
             async with connect(f"amqp://127.0.0.1:{port}"):
                 pass
 
+    @pytest.mark.parametrize(
+        "words", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x01\x00\x00"]
+    )
+    async def test_what_is_no_broker_is_said_to_be_none(self, words: bytes) -> None:
+        async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(words)
+            writer.close()
+
+        async with await asyncio.start_server(greet, "127.0.0.1") as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(BrokerUnreachable, match=f"127.0.0.1:{port}"):
+                await connect(f"amqp://127.0.0.1:{port}").open()
+
     async def test_a_wrong_password_is_told_apart(self, broker_url: str) -> None:
         with pytest.raises(AuthenticationFailed, match="guest"):
             async with connect(broker_url.replace("guest:guest", "guest:wrong")):

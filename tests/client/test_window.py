@@ -77,17 +77,20 @@ def test_whatever_comes_and_goes_all_pass_and_none_is_left(
         async def pass_through(size: int) -> None:
             await window.enter(size)
             inside.append(size)
-            assert len(inside) == 1 or (len(inside) <= 3 and sum(inside) <= 100)
-            await asyncio.sleep(0)
-            inside.remove(size)
-            window.leave(size)
+            try:
+                assert len(inside) == 1 or (len(inside) <= 3 and sum(inside) <= 100)
+                await asyncio.sleep(0)
+            finally:
+                inside.remove(size)
+                window.leave(size)
 
         tasks = [asyncio.create_task(pass_through(size)) for size, _ in entries]
         await asyncio.sleep(0)
         for task, (_, stays) in zip(tasks, entries, strict=True):
             if not stays and task.cancel():
                 await asyncio.sleep(0)
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        async with asyncio.timeout(5):
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert not [outcome for outcome in outcomes if isinstance(outcome, AssertionError)]
 
     asyncio.run(run())

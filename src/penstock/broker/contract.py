@@ -71,6 +71,7 @@ class Message:
 
     @property
     def size(self) -> int:
+        """The length of the body, wherever it lies."""
         return int.from_bytes(self.header[4:12], "big")
 
 
@@ -143,7 +144,7 @@ class Driver(Protocol):
         """The client is done with a delivery."""
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
-        """The client could not use a delivery."""
+        """The client could not use a delivery, or has gone without saying."""
 
     def channel_close(self, channel: Channel) -> None:
         """End the conversation. Half a posted message is forgotten."""

@@ -47,6 +47,10 @@ def _is_flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else f"expected a boolean, got {value!r}"
 
 
+def _is_milliseconds(value: Any) -> str | None:
+    return _is_count(value) or (None if value < 1 << 32 else f"{value} is too large")
+
+
 def _is_priority(value: Any) -> str | None:
     return _is_count(value) or (None if 0 <= value <= 255 else f"{value} is more than 255")
 
@@ -79,7 +83,7 @@ SHARED: dict[str, Callable[[Any], str | None]] = {
     "x-initial-cluster-size": _is_positive,
 }
 QUEUE_ARGUMENTS = SHARED | {
-    "x-message-ttl": _is_count,
+    "x-message-ttl": _is_milliseconds,
     "x-expires": _is_positive,
     "x-max-length": _is_count,
     "x-overflow": _is_overflow,
@@ -90,6 +94,10 @@ QUEUE_ARGUMENTS = SHARED | {
     "x-single-active-consumer": _is_flag,
     "x-consumer-timeout": _is_positive,
     "x-delivery-limit": _is_count,
+}
+#: Quorum queues are accepted as durable classic ones, without what they lack elsewhere.
+QUORUM_ARGUMENTS = {
+    name: check for name, check in QUEUE_ARGUMENTS.items() if name != "x-max-priority"
 }
 STREAM_ARGUMENTS = SHARED | {
     "x-max-age": _is_age,
@@ -111,7 +119,7 @@ def queue_type(
         raise PreconditionFailed(f"invalid {what} for queue '{name}' in vhost '{vhost}': {why}")
 
     asked = arguments.get("x-queue-type", "classic")
-    known = STREAM_ARGUMENTS if asked == "stream" else QUEUE_ARGUMENTS
+    known = {"stream": STREAM_ARGUMENTS, "quorum": QUORUM_ARGUMENTS}.get(asked, QUEUE_ARGUMENTS)
     for argument, value in arguments.items():
         check = known.get(argument)
         if check is not None:
@@ -120,8 +128,6 @@ def queue_type(
                 refuse(f"arg '{argument}'", why)
         elif argument in QUEUE_ARGUMENTS or argument in STREAM_ARGUMENTS:
             refuse(f"arg '{argument}'", f"not supported by queues of type {asked}")
-    if not name and asked == "stream":
-        raise PreconditionFailed("Cannot declare a server-named queue for type stream")
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
         refuse("arg 'x-dead-letter-routing-key'", "there is no x-dead-letter-exchange")
     if asked != "classic":
@@ -182,9 +188,8 @@ def _compare_arguments(
     where: str, received: dict[str, Any], current: dict[str, Any], names: set[str]
 ) -> None:
     for name in sorted(names):
-        default = "classic" if name == "x-queue-type" else None
-        new, old = received.get(name, default), current.get(name, default)
-        if new == old:
+        new, old = received.get(name), current.get(name)
+        if new == old or (name == "x-queue-type" and {new, old} == {None, "classic"}):
             continue
         shown = _shown if new is not None and old is not None else _typed
         raise PreconditionFailed(

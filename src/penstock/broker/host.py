@@ -39,3 +39,6 @@ class Host(Protocol):
     clients: dict[Client, None]
     product: dict[str, Any]  #: what the broker tells of itself
     draining: bool
+
+    def client_left(self, client: Client) -> None:
+        """A connection has ended."""

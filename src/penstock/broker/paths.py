@@ -1,10 +1,13 @@
 """Destination paths: `/queue/NAME`, `/exchange/NAME[/KEY]`, `/stream/NAME`, `/topic/KEY`.
 
-The same strings are AMQP 1.0 addresses. A name with a slash in it is percent-encoded.
+The same strings are AMQP 1.0 addresses. A name with a slash in it is percent-encoded. And the
+folder on disk that goes with a name.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -40,3 +43,11 @@ def parse(path: str) -> Path:
         f"'{path}' is not a destination: use /queue/NAME, /exchange/NAME[/KEY], /stream/NAME "
         "or /topic/KEY"
     )
+
+
+def folder(name: str) -> str:
+    """A name for a directory that goes with any name a peer may give: what is too long is hashed."""
+    content = name.encode("utf-8", "surrogateescape")
+    if len(content) > 180:  # file systems stop at 255, and base64 makes four bytes of three
+        return "~" + hashlib.sha256(content).hexdigest()
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")

@@ -102,6 +102,23 @@ def flags_of(header: bytes) -> int:
     return flags
 
 
+def priority_of(header: bytes) -> int:
+    """The priority alone, 0 for none, of a header that `flags_of` has accepted."""
+    present = header[12]
+    if not present & 0x08:
+        return 0
+    pos = 14
+    if present & 0x80:  # content type
+        pos += header[pos] + 1
+    if present & 0x40:  # content encoding
+        pos += header[pos] + 1
+    if present & 0x20:  # headers
+        pos += 4 + int.from_bytes(header[pos : pos + 4], "big")
+    if present & 0x10:  # delivery mode
+        pos += 1
+    return header[pos]
+
+
 def _may_select(header: bytes, start: int, stop: int) -> bool:
     """Whether CC or BCC may be among the headers.
 

@@ -87,6 +87,17 @@ class Spools:
         path = self.directory / f"{next(self._numbers):012d}"
         return Reception(Spool(path, owned=True), self, on_complete)
 
+    def keep(self, spool: Spool) -> Spool:
+        """A hold on a body that the destination it lies with is about to let go of."""
+        if spool.owned:
+            return spool
+        path = self.directory / f"{next(self._numbers):012d}"
+        spool.link(path)
+        kept = Spool(path, owned=False)
+        kept.fileno()
+        kept.owned = True
+        return kept
+
     async def write(self, spool: Spool, data: memoryview) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -101,7 +112,11 @@ class Spools:
         """One bucket of the body, from `offset`; the caller releases it."""
         bucket = self._account.take(BUCKET_BYTES)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, spool.read_into, bucket, offset)
+        try:
+            await loop.run_in_executor(self._thread, spool.read_into, bucket, offset)
+        except OSError:
+            bucket.release()
+            raise
         return bucket
 
     def close(self) -> None:
@@ -133,9 +148,11 @@ class Reception:
                 bucket = self._waiting[0]
                 await self._spools.write(self.spool, bucket.content)
                 del self._waiting[0]
-                if self._ended and not self._waiting:
-                    self._on_complete(self.spool)
-                bucket.release()
+                try:
+                    if self._ended and not self._waiting:
+                        self._on_complete(self.spool)
+                finally:
+                    bucket.release()
         finally:
             self._task = None
 

@@ -209,6 +209,9 @@ class VirtualHost:
             if name.startswith("amq."):
                 raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
         else:
+            kind = arguments.get("x-queue-type", "classic")
+            if kind in ("stream", "quorum"):
+                raise PreconditionFailed(f"Cannot declare a server-named queue for type {kind}")
             name = "amq.gen-" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         kind = equivalence.queue_type(self.name, name, durable, exclusive, auto_delete, arguments)
         queue = self.queue_types[kind](
@@ -239,7 +242,7 @@ class VirtualHost:
         if_unused: bool = False,
         if_empty: bool = False,
     ) -> int:
-        """Delete a queue; returns how many messages went with it. A queue that is not there loses none."""
+        """Delete a queue, if it is there; returns how many messages went with it."""
         if name not in self.queues:
             return 0
         queue = self.queue(name, owner)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import broker, config, up, user, version
+from penstock.cli import broker, config, version
 from penstock.cli.errors import ErrorsAsExitStatus
 
 app = typer.Typer(
@@ -24,8 +24,8 @@ app = typer.Typer(
 
 RUN, LOOK, ADMINISTER = "Run", "Look", "Administer"
 
-app.command(rich_help_panel=RUN)(up.up)
+# up
 app.add_typer(broker.app, name="broker", rich_help_panel=RUN)
 app.command(rich_help_panel=LOOK)(config.config)
 app.command(rich_help_panel=LOOK)(version.version)
-app.add_typer(user.app, name="user", rich_help_panel=ADMINISTER)
+# user

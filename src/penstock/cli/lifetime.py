@@ -25,11 +25,14 @@ async def until_stopped(with_stdin: bool = False) -> AsyncIterator[asyncio.Event
     caught = (signal.SIGTERM, signal.SIGINT)
     for number in caught:
         loop.add_signal_handler(number, signalled, number)
+    stdin: asyncio.BaseTransport | None = None
     if with_stdin:
-        await loop.connect_read_pipe(lambda: _EndOfInput(stop), sys.stdin)
+        stdin, _ = await loop.connect_read_pipe(lambda: _EndOfInput(stop), sys.stdin)
     try:
         yield stop
     finally:
+        if stdin is not None:
+            stdin.close()
         for number in caught:
             loop.remove_signal_handler(number)
 

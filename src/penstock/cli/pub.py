@@ -30,38 +30,38 @@ FLUSH_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send, how often and how fast."""
+    """What to send, how often and how fast; without values, the lines of standard input."""
 
-    bodies: Sequence[str]
+    values: Sequence[Any] | None
+    kind: str
     count: int
     rate: float | None
-    kind: str
 
     @property
     def total(self) -> int | None:
-        return None if self.from_stdin else len(self.bodies) * self.count
-
-    @property
-    def from_stdin(self) -> bool:
-        return list(self.bodies) in ([], ["-"])
+        return None if self.values is None else len(self.values) * self.count
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        if self.from_stdin:
+        if self.values is None:
             async for line in _lines():
-                yield self._read(line)
-        else:
-            values = [self._read(body) for body in self.bodies]
-            for _ in range(self.count):
-                for value in values:
-                    yield value
+                yield parse_body(line, self.kind)
+            return
+        for _ in range(self.count):
+            for value in self.values:
+                yield value
 
-    def _read(self, body: str) -> Any:
-        try:
-            if self.kind == "json":
-                return json.loads(body)
-            return bytes.fromhex(body) if self.kind == "hex" else body
-        except ValueError as error:
-            raise typer.BadParameter(f"{body!r} is not {self.kind}: {error}") from error
+
+def parse_body(text: str, kind: str) -> Any:
+    try:
+        if kind == "json":
+            return json.loads(text)
+        if kind == "hex":
+            return bytes.fromhex(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not {kind}: {error}") from error
+    # What was not UTF-8 came in by `surrogateescape`, and goes out as the bytes it was.
+    raw = os.fsencode(text)
+    return text if raw.decode(errors="ignore") == text else raw
 
 
 def pub(
@@ -94,7 +94,9 @@ def pub(
     """Send messages: publish to a subject, push, append to a stream, or ask a service."""
     pattern = chosen("publish", push=push, request=request, stream=stream)
     kind = chosen("text", json=as_json, hex=as_hex)
-    load = Load(body or [], count, rate, kind)
+    from_stdin = not body or body == ["-"]
+    values = None if from_stdin else [parse_body(text, kind) for text in body or ()]
+    load = Load(values, kind, count, rate)
     headers = parse_headers(header or [])
     speak_plainly()
     asyncio.run(_pub(url, pattern, address, load, headers, timeout))

@@ -36,7 +36,7 @@ class Consumers:
         return next(iter(self._order), None)
 
     def add(self, channel: Channel, priority: int, exclusive: bool, where: str) -> None:
-        if self.exclusive or (exclusive and self._order):
+        if self.exclusive or (exclusive and (self._order or self.single_active)):
             raise AccessRefused(f"{where} in exclusive use")
         self.exclusive = exclusive
         self._order[channel] = priority

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.contract import EXPIRES, Message
+from penstock.broker.destinations import TAKEN
 from penstock.broker.properties import Properties, decode_header, encode_header, encode_route
+from penstock.core.errors import WireSyntaxError
 from penstock.drivers.limits import Limits
 
 if TYPE_CHECKING:
@@ -25,12 +27,16 @@ class DeadLetters:
         self._queue = queue
         self._limits = limits
 
-    def send(self, message: Message, reason: str) -> None:
+    def send(self, message: Message, reason: str) -> int:
+        """Pass it on, if there is somewhere to; says whether a log has it now."""
         name = self._limits.dead_letter_exchange
         exchange = None if name is None else self._vhost.exchanges.get(name)
         if exchange is None:
-            return
-        properties = decode_header(message.header)
+            return TAKEN
+        try:
+            properties = decode_header(message.header)
+        except WireSyntaxError:  # a table that lies: nobody could read its history
+            return TAKEN
         headers = properties.headers = dict(properties.headers or {})
         deaths = _deaths(headers)
         key = self._limits.dead_letter_key
@@ -43,8 +49,9 @@ class DeadLetters:
             message.body,
             message.flags & ~EXPIRES,
         )
-        dead.spool = message.spool
-        exchange.accept(dead, avoid=_circular(deaths))
+        if message.spool is not None:
+            dead.spool = self._vhost.kernel.spools.keep(message.spool)
+        return exchange.accept(dead, avoid=_circular(deaths))
 
     def _record(
         self, message: Message, properties: Properties, deaths: list[dict[str, Any]], reason: str

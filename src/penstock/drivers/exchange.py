@@ -21,8 +21,15 @@ from penstock.broker.contract import (
 from penstock.broker.destinations import LOGGED, REFUSED, Binding, Sink
 from penstock.broker.destinations import Exchange as AnyExchange
 from penstock.broker.properties import decode_header, encode_header, encode_route
-from penstock.broker.spool import Reception, Spool
-from penstock.core.errors import NoRoute, NotFound, PreconditionFailed, QueueFull, Unsupported
+from penstock.core.errors import (
+    NoRoute,
+    NotFound,
+    PenstockError,
+    PreconditionFailed,
+    QueueFull,
+    Unsupported,
+)
+from penstock.drivers.assembly import Assembly
 
 if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
@@ -65,7 +72,7 @@ class Exchange:
         name: str,
         router: Router,
         *,
-        type: str,
+        type: str,  # noqa: A002 - the protocol's word
         durable: bool,
         auto_delete: bool,
         internal: bool,
@@ -135,29 +142,30 @@ class Exchange:
     def channel_close(self, channel: Channel) -> None:
         self._channels.discard(channel)
         if channel.state is not None:
-            channel.state[1].cancel()
+            channel.state.cancel()
             channel.state = None
 
     def _assemble(self, channel: Channel, fragment: Message | Fragment, receipt: int) -> None:
-        """A large message: its fragments go to a spool, and it is routed when it has come whole."""
-        if isinstance(fragment, Message):
+        """A large message, or what comes behind one."""
+        if channel.state is not None:
+            channel.state.add(fragment, receipt)
+            return
+        assert isinstance(fragment, Message), "fragments follow the message they belong to"
 
-            def complete(spool: Spool) -> None:
-                message, receipt = channel.state[0], channel.state[2]
-                channel.state = None
-                message.spool = spool
-                self._committer.also_sync(spool)
+        def post(message: Message, receipt: int) -> None:
+            behind = channel.state.take_behind()
+            channel.state = None
+            assert message.spool is not None
+            self._committer.also_sync(message.spool)
+            try:
                 self._post(channel, message, receipt)
-                self.vhost.kernel.turn.end()
+            except PenstockError as error:  # nobody is there to raise it to
+                channel.terminal.channel_failure(channel, receipt, error)
+            for next_fragment, next_receipt in behind:
+                self.channel_post(channel, next_fragment, next_receipt)
+            self.vhost.kernel.turn.end()
 
-            reception = self.vhost.kernel.spools.receive(complete)
-            fragment.more = False
-            channel.state = (fragment, reception, receipt)
-        else:
-            message, reception, _ = channel.state
-            assert isinstance(reception, Reception)
-            channel.state = (message, reception, receipt)
-            reception.append(fragment.bucket, last=not fragment.more)
+        channel.state = Assembly(fragment, self.vhost.kernel.spools, post)
 
     # Routing.
 
@@ -249,7 +257,7 @@ def select_keys(message: Message) -> list[bytes]:
     for name in ("CC", "BCC"):
         value = headers.get(name, [])
         if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
-            raise PreconditionFailed(f"header '{name}' is not an array of strings")
+            raise PreconditionFailed(f"invalid message: header '{name}' is no array of strings")
         keys += [key.encode("utf-8", "surrogateescape") for key in value]
     if "BCC" in headers:
         del headers["BCC"]

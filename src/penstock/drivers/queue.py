@@ -9,7 +9,6 @@ what the queue's arguments ask for is `limits.py`, what becomes of the dead is `
 from __future__ import annotations
 
 import asyncio
-import base64
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import (
@@ -22,7 +21,8 @@ from penstock.broker.contract import (
     Message,
 )
 from penstock.broker.destinations import LOGGED, REFUSED, TAKEN
-from penstock.broker.properties import decode_header
+from penstock.broker.paths import folder
+from penstock.broker.properties import decode_header, priority_of
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock.drivers.backlog import Backlog
 from penstock.drivers.consumers import Consumers
@@ -56,7 +56,7 @@ class Queue:
         vhost: VirtualHost,
         name: str,
         *,
-        type: str,
+        type: str,  # noqa: A002 - the protocol's word
         durable: bool,
         auto_delete: bool,
         owner: object | None,
@@ -77,6 +77,8 @@ class Queue:
         self.unanswered = 0  #: messages that were delivered and not yet confirmed or failed
         self.deleted = False
         self._position = 0
+        self._recovered = 0  #: what is in the log before this offset may have been delivered before
+        self._ages = self.limits.ttl is not None
         self._memory = 0
         self._lanes = [Backlog(self._admit) for _ in range(self.limits.max_priority + 1)]
         self._dead_letters = DeadLetters(vhost, name, self.limits)
@@ -92,6 +94,9 @@ class Queue:
     # The contract.
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
+        if arguments.get("post"):  # a publisher, and no consumer
+            self.vhost.exchanges[""].channel_open(channel, {})
+            return
         reader = Reader(bool(arguments.get("pull")))
         if not reader.pull:
             priority = arguments.get("x-priority", 0)
@@ -125,24 +130,29 @@ class Queue:
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
         self.unanswered -= 1
-        if delivery.offset >= 0 and not self.deleted:
-            self._store.done(delivery.offset, delivery.message.spool is not None)  # type: ignore[union-attr]
+        if delivery.offset >= 0:
+            self._done(delivery)
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
         self.unanswered -= 1
         if self.deleted:
             return
         limit = self.limits.delivery_limit
-        if requeue and limit is not None and delivery.count > limit:
+        if requeue and limit is not None and delivery.count >= limit:
             self._bury(delivery, "delivery_limit")
         elif requeue:
             self._give_back(delivery)
             self._drain()
+            if self.limits.bounded and not self.limits.reject:
+                self._drop_heads()
         else:
             self._bury(delivery, "rejected")
 
     def channel_close(self, channel: Channel) -> None:
-        reader: Reader = channel.state
+        reader = channel.state
+        if not isinstance(reader, Reader):
+            self.vhost.exchanges[""].channel_close(channel)
+            return
         if reader.sending is not None:
             reader.sending.cancel()
             reader.sending = None
@@ -172,6 +182,8 @@ class Queue:
         delivery = Delivery(message, self._position)
         self._position += 1
         self.unanswered += 1
+        if self._ages or message.flags & EXPIRES:  # should it come back, its time goes on
+            delivery.expires = self._expires(message, 0)
         outcome = TAKEN
         if self._logs and message.flags & PERSISTENT:
             delivery.offset = self._store.append(message)  # type: ignore[union-attr]
@@ -183,7 +195,7 @@ class Queue:
         return outcome
 
     def _enqueue(self, message: Message) -> int:
-        size = len(message.body) if message.spool is None else message.spool.size
+        size = message.size
         limits = self.limits
         if limits.bounded and limits.reject and self._overflows(1, size):
             if limits.dead_letter_rejects:
@@ -206,17 +218,24 @@ class Queue:
         self.ready += 1
         self.ready_bytes += size
         if limits.bounded:
-            while self.ready and self._overflows(0, 0):
-                self._bury(self._pop(), "maxlen")
+            self._drop_heads()
         if limits.ttl is not None or message.flags & EXPIRES:
             self._watch_expiry()
         return LOGGED if persistent else TAKEN
+
+    def _drop_heads(self) -> None:
+        """Until no more waits than may."""
+        while self.ready and self._overflows(0, 0):
+            try:
+                self._bury(self._pop(), "maxlen")
+            except LookupError:
+                return
 
     def _lane(self, message: Message) -> Backlog:
         top = len(self._lanes) - 1
         if not top or not message.flags & PRIORITY:
             return self._lanes[0]
-        return self._lanes[min(decode_header(message.header).priority or 0, top)]
+        return self._lanes[min(priority_of(message.header), top)]
 
     def _overflows(self, more: int, size: int) -> bool:
         limits = self.limits
@@ -276,7 +295,9 @@ class Queue:
                 continue
             channel.credit = 0
             self._deliver(channel, delivery)
-            return
+            break
+        if self.ready and self._expiry is None:
+            self._watch_expiry()
 
     def _deliver(self, channel: Channel, delivery: Delivery) -> None:
         if delivery.message.spool is None:
@@ -286,7 +307,7 @@ class Queue:
         if not channel.settled:
             self.unanswered += 1
         elif delivery.offset >= 0:
-            self._store.done(delivery.offset, delivery.message.spool is not None)  # type: ignore[union-attr]
+            self._done(delivery)
 
     def _forward(self, channel: Channel, delivery: Delivery) -> None:
         """A large message, fragment by fragment, as the terminal draws them."""
@@ -308,16 +329,24 @@ class Queue:
         message = delivery.message
         self._lane(message).give_back(delivery)
         self.ready += 1
-        self.ready_bytes += len(message.body) if message.spool is None else message.spool.size
+        self.ready_bytes += message.size
         self._charge(len(message.body) + OVERHEAD)
         if delivery.expires:
-            self._watch_expiry()
+            self._watch_expiry(delivery.expires)
 
     def _bury(self, delivery: Delivery, reason: str) -> None:
         """Dead-letter a message, or drop it, and be done with it."""
-        self._dead_letters.send(delivery.message, reason)
+        outcome = self._dead_letters.send(delivery.message, reason)
         if delivery.offset >= 0:
-            self._store.done(delivery.offset, delivery.message.spool is not None)  # type: ignore[union-attr]
+            if outcome & LOGGED:  # it may not be in neither log, even if the power fails
+                self.kernel.committer.after(lambda: self._done(delivery))
+            else:
+                self._done(delivery)
+
+    def _done(self, delivery: Delivery) -> None:
+        """Nothing more is wanted of a message that is in the store."""
+        if self._store is not None and not self.deleted:
+            self._store.done(delivery.offset, delivery.message.spool is not None)
 
     # Time.
 
@@ -331,10 +360,13 @@ class Queue:
             return 0.0
         return self.kernel.loop.time() + max(0, ttl - waited) / 1000
 
-    def _watch_expiry(self) -> None:
+    def _watch_expiry(self, sooner: float = 0.0) -> None:
         """Be woken when the head is due. Only the head expires: what is behind it waits."""
         if self._expiry is not None:
-            return
+            if not sooner or sooner >= self._expiry.when():
+                return
+            self._expiry.cancel()
+            self._expiry = None
         due = [
             head.expires
             for lane in self._lanes
@@ -378,10 +410,7 @@ class Queue:
 
     @property
     def _directory(self) -> Any:
-        def safe(name: str) -> str:
-            return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-
-        return self.kernel.directory / "queues" / safe(self.vhost.name) / safe(self.name)
+        return self.kernel.directory / "queues" / folder(self.vhost.name) / folder(self.name)
 
     def _pager(self) -> Store:
         if self._store is None:
@@ -394,6 +423,7 @@ class Queue:
         """A message comes back from disk."""
         delivery = Delivery(record.message, self._position, record.offset)
         self._position += 1
+        delivery.count = 1 if record.offset < self._recovered else 0
         if self.limits.ttl is not None or record.message.flags & EXPIRES:
             waited = self._store.log.now() - record.timestamp  # type: ignore[union-attr]
             delivery.expires = self._expires(record.message, waited)
@@ -403,21 +433,20 @@ class Queue:
     def _recover(self) -> None:
         """What was persistent is here again. It may have been delivered before: say so."""
         assert self._store is not None
+        self._recovered = self._store.log.next_offset
         for record in self._store.records():
             if record.transient:
                 self._store.done(record.offset, record.message.spool is not None)
                 continue
             message = record.message
             self.ready += 1
-            self.ready_bytes += len(message.body) if message.spool is None else message.spool.size
+            self.ready_bytes += message.size
             lane = self._lane(message)
             full = self._memory > self.kernel.settings.queue_memory_bytes
             if len(self._lanes) == 1 and (lane.paged or full):
                 lane.page(record.offset)
             else:
-                delivery = self._admit(record)
-                delivery.count = 1
-                lane.fresh.append(delivery)
+                lane.fresh.append(self._admit(record))
         self._watch_expiry()
 
     # Management.
@@ -445,7 +474,7 @@ class Queue:
             except LookupError:
                 break
             if delivery.offset >= 0:
-                self._store.done(delivery.offset, delivery.message.spool is not None)  # type: ignore[union-attr]
+                self._done(delivery)
         return purged
 
     def close(self) -> None:
@@ -468,6 +497,8 @@ class Queue:
             if timer is not None:
                 timer.cancel()
         self._discharge(self._memory)
+        for lane in self._lanes:  # a client that owes an answer may keep the queue itself alive
+            lane.clear()
         if self._store is not None:
             self._store.delete()
 

@@ -11,7 +11,16 @@ from penstock.broker.spool import Spool
 
 
 class Sending:
-    __slots__ = ("_channel", "_delivery", "_finished", "_kernel", "_offset", "_spool", "_task")
+    __slots__ = (
+        "_cancelled",
+        "_channel",
+        "_delivery",
+        "_finished",
+        "_kernel",
+        "_offset",
+        "_spool",
+        "_task",
+    )
 
     def __init__(
         self,
@@ -28,6 +37,7 @@ class Sending:
         self._finished = finished
         self._spool: Spool = message.spool
         self._offset = 0
+        self._cancelled = False
         self._task: asyncio.Task[None] | None = None
         self._spool.fileno()  # open it now: a settled message's file loses its name at once
 
@@ -45,19 +55,23 @@ class Sending:
         try:
             bucket = await self._kernel.spools.read(self._spool, self._offset)
         except OSError as error:
-            self._channel.terminal.channel_failure(self._channel, 0, error)
+            if not self._cancelled:
+                self._channel.terminal.channel_failure(self._channel, 0, error)
             return
         finally:
             self._task = None
+        if self._cancelled:
+            bucket.release()
+            return
         self._offset += bucket.filled
         more = self._offset < self._spool.size
-        if not more:
-            self._finished()
         terminal = self._channel.terminal
         terminal.channel_forward(self._channel, Fragment(bucket, more), self._delivery)
+        if not more:
+            self._finished()
         self._kernel.turn.end()
 
     def cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        """Forward nothing more. A read that is under way ends first: it fills a bucket."""
+        self._cancelled = True
         self._offset = self._spool.size

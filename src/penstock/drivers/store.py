@@ -8,6 +8,7 @@ and forgotten at the next start.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,7 @@ class Store:
             directory, kernel.committer, segment_bytes=segment_bytes, report=kernel.report
         )
         self.acks = AckFile(directory / "acks", kernel.committer, report=kernel.report)
+        self.acks.cut(self.log.next_offset)  # of what a power failure took, nothing is done
         self._trim_at = self.acks.floor + TRIM_EVERY
         self._sweep()
 
@@ -50,6 +52,7 @@ class Store:
         offset = self.log.append(message, TRANSIENT if transient else 0)
         if message.spool is not None:
             message.spool.link(self._body(offset))
+            self._committer.adopt(os.open(self.directory, os.O_RDONLY))
         return offset
 
     def done(self, offset: int, spooled: bool) -> None:
@@ -77,6 +80,8 @@ class Store:
             return [], self.log.next_offset
         start = max(0, offset - chunk.base)
         acks = self.acks
+        if chunk.base > offset:
+            acks.add_range(offset, chunk.base)  # damaged, and reported
         records = []
         flags, timestamps = chunk.flags, chunk.timestamps
         for index, message in enumerate(chunk.messages(start), start):
@@ -86,6 +91,7 @@ class Store:
             if flags[index] & SPOOLED:
                 path = self._body(at)
                 if not path.exists():
+                    acks.add(at)
                     continue
                 message.spool = Spool(path, owned=False)
                 message.body = b""

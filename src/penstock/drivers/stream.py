@@ -9,6 +9,7 @@ what is on disk (committed), never what a power failure could take back. Old seg
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 import struct
 from datetime import datetime
@@ -19,6 +20,7 @@ from penstock.broker.destinations import LOGGED
 from penstock.broker.equivalence import AGE, age_seconds
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
+from penstock.broker.paths import folder
 from penstock.broker.properties import decode_header, encode_header
 from penstock.broker.spool import Spool
 from penstock.core.errors import NotFound, PreconditionFailed, Unsupported
@@ -58,7 +60,7 @@ class Stream:
         vhost: VirtualHost,
         name: str,
         *,
-        type: str,
+        type: str,  # noqa: A002 - the protocol's word
         durable: bool,
         auto_delete: bool,
         owner: object | None,
@@ -75,23 +77,29 @@ class Stream:
         age = arguments.get("x-max-age")
         self._max_age = None if age is None else age_seconds(age) * 1000
         self._max_bytes: int | None = arguments.get("x-max-length-bytes")
-        segment = arguments.get("x-stream-max-segment-size-bytes", kernel.settings.segment_bytes)
+        self._segment_bytes: int = arguments.get(
+            "x-stream-max-segment-size-bytes", kernel.settings.segment_bytes
+        )
+        self._retain_at = self._max_bytes or 0  #: look after retention when the log is this large
         self.log = Log(
-            self._directory, kernel.committer, segment_bytes=segment, report=kernel.report
+            self._directory,
+            kernel.committer,
+            segment_bytes=self._segment_bytes,
+            report=kernel.report,
         )
         self._readers: dict[Channel, None] = {}
         self._waking = False
-        self._retention = kernel.turn.at(kernel.loop.time() + RETENTION_SECONDS, self._retain)
+        self._retention = kernel.turn.at(kernel.loop.time() + RETENTION_SECONDS, self._tick)
 
     # The contract.
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
         if arguments.get("pull"):
-            raise Unsupported(f"basic.get not supported by stream queues queue '{self.name}'")
+            raise self._unsupported("basic.get")
         if channel.settled:
-            raise Unsupported(f"consumer with no-ack on stream queue '{self.name}'")
+            raise self._unsupported("automatic acknowledgement")
         if not arguments.get("prefetch"):
-            raise PreconditionFailed(f"consumer prefetch count is not set for '{self.name}'")
+            raise PreconditionFailed(f"consumer prefetch count is not set for '{self._where}'")
         channel.state = Reader(self._start(arguments.get("x-stream-offset", "next")))
         self._readers[channel] = None
 
@@ -129,9 +137,13 @@ class Stream:
         offset = self.log.append(message)
         if message.spool is not None:
             message.spool.link(self._body(offset))
+            self.kernel.committer.adopt(os.open(self._directory, os.O_RDONLY))
+        if self._max_bytes is not None and self.log.bytes >= self._retain_at:
+            self._retain_at = self.log.bytes + self._segment_bytes
+            self.kernel.turn.soon(self._retain)
         if self._readers and not self._waking:
             self._waking = True
-            self.kernel.committer.after(self._wake)
+            self.kernel.committer.after(self._wake, lambda _: self._wake())
         return LOGGED
 
     # Out.
@@ -148,15 +160,15 @@ class Stream:
                 return log.next_offset
             case bool():
                 pass
-            case int() if offset >= 0:
+            case int():
                 return max(offset, log.first_offset)
             case datetime():
                 return log.find(int(offset.timestamp() * 1000))
             case str() if AGE.fullmatch(offset):
                 return log.find(log.now() - age_seconds(offset) * 1000)
         raise PreconditionFailed(
-            f"x-stream-offset {offset!r} is none of first, last, next, an offset, a timestamp "
-            "or an interval such as 1h"
+            f"invalid arg 'x-stream-offset' for {self._where}: {offset!r} is none of first, last, "
+            "next, an offset, a timestamp or an interval such as 1h"
         )
 
     def _wake(self) -> None:
@@ -240,28 +252,34 @@ class Stream:
         return len(self._readers)
 
     def purge(self) -> int:
-        raise Unsupported(f"purge is not supported by stream queue '{self.name}'")
+        raise self._unsupported("queue.purge")
+
+    @property
+    def _where(self) -> str:
+        return f"queue '{self.name}' in vhost '{self.vhost.name}'"
+
+    def _unsupported(self, what: str) -> Unsupported:
+        return Unsupported(f"{what} not supported by stream queues {self._where}")
 
     def used(self) -> None:
         """Streams do not expire."""
 
+    def _tick(self) -> None:
+        when = self.kernel.loop.time() + RETENTION_SECONDS
+        self._retention = self.kernel.turn.at(when, self._tick)
+        if self._max_age is not None or self._max_bytes is not None:
+            self._retain()
+
     def _retain(self) -> None:
-        self._retention = self.kernel.turn.at(
-            self.kernel.loop.time() + RETENTION_SECONDS, self._retain
-        )
-        if self._max_age is None and self._max_bytes is None:
-            return
         first = self.log.retain(self._max_age, self._max_bytes)
         for body in self._directory.glob("*.body"):
             if int(body.stem) < first:
                 body.unlink(missing_ok=True)
+        self._retain_at = max(self._max_bytes or 0, self.log.bytes) + self._segment_bytes // 2
 
     @property
     def _directory(self) -> Path:
-        def safe(name: str) -> str:
-            return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
-
-        return self.kernel.directory / "streams" / safe(self.vhost.name) / safe(self.name)
+        return self.kernel.directory / "streams" / folder(self.vhost.name) / folder(self.name)
 
     def _body(self, offset: int) -> Path:
         return self._directory / f"{offset:020d}.body"

@@ -1,7 +1,8 @@
 """Topic patterns in a trie of words: the cost of a match does not grow with what cannot match.
 
-`*` stands for one word, `#` for any number of them. A key is walked word by word with the set of
-places in the trie it may have reached; `#` is a place that keeps itself.
+`*` stands for one word, `#` for any number of them; an empty key has no words, as in RabbitMQ. A
+key is walked word by word with the set of places in the trie it may have reached; `#` is a place
+that keeps itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+
+def words_of(key: bytes) -> list[bytes]:
+    return key.split(b".") if key else []
 
 
 class Node(Generic[T]):
@@ -36,7 +41,7 @@ class Trie(Generic[T]):
 
     def add(self, pattern: bytes, value: T) -> None:
         node = self._root
-        for word in pattern.split(b"."):
+        for word in words_of(pattern):
             if word == b"*":
                 node.any = node.any or Node()
                 node = node.any
@@ -51,7 +56,7 @@ class Trie(Generic[T]):
     def remove(self, pattern: bytes, value: T) -> None:
         trail: list[tuple[Node[T], bytes]] = []
         node = self._root
-        for word in pattern.split(b"."):
+        for word in words_of(pattern):
             if word == b"#" and node.sticky:
                 continue
             trail.append((node, word))
@@ -82,7 +87,7 @@ class Trie(Generic[T]):
         """Everything whose pattern matches, each once."""
         root = self._root
         here = [root] if root.many is None else [root, root.many]
-        for word in key.split(b"."):
+        for word in words_of(key):
             there: list[Node[T]] = []
             for node in here:
                 if node.sticky:

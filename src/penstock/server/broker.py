@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
 import resource
+import ssl
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import penstock
 from penstock.broker.alarms import Alarms
@@ -28,6 +30,9 @@ from penstock.drivers.reply import ReplyChannel
 from penstock.server.listener import TERMINALS, listen, tls_context
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
 from penstock.server.watch import Watch
+
+if TYPE_CHECKING:
+    from penstock.server.management.management import Management
 
 _log = get_logger("penstock.broker")
 
@@ -56,11 +61,13 @@ class Broker:
             "information": "A message fabric in Python",
         }
         self._servers: list[asyncio.Server] = []
+        self._management: Management | None = None
+        self._empty = asyncio.Event()
         self._watch = Watch(self)
 
     # Life.
 
-    async def __aenter__(self) -> Broker:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
@@ -95,7 +102,9 @@ class Broker:
         self.users = Users(self.data / "users.json")
         self.users.load()
         self.topology = Topology(log / "topology.jsonl", committer, self._report)
-        self.topology.put(("vhost", self.settings.default_vhost), {})
+        default = ("vhost", self.settings.default_vhost)
+        if default not in dict(self.topology.all("vhost")):
+            self.topology.put(default, {})
         for (_, name), _value in self.topology.all("vhost"):
             self._open_vhost(name)
         self.kernel.turn.end()
@@ -119,10 +128,24 @@ class Broker:
     async def _listen(self, addresses: list[Address]) -> None:
         secure = any(address.tls for address in addresses)
         context = tls_context(self.settings.tls) if secure else None
-        for address in addresses:
-            server, actual = await listen(self, address, context)
-            self._servers.append(server)
-            self.addresses.append(str(actual))
+        opened: dict[Address, Address] = {}
+        # Management first: AMQP clients are told where it is when they connect.
+        for address in sorted(addresses, key=lambda address: address.scheme in TERMINALS):
+            if address.scheme in TERMINALS:
+                server, opened[address] = await listen(self, address, context)
+                self._servers.append(server)
+            else:
+                opened[address] = await self._manage(address, context)
+        self.addresses += [str(opened[address]) for address in addresses]
+
+    async def _manage(self, address: Address, context: ssl.SSLContext | None) -> Address:
+        from penstock.server.management.management import Management  # a broker may do without
+
+        if self._management is None:
+            self._management = Management(self)
+        actual = await self._management.listen(address, context)
+        self.product.setdefault("arrow", self._management.streams_url(actual))
+        return actual
 
     async def close(self) -> None:
         """Stop accepting, say goodbye, put everything on disk. Bounded by `drain_seconds`."""
@@ -132,12 +155,12 @@ class Broker:
             server.close()
         for client in list(self.clients):
             client.end("broker forced connection closure with reason 'shutdown'")
-        deadline = self.kernel.loop.time() + self.settings.drain_seconds
-        while self.clients and self.kernel.loop.time() < deadline:
-            await asyncio.sleep(0.02)
+        await self._gone(self.settings.drain_seconds)
         for client in list(self.clients):
             client.abort()
-        await asyncio.sleep(0)
+        await self._gone(1.0)
+        if self._management is not None:
+            await self._management.close()
         self.kernel.turn.end()
         for vhost in self.vhosts.values():
             vhost.close()
@@ -145,6 +168,18 @@ class Broker:
         self.topology.close()
         self.kernel.spools.close()
         _log.info("stopped")
+
+    async def _gone(self, seconds: float) -> None:
+        """Wait until every client has left, but not longer than this."""
+        self._empty = asyncio.Event()
+        if self.clients:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), seconds)
+
+    def client_left(self, client: Client) -> None:
+        self.clients.pop(client, None)
+        if not self.clients:
+            self._empty.set()
 
     # Virtual hosts.
 

@@ -234,3 +234,23 @@ async def test_a_full_disk_keeps_acknowledgements_for_later(
     acks.close()
     await disk.committer.close()
     assert decode((tmp_path / "acks").read_bytes()).ranges == [(0, 1), (1, 2)]
+
+
+async def test_after_a_failed_sync_all_is_written_to_a_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.broker.log.committer.LAZY_SECONDS", 0.01)
+    disk = Disk(asyncio.get_running_loop())
+    acks = AckFile(tmp_path / "acks", disk.committer)
+    disk.broken = OSError(errno.EIO, "Input/output error")
+    for offset in (0, 2, 4):
+        acks.add(offset)
+        disk.committer.write()
+    doubtful = (tmp_path / "acks").stat().st_ino
+    await disk.until(lambda: disk.faults == [disk.broken])
+    disk.broken = None
+    await disk.until(lambda: disk.recoveries == 1)
+    await disk.committer.close()
+    assert (tmp_path / "acks").stat().st_ino != doubtful
+    assert decode((tmp_path / "acks").read_bytes()).ranges == [(0, 1), (2, 3), (4, 5)]
+    acks.close()

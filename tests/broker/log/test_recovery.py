@@ -95,6 +95,7 @@ def test_a_byte_flipped_anywhere_in_the_middle_costs_that_chunk(
     whole = segment.read_bytes()
     start, stop = positions(segment)[1:3]
     for at in range(start, stop):
+        segment.with_suffix(".idx").unlink(missing_ok=True)  # as after a crash
         segment.write_bytes(whole[:at] + bytes((whole[at] ^ 0xFF,)) + whole[at + 1 :])
         reports: list[str] = []
         log = Log(sample, idle, report=reports.append)
@@ -124,13 +125,32 @@ def test_the_same_in_a_sealed_segment_is_noticed_when_it_is_read(
 
 
 def test_a_damaged_payload_at_the_end_keeps_its_offsets(sample: Path, idle: Committer) -> None:
-    """Its length is known, so nothing was torn: readers that know of offset 5 are not misled."""
+    """Also after a crash: its length is known, so readers that know of offset 5 are not misled."""
     segment = segments(sample)[0]
+    segment.with_suffix(".idx").unlink()
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-10] + b"X" + whole[-9:])
     log = Log(sample, idle)
     assert bodies(log) == ALL[:4]
     assert (log.next_offset, log.corrupt) == (6, 1)
+
+
+def test_a_byte_flipped_anywhere_in_the_last_chunk_of_a_closed_log_keeps_its_offsets(
+    sample: Path, idle: Committer
+) -> None:
+    """Nothing is torn where nothing was being written: it is damage, and is not cut."""
+    segment = segments(sample)[0]
+    whole = segment.read_bytes()
+    start, stop = positions(segment)[2:4]
+    for at in range(start, stop):
+        harmed = whole[:at] + bytes((whole[at] ^ 0xFF,)) + whole[at + 1 :]
+        segment.write_bytes(harmed)
+        reports: list[str] = []
+        log = Log(sample, idle, report=reports.append)
+        assert bodies(log) == ALL[:4]
+        assert (log.next_offset, log.corrupt, len(reports)) == (6, 1, 1), reports
+        assert segment.read_bytes() == harmed
+        log.close()
 
 
 def test_a_lost_stretch_over_several_chunks_is_skipped(sample: Path, idle: Committer) -> None:
@@ -159,6 +179,7 @@ def test_an_image_of_a_chunk_inside_a_message_is_not_taken_for_one(
     data = bytearray(segment.read_bytes())
     data[at] ^= 1  # the carrier's own header
     segment.write_bytes(data)
+    segment.with_suffix(".idx").unlink()  # as after a crash
     assert bodies(Log(tmp_path / "log", idle)) == [b"a", b"b"]
 
 

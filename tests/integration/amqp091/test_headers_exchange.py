@@ -67,11 +67,8 @@ def test_a_message_without_headers_matches_an_empty_binding(
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [
-        (
-            "some",
-            'Invalid x-match field value <<"some">>; expected all, any, all-with-x, or any-with-x',
-        ),
-        (5, "Invalid x-match field type signedint (value 5); expected longstr"),
+        ("some", "Invalid x-match field value"),
+        (5, "Invalid x-match field"),
     ],
 )
 def test_an_unknown_x_match_is_a_406(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pika
 import pytest
 from pika import spec
@@ -31,9 +33,8 @@ def start(wire: Wire) -> spec.Connection.Start:
     return wire.receive_method()
 
 
-def log_in(
-    wire: Wire, response: str, mechanism: str = "PLAIN", **capabilities: bool
-) -> spec.Connection.Tune | spec.Connection.Close | None:
+def log_in(wire: Wire, response: str, mechanism: str = "PLAIN", **capabilities: bool) -> Any:
+    """Answer the offer; the broker's Tune or Close, or None when it hangs up."""
     properties = {"capabilities": capabilities}
     return wire.call(0, spec.Connection.StartOk(properties, mechanism, response, "en_US"))
 

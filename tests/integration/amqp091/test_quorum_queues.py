@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from tests.integration.amqp091.conftest import Connect
-from tests.integration.amqp091.dialogue import Inbox, channel_error, until
+from tests.integration.amqp091.dialogue import Inbox, channel_error
 
 
 @pytest.fixture
@@ -32,10 +32,8 @@ def test_a_requeued_message_comes_again(channel: BlockingChannel, quorum: str) -
     channel.basic_publish("", quorum, b"job")
     channel.basic_nack(channel.basic_get(quorum)[0].delivery_tag, requeue=True)
 
-    again = []
-    until(lambda: again.append(channel.basic_get(quorum)) or again[-1][0] is not None)
-
-    assert (again[-1][0].redelivered, again[-1][2]) == (True, b"job")
+    (again,) = Inbox(channel, quorum, auto_ack=True).take(1)
+    assert (again.method.redelivered, again.body) == (True, b"job")
 
 
 def test_it_is_durable(channel: BlockingChannel, name: str) -> None:

@@ -81,10 +81,12 @@ class Wire:
     def receive(self) -> Any:
         """The next frame, or None when the broker has closed the connection."""
         while True:
-            used, decoded = frame.decode_frame(bytes(self._received))
-            if used:
-                del self._received[:used]
-                return decoded
+            if len(self._received) >= 7:
+                size = int.from_bytes(self._received[3:7], "big") + 8
+                if len(self._received) >= size:
+                    _, decoded = frame.decode_frame(bytes(self._received[:size]))
+                    del self._received[:size]
+                    return decoded
             if not self._fill():
                 return None
 

@@ -23,7 +23,7 @@ from penstock.terminals.amqp091.errors import Reply, reply
         (errors.PreconditionFailed, 406, "PRECONDITION_FAILED", False),
         (errors.QueueFull, 406, "PRECONDITION_FAILED", False),
         (errors.FrameError, 501, "FRAME_ERROR", True),
-        (errors.WireSyntaxError, 502, "SYNTAX_ERROR", True),
+        (errors.WireSyntaxError, 501, "FRAME_ERROR", True),
         (errors.CommandInvalid, 503, "COMMAND_INVALID", True),
         (errors.ChannelError, 504, "CHANNEL_ERROR", True),
         (errors.UnexpectedFrame, 505, "UNEXPECTED_FRAME", True),

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from penstock.broker.contract import Message
     from penstock.broker.log.committer import Committer
 
-#: Readers that follow the end of a log share chunks, and the messages made of them.
-RECENT_CHUNKS: Final = 4
+#: Readers that follow the end of a log share chunks, and the messages made of them. Each may be a
+#: megabyte, and there may be many logs.
+RECENT_CHUNKS: Final = 2
 
 
 def _milliseconds() -> int:

@@ -46,13 +46,21 @@ class Segment:
     def recover(self) -> bool:
         """Open for appending: check every chunk, cut a torn tail. Whether it was closed cleanly."""
         self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        clean = index_file.load(self._index_path, self.base, self.size) is not None
-        self._index, torn = self._walk(verify=True)
+        saved = index_file.load(self._index_path, self.base, self.size)
+        found, torn = self._walk(verify=True)
+        if saved is not None:
+            # Nothing was being written when it ended, so nothing is torn: what is wrong is damage,
+            # and the index knows the offsets it has cost.
+            if torn:
+                self._report_end(torn)
+            self._index = saved
+            return True
         if torn:
             self.size -= torn
             os.ftruncate(self._fd, self.size)
-            self._damages.cut(self.path, torn, self._index.end)
-        return clean or not self.size
+            self._damages.cut(self.path, torn, found.end)
+        self._index = found
+        return not self.size
 
     def mark_clean(self) -> None:
         """An index that fits the active segment says that its data was left to be synced."""
@@ -118,7 +126,10 @@ class Segment:
     def newest(self) -> int:
         """The newest timestamp in it, -1 when it is empty."""
         if self._newest is None:
-            return self.index.newest  # changes while the segment is active
+            if self._index is not None:
+                return self._index.newest  # changes while the segment is active
+            self._newest = self._find_index().newest
+            self.release()  # nobody reads it yet
         return self._newest
 
     def release(self) -> None:
@@ -129,8 +140,8 @@ class Segment:
 
     def delete(self) -> None:
         self.release()
-        self.path.unlink(missing_ok=True)
         self._index_path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     @property
     def _index_path(self) -> Path:
@@ -144,11 +155,14 @@ class Segment:
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             index, torn = self._walk(verify=False)
             if torn:
-                what = f"{torn} bytes at the end hold no whole chunk"
-                self._damages.found(self.path, self.size - torn, what)
+                self._report_end(torn)
             index_file.save(index, self._index_path, self.size)
         self._newest = index.newest
         return index
+
+    def _report_end(self, count: int) -> None:
+        what = f"{count} bytes at the end hold no whole chunk"
+        self._damages.found(self.path, self.size - count, what)
 
     def _walk(self, *, verify: bool) -> tuple[Index, int]:
         """The index, and how many bytes at the end hold no whole chunk."""

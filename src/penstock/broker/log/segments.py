@@ -32,6 +32,8 @@ class Segments:
         self._directory = directory
         self._damages = damages
         self._open: deque[Segment] = deque()
+        for leftover in directory.glob("*.idx.new"):
+            leftover.unlink()
         self._list = [
             Segment(path, damages)
             for path in sorted(directory.glob("*.seg"))

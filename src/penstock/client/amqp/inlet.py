@@ -49,7 +49,6 @@ class Inlet:
 
     async def open(self) -> Self:
         if self._keeper is None:
-            await self._link.open()
             self._keeper = asyncio.create_task(self._keep_attached())
         await self._attached.wait()
         if self._failure is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
@@ -52,6 +53,7 @@ class Link:
         self._opening = asyncio.Lock()
         self._connection: aio_pika.RobustConnection | None = None
         self._closed = False
+        self._senders_wait = False
 
     @property
     def connection(self) -> aio_pika.RobustConnection:
@@ -113,16 +115,21 @@ class Link:
 
     async def flowing(self) -> None:
         """Returns when senders may go on: at once, unless the broker has asked them to wait."""
-        if not self.blocked:
-            return
-        log.warning("the broker asks senders to wait", broker=str(self))
-        transport = self.connection.transport
-        if transport is not None:
-            done = asyncio.ensure_future(transport.connection.ready())
+        while self.blocked:
+            transport = self.connection.transport
+            if transport is None:
+                return
+            self._note_waiting(True)
+            released = asyncio.ensure_future(transport.connection.ready())
             lost = transport.connection.closing
-            await asyncio.wait((done, lost), return_when=asyncio.FIRST_COMPLETED)
-            done.cancel()
-        log.warning("senders may go on", broker=str(self))
+            try:
+                await asyncio.wait((released, lost), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                released.cancel()
+                lost.cancel()
+            if transport.connection.is_closed:
+                break
+        self._note_waiting(False)
 
     def __str__(self) -> str:
         return f"{self._url.host}:{self._port}"
@@ -160,7 +167,9 @@ class Link:
             },
         )
         try:
-            await connection.connect(timeout=CONNECT_SECONDS)
+            # The outer limit is for what the inner one does not see: a peer that talks nonsense.
+            async with asyncio.timeout(2 * CONNECT_SECONDS):
+                await connection.connect(timeout=CONNECT_SECONDS)
         except BaseException as error:
             await connection.close()
             if isinstance(error, Exception):
@@ -183,8 +192,16 @@ class Link:
             return BrokerUnreachable(host, port, "what listens there does not speak AMQP 0-9-1")
         if isinstance(error, TimeoutError):
             return BrokerUnreachable(host, port, f"no answer within {CONNECT_SECONDS:g} s")
+        if isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
+            return BrokerUnreachable(host, port, "connection refused")
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return BrokerUnreachable(host, port, reason or type(error).__name__)
+
+    def _note_waiting(self, waiting: bool) -> None:
+        if waiting is not self._senders_wait:
+            self._senders_wait = waiting
+            what = "the broker asks senders to wait" if waiting else "senders may go on"
+            log.warning(what, broker=str(self))
 
     def _on_lost(self, _: object, error: BaseException | None) -> None:
         if self._connection is not None and not self._connection.close_called:

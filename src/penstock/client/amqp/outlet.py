@@ -131,7 +131,7 @@ class Outlet:
             await self._send_returned(channel, posted, error)
         except aiormq.DeliveryError as error:
             _settle(posted, explain(error))
-        except BaseException as error:
+        except Exception as error:
             # With the channel gone, the keeper of channels decides what becomes of the message.
             if not passing(error) and not channel.is_closed:
                 _settle(posted, error)
@@ -148,7 +148,7 @@ class Outlet:
         posted.returned = True
         try:
             await self._prepare(channel)
-        except BaseException as fault:
+        except Exception as fault:
             if not passing(fault) and not channel.is_closed:
                 _settle(posted, explain(fault))
             return

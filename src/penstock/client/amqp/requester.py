@@ -18,7 +18,7 @@ from aiormq import exceptions as aiormq
 from aiormq.abc import DeliveredMessage
 
 from penstock.client.amqp.delivery import Delivery, read_error, read_message
-from penstock.client.amqp.faults import Reopen, explain, passing
+from penstock.client.amqp.faults import explain, passing
 from penstock.client.amqp.link import Link, discard
 from penstock.client.amqp.outflow import TRANSIENT, encode
 from penstock.client.amqp.outlet import Outlet
@@ -108,6 +108,6 @@ class Requester:
             answer.set_result(delivered)
 
     def _lost(self) -> None:
+        """The channel is gone, and the answers with it."""
         for answer in self._unanswered.values():
-            if not answer.done():
-                answer.set_exception(Reopen())
+            answer.cancel()

@@ -6,13 +6,13 @@ plugin. What waits in a durable exchange is in the log and survives the broker.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.contract import PERSISTENT, Delivery, Message
 from penstock.broker.destinations import LOGGED, TAKEN, Binding, Exchange, Sink
+from penstock.broker.paths import folder
 from penstock.broker.properties import decode_header, encode_header
 from penstock.drivers.exchange import Router
 from penstock.drivers.store import Store
@@ -58,8 +58,8 @@ class DelayLine:
         self._timer: asyncio.TimerHandle | None = None
         self._store: Store | None = None
         if durable:
-            safe = base64.urlsafe_b64encode(f"{vhost.name}\0{exchange}".encode()).decode()
-            self._store = Store(vhost.kernel, vhost.kernel.directory / "delayed" / safe.rstrip("="))
+            directory = vhost.kernel.directory / "delayed" / folder(f"{vhost.name}\0{exchange}")
+            self._store = Store(vhost.kernel, directory)
             now = self._store.log.now()
             for record in self._store.records():
                 waited = now - record.timestamp

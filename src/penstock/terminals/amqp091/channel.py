@@ -213,9 +213,8 @@ class AmqpChannel:
         flags = flags_of(header)
         if flags & EXPIRES or header[13] & 0x10:
             self._check_properties(header)
-        if header[12] & 0x02 and REPLY_TO.encode() in header:
-            if decode_header(header).reply_to == REPLY_TO:
-                flags |= REPLIES
+        if header[12] & 0x02 and b"amq.rabbitmq.reply-to" in header:
+            flags |= REPLIES if decode_header(header).reply_to == REPLY_TO else 0
         self._header = header
         self._flags = flags
         return flags

@@ -44,7 +44,7 @@ _CODES: Final[dict[type[BaseException], _Code]] = {
     # A publisher hears of a full queue by basic.nack; only a transaction can fail for it.
     errors.QueueFull: _Code(406, "PRECONDITION_FAILED", False),
     errors.FrameError: _Code(501, "FRAME_ERROR", True),
-    errors.WireSyntaxError: _Code(502, "SYNTAX_ERROR", True),
+    errors.WireSyntaxError: _Code(501, "FRAME_ERROR", True),  # as RabbitMQ, which has no 502
     errors.CommandInvalid: _Code(503, "COMMAND_INVALID", True),
     errors.ProtocolError: _Code(503, "COMMAND_INVALID", True),
     errors.ChannelError: _Code(504, "CHANNEL_ERROR", True),

@@ -59,7 +59,7 @@ class FrameSink(Protocol):
 
     def on_body(self, channel: int, payload: bytes) -> None: ...
 
-    def on_error(self, channel: int, error: Exception) -> None:
+    def on_error(self, channel: int, method: int, error: Exception) -> None:
         """Something above went wrong; raises if reading cannot go on."""
 
 
@@ -88,7 +88,7 @@ class FrameReader:
         end = len(data)
         limit = self.frame_max - OVERHEAD
         channels = self.channels
-        while end - pos >= OVERHEAD and not self.held:
+        while end - pos >= OVERHEAD - 1 and not self.held:
             kind, number, size = _frame(data, pos)
             if size > limit:
                 raise FrameError(f"type {kind}, frame too large: {size} bytes, at most {limit}")
@@ -97,6 +97,7 @@ class FrameReader:
                 break
             if data[after - 1] != END:
                 raise FrameError(f"type {kind}, invalid frame end marker {data[after - 1]:#x}")
+            method = 0
             try:
                 if kind == METHOD and size >= 4:
                     method = _number(data, pos + 7)[0]
@@ -144,7 +145,7 @@ class FrameReader:
                 self._dispatch(kind, number, payload)
             except Exception as error:
                 pos = max(pos, after)
-                self._sink.on_error(number, error)
+                self._sink.on_error(number, method, error)
         if pos < end:
             self._tail = data[pos:] if pos else data
 

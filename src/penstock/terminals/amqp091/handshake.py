@@ -150,6 +150,9 @@ class Handshake:
         offered = terminal.host.kernel.settings.frame_max
         if args.frame_max and not FRAME_MIN <= args.frame_max <= offered:
             raise NotAllowed(f"frame_max={args.frame_max}: offered were {FRAME_MIN} to {offered}")
+        most = terminal.host.kernel.settings.channel_max
+        if args.channel_max > most:
+            raise NotAllowed(f"channel_max={args.channel_max}: offered were up to {most}")
         terminal.frame_max = terminal.reader.frame_max = args.frame_max or offered
         terminal.channel_max = args.channel_max or terminal.host.kernel.settings.channel_max
         terminal.heartbeat = args.heartbeat

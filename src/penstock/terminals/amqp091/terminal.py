@@ -18,6 +18,7 @@ from penstock.broker.contract import Channel, Delivery, Fragment, Message
 from penstock.broker.host import Host
 from penstock.core.errors import (
     ChannelError,
+    CommandInvalid,
     ConnectionForced,
     NoRoute,
     PenstockError,
@@ -49,6 +50,9 @@ CHOKE_BYTES: Final = 256 * 1024
 ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
 #: How long a client may take to answer our close.
 CLOSE_SECONDS: Final = 5.0
+
+#: What an open connection may be asked as a whole.
+ON_CHANNEL_ZERO: Final = (methods.CONNECTION_CLOSE, methods.CONNECTION_UPDATE_SECRET)
 
 _log = get_logger("penstock.amqp091")
 
@@ -176,7 +180,7 @@ class Amqp091Terminal(asyncio.Protocol):
             self._handshake = None
         self._end_channels()
         self.out.clear()
-        self.host.clients.pop(self, None)
+        self.host.client_left(self)
         self.host.kernel.metrics.connections_closed += 1
         self._turn.end()
 
@@ -221,10 +225,10 @@ class Amqp091Terminal(asyncio.Protocol):
             amqp.content = Content(amqp, payload[6:-1], payload[-1])
             amqp.at_rest = False
             return
-        if (method.name.startswith("connection.")) != (channel == 0):
-            if channel:
-                raise ChannelError(f"'{method.name}' belongs on channel 0")
-            raise ChannelError(f"unexpected method '{method.name}' on channel 0")
+        if channel and method.name.startswith("connection."):
+            raise CommandInvalid(f"unimplemented method '{method.name}' on a channel")
+        if not channel and number not in ON_CHANNEL_ZERO:
+            raise ChannelError(f"unexpected method in connection state running: '{method.name}'")
         HANDLERS[number](self, channel, args)
 
     def on_header(self, channel: int, payload: bytes) -> None:
@@ -245,12 +249,15 @@ class Amqp091Terminal(asyncio.Protocol):
             raise UnexpectedFrame("expected method frame, got non method frame instead")
         return amqp.content
 
-    def on_error(self, channel: int, error: Exception) -> None:
+    def on_error(self, channel: int, method: int, error: Exception) -> None:
         """A channel's own error closes the channel; anything else is the connection's."""
         amqp = cast("AmqpChannel | None", self.reader.channels.get(channel))
+        if amqp is not None and amqp.content is not None:
+            method = methods.BASIC_PUBLISH  # whatever came, it came in the middle of one
         if amqp is None or not isinstance(error, PenstockError) or reply(error).closes_connection:
-            raise error
-        self.close_channel(amqp, error)
+            self.fail(error, method)
+        else:
+            self.close_channel(amqp, error, method)
 
     # Out: what drivers ask for.
 
@@ -544,9 +551,8 @@ class Amqp091Terminal(asyncio.Protocol):
         self._handshake = None
         self.start_heartbeats()
 
-    def close_channel(self, amqp: AmqpChannel, error: Exception) -> None:
+    def close_channel(self, amqp: AmqpChannel, error: Exception, method: int) -> None:
         answer = reply(error)
-        number = getattr(error, "method", 0)
         amqp.end()
         self.send(
             method_frame(
@@ -554,13 +560,13 @@ class Amqp091Terminal(asyncio.Protocol):
                 methods.CHANNEL_CLOSE,
                 reply_code=answer.code,
                 reply_text=answer.text,
-                class_id=number >> 16,
-                method_id=number & 0xFFFF,
+                class_id=method >> 16,
+                method_id=method & 0xFFFF,
             )
         )
         _log.info("channel closed", connection=self.name, channel=amqp.number, reason=answer.text)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: Exception, method: int = 0) -> None:
         """Close the connection and say why."""
         if self._closing:
             return
@@ -575,15 +581,14 @@ class Amqp091Terminal(asyncio.Protocol):
             return
         self._closing = True
         self._end_channels()
-        number = getattr(error, "method", 0)
         self.send(
             method_frame(
                 0,
                 methods.CONNECTION_CLOSE,
                 reply_code=answer.code,
                 reply_text=answer.text,
-                class_id=number >> 16,
-                method_id=number & 0xFFFF,
+                class_id=method >> 16,
+                method_id=method & 0xFFFF,
             )
         )
         self.flush()

@@ -23,15 +23,11 @@ def _unimplemented(name: str) -> Handler:
     return refuse
 
 
-def _on_channel(function: Callable[[Any, Arguments], None], number: int) -> Handler:
-    """Handlers of channel methods are given the channel; their errors name the method."""
+def _on_channel(function: Callable[[Any, Arguments], None]) -> Handler:
+    """Handlers of channel methods are given the channel."""
 
     def handle(terminal: Amqp091Terminal, channel: int, args: Arguments) -> None:
-        try:
-            function(terminal.reader.channels[channel], args)
-        except Exception as error:
-            error.method = number  # type: ignore[attr-defined]
-            raise
+        function(terminal.reader.channels[channel], args)
 
     return handle
 
@@ -48,7 +44,7 @@ def _table() -> dict[int, Handler]:
         elif group == "connection" or (group, name) == ("channel", "open"):
             table[number] = function
         else:
-            table[number] = _on_channel(function, number)
+            table[number] = _on_channel(function)
     return table
 
 

@@ -104,13 +104,19 @@ def basic_ack(channel: AmqpChannel, args: Arguments) -> None:
 
 
 def basic_reject(channel: AmqpChannel, args: Arguments) -> None:
-    for tag, unanswered in channel.take_unanswered(args.delivery_tag, False):
-        channel.settle(tag, unanswered, args.requeue)
+    _refuse(channel, args.delivery_tag, False, args.requeue)
 
 
 def basic_nack(channel: AmqpChannel, args: Arguments) -> None:
-    for tag, unanswered in channel.take_unanswered(args.delivery_tag, args.multiple):
-        channel.settle(tag, unanswered, args.requeue)
+    _refuse(channel, args.delivery_tag, args.multiple, args.requeue)
+
+
+def _refuse(channel: AmqpChannel, tag: int, multiple: bool, requeue: bool) -> None:
+    for known, unanswered in channel.take_unanswered(tag, multiple):
+        queue = unanswered[0].driver
+        if getattr(queue, "type", "") == "stream":
+            raise Unsupported("basic.nack and basic.reject not supported by stream queues")
+        channel.settle(known, unanswered, requeue)
 
 
 def basic_recover(channel: AmqpChannel, args: Arguments) -> None:

@@ -10,6 +10,10 @@ from penstock.terminals.amqp091.methods import Arguments
 def queue_declare(channel: AmqpChannel, args: Arguments) -> None:
     connection = channel.connection
     vhost = connection.vhost
+    if args.passive and args.queue in vhost.replies:
+        # Asking for a reply address is asking whether the requester still listens.
+        channel.reply(methods.QUEUE_DECLARE_OK, queue=args.queue, consumer_count=1)
+        return
     if args.passive:
         queue = vhost.queue(channel.queue_name(args.queue), connection)
     else:

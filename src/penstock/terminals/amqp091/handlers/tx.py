@@ -24,7 +24,10 @@ def tx_commit(channel: AmqpChannel, args: Arguments) -> None:
         if not channel.closing:
             channel.reply(methods.TX_COMMIT_OK)
 
-    channel.connection.host.kernel.committer.after(committed)
+    def failed(error: OSError) -> None:
+        channel.connection.fail(error, methods.TX_COMMIT)
+
+    channel.connection.host.kernel.committer.after(committed, failed)
 
 
 def tx_rollback(channel: AmqpChannel, args: Arguments) -> None:

@@ -1,0 +1,42 @@
+"""`penstock broker`: the broker alone, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from penstock.cli.lifetime import until_stopped
+from penstock.cli.options import ConfigFile, Data, Listen, Overrides, prepare
+from penstock.core.config import Settings
+
+app = typer.Typer(help="Run a broker alone, or look at one that runs.")
+
+
+@app.callback(invoke_without_command=True)
+def broker(
+    context: typer.Context,
+    file: ConfigFile = None,
+    pairs: Overrides = None,
+    data: Data = None,
+    listen: Listen = None,
+    with_stdin: Annotated[
+        bool,
+        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
+    ] = False,
+) -> None:
+    """Run a broker alone: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
+    if context.invoked_subcommand is None:
+        asyncio.run(_run(prepare(file, pairs, data, listen).settings, with_stdin))
+
+
+async def _run(settings: Settings, with_stdin: bool) -> None:
+    from penstock.server import Broker
+
+    async with (
+        until_stopped(with_stdin) as stop,
+        Broker(settings.broker, data=settings.data) as broker,
+    ):
+        typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
+        await stop.wait()

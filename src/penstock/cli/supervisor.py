@@ -1,0 +1,172 @@
+"""Keeps the parts of one machine running: a process each, in order of need.
+
+A part is a command that prints one line with `ready: ` in it on standard output, and stops
+cleanly on SIGTERM or when its standard input ends. The supervisor starts each when the one before
+it is ready, starts it again when it dies (sooner the longer it had lived), and stops all in
+reverse order. What parts write beside the ready line goes to `said`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.core.machine import memory_used
+
+READY: Final = "ready: "
+#: Between two starts: half a second at first, twice as long each time, half a minute at most.
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+#: A part that ran this long was well; its next pause is the first one again.
+WELL_AFTER: Final = 60.0
+#: How much longer than its own drain a part may take to stop before it is killed.
+GRACE: Final = 5.0
+
+
+class State(enum.Enum):
+    WAITING = "waiting"  #: for the part before it
+    STARTING = "starting"  #: the process is there, the ready line is not
+    RUNNING = "running"  #: it said it is ready
+    PAUSING = "restarting"  #: it died, and waits to be started again
+    STOPPING = "stopping"  #: it was told to stop
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A command to keep running."""
+
+    name: str
+    command: Sequence[str]
+    hint: str = ""  #: how a person reaches it
+
+
+class Keeper:
+    """One part and the process it has at the moment."""
+
+    def __init__(self, part: Part, said: Callable[[str, str], None], drain: float) -> None:
+        self.part = part
+        self.state = State.WAITING
+        self.changed: Callable[[Keeper], None] = lambda keeper: None
+        self.address = ""
+        self.pid: int | None = None
+        self.restarts = 0
+        self.ready = asyncio.Event()
+        self._said = said
+        self._drain = drain
+        self._since = time.monotonic()
+
+    def _enter(self, state: State) -> None:
+        self.state = state
+        self.changed(self)
+
+    @property
+    def uptime(self) -> float:
+        return time.monotonic() - self._since if self.state is State.RUNNING else 0.0
+
+    @property
+    def memory(self) -> int:
+        return memory_used(self.pid) if self.pid else 0
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """Run the part, again and again, until `stop` is set; then stop it."""
+        pause = FIRST_PAUSE
+        while not stop.is_set():
+            started = time.monotonic()
+            status = await self._once(stop)
+            if stop.is_set():
+                break
+            if time.monotonic() - started > WELL_AFTER:
+                pause = FIRST_PAUSE
+            self._enter(State.PAUSING)
+            self.restarts += 1
+            self._said(self.part.name, f"ended with status {status}; again in {pause:g} s")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        self._enter(State.STOPPED)
+
+    async def _once(self, stop: asyncio.Event) -> int:
+        self.address = ""
+        process = await asyncio.create_subprocess_exec(
+            *self.part.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            # Ctrl-C in the terminal is for the supervisor, which stops the parts in order.
+            start_new_session=True,
+        )
+        self.pid = process.pid
+        self._enter(State.STARTING)
+        assert process.stdout is not None
+        listening = asyncio.create_task(self._listen(process.stdout))
+        ended = asyncio.create_task(process.wait())
+        told = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                await self._stop(process, ended)
+            await listening
+            return await ended
+        finally:
+            told.cancel()
+            self.pid = None
+            if process.returncode is None:  # cancelled: leave no orphan behind
+                process.kill()
+
+    async def _stop(self, process: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
+        self._enter(State.STOPPING)
+        process.terminate()
+        try:
+            await asyncio.wait_for(asyncio.shield(ended), self._drain + GRACE)
+        except TimeoutError:
+            self._said(self.part.name, "did not stop in time; killed")
+            process.kill()
+
+    async def _listen(self, stdout: asyncio.StreamReader) -> None:
+        async for raw in stdout:
+            line = raw.decode(errors="replace").rstrip()
+            if self.state is State.STARTING and READY in line:
+                self.address = line.partition(READY)[2]
+                self._since = time.monotonic()
+                self._enter(State.RUNNING)
+                self.ready.set()
+            else:
+                self._said(self.part.name, line)
+
+
+class Supervisor:
+    """All parts, in order of need."""
+
+    def __init__(
+        self, parts: Sequence[Part], said: Callable[[str, str], None], drain: float = 10.0
+    ) -> None:
+        self.keepers = [Keeper(part, said, drain) for part in parts]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep the parts running until `stop` is set and the last has stopped."""
+        kept: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+        try:
+            for keeper in self.keepers:
+                own = asyncio.Event()
+                kept.append((own, asyncio.create_task(keeper.keep(own))))
+                await _first(keeper.ready, stop)
+                if stop.is_set():
+                    break
+            await stop.wait()
+        finally:
+            for own, task in reversed(kept):
+                own.set()
+                await task
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()

@@ -1,0 +1,249 @@
+"""One HTTP/1.1 connection: bytes to requests, responses to bytes. The protocol itself is h11's.
+
+Requests on a connection are answered one after the other. A request is handed on when its head has
+come; its body is read when the handler asks, up to the size the handler allows, so that a stranger
+holds little memory. Reading stops while an answer is on its way, writing waits for a socket that
+is behind. Who sends nothing for a while, or half a request, is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, cast
+from urllib.parse import parse_qsl
+
+import h11
+
+from penstock.core.errors import ContentTooLarge
+from penstock.server.management.http import Request, Response
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+#: How long a connection may say nothing, or take to send a request.
+IDLE_SECONDS: Final = 60.0
+#: A request's line and headers.
+HEAD_BYTES: Final = 32 * 1024
+#: What is taken of a body before the handler has asked for it.
+AHEAD_BYTES: Final = 64 * 1024
+#: A long answer is written in pieces of this size, each once the one before has left.
+WRITE_BYTES: Final = 256 * 1024
+
+
+class HttpConnection(asyncio.Protocol):
+    __slots__ = (
+        "_answer",
+        "_body",
+        "_body_bytes",
+        "_complete",
+        "_drained",
+        "_h11",
+        "_limit",
+        "_loop",
+        "_open",
+        "_peer",
+        "_task",
+        "_timer",
+        "_transport",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connections: set[HttpConnection], answer: Answer
+    ) -> None:
+        self._loop = loop
+        self._open = connections
+        self._answer = answer
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._transport: asyncio.Transport
+        self._peer = ""
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._limit = 0  # what the handler has asked for
+        self._complete: asyncio.Future[None] = loop.create_future()
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    # The socket.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES)
+        peer = transport.get_extra_info("peername")
+        self._peer = peer[0] if peer else ""
+        self._open.add(self)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open.discard(self)
+        self._stop_waiting()
+        self._drained.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._h11.receive_data(data)
+        self._proceed()
+
+    def eof_received(self) -> bool:
+        self._h11.receive_data(b"")
+        self._proceed()
+        return self._task is not None  # an answer under way is still delivered
+
+    def pause_writing(self) -> None:
+        self._drained.clear()
+
+    def resume_writing(self) -> None:
+        self._drained.set()
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The answer under way."""
+        return self._task
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._timer = self._loop.call_later(IDLE_SECONDS, self.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # In.
+
+    def _proceed(self) -> None:
+        """Take what h11 has found, until it needs more or the answer comes first."""
+        while self._body_bytes <= max(self._limit, AHEAD_BYTES):
+            try:
+                event = self._h11.next_event()
+            except h11.RemoteProtocolError as error:
+                self._refuse(error)
+                return
+            match event:
+                case h11.Request():
+                    self._begin(event)
+                case h11.Data():
+                    self._body.append(bytes(event.data))
+                    self._body_bytes += len(event.data)
+                case h11.EndOfMessage():
+                    self._transport.pause_reading()
+                    if not self._complete.done():
+                        self._complete.set_result(None)
+                case h11.ConnectionClosed():
+                    if self._task is None:
+                        self._transport.close()
+                    return
+                case _:  # NEED_DATA, or PAUSED until this request has been answered
+                    return
+        self._transport.pause_reading()
+        if self._limit and not self._complete.done():
+            self._complete.set_exception(
+                ContentTooLarge(f"a body of more than {self._limit} bytes is not taken here")
+            )
+
+    def _begin(self, event: h11.Request) -> None:
+        path, _, query = event.target.decode("ascii", "replace").partition("?")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+        request = Request(
+            event.method.decode("ascii"),
+            path,
+            dict(parse_qsl(query, keep_blank_values=True)),
+            headers,
+            self._peer,
+            self._read,
+        )
+        self._body, self._body_bytes, self._limit = [], 0, 0
+        self._complete = self._loop.create_future()
+        self._task = self._loop.create_task(self._serve(request))
+
+    async def _read(self, limit: int) -> bytes:
+        self._limit = limit
+        if self._h11.they_are_waiting_for_100_continue:
+            go_on = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+            self._transport.write(self._h11.send(go_on) or b"")
+        if not self._complete.done():
+            self._transport.resume_reading()
+            self._proceed()
+        await self._complete
+        if self._body_bytes > limit:
+            raise ContentTooLarge(f"a body of more than {limit} bytes is not taken here")
+        return b"".join(self._body)
+
+    # Out.
+
+    async def _serve(self, request: Request) -> None:
+        # The timer goes on until the body has come: a request takes no longer than that to send.
+        self._complete.add_done_callback(lambda _: self._stop_waiting())
+        try:
+            response = await self._answer(request)
+            self._stop_waiting()
+            await self._write(response, request.method == "HEAD")
+        except BaseException:
+            self._task = None
+            self._transport.abort()  # the client sees that the answer is not whole
+            raise
+        self._task = None
+        if not self._complete.done():
+            self._complete.cancel()
+        self._next()
+
+    async def _write(self, response: Response, bodiless: bool) -> None:
+        send, write = self._h11.send, self._transport.write
+        headers = list(response.headers.items())
+        if isinstance(response.body, bytes) and response.status != 204:
+            headers.append(("content-length", str(len(response.body))))
+        if self._h11.their_state is not h11.DONE:
+            headers.append(("connection", "close"))
+        frames = [send(h11.Response(status_code=response.status, headers=headers))]
+        if isinstance(response.body, bytes):
+            if response.body and not bodiless:
+                frames.append(send(h11.Data(data=response.body)))
+        elif not bodiless:
+            write(frames.pop() or b"")
+            await self._pour(response.body)
+        frames.append(send(h11.EndOfMessage()))
+        write(b"".join(frame or b"" for frame in frames))
+
+    async def _pour(self, body: AsyncIterator[bytes | memoryview]) -> None:
+        async for piece in body:
+            for start in range(0, len(piece), WRITE_BYTES):
+                await self._drained.wait()
+                part = cast(
+                    bytes, memoryview(piece)[start : start + WRITE_BYTES]
+                )  # h11 passes it on
+                for frame in self._h11.send_with_data_passthrough(h11.Data(data=part)) or ():
+                    self._transport.write(frame)
+            if self._transport.is_closing():
+                raise ConnectionAbortedError("the client has gone")
+
+    def _next(self) -> None:
+        """On to the next request, if there is to be one on this connection."""
+        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+            self._transport.close()
+            return
+        self._h11.start_next_cycle()
+        self._body, self._body_bytes, self._limit = [], 0, 0
+        self._transport.resume_reading()
+        self._wait()
+        self._proceed()
+
+    def _refuse(self, error: h11.RemoteProtocolError) -> None:
+        """What came is no HTTP: say so, if that is still possible, and close."""
+        self._stop_waiting()
+        if self._task is not None:
+            self._task.cancel()
+        elif self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            reason = str(error).encode()
+            headers = [("content-length", str(len(reason))), ("connection", "close")]
+            response = h11.Response(status_code=error.error_status_hint, headers=headers)
+            pieces = (response, h11.Data(data=reason), h11.EndOfMessage())
+            self._transport.write(b"".join(self._h11.send(piece) or b"" for piece in pieces))
+        self._transport.close()
