@@ -10,8 +10,10 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
 from tests.peers import Broker, PeerMissing, Penstock, RabbitMQ
 
 NewPenstock = Callable[..., Penstock]
@@ -62,9 +64,8 @@ def new_penstock(tmp_path: Path) -> Iterator[NewPenstock]:
     """Start a Penstock of the test's own, with the arguments and environment it wants."""
     started: list[Penstock] = []
 
-    def start(*arguments: str, environment: dict[str, str] | None = None) -> Penstock:
-        folder = tmp_path / f"penstock-{len(started)}"
-        server = Penstock(folder, *arguments, environment=environment)
+    def start(*arguments: str, **options: Any) -> Penstock:
+        server = Penstock(tmp_path / f"penstock-{len(started)}", *arguments, **options)
         started.append(server)
         server.start()
         return server

@@ -56,8 +56,17 @@ def free_port() -> int:
 
 def resident_bytes(pid: int) -> int:
     """How much memory a process has in use."""
+    return _memory(pid, "VmRSS:")
+
+
+def peak_bytes(pid: int) -> int:
+    """How much memory a process had in use when it had most."""
+    return _memory(pid, "VmHWM:")
+
+
+def _memory(pid: int, which: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(which):
             return int(line.split()[1]) * 1024
     raise AssertionError(f"process {pid} has gone")
 
@@ -139,10 +148,14 @@ class Penstock:
     name = "penstock"
 
     def __init__(
-        self, folder: Path, *arguments: str, environment: dict[str, str] | None = None
+        self,
+        folder: Path,
+        *arguments: str,
+        data: Path | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.data = folder / "data"
+        self.data = data or folder / "data"
         self.port = free_port()
         self.http_port = free_port()
         self.exit_status: int | None = None

@@ -60,7 +60,8 @@ async def body_of(client: Client) -> bytes:
 
 
 def nothing_is_left(stand: Stand) -> bool:
-    gc.collect()
+    # The thread lets go of what it last worked on when it comes to the next.
+    stand.kernel.spools._thread.submit(gc.collect).result()
     return stand.pool.used == 0 and not stand.spooled
 
 

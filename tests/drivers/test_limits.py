@@ -138,6 +138,15 @@ async def test_an_urgent_message_does_not_wait_for_a_lesser_ones_time(stand: Sta
     assert queue.ready == 1
 
 
+async def test_a_time_that_was_watched_for_another_is_not_waited_for(stand: Stand) -> None:
+    queue = stand.queue()
+    queue.push(message(b"late", expiration="60000"))
+    assert drain(queue) == [b"late"]
+    queue.push(message(b"soon", expiration="500"))
+    stand.clock.advance(1)
+    assert queue.ready == 0
+
+
 async def test_an_expired_message_is_never_delivered(stand: Stand) -> None:
     dead = stand.queue("dead")
     queue = stand.queue(**DEAD)

@@ -27,9 +27,7 @@ def matches(pattern: bytes, key: bytes) -> bool:
 
 
 @given(st.lists(patterns, max_size=8), keys)
-def test_a_key_finds_the_patterns_it_matches_and_no_others(
-    bound: list[bytes], key: bytes
-) -> None:
+def test_a_key_finds_the_patterns_it_matches_and_no_others(bound: list[bytes], key: bytes) -> None:
     trie: Trie[int] = Trie()
     for number, pattern in enumerate(bound):
         trie.add(pattern, number)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pika
 from pika import frame, spec
+
 from tests.integration.amqp091.wire import Wire, message_bytes, method_bytes
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -139,13 +140,15 @@ class Consumer(threading.Thread):
                 )
 
 
-def peek(port: int, queue: str) -> list[int]:
-    """All that is in the queue, in order, left where it is."""
+def peek(port: int, queue: str, most: int | None = None) -> list[int]:
+    """What is in the queue, in order, left where it is; all of it, or no more than asked for."""
     found: list[int] = []
     with Wire(port) as wire:
         wire.negotiate()
         wire.open_channel()
-        ready = wire.call(1, spec.Queue.Declare(queue=queue, passive=True)).message_count
+        ready: int = wire.call(1, spec.Queue.Declare(queue=queue, passive=True)).message_count
+        if most is not None:
+            ready = min(ready, most)
         if ready:
             wire.call(1, spec.Basic.Consume(queue=queue))
         while len(found) < ready:

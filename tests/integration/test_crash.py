@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import time
 
-import pika
 import pytest
-from pika import spec
+from pika import frame, spec
+
 from tests.conftest import NewPenstock
-from tests.integration.amqp091.wire import Wire
+from tests.integration.amqp091.wire import Wire, method_bytes
 from tests.integration.load import Books, Consumer, Publisher, peek
 from tests.peers import Penstock
 
@@ -88,19 +88,22 @@ def test_a_stream_keeps_what_was_confirmed_in_order(new_penstock: NewPenstock, n
 
 def replay(broker: Penstock, stream: str, last: int) -> tuple[list[int], list[int]]:
     """Offsets and numbers from the beginning of a stream to a message known to be in it."""
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
-    channel = connection.channel()
-    channel.basic_qos(prefetch_count=1000)
     offsets: list[int] = []
     numbers: list[int] = []
-    for method, properties, body in channel.consume(
-        stream, arguments={"x-stream-offset": "first"}, inactivity_timeout=PATIENCE
-    ):
-        assert method is not None, "a confirmed message does not come"
-        channel.basic_ack(method.delivery_tag)
-        offsets.append(properties.headers["x-stream-offset"])
-        numbers.append(int(body))
-        if numbers[-1] == last:
-            break
-    connection.close()
+    tag = 0
+    with Wire(broker.port, PATIENCE) as wire:
+        wire.negotiate()
+        wire.open_channel()
+        wire.call(1, spec.Basic.Qos(prefetch_count=1000))
+        wire.call(1, spec.Basic.Consume(queue=stream, arguments={"x-stream-offset": "first"}))
+        while not numbers or numbers[-1] != last:
+            arrived = wire.receive()
+            if isinstance(arrived, frame.Header):
+                offsets.append(arrived.properties.headers["x-stream-offset"])
+            elif isinstance(arrived, frame.Body):
+                numbers.append(int(arrived.fragment))
+                wire.send(method_bytes(1, spec.Basic.Ack(tag)))
+            else:
+                assert arrived is not None, "a confirmed message does not come"
+                tag = arrived.method.delivery_tag
     return offsets, numbers

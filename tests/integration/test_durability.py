@@ -9,6 +9,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
+
 from tests.conftest import NewPenstock, missing
 from tests.peers import Broker, PeerMissing, RabbitMQ
 

@@ -30,9 +30,9 @@ class Spool:
 
     def __init__(self, path: Path, *, owned: bool) -> None:
         self.path = path
+        self._fd = -1
         self.owned = owned  #: this object's file: goes when the object goes
         self.size = 0 if owned else path.stat().st_size
-        self._fd = -1
 
     def fileno(self) -> int:
         if self._fd < 0:

@@ -9,9 +9,11 @@ import typer
 
 from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Listen, Overrides, prepare
+from penstock.cli.status import status
 from penstock.core.config import Settings
 
 app = typer.Typer(help="Run a broker alone, or look at one that runs.")
+app.command()(status)
 
 
 @app.callback(invoke_without_command=True)

@@ -5,11 +5,7 @@ Commands raise what the rooms below raise and catch nothing; a traceback means a
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import click
-import typer
-from typer.core import TyperGroup
+from typing import Final
 
 from penstock.core.errors import (
     AccessRefused,
@@ -34,17 +30,3 @@ INTERRUPTED: Final = 130
 
 def exit_status(error: Exception) -> int:
     return next((status for kind, status in EXIT_STATUS if isinstance(error, kind)), 1)
-
-
-class ErrorsAsExitStatus(TyperGroup):
-    """The application's outermost group: everything a command raises passes here."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (PenstockError, ConnectionError) as error:
-            typer.secho("penstock: ", fg="red", bold=True, err=True, nl=False)
-            typer.echo(str(error).replace("\n", "\npenstock: "), err=True)
-            raise typer.Exit(exit_status(error)) from error
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None

@@ -8,28 +8,16 @@ from __future__ import annotations
 import base64
 import json
 from http.client import HTTPException
-from typing import Annotated, Any
+from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
-import typer
-
 from penstock.core.config import BrokerSettings
 from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, PenstockError
 
-ManagementUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="The management API, as http://user:password@host:port; "
-        "by default where the configuration says, as guest.",
-    ),
-]
-
 #: A broker that does not answer in this time is as good as none.
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS: Final = 10.0
 
 
 def management_url(settings: BrokerSettings, url: str | None) -> str:

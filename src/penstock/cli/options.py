@@ -36,6 +36,16 @@ Listen = Annotated[
     ),
 ]
 
+ManagementUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The management API, as http://user:password@host:port; "
+        "by default where the configuration says, as guest.",
+    ),
+]
+
 
 def effective(
     file: Path | None = None,

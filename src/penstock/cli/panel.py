@@ -54,7 +54,8 @@ class LinePanel:
         self._log = get_logger("penstock.up")
 
     def said(self, part: str, line: str) -> None:
-        sys.stderr.write(f"{part}: {line}\n")
+        # A line of JSON says itself whose it is, and stays one a program can read.
+        sys.stderr.write(f"{line}\n" if line.startswith("{") else f"{part}: {line}\n")
         sys.stderr.flush()
 
     def watch(self, keepers: Sequence[Keeper]) -> None:

@@ -3,7 +3,8 @@
 A part is a command that prints one line with `ready: ` in it on standard output, and stops
 cleanly on SIGTERM or when its standard input ends. The supervisor starts each when the one before
 it is ready, starts it again when it dies (sooner the longer it had lived), and stops all in
-reverse order. What parts write beside the ready line goes to `said`.
+reverse order. A part that says its configuration cannot be used would say so again: that ends
+everything. What parts write beside the ready line goes to `said`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import asyncio
 import contextlib
 import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.cli.errors import exit_status
+from penstock.core.errors import ConfigurationError
 from penstock.core.machine import memory_used
 
 READY: Final = "ready: "
@@ -26,6 +29,11 @@ LONGEST_PAUSE: Final = 30.0
 WELL_AFTER: Final = 60.0
 #: How much longer than its own drain a part may take to stop before it is killed.
 GRACE: Final = 5.0
+#: The exit status of a part that starting again will not help.
+HOPELESS: Final = exit_status(ConfigurationError())
+
+#: What parts that are ready said of themselves, by name.
+Addresses = Mapping[str, Sequence[str]]
 
 
 class State(enum.Enum):
@@ -42,21 +50,28 @@ class Part:
     """A command to keep running."""
 
     name: str
-    command: Sequence[str]
-    hint: str = ""  #: how a person reaches it
+    #: Made anew at each start: a part that was started again may have another address.
+    command: Callable[[Addresses], Sequence[str]]
+    hints: Sequence[str] = ()  #: how a person reaches it
 
 
 class Keeper:
     """One part and the process it has at the moment."""
 
-    def __init__(self, part: Part, said: Callable[[str, str], None], drain: float) -> None:
+    def __init__(
+        self,
+        part: Part,
+        addresses: dict[str, Sequence[str]],
+        said: Callable[[str, str], None],
+        drain: float,
+    ) -> None:
         self.part = part
         self.state = State.WAITING
         self.changed: Callable[[Keeper], None] = lambda keeper: None
-        self.address = ""
         self.pid: int | None = None
         self.restarts = 0
         self.ready = asyncio.Event()
+        self._addresses = addresses
         self._said = said
         self._drain = drain
         self._since = time.monotonic()
@@ -64,6 +79,10 @@ class Keeper:
     def _enter(self, state: State) -> None:
         self.state = state
         self.changed(self)
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        return self._addresses.get(self.part.name, ())
 
     @property
     def uptime(self) -> float:
@@ -81,6 +100,8 @@ class Keeper:
             status = await self._once(stop)
             if stop.is_set():
                 break
+            if status == HOPELESS:
+                raise ConfigurationError(f"{self.part.name}: ended for the reason given above")
             if time.monotonic() - started > WELL_AFTER:
                 pause = FIRST_PAUSE
             self._enter(State.PAUSING)
@@ -92,9 +113,8 @@ class Keeper:
         self._enter(State.STOPPED)
 
     async def _once(self, stop: asyncio.Event) -> int:
-        self.address = ""
         process = await asyncio.create_subprocess_exec(
-            *self.part.command,
+            *self.part.command(self._addresses),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -132,7 +152,7 @@ class Keeper:
         async for raw in stdout:
             line = raw.decode(errors="replace").rstrip()
             if self.state is State.STARTING and READY in line:
-                self.address = line.partition(READY)[2]
+                self._addresses[self.part.name] = line.partition(READY)[2].split()
                 self._since = time.monotonic()
                 self._enter(State.RUNNING)
                 self.ready.set()
@@ -146,27 +166,31 @@ class Supervisor:
     def __init__(
         self, parts: Sequence[Part], said: Callable[[str, str], None], drain: float = 10.0
     ) -> None:
-        self.keepers = [Keeper(part, said, drain) for part in parts]
+        addresses: dict[str, Sequence[str]] = {}
+        self.keepers = [Keeper(part, addresses, said, drain) for part in parts]
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep the parts running until `stop` is set and the last has stopped."""
+        """Keep the parts running until `stop` is set, or one is hopeless; then stop them all."""
         kept: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+        told = asyncio.create_task(stop.wait())
         try:
             for keeper in self.keepers:
                 own = asyncio.Event()
                 kept.append((own, asyncio.create_task(keeper.keep(own))))
-                await _first(keeper.ready, stop)
-                if stop.is_set():
+                ready = asyncio.create_task(keeper.ready.wait())
+                await _first(ready, told, *(task for _, task in kept))
+                ready.cancel()
+                if told.done() or any(task.done() for _, task in kept):
                     break
-            await stop.wait()
+            await _first(told, *(task for _, task in kept))
         finally:
+            told.cancel()
             for own, task in reversed(kept):
                 own.set()
-                await task
+                await asyncio.wait({task})
+        for _, task in kept:
+            task.result()
 
 
-async def _first(*events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
+async def _first(*tasks: asyncio.Task[object]) -> None:
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -32,6 +32,8 @@ def up(
     settings = effective(file, pairs, data, listen).settings
     settings.data.mkdir(parents=True, exist_ok=True)
     flags = _flags(data, listen, file, pairs)
+    if sys.stdout.isatty() and settings.log.format == "auto":
+        flags += ["--set", "log.format=console"]  # the parts write to a pipe, but for a person
 
     async def run() -> None:
         async with until_stopped() as stop:
@@ -53,14 +55,16 @@ def parts(settings: Settings, flags: list[str], demo: bool) -> list[Part]:
     found = [
         Part(
             "broker",
-            [*own, "broker", "--with-stdin", *flags],
+            [*own, "broker", "--stop-with-stdin", *flags],
             "penstock sub '#' · penstock broker status",
         )
     ]
     amqp = next((url for url in settings.broker.listen if url.startswith("amqp://")), None)
     if demo and amqp and not amqp.endswith(":0"):
         found.append(
-            Part("demo", [*own, "demo", "--with-stdin", "--url", amqp], "penstock sub 'demo.#'")
+            Part(
+                "demo", [*own, "demo", "--stop-with-stdin", "--url", amqp], "penstock sub 'demo.#'"
+            )
         )
     return found
 

@@ -2,17 +2,14 @@
 
 `scheme://host:port`: the scheme says which terminal answers and whether it does so over TLS, the
 host which interface, the port where; 0 lets the system choose. Which schemes a build really
-speaks is the server's to know: it hands them to `listeners`.
+speaks is the server's to know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
-
-from penstock.core.errors import ConfigurationError
 
 #: Every scheme there is a name for, and the port it has when none is written.
 PORTS: Final = {
@@ -63,15 +60,3 @@ def parse_address(url: str) -> Address:
     if parts.username or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url!r}: should be {parts.scheme}://host:port and nothing more")
     return Address(parts.scheme, parts.hostname, PORTS[parts.scheme] if port is None else port)
-
-
-def listeners(urls: Iterable[str], spoken: Collection[str]) -> list[Address]:
-    """The addresses of `urls`, all of whose schemes are among those `spoken`."""
-    addresses = [parse_address(url) for url in urls]
-    for address in addresses:
-        if address.scheme not in spoken:
-            raise ConfigurationError(
-                f"broker.listen = {address}: there is no terminal for {address.scheme} yet; "
-                f"this broker speaks {', '.join(sorted(spoken))}"
-            )
-    return addresses

@@ -150,7 +150,7 @@ class BrokerSettings(BaseModel):
     """How large a segment of a log grows before the next begins."""
     disk_free_limit: Bytes = Field(default=50 * MiB, ge=0)
     """Publishers are blocked while the data directory's disk has less than this."""
-    drain_seconds: Seconds = Field(default=10.0, ge=0)
+    drain_seconds: Seconds = Field(default=2.0, ge=0)
     """How long a stopping broker waits for clients to finish what they hold."""
 
     @property

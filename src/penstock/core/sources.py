@@ -23,8 +23,11 @@ from penstock.core.config import PREFIX, Setting, Settings, catalogue, value_of,
 from penstock.core.errors import ConfigurationError
 
 FILE: Final = "penstock.toml"
-#: Names the file to read; the one variable with our prefix that is not a setting.
+#: Names the file to read.
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
+#: Variables with our prefix that are not settings; the others are flags' of commands (`--url` of
+#: `pub` and `sub`, `--password` of `broker status`).
+_NO_SETTINGS: Final = (FILE_VARIABLE, "PENSTOCK_URL", "PENSTOCK_PASSWORD")
 DEFAULT: Final = "default"
 
 
@@ -91,8 +94,11 @@ def _flags(flags: _Layer) -> _Layer:
 
 
 def _environment(environ: Mapping[str, str], settings: Mapping[str, Setting]) -> _Layer:
-    ours = {name: text for name, text in environ.items() if name.startswith(PREFIX)}
-    ours.pop(FILE_VARIABLE, None)
+    ours = {
+        name: text
+        for name, text in environ.items()
+        if name.startswith(PREFIX) and name not in _NO_SETTINGS
+    }
     source = EnvSettingsSource(Settings)
     source.env_vars = {name.lower(): text for name, text in ours.items()}
     try:
@@ -159,11 +165,11 @@ def _explain(
     details: ErrorDetails, origins: Mapping[str, str], settings: Mapping[str, Setting]
 ) -> str:
     key = _key(details["loc"], settings)
-    origin = origins.get(key) or next(
-        (origins[known] for known in origins if known.startswith(key + ".")), DEFAULT
-    )
+    # A whole section may be at fault: then what was written in it says where and what.
+    written = next((name for name in origins if name == key or name.startswith(key + ".")), key)
+    origin = origins.get(written, DEFAULT)
     if details["type"] == "extra_forbidden":
-        return f"{origin}: there is no setting {key}{_meant(key, settings)}"
+        return f"{origin}: there is no setting {written}{_meant(written, settings)}"
     problem = details["msg"].removeprefix("Value error, ").replace("Input should", "should")
     setting = settings.get(key)
     if setting is None:  # a section as a whole: its settings do not fit together

@@ -182,9 +182,7 @@ class Exchange:
         keys = [route[route[0] + 2 :]]
         if message.flags & SELECTS:
             keys += select_keys(message)
-        keyed = True
-        for key in keys:
-            keyed &= self._collect(key, message, found, set())
+        keyed = self._collect(keys, message, found, set())
         sinks = tuple(found)
         if keyed and len(keys) == 1 and sinks:
             if len(self._routes) >= ROUTES:
@@ -193,23 +191,24 @@ class Exchange:
         return sinks
 
     def _collect(
-        self, key: bytes, message: Message, found: dict[Sink, None], visited: set[str]
+        self, keys: list[bytes], message: Message, found: dict[Sink, None], visited: set[str]
     ) -> bool:
-        """Gather the sinks a key leads to; true when the key alone decided."""
+        """Gather the sinks that keys lead to; true when the keys alone decided."""
         visited.add(self.name)
         keyed = self.router.keyed
         matched = False
-        for destination in self.router.match(key, message):
-            matched = True
-            if isinstance(destination, Exchange):
-                if destination.name not in visited:
-                    keyed &= destination._collect(key, message, found, visited)
-            else:
-                found[cast(Sink, destination)] = None
+        for key in keys:
+            for destination in self.router.match(key, message):
+                matched = True
+                if isinstance(destination, Exchange):
+                    if destination.name not in visited:
+                        keyed &= destination._collect(keys, message, found, visited)
+                else:
+                    found[cast(Sink, destination)] = None
         if not matched and self.alternate and self.alternate not in visited:
             alternate = self.vhost.exchanges.get(self.alternate)
             if isinstance(alternate, Exchange):
-                keyed &= alternate._collect(key, message, found, visited)
+                keyed &= alternate._collect(keys, message, found, visited)
         return keyed
 
     def forget_routes(self) -> None:

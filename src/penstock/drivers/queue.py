@@ -203,6 +203,7 @@ class Queue:
             return REFUSED
         persistent = self._logs and message.flags & PERSISTENT
         lane = self._lane(message)
+        expires = 0.0
         pages = lane.paged or (self._memory > self.kernel.settings.queue_memory_bytes)
         if pages and len(self._lanes) == 1:
             lane.page(self._pager().append(message, transient=not persistent))
@@ -211,16 +212,16 @@ class Queue:
             self._position += 1
             if persistent:
                 delivery.offset = self._store.append(message)  # type: ignore[union-attr]
-            if limits.ttl is not None or message.flags & EXPIRES:
-                delivery.expires = self._expires(message, 0)
+            if self._ages or message.flags & EXPIRES:
+                expires = delivery.expires = self._expires(message, 0)
             lane.fresh.append(delivery)
             self._charge(len(message.body) + OVERHEAD)
         self.ready += 1
         self.ready_bytes += size
         if limits.bounded:
             self._drop_heads()
-        if limits.ttl is not None or message.flags & EXPIRES:
-            self._watch_expiry()
+        if self._ages or message.flags & EXPIRES:
+            self._watch_expiry(expires)
         return LOGGED if persistent else TAKEN
 
     def _drop_heads(self) -> None:

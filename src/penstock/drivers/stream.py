@@ -23,7 +23,7 @@ from penstock.broker.log.log import Log
 from penstock.broker.paths import folder
 from penstock.broker.properties import decode_header, encode_header
 from penstock.broker.spool import Spool
-from penstock.core.errors import NotFound, PreconditionFailed, Unsupported
+from penstock.core.errors import NotFound, PreconditionFailed, Unsupported, WireSyntaxError
 from penstock.drivers.sending import Sending
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Reader:
 
     def __init__(self, at: int) -> None:
         self.at = at  #: the next offset it is to see
-        self.batch: list[tuple[int, Message]] = []  #: decoded and not yet forwarded, last first
+        self.batch: list[tuple[int, Message | None]] = []  #: decoded and not yet forwarded, last first
         self.scheduled = False
         self.sending: Sending | None = None
 
@@ -94,6 +94,9 @@ class Stream:
     # The contract.
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
+        if arguments.get("post"):  # a publisher, and no reader
+            self.vhost.exchanges[""].channel_open(channel, {})
+            return
         if arguments.get("pull"):
             raise self._unsupported("basic.get")
         if channel.settled:
@@ -117,6 +120,8 @@ class Stream:
             reader.sending.draw()
         elif reader.at < self.log.synced_offset:
             self._schedule(channel, reader)
+        elif reader.at < self.log.next_offset:
+            self._wake_when_safe()
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
         """Flow credit only: the terminal asks for more by itself."""
@@ -126,8 +131,10 @@ class Stream:
 
     def channel_close(self, channel: Channel) -> None:
         self._readers.pop(channel, None)
-        reader: Reader = channel.state
-        if reader.sending is not None:
+        reader = channel.state
+        if not isinstance(reader, Reader):
+            self.vhost.exchanges[""].channel_close(channel)
+        elif reader.sending is not None:
             reader.sending.cancel()
             reader.sending = None
 
@@ -141,10 +148,15 @@ class Stream:
         if self._max_bytes is not None and self.log.bytes >= self._retain_at:
             self._retain_at = self.log.bytes + self._segment_bytes
             self.kernel.turn.soon(self._retain)
-        if self._readers and not self._waking:
+        if self._readers:
+            self._wake_when_safe()
+        return LOGGED
+
+    def _wake_when_safe(self) -> None:
+        """Readers see what is on disk: tell them when more of it is."""
+        if not self._waking:
             self._waking = True
             self.kernel.committer.after(self._wake, lambda _: self._wake())
-        return LOGGED
 
     # Out.
 
@@ -174,6 +186,8 @@ class Stream:
     def _wake(self) -> None:
         """More is on disk."""
         self._waking = False
+        if self.log.synced_offset < self.log.next_offset:
+            self._wake_when_safe()  # and more has come meanwhile
         for channel in self._readers:
             if channel.credit > 0:
                 self._schedule(channel, channel.state)
@@ -196,6 +210,8 @@ class Stream:
                 return
             offset, message = reader.batch.pop()
             reader.at = offset + 1
+            if message is None:
+                continue
             channel.credit -= 1
             slice_end -= 1
             delivery = Delivery(with_offset(message, offset), offset, offset)
@@ -222,9 +238,13 @@ class Stream:
         reader.batch = batch
         return bool(batch)
 
-    def _resolved(self, offset: int, message: Message, flags: int) -> Message:
+    def _resolved(self, offset: int, message: Message, flags: int) -> Message | None:
+        """The message with its body, or None: retention may have taken that a moment ago."""
         if flags & SPOOLED:
-            message.spool = Spool(self._body(offset), owned=False)
+            try:
+                message.spool = Spool(self._body(offset), owned=False)
+            except FileNotFoundError:
+                return None
             message.body = b""
         return message
 
@@ -234,7 +254,11 @@ class Stream:
             if channel.credit > 0:
                 self._schedule(channel, reader)
 
-        reader.sending = Sending(self.kernel, channel, delivery, finished)
+        try:
+            reader.sending = Sending(self.kernel, channel, delivery, finished)
+        except FileNotFoundError:  # as above
+            channel.credit += 1
+            return
         reader.sending.open()
 
     # Management.
@@ -332,7 +356,10 @@ def with_offset(message: Message, offset: int) -> Message:
     if header[12] & 0x40:  # content-encoding
         at += 1 + header[at]
     if header[13] & 1 or b"x-stream-offset" in header:
-        properties = decode_header(header)
+        try:
+            properties = decode_header(header)
+        except WireSyntaxError:  # a table that lies stays as it is
+            return message
         properties.headers = {**(properties.headers or {}), "x-stream-offset": offset}
         spliced = encode_header(properties, message.size)
     elif header[12] & 0x20:  # headers

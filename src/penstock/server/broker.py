@@ -128,15 +128,17 @@ class Broker:
     async def _listen(self, addresses: list[Address]) -> None:
         secure = any(address.tls for address in addresses)
         context = tls_context(self.settings.tls) if secure else None
-        opened: dict[Address, Address] = {}
+        opened = dict.fromkeys(range(len(addresses)), "")
         # Management first: AMQP clients are told where it is when they connect.
-        for address in sorted(addresses, key=lambda address: address.scheme in TERMINALS):
+        for index in sorted(opened, key=lambda index: addresses[index].scheme in TERMINALS):
+            address = addresses[index]
             if address.scheme in TERMINALS:
-                server, opened[address] = await listen(self, address, context)
+                server, actual = await listen(self, address, context)
                 self._servers.append(server)
             else:
-                opened[address] = await self._manage(address, context)
-        self.addresses += [str(opened[address]) for address in addresses]
+                actual = await self._manage(address, context)
+            opened[index] = str(actual)
+        self.addresses += opened.values()
 
     async def _manage(self, address: Address, context: ssl.SSLContext | None) -> Address:
         from penstock.server.management.management import Management  # a broker may do without

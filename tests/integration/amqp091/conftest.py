@@ -10,6 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
+
 from tests.integration.amqp091.wire import Wire
 from tests.peers import Broker
 

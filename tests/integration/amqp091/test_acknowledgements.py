@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.dialogue import (
     Arrival,

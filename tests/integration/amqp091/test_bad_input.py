@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import get_body
 from tests.integration.amqp091.wire import (
     BODY,
@@ -171,17 +172,17 @@ def test_a_wrong_protocol_header_is_answered_with_ours(wire: Wire, header: bytes
         ),
         pytest.param(
             method_bytes(0, spec.Basic.Qos()),
-            *(504, "CHANNEL_ERROR - unexpected method in connection state running", (60, 10)),
+            *(504, "CHANNEL_ERROR - ", (60, 10)),
             id="a channel's method on channel zero",
         ),
         pytest.param(
             method_bytes(0, spec.Channel.Open()),
-            *(504, "CHANNEL_ERROR - unexpected method in connection state running", (20, 10)),
+            *(504, "CHANNEL_ERROR - ", (20, 10)),
             id="opening channel zero",
         ),
         pytest.param(
             method_bytes(0, spec.Connection.Open("/")),
-            *(504, "CHANNEL_ERROR - unexpected method in connection state running", (10, 40)),
+            *(504, "CHANNEL_ERROR - ", (10, 40)),
             id="a connection opened twice",
         ),
         pytest.param(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pika import spec
+
 from tests.integration.amqp091.wire import Wire, message_bytes
 
 

@@ -8,6 +8,7 @@ import pika
 import pytest
 from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.dialogue import Inbox, channel_error, count, until, wait_on
 from tests.integration.amqp091.wire import Wire

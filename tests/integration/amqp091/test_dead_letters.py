@@ -10,6 +10,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import NackError
+
 from tests.integration.amqp091.dialogue import Arrival, Inbox
 
 

@@ -10,6 +10,7 @@ import time
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import Inbox, channel_error
 from tests.peers import Penstock
 

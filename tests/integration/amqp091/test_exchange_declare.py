@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import channel_error, connection_error, round_trip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import UnroutableError
+
 from tests.integration.amqp091.dialogue import Inbox, count, get_bodies, get_body, until
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import channel_error, get_bodies
 
 Table = dict[str, Any]
@@ -64,15 +65,7 @@ def test_a_message_without_headers_matches_an_empty_binding(
     assert get_bodies(channel, name) == [b"hit"]
 
 
-@pytest.mark.parametrize(
-    ("value", "complaint"),
-    [
-        ("some", "Invalid x-match field value"),
-        (5, "Invalid x-match field"),
-    ],
-)
-def test_an_unknown_x_match_is_a_406(
-    channel: BlockingChannel, queue: str, value: object, complaint: str
-) -> None:
-    with channel_error(406, f"PRECONDITION_FAILED - {complaint}"):
+@pytest.mark.parametrize("value", ["some", 5])
+def test_an_unknown_x_match_is_a_406(channel: BlockingChannel, queue: str, value: object) -> None:
+    with channel_error(406, "PRECONDITION_FAILED - Invalid x-match field "):
         channel.queue_bind(queue, "amq.headers", "", {"x-match": value})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from pika import frame, spec
+
 from tests.integration.amqp091.wire import HEARTBEAT, Wire, frame_bytes, message_bytes
 
 HEARTBEAT_FRAME = frame_bytes(HEARTBEAT, 0, b"")

@@ -8,6 +8,7 @@ from typing import Any
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.dialogue import Inbox
 

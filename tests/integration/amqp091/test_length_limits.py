@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import NackError
+
 from tests.integration.amqp091.dialogue import count, get_bodies
 
 

@@ -12,6 +12,7 @@ from pika.exceptions import (
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
 )
+
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.wire import PROTOCOL_HEADER, Wire, method_bytes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import Inbox, connection_error
 
 

@@ -8,6 +8,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import NackError, UnroutableError
+
 from tests.integration.amqp091.dialogue import (
     channel_error,
     connection_error,

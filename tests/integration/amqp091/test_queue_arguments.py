@@ -6,37 +6,35 @@ from typing import Any
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import channel_error
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("argument", "value"),
     [
-        {"x-message-ttl": -1},
-        {"x-message-ttl": "soon"},
-        {"x-message-ttl": 1 << 40},
-        {"x-expires": 0},
-        {"x-expires": -5},
-        {"x-max-length": -1},
-        {"x-max-length": "few"},
-        {"x-max-length-bytes": -1},
-        {"x-max-priority": 256},
-        {"x-max-priority": -1},
-        {"x-overflow": "spill"},
-        {"x-dead-letter-routing-key": "key"},
-        {"x-queue-type": "stack"},
-        {"x-single-active-consumer": "yes"},
+        ("x-message-ttl", -1),
+        ("x-message-ttl", "soon"),
+        ("x-message-ttl", 1 << 40),
+        ("x-expires", 0),
+        ("x-expires", -5),
+        ("x-max-length", -1),
+        ("x-max-length", "few"),
+        ("x-max-length-bytes", -1),
+        ("x-max-priority", 256),
+        ("x-max-priority", -1),
+        ("x-overflow", "spill"),
+        ("x-dead-letter-routing-key", "without an exchange"),
+        ("x-queue-type", "stack"),
+        ("x-single-active-consumer", "yes"),
     ],
 )
-def test_a_value_out_of_range_is_a_406_that_names_the_argument(
-    channel: BlockingChannel, name: str, arguments: dict[str, Any]
+def test_a_value_that_cannot_be_is_a_406_that_names_the_argument(
+    channel: BlockingChannel, name: str, argument: str, value: object
 ) -> None:
-    """The reason that follows is RabbitMQ's in Erlang terms, ours in words."""
-    (argument,) = arguments
-    text = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/': "
-
-    with channel_error(406, text):
-        channel.queue_declare(name, exclusive=True, arguments=arguments)
+    complaint = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{name}' in vhost '/': "
+    with channel_error(406, complaint):
+        channel.queue_declare(name, exclusive=True, arguments={argument: value})
 
 
 def test_a_dead_letter_exchange_is_a_string(channel: BlockingChannel, name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.dialogue import Inbox, channel_error
 

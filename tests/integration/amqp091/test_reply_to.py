@@ -7,6 +7,7 @@ from typing import Any
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.dialogue import Inbox, channel_error, get_body, round_trip, wait_on
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import get_bodies
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
+
 from tests.integration.amqp091.dialogue import get_bodies, get_body
 
 

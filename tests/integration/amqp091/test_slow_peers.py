@@ -12,6 +12,7 @@ import time
 import pika
 import pytest
 from pika import spec
+
 from tests.conftest import NewPenstock
 from tests.integration.amqp091.wire import PROTOCOL_HEADER, Wire, message_bytes
 from tests.peers import Penstock, resident_bytes

@@ -111,6 +111,14 @@ class Wire:
             assert self._fill(), f"closed before {ending!r}: {bytes(self._received)!r}"
         return bytes(self._received)
 
+    def receive_some(self) -> bytes:
+        """Whatever is here, or comes next; empty when the broker has closed the connection."""
+        if not self._received:
+            self._fill()
+        data = bytes(self._received)
+        self._received.clear()
+        return data
+
     def _fill(self) -> bool:
         try:
             data = self.socket.recv(262144)

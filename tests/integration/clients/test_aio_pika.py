@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractRobustChannel, AbstractRobustConnection
+
 from tests.conftest import NewPenstock
 
 PATIENCE = 30

@@ -8,6 +8,7 @@ from typing import Any
 
 import pika
 import pytest
+
 from tests.conftest import missing
 from tests.peers import Broker, PeerMissing, find_program
 
@@ -87,7 +88,7 @@ def test_a_command_that_fails_puts_the_message_back(run: Run, declared: str) -> 
     run("amqp-publish", "--routing-key", declared, "--body", "job")
 
     fails = "cat > /dev/null; exit 1"  # having read it: else the tool dies of a broken pipe
-    run("amqp-consume", "--queue", declared, "--count", "1", "sh", "-c", fails)
+    run("amqp-consume", "--queue", declared, "--count", "1", "--", "sh", "-c", fails)
 
     assert run("amqp-consume", "--queue", declared, "--count", "1", "cat") == "job"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.integration.clients import celery_app
 from tests.peers import Broker, Process
 

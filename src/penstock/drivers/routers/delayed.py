@@ -51,7 +51,8 @@ class DelayLine:
     """Messages that wait for their time, the earliest first."""
 
     def __init__(self, vhost: VirtualHost, exchange: str, durable: bool) -> None:
-        self.name = exchange
+        self.name = ""  # no queue's: a dead letter that avoids a queue may still wait here
+        self._exchange = exchange
         self._vhost = vhost
         self._due: list[tuple[float, int, Delivery]] = []
         self._position = 0
@@ -93,9 +94,12 @@ class DelayLine:
         now = self._vhost.kernel.loop.time()
         while self._due and self._due[0][0] <= now:
             delivery = heappop(self._due)[2]
-            exchange = self._vhost.exchanges.get(self.name)
+            exchange = self._vhost.exchanges.get(self._exchange)
             if exchange is not None:
-                exchange.accept(_waited(delivery.message))
+                message = _waited(delivery.message)
+                if delivery.message.spool is not None:
+                    message.spool = self._vhost.kernel.spools.keep(delivery.message.spool)
+                exchange.accept(message)
             if delivery.offset >= 0:
                 assert self._store is not None
                 self._store.done(delivery.offset, delivery.message.spool is not None)
@@ -129,5 +133,4 @@ def _waited(message: Message) -> Message:
     properties.headers = headers
     size = message.size
     other = Message(message.route, encode_header(properties, size), message.body, message.flags)
-    other.spool = message.spool
     return other

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import quote, quote_plus, unquote_plus
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from penstock.broker.destinations import Binding, Exchange, Queue
 from penstock.broker.vhost import VirtualHost
@@ -20,9 +20,10 @@ from penstock.server.management.routing import Route
 
 
 def properties_key(binding: Binding) -> str:
+    key = quote_plus(binding.key, errors="surrogateescape").replace("~", "%7E")
     if not binding.arguments:
-        return quote_plus(binding.key) or "~"
-    return f"{quote_plus(binding.key)}~{binding.properties_key.rpartition('~')[2]}"
+        return key or "~"
+    return f"{key}~{binding.properties_key.rpartition('~')[2]}"
 
 
 def describe(vhost: str, binding: Binding) -> Row:
@@ -82,7 +83,7 @@ def _named(call: Call) -> Binding:
     found = {properties_key(binding): binding for binding in _between(call)}
     # A client may send the key as it is, or encode it once more, as a part of a path should be.
     for key, binding in found.items():
-        if wanted in (key, unquote_plus(key)):
+        if wanted in (key, unquote(key), unquote_plus(key)):
             return binding
     raise NotFound(f"no binding '{wanted}' here")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.errors import NotFound, Unsupported
@@ -80,7 +81,16 @@ async def get_stream(call: Call) -> Response:
         "x-next-offset": str(stop),
         "x-committed-offset": str(stream.log.synced_offset),
     }
+    await _load_arrow()
     return Response(200, _arrow(stream, start, stop), headers)
+
+
+async def _load_arrow() -> None:
+    """Loading takes a fifth of a second, once: in a thread, so that the broker goes on."""
+    try:
+        await asyncio.to_thread(import_module, "penstock.broker.log.arrow")
+    except ImportError:
+        raise Unsupported("ranges of streams need pyarrow: install penstock[arrow]") from None
 
 
 def _range(call: Call, log: Log) -> tuple[int, int]:
@@ -124,12 +134,10 @@ def _offset(name: str, text: str) -> int:
 
 
 async def _arrow(stream: Stream, start: int, stop: int) -> AsyncIterator[bytes | memoryview]:
-    try:
-        import pyarrow as pa
+    import pyarrow as pa
 
-        from penstock.broker.log import arrow
-    except ImportError:
-        raise Unsupported("ranges of streams need pyarrow: install penstock[arrow]") from None
+    from penstock.broker.log import arrow
+
     out = _Pieces()
     expected = start
     with pa.ipc.new_stream(out, arrow.schema) as writer:

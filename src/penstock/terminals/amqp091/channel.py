@@ -264,6 +264,10 @@ class AmqpChannel:
                 self.send(ack_frame(self.number, receipt, False))
         self.connection.host.kernel.metrics.confirmed += len(receipts)
 
+    @property
+    def unconfirmed(self) -> int:
+        return max(0, self.published - self._confirmed - len(self._ahead))
+
     def refuse(self, receipt: int) -> None:
         """What was published with this receipt was not taken."""
         self._ahead.add(receipt)
@@ -390,20 +394,3 @@ class AmqpChannel:
         self.consumers.clear()
         self._by_exchange.clear()
         self.producers.clear()
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "name": f"{self.connection.name} ({self.number})",
-            "number": self.number,
-            "user": self.connection.access.user.name,
-            "vhost": self.connection.vhost.name,
-            "connection_details": {"name": self.connection.name},
-            "consumer_count": len(self.consumers),
-            "messages_unacknowledged": len(self.unanswered),
-            "messages_unconfirmed": max(0, self.published - self._confirmed - len(self._ahead)),
-            "prefetch_count": self.prefetch,
-            "global_prefetch_count": self.global_prefetch,
-            "confirm": self.confirm,
-            "transactional": self.transaction is not None,
-            "state": "running",
-        }

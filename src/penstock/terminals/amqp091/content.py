@@ -95,7 +95,7 @@ class Content:
         channel = self.channel
         while data:
             if self._bucket is None:
-                self._bucket = channel.connection.account.take()
+                self._bucket = channel.connection.intake.account.take()
             taken = self._bucket.fill(data)
             data = data[taken:]
             self._received += taken
@@ -110,7 +110,7 @@ class Content:
                     if channel.confirm:
                         channel.published = receipt = channel.published + 1
                     # What follows may not overtake it on its way to the disk.
-                    channel.connection.hold()
+                    channel.connection.intake.hold()
                 producer.post(producer, Fragment(bucket, more=not last), receipt)
 
     def abandon(self) -> None:

@@ -9,6 +9,7 @@ and end as they should. Whether they come in the right order is the sink's to ju
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final, Protocol
 
@@ -64,13 +65,13 @@ class FrameSink(Protocol):
 
 
 class FrameReader:
-    __slots__ = ("_sink", "_tail", "channels", "frame_max", "held")
+    __slots__ = ("_channels", "_sink", "_tail", "frame_max", "held")
 
-    def __init__(self, sink: FrameSink, frame_max: int) -> None:
+    def __init__(self, sink: FrameSink, frame_max: int, channels: Mapping[int, Publishing]) -> None:
         self._sink = sink
         self._tail = b""
         self.frame_max = frame_max
-        self.channels: dict[int, Publishing] = {}
+        self._channels = channels
         #: While set, what arrives is kept and not looked at.
         self.held = False
 
@@ -87,7 +88,7 @@ class FrameReader:
         pos = 0
         end = len(data)
         limit = self.frame_max - OVERHEAD
-        channels = self.channels
+        channels = self._channels
         while end - pos >= OVERHEAD - 1 and not self.held:
             kind, number, size = _frame(data, pos)
             if size > limit:

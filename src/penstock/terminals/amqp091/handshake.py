@@ -46,12 +46,13 @@ CAPABILITIES: Final = {
 
 
 class Handshake:
-    __slots__ = ("_expected", "_first", "_task", "_terminal", "greeted")
+    __slots__ = ("_expected", "_first", "_heartbeat", "_task", "_terminal", "greeted")
 
     def __init__(self, terminal: Amqp091Terminal) -> None:
         self._terminal = terminal
         self._first = b""
         self._expected = 0
+        self._heartbeat = 0
         self._task: asyncio.Task[None] | None = None
         self.greeted = False
 
@@ -155,7 +156,7 @@ class Handshake:
             raise NotAllowed(f"channel_max={args.channel_max}: offered were up to {most}")
         terminal.frame_max = terminal.reader.frame_max = args.frame_max or offered
         terminal.channel_max = args.channel_max or terminal.host.kernel.settings.channel_max
-        terminal.heartbeat = args.heartbeat
+        self._heartbeat = args.heartbeat
         self._expected = methods.CONNECTION_OPEN
 
     def open(self, args: Arguments) -> None:
@@ -172,10 +173,8 @@ class Handshake:
             raise NotAllowed(f"the broker's limit of {limit} connections is reached")
         if host.draining:
             raise NotAllowed("the broker is shutting down")
-        terminal.vhost = vhost
-        terminal.access = Access(host.users, user, vhost.name)
         self._say(methods.CONNECTION_OPEN_OK)
-        terminal.opened()
+        terminal.open(vhost, Access(host.users, user, vhost.name), self._heartbeat)
 
 
 #: What may come, and what becomes of it; only the one that is expected is let through.

@@ -4,8 +4,7 @@ Bytes come in by `data_received` and are taken apart by `frames.py`; methods are
 `handshake.py` (until the connection is open) and `handlers/` (from then on). Drivers hand over
 messages by `channel_forward`; what is to be written gathers in a list and leaves in one write when
 the turn ends. A socket that does not take it is *choked*: its consumers' credit is withdrawn until
-it drains. Reading stops while what was read has not found its way to the disk, or while an alarm
-asks publishers to wait.
+it drains. When reading stops is `intake.py`, who is still alive `lifesigns.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.broker.buckets import Account, Bucket
+from penstock.broker.buckets import Bucket
 from penstock.broker.contract import Channel, Delivery, Fragment, Message
 from penstock.broker.host import Host
 from penstock.core.errors import (
@@ -28,9 +27,13 @@ from penstock.core.logs import get_logger
 from penstock.terminals.amqp091 import methods
 from penstock.terminals.amqp091.channel import AmqpChannel, Consumer, Producer
 from penstock.terminals.amqp091.content import Content
+from penstock.terminals.amqp091.description import (
+    describe_channel,
+    describe_connection,
+    describe_consumers,
+)
 from penstock.terminals.amqp091.errors import reply
 from penstock.terminals.amqp091.frames import (
-    HEARTBEAT_FRAME,
     OVERHEAD,
     FrameReader,
     write_body,
@@ -38,6 +41,8 @@ from penstock.terminals.amqp091.frames import (
 )
 from penstock.terminals.amqp091.handlers import HANDLERS
 from penstock.terminals.amqp091.handshake import Handshake
+from penstock.terminals.amqp091.intake import Intake
+from penstock.terminals.amqp091.lifesigns import Lifesigns
 from penstock.terminals.amqp091.methods import decode_method, method_frame
 
 if TYPE_CHECKING:
@@ -46,8 +51,6 @@ if TYPE_CHECKING:
 
 #: Output that may gather for one socket before its consumers are asked to wait.
 CHOKE_BYTES: Final = 256 * 1024
-#: What one connection may have in buckets on their way to the disk.
-ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
 #: How long a client may take to answer our close.
 CLOSE_SECONDS: Final = 5.0
 
@@ -59,32 +62,28 @@ _log = get_logger("penstock.amqp091")
 
 class Amqp091Terminal(asyncio.Protocol):
     __slots__ = (
-        "_account",
-        "_blocked",
         "_buckets",
-        "_closing",
         "_confirming",
         "_handshake",
-        "_heard",
         "_out_bytes",
-        "_paused",
-        "_reading",
-        "_said",
-        "_timer",
         "_touched",
         "_turn",
         "access",
         "acknowledged",
         "channel_max",
+        "channels",
         "choked",
         "client_properties",
-        "connected_at",
+        "closing",
         "delivered",
         "frame_max",
-        "heartbeat",
         "host",
+        "intake",
+        "lifesigns",
         "name",
+        "opened",
         "out",
+        "paused",
         "peer",
         "published",
         "reader",
@@ -101,9 +100,11 @@ class Amqp091Terminal(asyncio.Protocol):
         self.vhost: VirtualHost
         self.access: Access
         self.frame_max = host.kernel.settings.frame_max
-        self.reader = FrameReader(self, self.frame_max)
-        self.heartbeat = 0
         self.channel_max = host.kernel.settings.channel_max
+        self.channels: dict[int, AmqpChannel] = {}
+        self.reader = FrameReader(self, self.frame_max, self.channels)
+        self.intake = Intake(self)
+        self.lifesigns = Lifesigns(self)
         self.client_properties: dict[str, Any] = {}
         self.name = ""
         self.out: list[bytes] = []
@@ -111,20 +112,15 @@ class Amqp091Terminal(asyncio.Protocol):
         self.published = 0
         self.delivered = 0
         self.acknowledged = 0
-        self.choked = False
+        self.choked = False  #: consumers get nothing until the socket has caught up
+        self.paused = False  #: the transport's buffer is full
+        self.opened = False
+        self.closing = False
         self._out_bytes = 0
         self._touched = False
-        self._paused = False  # the transport's buffer is full
-        self._reading = True
-        self._closing = False
-        self._blocked = False
         self._confirming: list[AmqpChannel] = []
         self._buckets: list[Bucket] = []
-        self._account: Account | None = None
         self._handshake: Handshake | None = Handshake(self)
-        self._heard = False
-        self._said = False
-        self._timer: asyncio.TimerHandle | None = None
 
     # The socket.
 
@@ -135,14 +131,13 @@ class Amqp091Terminal(asyncio.Protocol):
         here = transport.get_extra_info("sockname") or ("", 0)
         self.tls = transport.get_extra_info("ssl_object") is not None
         self.name = f"{self.peer[0]}:{self.peer[1]} -> {here[0]}:{here[1]}"
-        self.connected_at = self.host.kernel.loop.time()
         self.host.clients[self] = None
         self.host.kernel.metrics.connections_opened += 1
         seconds = self.host.kernel.settings.handshake_timeout
-        self._timer = self.host.kernel.loop.call_later(seconds, self._handshake_expired)
+        self.lifesigns.expect(seconds, self._handshake_expired)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
+        self.lifesigns.heard = True
         published = self.published
         try:
             if self._handshake is not None and not self._handshake.greeted:
@@ -154,27 +149,23 @@ class Amqp091Terminal(asyncio.Protocol):
             self._request()
         metrics = self.host.kernel.metrics
         metrics.bytes_in += len(data)
-        if self.published != published:
+        if self.published != published or self.intake.filling:
             metrics.published += self.published - published
-            if self.host.alarms.active:
-                self.alarms_changed()
-            elif self.host.kernel.pool.spent:
-                self._pause_reading()
-                self.host.kernel.pool.when_relieved(self._resume_reading)
+            self.intake.look()
         self._turn.end()
 
     def pause_writing(self) -> None:
-        self._paused = True
+        self.paused = True
         self._choke()
 
     def resume_writing(self) -> None:
-        self._paused = False
+        self.paused = False
         self._unchoke()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._closing = True
+        self.lifesigns.stop()
+        self.intake.end()
+        self.closing = True
         if self._handshake is not None:
             self._handshake.cancel()
             self._handshake = None
@@ -185,29 +176,28 @@ class Amqp091Terminal(asyncio.Protocol):
         self._turn.end()
 
     def _end_channels(self) -> None:
-        channels = cast("dict[int, AmqpChannel]", self.reader.channels)
-        for channel in list(channels.values()):
+        for channel in list(self.channels.values()):
             channel.end()
-        channels.clear()
+        self.channels.clear()
         self.thirsty.clear()
         for bucket in self._buckets:
             bucket.release()
         self._buckets.clear()
-        if hasattr(self, "vhost"):
+        if self.opened:
             self.vhost.release(self)
 
     # In: what the frame reader finds.
 
     def on_method(self, channel: int, payload: bytes) -> None:
         number = int.from_bytes(payload[:4], "big")
-        if self._closing:
+        if self.closing:
             if number in (methods.CONNECTION_CLOSE, methods.CONNECTION_CLOSE_OK) and not channel:
                 self.transport.close()
             return
         if self._handshake is not None:
             self._handshake.on_method(channel, payload)
             return
-        amqp = cast("AmqpChannel | None", self.reader.channels.get(channel))
+        amqp = self.channels.get(channel)
         if amqp is not None and amqp.content is not None:
             raise amqp.content.unexpected("a method frame")
         method, args = decode_method(payload)
@@ -219,7 +209,7 @@ class Amqp091Terminal(asyncio.Protocol):
             if number == methods.CHANNEL_CLOSE:
                 self.send(method_frame(channel, methods.CHANNEL_CLOSE_OK))
             if number in (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK):
-                del self.reader.channels[channel]
+                del self.channels[channel]
             return
         if number == methods.BASIC_PUBLISH and amqp is not None:
             amqp.content = Content(amqp, payload[6:-1], payload[-1])
@@ -242,8 +232,8 @@ class Amqp091Terminal(asyncio.Protocol):
             content.body(payload)
 
     def _content(self, channel: int) -> Content | None:
-        amqp = cast("AmqpChannel | None", self.reader.channels.get(channel))
-        if self._closing or (amqp is not None and amqp.closing):
+        amqp = self.channels.get(channel)
+        if self.closing or (amqp is not None and amqp.closing):
             return None
         if amqp is None or amqp.content is None:
             raise UnexpectedFrame("expected method frame, got non method frame instead")
@@ -251,7 +241,7 @@ class Amqp091Terminal(asyncio.Protocol):
 
     def on_error(self, channel: int, method: int, error: Exception) -> None:
         """A channel's own error closes the channel; anything else is the connection's."""
-        amqp = cast("AmqpChannel | None", self.reader.channels.get(channel))
+        amqp = self.channels.get(channel)
         if amqp is not None and amqp.content is not None:
             method = methods.BASIC_PUBLISH  # whatever came, it came in the middle of one
         if amqp is None or not isinstance(error, PenstockError) or reply(error).closes_connection:
@@ -310,7 +300,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self, consumer: Consumer, fragment: Message | Fragment, delivery: Delivery | None
     ) -> None:
         amqp = consumer.amqp
-        if self._closing or amqp.closing:
+        if self.closing or amqp.closing:
             if isinstance(fragment, Fragment):
                 fragment.bucket.release()
             return
@@ -337,7 +327,7 @@ class Amqp091Terminal(asyncio.Protocol):
 
     def _draw(self, consumer: Consumer) -> None:
         """Ask for the next fragment of a large message, if the socket has room for it."""
-        if consumer.amqp.sending is consumer and not self.choked and not self._closing:
+        if consumer.amqp.sending is consumer and not self.choked and not self.closing:
             consumer.request()
             self._turn.end()
 
@@ -414,7 +404,7 @@ class Amqp091Terminal(asyncio.Protocol):
         data = b"".join(out)
         out.clear()
         self._out_bytes = 0
-        self._said = True
+        self.lifesigns.said = True
         metrics = self.host.kernel.metrics
         metrics.bytes_out += len(data)
         metrics.delivered += self.delivered
@@ -424,7 +414,7 @@ class Amqp091Terminal(asyncio.Protocol):
         for bucket in self._buckets:
             bucket.release()
         self._buckets.clear()
-        if self.choked and not self._paused:
+        if self.choked and not self.paused:
             self.host.kernel.loop.call_soon(self._unchoke)
 
     def _choke(self) -> None:
@@ -433,14 +423,14 @@ class Amqp091Terminal(asyncio.Protocol):
         self._request_all()
 
     def _unchoke(self) -> None:
-        if self.choked and not self._paused and not self._closing:
+        if self.choked and not self.paused and not self.closing:
             self.choked = False
             self._request_all()
             self._turn.end()
 
     def _request_all(self) -> None:
-        for channel in list(self.reader.channels.values()):
-            cast(AmqpChannel, channel).request_all()
+        for channel in list(self.channels.values()):
+            channel.request_all()
 
     def _request(self) -> None:
         thirsty, self.thirsty = self.thirsty, {}
@@ -451,93 +441,11 @@ class Amqp091Terminal(asyncio.Protocol):
                 else:
                     consumer.request()
 
-    # Reading.
-
-    @property
-    def account(self) -> Account:
-        if self._account is None:
-            self._account = Account(self.host.kernel.pool, ACCOUNT_WINDOW, self._relieved)
-        return self._account
-
-    def hold(self) -> None:
-        """Look at nothing further until what was received of a large message is on disk."""
-        self.reader.held = True
-        self._pause_reading()
-
-    def _relieved(self) -> None:
-        account = self.account
-        if not account.used or (not self.reader.held and account.used <= account.window // 2):
-            self.host.kernel.loop.call_soon(self._resume_reading)
-        elif account.spent:
-            self._pause_reading()
-
-    def _pause_reading(self) -> None:
-        if self._reading and not self.transport.is_closing():
-            self._reading = False
-            self.transport.pause_reading()
-
-    def _resume_reading(self) -> None:
-        """Go on, unless there is another reason not to."""
-        if self._reading or self._closing or self.transport.is_closing():
-            return
-        if self._blocked and self.host.alarms.active:
-            return
-        if self._account is not None and self.reader.held and self._account.used:
-            return
-        self._reading = True
-        self.transport.resume_reading()
-        if self.reader.held:
-            self.reader.held = False
-            self.data_received(b"")
-
-    # Signs of life.
-
-    def start_heartbeats(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self.heartbeat:
-            self._heard = True
-            self._beat(0)
-
-    def _beat(self, silent: int) -> None:
-        """Every half interval: speak if nothing was said, and count how long nothing was heard."""
-        if not self._said and not self._paused:
-            self.transport.write(HEARTBEAT_FRAME)
-        self._said = False
-        silent = 0 if self._heard or not self._reading else silent + 1
-        self._heard = False
-        if silent > 4:
-            _log.info("missed heartbeats from client", connection=self.name)
-            self.transport.abort()
-            return
-        loop = self.host.kernel.loop
-        self._timer = loop.call_later(self.heartbeat / 2, self._beat, silent)
-
-    def _handshake_expired(self) -> None:
-        if self._handshake is not None:
-            _log.info("client took too long to introduce itself", connection=self.name)
-            self.transport.abort()
-
-    # Alarms.
+    # The client.
 
     def alarms_changed(self) -> None:
-        if self._handshake is not None or self._closing:
-            return
-        alarms = self.host.alarms
-        if alarms.active and not self._blocked and self.published:
-            self._blocked = True
-            self.host.kernel.metrics.blocked += 1
-            if self.can("connection.blocked"):
-                self.send(method_frame(0, methods.CONNECTION_BLOCKED, reason=alarms.reason[:255]))
-            _log.warning("connection blocked", connection=self.name, reason=alarms.reason)
-            self._pause_reading()
-        elif not alarms.active and self._blocked:
-            self._blocked = False
-            self.host.kernel.metrics.blocked -= 1
-            if self.can("connection.blocked"):
-                self.send(method_frame(0, methods.CONNECTION_UNBLOCKED))
-            self._resume_reading()
+        if self.opened and not self.closing:
+            self.intake.alarms_changed()
 
     def can(self, capability: str) -> bool:
         """Whether the client said it understands something."""
@@ -546,10 +454,17 @@ class Amqp091Terminal(asyncio.Protocol):
 
     # The end.
 
-    def opened(self) -> None:
+    def open(self, vhost: VirtualHost, access: Access, heartbeat: int) -> None:
         """The handshake is over."""
+        self.vhost = vhost
+        self.access = access
+        self.opened = True
         self._handshake = None
-        self.start_heartbeats()
+        self.lifesigns.begin(heartbeat)
+
+    def _handshake_expired(self) -> None:
+        _log.info("client took too long to introduce itself", connection=self.name)
+        self.transport.abort()
 
     def close_channel(self, amqp: AmqpChannel, error: Exception, method: int) -> None:
         answer = reply(error)
@@ -568,7 +483,7 @@ class Amqp091Terminal(asyncio.Protocol):
 
     def fail(self, error: Exception, method: int = 0) -> None:
         """Close the connection and say why."""
-        if self._closing:
+        if self.closing:
             return
         answer = reply(error)
         if answer.code == 541:
@@ -576,10 +491,10 @@ class Amqp091Terminal(asyncio.Protocol):
         else:
             _log.info("connection closed", connection=self.name, reason=answer.text)
         if self._handshake is not None and not self._handshake.may_explain(error):
-            self._closing = True
+            self.closing = True
             self.transport.close()
             return
-        self._closing = True
+        self.closing = True
         self._end_channels()
         self.send(
             method_frame(
@@ -592,20 +507,15 @@ class Amqp091Terminal(asyncio.Protocol):
             )
         )
         self.flush()
-        if not self._reading:
-            self._reading = True
-            self.transport.resume_reading()
-        self.reader.held = False
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.host.kernel.loop.call_later(CLOSE_SECONDS, self.transport.abort)
+        self.intake.reopen()
+        self.lifesigns.expect(CLOSE_SECONDS, self.transport.abort)
 
     def close_ok(self) -> None:
         """The client has asked to close."""
         self._end_channels()
         self.send(method_frame(0, methods.CONNECTION_CLOSE_OK))
         self.flush()
-        self._closing = True
+        self.closing = True
         self.transport.close()
 
     def end(self, reason: str) -> None:
@@ -618,39 +528,10 @@ class Amqp091Terminal(asyncio.Protocol):
     # Management.
 
     def describe(self) -> dict[str, Any]:
-        opened = self._handshake is None and hasattr(self, "vhost")
-        return {
-            "name": self.name,
-            "protocol": "AMQP 0-9-1",
-            "user": self.access.user.name if opened else "",
-            "vhost": self.vhost.name if opened else "",
-            "peer_host": self.peer[0],
-            "peer_port": self.peer[1],
-            "ssl": self.tls,
-            "channels": len(self.reader.channels),
-            "channel_max": self.channel_max,
-            "frame_max": self.frame_max,
-            "timeout": self.heartbeat,
-            "client_properties": self.client_properties,
-            "state": "blocked" if self._blocked else "running" if opened else "starting",
-        }
+        return describe_connection(self)
 
     def describe_channels(self) -> list[dict[str, Any]]:
-        if self._handshake is not None:
-            return []
-        return [cast(AmqpChannel, channel).describe() for channel in self.reader.channels.values()]
+        return [describe_channel(self, channel) for channel in self.channels.values()]
 
     def describe_consumers(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "consumer_tag": consumer.tag,
-                "queue": {"name": consumer.queue, "vhost": self.vhost.name},
-                "channel_details": {"name": f"{self.name} ({channel})"},
-                "ack_required": not consumer.settled,
-                "prefetch_count": consumer.prefetch,
-                "exclusive": consumer.exclusive,
-                "arguments": consumer.arguments,
-            }
-            for channel, amqp in self.reader.channels.items()
-            for consumer in cast(AmqpChannel, amqp).consumers.values()
-        ]
+        return describe_consumers(self)

@@ -27,7 +27,7 @@ def _on_channel(function: Callable[[Any, Arguments], None]) -> Handler:
     """Handlers of channel methods are given the channel."""
 
     def handle(terminal: Amqp091Terminal, channel: int, args: Arguments) -> None:
-        function(terminal.reader.channels[channel], args)
+        function(terminal.channels[channel], args)
 
     return handle
 

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def channel_open(terminal: Amqp091Terminal, number: int, args: Arguments) -> None:
-    if number in terminal.reader.channels:
+    if number in terminal.channels:
         raise ChannelError("second 'channel.open' seen")
     if number > terminal.channel_max:
         raise NotAllowed(f"channel number {number} is over channel_max {terminal.channel_max}")
-    terminal.reader.channels[number] = AmqpChannel(terminal, number)
+    terminal.channels[number] = AmqpChannel(terminal, number)
     terminal.send(method_frame(number, methods.CHANNEL_OPEN_OK))
 
 
 def channel_close(channel: AmqpChannel, args: Arguments) -> None:
     channel.end()
     terminal = channel.connection
-    del terminal.reader.channels[channel.number]
+    del terminal.channels[channel.number]
     terminal.send(method_frame(channel.number, methods.CHANNEL_CLOSE_OK))
 
 

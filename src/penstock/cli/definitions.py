@@ -1,4 +1,4 @@
-"""`penstock broker export` and `import`: a broker's definitions, in RabbitMQ's form.
+"""`penstock definitions`: what a broker was told to have, in RabbitMQ's form.
 
 Users, permissions, virtual hosts, exchanges, queues, bindings and policies; no messages. A file
 exported from either broker can be imported into the other.
@@ -12,13 +12,16 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.management import ManagementUrl, ask, management_url
-from penstock.cli.options import ConfigFile, effective
+from penstock.cli.management import ask, management_url
+from penstock.cli.options import ConfigFile, ManagementUrl, effective
 from penstock.core.errors import NotFound, PreconditionFailed
 
 _STANDARD = Path("-")
 
+app = typer.Typer(no_args_is_help=True, help="Export and import what a broker was told to have.")
 
+
+@app.command()
 def export(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="- for the output.")] = _STANDARD,
     url: ManagementUrl = None,
@@ -33,6 +36,7 @@ def export(
         target.write_text(text + "\n", encoding="utf-8")
 
 
+@app.command("import")
 def restore(
     origin: Annotated[Path, typer.Argument(metavar="FILE", help="- for the input.")],
     url: ManagementUrl = None,

@@ -1,0 +1,67 @@
+# What a person runs here; `make help` lists it. Everything goes into .venv, nothing else is touched
+# (apart from `peers`, which installs Debian packages where it may).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python setup` says otherwise.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+
+define NO_PYTHON
+Penstock needs Python 3.11 or later, and `python3` is older or missing.
+Install one (Debian 12 and later: apt-get install python3 python3-venv), or name one:
+    make PYTHON=/path/to/python3.11 setup
+endef
+
+define NO_VENV
+$(PYTHON) could not make a virtual environment. Debian keeps what it needs in a package of its own:
+    apt-get install python3-venv
+endef
+
+export NO_PYTHON NO_VENV
+
+.PHONY: help setup up peers lint test test-all bench clean
+
+help: ## This list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## The environment: .venv with Penstock and all that tests it
+
+# Remade when what it is made from changed; otherwise this costs nothing.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n '$(PYTHON)' || { echo "$$NO_PYTHON" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { echo "$$NO_VENV" >&2; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+up: setup ## Everything there is, running on this machine; Ctrl-C stops it
+	@$(BIN)/penstock up
+
+peers: ## The servers that integration tests talk to, from Debian packages, where we may
+	@scripts/peers
+
+lint: setup ## What can be said without running anything: ruff, mypy, the rooms' doors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint peers ## All checks and the tests that do not take long
+	$(BIN)/pytest -m 'not slow'
+
+test-all: lint peers ## The same, and the tests that do take long
+	$(BIN)/pytest
+
+bench: setup peers ## Penstock beside RabbitMQ; writes docs/benchmarks.md
+	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md
+
+clean: ## Forget the environment and everything that can be made again
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

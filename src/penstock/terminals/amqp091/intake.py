@@ -1,0 +1,119 @@
+"""Whether a connection is read from, and why it is not: back-pressure by the TCP window.
+
+Three things stop the reading: large messages that have not reached the disk yet, a memory budget
+that is spent, and an alarm that asks publishers to wait. It goes on when none of them holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.buckets import Account
+from penstock.core.logs import get_logger
+from penstock.terminals.amqp091 import methods
+from penstock.terminals.amqp091.methods import method_frame
+
+if TYPE_CHECKING:
+    from penstock.terminals.amqp091.terminal import Amqp091Terminal
+
+#: What one connection may have in buckets on their way to the disk.
+ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
+
+_log = get_logger("penstock.amqp091")
+
+
+class Intake:
+    __slots__ = ("_account", "_terminal", "blocked", "reading")
+
+    def __init__(self, terminal: Amqp091Terminal) -> None:
+        self._terminal = terminal
+        self._account: Account | None = None  # few connections ever need one
+        self.reading = True
+        self.blocked = False  #: an alarm has stopped it
+
+    @property
+    def account(self) -> Account:
+        if self._account is None:
+            pool = self._terminal.host.kernel.pool
+            self._account = Account(pool, ACCOUNT_WINDOW, self._relieved)
+        return self._account
+
+    def hold(self) -> None:
+        """Look at nothing further until what was received of a large message is on disk."""
+        self._terminal.reader.held = True
+        self.pause()
+
+    @property
+    def filling(self) -> bool:
+        """Buckets are on their way to the disk."""
+        return self._account is not None and self._account.used > 0
+
+    def look(self) -> None:
+        """The client has published: may it go on?"""
+        host = self._terminal.host
+        if host.alarms.active:
+            self.alarms_changed()
+        elif host.kernel.pool.spent:
+            self.pause()
+            host.kernel.pool.when_relieved(self.resume)
+        elif self._account is not None and self._account.spent:
+            self.pause()
+
+    def _relieved(self) -> None:
+        account = self.account
+        held = self._terminal.reader.held
+        if not account.used or (not held and account.used <= account.window // 2):
+            self._terminal.host.kernel.loop.call_soon(self.resume)
+
+    def pause(self) -> None:
+        transport = self._terminal.transport
+        if self.reading and not transport.is_closing():
+            self.reading = False
+            transport.pause_reading()
+
+    def resume(self) -> None:
+        """Go on, unless there is another reason not to."""
+        terminal = self._terminal
+        if self.reading or terminal.closing or terminal.transport.is_closing():
+            return
+        if self.blocked and terminal.host.alarms.active:
+            return
+        if self._account is not None and terminal.reader.held and self._account.used:
+            return
+        self.reading = True
+        terminal.transport.resume_reading()
+        if terminal.reader.held:
+            terminal.reader.held = False
+            terminal.data_received(b"")
+
+    def reopen(self) -> None:
+        """Read again whatever the reason was: only the client's goodbye is still awaited."""
+        if not self.reading and not self._terminal.transport.is_closing():
+            self.reading = True
+            self._terminal.transport.resume_reading()
+        self._terminal.reader.held = False
+
+    def alarms_changed(self) -> None:
+        """Publishers are to wait, or may go on; never silently."""
+        terminal = self._terminal
+        alarms = terminal.host.alarms
+        metrics = terminal.host.kernel.metrics
+        if alarms.active and not self.blocked and terminal.published:
+            self.blocked = True
+            metrics.blocked += 1
+            if terminal.can("connection.blocked"):
+                reason = alarms.reason[:255]
+                terminal.send(method_frame(0, methods.CONNECTION_BLOCKED, reason=reason))
+            _log.warning("connection blocked", connection=terminal.name, reason=alarms.reason)
+            self.pause()
+        elif not alarms.active and self.blocked:
+            self.blocked = False
+            metrics.blocked -= 1
+            if terminal.can("connection.blocked"):
+                terminal.send(method_frame(0, methods.CONNECTION_UNBLOCKED))
+            self.resume()
+
+    def end(self) -> None:
+        if self.blocked:
+            self.blocked = False
+            self._terminal.host.kernel.metrics.blocked -= 1

@@ -1,0 +1,98 @@
+"""Turns: logs before sockets, and each socket once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.doubles import Stand
+
+from penstock.broker.turn import Turn
+
+
+class Socket:
+    def __init__(self, said: list[str], name: str = "flush") -> None:
+        self._said = said
+        self._name = name
+
+    def flush(self) -> None:
+        self._said.append(self._name)
+
+
+class Log:
+    """Something the committer writes."""
+
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+
+    def write(self) -> None:
+        self._said.append("write")
+
+    def begin_sync(self) -> list[int]:
+        return []
+
+    def end_sync(self, error: OSError | None) -> None:
+        self._said.append("synced")
+
+
+async def test_logs_are_written_before_sockets_are_flushed(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+    turn.touched.append(Socket(said))
+    stand.kernel.committer.touch(Log(said))
+    turn.end()
+    assert said == ["write", "flush"]
+
+
+async def test_a_socket_is_flushed_once_a_turn(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+    turn.touched.append(Socket(said))
+    turn.end()
+    turn.end()
+    assert said == ["flush"]
+
+
+async def test_what_a_flush_sets_in_motion_belongs_to_the_turn(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+
+    class Chatty(Socket):
+        def flush(self) -> None:
+            super().flush()
+            turn.touched.append(Socket(said, "the other"))
+
+    turn.touched.append(Chatty(said))
+    turn.end()
+    assert said == ["flush", "the other"]
+
+
+async def test_a_timer_is_a_turn_of_its_own(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+
+    def ring() -> None:
+        said.append("ring")
+        turn.touched.append(Socket(said))
+
+    turn.at(stand.clock.time() + 5, ring)
+    stand.clock.advance(4)
+    assert said == []
+    stand.clock.advance(2)
+    assert said == ["ring", "flush"]
+
+
+async def test_a_turn_ends_even_when_its_work_fails(stand: Stand) -> None:
+    loop = asyncio.get_running_loop()
+    said: list[str] = []
+    complained = asyncio.Event()
+    loop.set_exception_handler(lambda *_: complained.set())
+    turn = Turn(loop, stand.kernel.committer)
+
+    def fail() -> None:
+        turn.touched.append(Socket(said))
+        raise RuntimeError("half way")
+
+    turn.soon(fail)
+    await complained.wait()
+    loop.set_exception_handler(None)
+    assert said == ["flush"]

@@ -1,0 +1,80 @@
+"""Structured logs: an event and its facts, one line each."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.core.config import LogSettings
+from penstock.core.logs import configure, get_logger
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("penstock")
+    before = root.handlers[:], root.level, ours.level
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_without_a_terminal_a_line_is_json() -> None:
+    out = io.StringIO()
+    configure(LogSettings(), out)
+    get_logger("penstock.test").info("queue declared", queue="work", durable=True)
+    told = json.loads(out.getvalue())
+    assert told["event"] == "queue declared"
+    assert (told["queue"], told["durable"]) == ("work", True)
+    assert (told["level"], told["logger"]) == ("info", "penstock.test")
+    assert told["timestamp"].endswith("Z")
+
+
+def test_in_a_terminal_a_line_is_for_people() -> None:
+    out = Terminal()
+    configure(LogSettings(), out)
+    get_logger("penstock.test").warning("blocked", reason="disk")
+    assert "blocked" in out.getvalue()
+    assert not out.getvalue().startswith("{")
+
+
+def test_the_format_can_be_chosen() -> None:
+    out = Terminal()
+    configure(LogSettings(format="json"), out)
+    get_logger("penstock.test").info("ready")
+    assert json.loads(out.getvalue())["event"] == "ready"
+
+
+def test_what_is_less_severe_than_the_level_is_not_written() -> None:
+    out = io.StringIO()
+    configure(LogSettings(level="warning"), out)
+    get_logger("penstock.test").info("not worth it")
+    assert out.getvalue() == ""
+
+
+def test_an_exception_goes_into_its_line() -> None:
+    out = io.StringIO()
+    configure(LogSettings(), out)
+    try:
+        raise ValueError("what happened")
+    except ValueError:
+        get_logger("penstock.test").exception("failed")
+    assert "ValueError: what happened" in json.loads(out.getvalue())["exception"]
+
+
+def test_other_libraries_speak_from_warnings_up_in_the_same_form() -> None:
+    out = io.StringIO()
+    configure(LogSettings(level="debug"), out)
+    logging.getLogger("somebody.else").info("chatter")
+    logging.getLogger("somebody.else").warning("trouble with %s", "x")
+    told = json.loads(out.getvalue())
+    assert (told["event"], told["logger"]) == ("trouble with x", "somebody.else")

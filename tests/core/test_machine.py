@@ -1,0 +1,25 @@
+"""What the machine gives a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.core.machine import disk_free, memory_total, memory_used
+
+
+def test_a_process_uses_some_of_the_memory_there_is() -> None:
+    assert 0 < memory_used() < memory_total()
+
+
+def test_another_process_can_be_asked_about_until_it_is_gone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert memory_used(child.pid) > 0
+    assert memory_used(child.pid) == 0
+
+
+def test_free_space_is_what_an_unprivileged_writer_may_use(tmp_path: Path) -> None:
+    status = os.statvfs(tmp_path)
+    assert 0 < disk_free(tmp_path) <= status.f_blocks * status.f_frsize

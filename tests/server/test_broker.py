@@ -1,0 +1,220 @@
+"""The broker as a whole: started, ended and started again, alone or beside another."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import aio_pika
+import pytest
+from aio_pika.abc import AbstractConnection
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.peers import free_port
+
+from penstock.broker.permissions import Permission
+from penstock.core.config import BrokerSettings, TlsSettings
+from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
+from penstock.server import Broker
+
+AMQP = "amqp://127.0.0.1:0"
+
+
+def settings(*listen: str, **more: Any) -> BrokerSettings:
+    return BrokerSettings(listen=list(listen or (AMQP,)), **more)
+
+
+async def connect(broker: Broker, vhost: str = "/", **options: Any) -> AbstractConnection:
+    url = broker.addresses[0].replace("://", "://guest:guest@")
+    return await aio_pika.connect(f"{url}/{vhost.replace('/', '%2F')}", **options)
+
+
+async def test_a_port_of_zero_is_a_free_one_and_the_address_says_which(tmp_path: Path) -> None:
+    async with Broker(settings(AMQP, AMQP), data=tmp_path) as broker:
+        assert len(set(broker.addresses)) == 2
+        assert not [address for address in broker.addresses if address.endswith(":0")]
+
+
+async def test_two_brokers_live_in_one_process(tmp_path: Path) -> None:
+    async with (
+        Broker(settings(), data=tmp_path / "one") as one,
+        Broker(settings(), data=tmp_path / "other") as other,
+    ):
+        here, there = await connect(one), await connect(other)
+        channel = await here.channel()
+        await channel.declare_queue("q")
+        await channel.default_exchange.publish(aio_pika.Message(b"x"), "q")
+        assert one.vhosts["/"].queues["q"].message_count == 1
+        assert not other.vhosts["/"].queues
+        with pytest.raises(aio_pika.exceptions.ChannelNotFoundEntity):
+            await (await there.channel()).declare_queue("q", passive=True)
+        await here.close()
+        await there.close()
+
+
+async def test_a_second_start_finds_what_was_durable(tmp_path: Path) -> None:
+    async with Broker(settings(), data=tmp_path) as broker:
+        connection = await connect(broker)
+        channel = await connection.channel()
+        queue = await channel.declare_queue("q", durable=True)
+        exchange = await channel.declare_exchange("x", "topic", durable=True)
+        await queue.bind(exchange, "a.#")
+        persistent = aio_pika.Message(b"kept", delivery_mode=2)
+        await exchange.publish(persistent, "a.b")
+        await connection.close()
+        broker.add_vhost("second").declare_queue("q2", durable=True)
+    async with Broker(settings(), data=tmp_path) as broker:
+        connection = await connect(broker)
+        channel = await connection.channel()
+        got = await (await channel.get_queue("q")).get()
+        assert (got.body, got.exchange, got.redelivered) == (b"kept", "x", True)
+        await connection.close()
+        assert list(broker.vhosts["second"].queues) == ["q2"]
+        assert broker.damage == []
+
+
+async def test_closing_tells_the_clients_and_waits_for_them(tmp_path: Path) -> None:
+    broker = Broker(settings(), data=tmp_path)
+    await broker.start()
+    connection = await connect(broker)
+    channel = await connection.channel()
+    queue = await channel.declare_queue("q", durable=True)
+    await channel.default_exchange.publish(aio_pika.Message(b"x", delivery_mode=2), "q")
+    await queue.get()  # and never answered
+    told: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+    connection.close_callbacks.add(lambda _, reason: told.set_result(reason))
+    await broker.close()
+    assert "CONNECTION_FORCED" in str(await told)
+    assert not broker.clients
+    with pytest.raises(OSError):
+        await connect(broker)
+    async with Broker(settings(), data=tmp_path) as again:
+        assert again.vhosts["/"].queues["q"].message_count == 1
+
+
+async def test_a_client_that_does_not_listen_does_not_hold_it_up(tmp_path: Path) -> None:
+    async with Broker(settings(drain_seconds=0.05), data=tmp_path) as broker:
+        port = int(broker.addresses[0].rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"AMQP\x00\x00\x09\x01")
+        while not broker.clients:
+            await asyncio.sleep(0)
+    assert not broker.clients
+    writer.close()
+
+
+async def test_closing_gives_all_memory_back(tmp_path: Path) -> None:
+    async with Broker(settings(), data=tmp_path) as broker:
+        connection = await connect(broker)
+        channel = await connection.channel()
+        await channel.declare_queue("q")
+        for size in (10, 300_000, 1_000_000):
+            await channel.default_exchange.publish(aio_pika.Message(b"x" * size), "q")
+        assert broker.kernel.pool.used > 0
+        await connection.close()
+    gc.collect()
+    assert broker.kernel.pool.used == 0
+
+
+@pytest.mark.parametrize("url", ["gopher://127.0.0.1:70", "padres://127.0.0.1:0"])
+async def test_a_scheme_nobody_speaks_is_named_with_those_somebody_does(
+    tmp_path: Path, url: str
+) -> None:
+    with pytest.raises((ConfigurationError, ValueError), match="amqp"):
+        await Broker(settings(url), data=tmp_path).start()
+
+
+async def test_an_address_that_is_taken_is_named(tmp_path: Path) -> None:
+    async with Broker(settings(), data=tmp_path / "one") as broker:
+        with pytest.raises(ConfigurationError, match="cannot listen on"):
+            await Broker(settings(broker.addresses[0]), data=tmp_path / "other").start()
+
+
+async def test_virtual_hosts_come_and_go_with_their_clients(tmp_path: Path) -> None:
+    async with Broker(settings(), data=tmp_path) as broker:
+        vhost = broker.add_vhost("shop")
+        assert broker.add_vhost("shop") is vhost
+        vhost.declare_queue("q", durable=True)
+        broker.users.set_permissions("guest", "shop", Permission(".*", ".*", ".*"))
+        connection = await connect(broker, "shop")
+        closed = asyncio.Event()
+        connection.close_callbacks.add(lambda *_: closed.set())
+        broker.delete_vhost("shop")
+        await closed.wait()
+        with pytest.raises(NotFound):
+            broker.delete_vhost("shop")
+        with pytest.raises(PreconditionFailed):
+            broker.delete_vhost("/")
+    async with Broker(settings(), data=tmp_path) as broker:
+        assert list(broker.vhosts) == ["/"]
+
+
+# TLS.
+
+
+def certificate(folder: Path) -> TlsSettings:
+    """A key and a certificate that signs itself, for the loopback."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "penstock test")])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return TlsSettings(certificate=folder / "cert.pem", key=folder / "key.pem")
+
+
+async def test_amqps_is_amqp_over_tls(tmp_path: Path) -> None:
+    tls = certificate(tmp_path / "tls")
+    context = ssl.create_default_context(cafile=str(tls.certificate))
+    async with Broker(settings("amqps://127.0.0.1:0", tls=tls), data=tmp_path / "data") as broker:
+        connection = await connect(broker, ssl_context=context)
+        channel = await connection.channel()
+        queue = await channel.declare_queue("q")
+        await channel.default_exchange.publish(aio_pika.Message(b"secret" * 100_000), "q")
+        assert (await queue.get()).body == b"secret" * 100_000
+        assert [client.describe()["ssl"] for client in broker.clients] == [True]
+        await connection.close()
+
+
+async def test_a_client_that_does_not_trust_the_certificate_stays_out(tmp_path: Path) -> None:
+    tls = certificate(tmp_path / "tls")
+    async with Broker(settings("amqps://127.0.0.1:0", tls=tls), data=tmp_path / "data") as broker:
+        with pytest.raises((aio_pika.exceptions.AMQPConnectionError, ssl.SSLError)):
+            await connect(broker, ssl_context=ssl.create_default_context())
+
+
+async def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    tls = certificate(tmp_path)
+    (tmp_path / "cert.pem").write_text("nonsense")
+    with pytest.raises(ConfigurationError, match=r"cert\.pem"):
+        await Broker(settings(f"amqps://127.0.0.1:{free_port()}", tls=tls), data=tmp_path).start()
+
+
+def test_a_tls_listener_needs_a_certificate() -> None:
+    with pytest.raises(ValueError, match=r"tls\.certificate"):
+        settings("amqps://127.0.0.1:0")
