@@ -58,6 +58,10 @@ class Listener:
             self.changed.clear()
             await self.changed.wait()
 
+    async def until_more(self, seen: int) -> None:
+        """Until more has been forwarded than that."""
+        await self.until(lambda: len(self.forwarded) > seen)
+
     @property
     def bodies(self) -> list[bytes]:
         return [one.body for one, _ in self.forwarded if isinstance(one, Message)]
@@ -222,7 +226,12 @@ class Stand:
             committer=committer,
             turn=Turn(stepped, committer),
             pool=pool,
-            spools=Spools(directory / "spool", pool, self.faults.append),
+            spools=Spools(
+                directory / "spool",
+                pool,
+                on_fault=self.faults.append,
+                on_recovered=lambda: None,
+            ),
             metrics=Metrics(),
             report=self.reports.append,
         )
@@ -267,8 +276,8 @@ class Stand:
             return
         self._closed = True
         self.kernel.turn.end()
-        self.vhost.close()
         await self.kernel.committer.close()
+        self.vhost.close(lambda name, error: self.faults.append(error))
         self.topology.close()
         self.kernel.spools.close()
 

@@ -70,10 +70,11 @@ def test_an_account_says_when_its_window_is_spent_and_when_something_came_back()
     relieved: list[int] = []
     account = Account(BucketPool(1 << 30), 1024, lambda: relieved.append(account.used))
     first, second = account.take(512), account.take(512)
-    assert account.spent
+    spent = [account.spent]
     first.release()
-    assert not account.spent
+    spent.append(account.spent)
     second.release()
+    assert spent == [True, False]
     assert relieved == [512, 0]
 
 

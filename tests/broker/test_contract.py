@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.doubles import Client, Listener, Recorder, Stand, message, push_all
-
 from penstock.broker.contract import Channel, Driver, Message, Terminal
+from tests.doubles import Client, Listener, Recorder, Stand, message, push_all
 
 
 def test_a_double_of_either_side_is_a_few_lines() -> None:

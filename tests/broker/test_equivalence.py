@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.doubles import Stand
 
 from penstock.broker.equivalence import age_seconds, properties_key, queue_type
 from penstock.core.errors import PreconditionFailed
+from tests.doubles import Stand
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("7D", 604_800), ("12h", 43_200), ("30m", 1_800), ("5s", 5), ("1Y", 31_536_000), ("2M", 5_184_000)],
-)  # fmt: skip
+    [
+        ("5s", 5),
+        ("30m", 1_800),
+        ("12h", 43_200),
+        ("7D", 604_800),
+        ("2M", 5_184_000),
+        ("1Y", 31_536_000),
+    ],
+)
 def test_ages(text: str, seconds: int) -> None:
     assert age_seconds(text) == seconds
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.doubles import Stand
 
 from penstock.broker import topology as topology_module
 from penstock.broker.topology import Topology, pack_arguments, unpack_arguments
+from tests.doubles import Stand
 
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.text(max_size=10)),
@@ -121,8 +122,8 @@ async def test_a_full_disk_keeps_changes_for_later(
 ) -> None:
     journal.now.put(("queue", "/", "a"), {"n": 1})
     with monkeypatch.context() as patch:
-        real = topology_module.os.write
-        patch.setattr(topology_module.os, "write", lambda fd, data: real(fd, data[:5]))
+        write = os.write
+        patch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
         with pytest.raises(OSError, match="No space left"):
             journal.now.write()
     assert journal.path.read_bytes() == b"", "nothing half"

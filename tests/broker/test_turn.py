@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.doubles import Stand
-
 from penstock.broker.turn import Turn
+from tests.doubles import Stand
 
 
 class Socket:

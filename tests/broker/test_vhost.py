@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.doubles import Client, Stand, message
 
 from penstock.core.errors import (
     AccessRefused,
@@ -14,6 +13,7 @@ from penstock.core.errors import (
     PreconditionFailed,
     ResourceLocked,
 )
+from tests.doubles import Client, Stand, message
 
 
 def bound(stand: Stand) -> set[tuple[str, str, str]]:

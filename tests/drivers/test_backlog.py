@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.doubles import Stand, message
 
 from penstock.broker.contract import Delivery
 from penstock.drivers.backlog import Backlog
 from penstock.drivers.store import Record, Store
+from tests.doubles import Stand, message
 
 
 def admit(record: Record) -> Delivery:

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.doubles import Listener, Recorder
 
 from penstock.broker.contract import Channel
 from penstock.drivers.consumers import Consumers
+from tests.doubles import Listener, Recorder
 
 
 class ServedInTurn(RuleBasedStateMachine):

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.doubles import Client, Stand, message, persistent, push_all
 
 from penstock.broker.contract import EXPIRES, Message
 from penstock.broker.properties import decode_header
+from tests.doubles import Client, Stand, message, persistent, push_all
 
 
 def take(queue: Any) -> Message:

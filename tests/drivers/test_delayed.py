@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.doubles import Client, Stand, message, persistent
-from tests.drivers.test_large_messages import BODY, body_of, nothing_is_left, opening, post
 
 from penstock.broker.contract import Message
 from penstock.broker.properties import decode_header
 from penstock.core.errors import PreconditionFailed
+from tests.doubles import Client, Stand, message, persistent
+from tests.drivers.test_large_messages import BODY, body_of, nothing_is_left, opening, post
 
 
 def delayed(stand: Stand, name: str = "later", rule: str = "direct", durable: bool = True) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.doubles import Client, Stand, message, persistent
 
 from penstock.broker.contract import MANDATORY, Message
 from penstock.broker.properties import decode_header
 from penstock.core.errors import AccessRefused, NoRoute, NotFound, PreconditionFailed, Unsupported
+from tests.doubles import Client, Stand, message, persistent
 
 
 def bind_queues(stand: Stand, exchange: str, **keys: str) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.doubles import message
 
 from penstock.broker.destinations import Binding
 from penstock.core.errors import PreconditionFailed
 from penstock.drivers.routers.headers import MATCHES, Headers
+from tests.doubles import message
 
 names = st.sampled_from(["a", "b", "x-c"])
 values = st.one_of(st.none(), st.integers(0, 2), st.sampled_from(["0", "1", ""]), st.booleans())

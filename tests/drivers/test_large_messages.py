@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.doubles import Client, Stand, message, persistent
 
 from penstock.broker.buckets import BUCKET_BYTES, Account
 from penstock.broker.contract import MANDATORY, PERSISTENT, Fragment, Message
 from penstock.broker.properties import Properties, encode_header, encode_route, flags_of
 from penstock.core.errors import NoRoute
+from tests.doubles import Client, Stand, message, persistent
 
 BODY = random.Random(7).randbytes(2 * BUCKET_BYTES + 1000)
 
@@ -50,7 +50,7 @@ async def body_of(client: Client) -> bytes:
     while more:
         seen = len(client.ear.forwarded)
         client.draw()
-        await client.ear.until(lambda seen=seen: len(client.ear.forwarded) > seen)
+        await client.ear.until_more(seen)
         fragment = client.ear.forwarded[seen][0]
         assert isinstance(fragment, Fragment), "only its own fragments may follow a large message"
         taken.append(bytes(fragment.bucket.content))
@@ -222,7 +222,7 @@ async def test_a_durable_queue_keeps_it_over_a_restart(stand: Stand) -> None:
 
 
 async def test_a_kept_one_is_dead_lettered_whole_into_a_queue_in_memory(stand: Stand) -> None:
-    """The file it lay in goes with the queue that gives it up: the other needs a hold of its own."""
+    """Its file goes with the queue that gives it up: the other needs a hold of its own."""
     dead_letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
     stand.queue(durable=True, message_ttl=60_000, **dead_letters)
     await post(stand, stand.publisher(), opening(delivery_mode=2))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.doubles import Client, Stand, message, persistent, push_all
 
 from penstock.broker.contract import Message
 from penstock.broker.destinations import REFUSED, TAKEN
 from penstock.core.errors import AccessRefused, QueueFull
+from tests.doubles import Client, Stand, message, persistent, push_all
 
 
 def drain(queue: Any) -> list[bytes]:
@@ -19,7 +19,7 @@ def drain(queue: Any) -> list[bytes]:
     return consumer.ear.bodies
 
 
-DEAD = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
+DEAD: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
 
 
 async def test_a_full_queue_drops_its_head(stand: Stand) -> None:

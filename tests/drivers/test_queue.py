@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.doubles import Client, Stand, message, persistent, push_all
 
 from penstock.broker.destinations import LOGGED, TAKEN
 from penstock.core.errors import NotFound, PreconditionFailed
+from tests.doubles import Client, Stand, message, persistent, push_all
 
 
 async def test_messages_wait_for_a_consumer_and_come_in_order(stand: Stand) -> None:

@@ -22,9 +22,9 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.doubles import Client, Stand, message
 
 from penstock.broker.contract import Delivery
+from tests.doubles import Client, Stand, message
 
 #: Room for about four messages with their overhead.
 MEMORY = 2000

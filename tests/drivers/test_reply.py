@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.doubles import Client, Stand, message
-from tests.drivers.test_large_messages import BODY, body_of, nothing_is_left, opening, post
 
 from penstock.core.errors import Unsupported
+from tests.doubles import Client, Stand, message
+from tests.drivers.test_large_messages import BODY, body_of, nothing_is_left, opening, post
 
 
 async def test_a_reply_is_forwarded_at_once_and_needs_no_answer(stand: Stand) -> None:

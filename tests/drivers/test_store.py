@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.doubles import Stand, message, persistent
 
 from penstock.drivers import store as store_module
 from penstock.drivers.store import Store
+from tests.doubles import Stand, message, persistent
 
 
 @pytest.fixture
@@ -31,7 +31,8 @@ async def test_what_is_appended_is_live_until_it_is_done(stand: Stand, store: St
     assert offsets == [0, 1, 2]
     store.done(1, spooled=False)
     assert live(store) == [(0, b"a", False), (2, b"c", False)]
-    assert live(again := await reopened(stand, store)) == [(0, b"a", False), (2, b"c", False)]
+    again = await reopened(stand, store)
+    assert live(again) == [(0, b"a", False), (2, b"c", False)]
     again.close()
 
 
@@ -47,14 +48,15 @@ async def test_everything_may_be_done_at_once(stand: Stand, store: Store) -> Non
     store.all_done()
     assert live(store) == []
     assert store.append(persistent(b"d")) == 3
-    assert live(again := await reopened(stand, store)) == [(3, b"d", False)]
+    again = await reopened(stand, store)
+    assert live(again) == [(3, b"d", False)]
     again.close()
 
 
 async def test_acknowledgements_of_messages_a_crash_took_do_not_cost_their_successors(
     stand: Stand, store: Store
 ) -> None:
-    """A power failure may keep the acknowledgement and lose the message; the offset is used again."""
+    """A power failure may keep the one and lose the other; the offset is used again."""
     for body in (b"a", b"b"):
         store.append(persistent(body))
     stand.kernel.turn.end()

@@ -16,12 +16,12 @@ from aio_pika.abc import AbstractConnection
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.peers import free_port
 
 from penstock.broker.permissions import Permission
 from penstock.core.config import BrokerSettings, TlsSettings
 from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
 from penstock.server import Broker
+from tests.peers import free_port
 
 AMQP = "amqp://127.0.0.1:0"
 
@@ -32,7 +32,9 @@ def settings(*listen: str, **more: Any) -> BrokerSettings:
 
 async def connect(broker: Broker, vhost: str = "/", **options: Any) -> AbstractConnection:
     url = broker.addresses[0].replace("://", "://guest:guest@")
-    return await aio_pika.connect(f"{url}/{vhost.replace('/', '%2F')}", **options)
+    where = f"{url}/{vhost.replace('/', '%2F')}"
+    connection: AbstractConnection = await aio_pika.connect(where, **options)
+    return connection
 
 
 async def test_a_port_of_zero_is_a_free_one_and_the_address_says_which(tmp_path: Path) -> None:
@@ -101,10 +103,10 @@ async def test_closing_tells_the_clients_and_waits_for_them(tmp_path: Path) -> N
 async def test_a_client_that_does_not_listen_does_not_hold_it_up(tmp_path: Path) -> None:
     async with Broker(settings(drain_seconds=0.05), data=tmp_path) as broker:
         port = int(broker.addresses[0].rpartition(":")[2])
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"AMQP\x00\x00\x09\x01")
-        while not broker.clients:
-            await asyncio.sleep(0)
+        await reader.readexactly(8)  # the broker has begun, and hears nothing more from here
+        assert len(broker.clients) == 1
     assert not broker.clients
     writer.close()
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import aio_pika
 import pytest
-from tests.terminals import toy
 
 from penstock.core.config import BrokerSettings
 from penstock.server import Broker
+from tests.terminals import toy
 
 
 class ToyClient:

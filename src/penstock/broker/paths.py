@@ -46,7 +46,7 @@ def parse(path: str) -> Path:
 
 
 def folder(name: str) -> str:
-    """A name for a directory that goes with any name a peer may give: what is too long is hashed."""
+    """A directory's name for any name a peer may give: what is too long is hashed."""
     content = name.encode("utf-8", "surrogateescape")
     if len(content) > 180:  # file systems stop at 255, and base64 makes four bytes of three
         return "~" + hashlib.sha256(content).hexdigest()

@@ -72,10 +72,17 @@ class Spools:
     """The spool directory of a broker and the thread that works for it."""
 
     def __init__(
-        self, directory: Path, pool: BucketPool, on_fault: Callable[[OSError], None]
+        self,
+        directory: Path,
+        pool: BucketPool,
+        *,
+        on_fault: Callable[[OSError], None],
+        on_recovered: Callable[[], None],
     ) -> None:
         self.directory = directory
-        self.on_fault = on_fault
+        self._on_fault = on_fault
+        self._on_recovered = on_recovered
+        self._faults = 0  # writes that are being tried again
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         self._account = Account(pool, 1 << 62, lambda: None)
@@ -99,14 +106,23 @@ class Spools:
         return kept
 
     async def write(self, spool: Spool, data: memoryview) -> None:
+        """Append to a body, however long the disk takes to have room for it."""
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                await loop.run_in_executor(self._thread, spool.write, data)
-                return
-            except OSError as error:
-                self.on_fault(error)
-                await asyncio.sleep(RETRY_SECONDS)
+        failed = False
+        try:
+            while True:
+                try:
+                    await loop.run_in_executor(self._thread, spool.write, data)
+                    return
+                except OSError as error:
+                    self._faults += not failed
+                    failed = True
+                    self._on_fault(error)
+                    await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._faults -= failed
+            if failed and not self._faults:
+                self._on_recovered()
 
     async def read(self, spool: Spool, offset: int) -> Bucket:
         """One bucket of the body, from `offset`; the caller releases it."""

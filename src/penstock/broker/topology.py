@@ -86,9 +86,10 @@ class Topology:
         """The next change is written all the same."""
 
     def close(self) -> None:
-        self.write()
-        os.fsync(self._fd)
-        os.close(self._fd)
+        try:
+            self.write()
+        finally:
+            os.close(self._fd)
 
     def _load(self, report: Callable[[str], None]) -> None:
         if not self.path.exists():

@@ -388,9 +388,13 @@ class VirtualHost:
             if vhost == self.name and name in registry and source in self.exchanges:
                 self.bind(source, registry[name], routing_key, unpack_arguments(packed))
 
-    def close(self) -> None:
+    def close(self, failed: Callable[[str, OSError], None]) -> None:
+        """End every destination, also when the disk does not take what one has to say."""
         for destination in (*self.exchanges.values(), *self.queues.values()):
-            destination.close()
+            try:
+                destination.close()
+            except OSError as error:
+                failed(destination.name, error)
 
     def delete(self) -> None:
         """The whole virtual host goes, with all that is in it."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.fabric import DEFAULT_URL, Url, speak_plainly
+from penstock.cli.fabric import DEFAULT_URL, Url, hush_libraries
+from penstock.cli.options import ConfigFile, Overrides, prepare
 
 if TYPE_CHECKING:
     from penstock.client import Fabric, Message
@@ -41,10 +42,13 @@ def demo(
     every: Annotated[
         float, typer.Option(min=0.001, metavar="SECONDS", help="How often rooms are read.")
     ] = 1.0,
+    file: ConfigFile = None,
+    pairs: Overrides = None,
     with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
 ) -> None:
     """Send a little traffic: readings, a stream of them, a worker, a service."""
-    speak_plainly()
+    prepare(file, pairs)
+    hush_libraries()
     asyncio.run(_run(url, every, with_stdin))
 
 

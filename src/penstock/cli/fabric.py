@@ -22,6 +22,11 @@ Url = Annotated[
 def speak_plainly() -> None:
     """Our own warnings (a lost connection, a wait) as lines; the libraries' below them not."""
     configure(LogSettings(level="warning"))
+    hush_libraries()
+
+
+def hush_libraries() -> None:
+    """What they would say of a broken connection, the client says itself."""
     for library in ("aiormq", "aio_pika"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
 

@@ -43,6 +43,7 @@ class State(enum.Enum):
     PAUSING = "restarting"  #: it died, and waits to be started again
     STOPPING = "stopping"  #: it was told to stop
     STOPPED = "stopped"
+    FAILED = "failed"  #: it cannot run as it is configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,6 @@ class Part:
     name: str
     #: Made anew at each start: a part that was started again may have another address.
     command: Callable[[Addresses], Sequence[str]]
-    hints: Sequence[str] = ()  #: how a person reaches it
 
 
 class Keeper:
@@ -101,6 +101,7 @@ class Keeper:
             if stop.is_set():
                 break
             if status == HOPELESS:
+                self._enter(State.FAILED)
                 raise ConfigurationError(f"{self.part.name}: ended for the reason given above")
             if time.monotonic() - started > WELL_AFTER:
                 pause = FIRST_PAUSE
@@ -168,6 +169,8 @@ class Supervisor:
     ) -> None:
         addresses: dict[str, Sequence[str]] = {}
         self.keepers = [Keeper(part, addresses, said, drain) for part in parts]
+        self.ready = asyncio.Event()  #: set once all are
+        self.on_ready: Callable[[], None] = lambda: None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep the parts running until `stop` is set, or one is hopeless; then stop them all."""
@@ -182,6 +185,9 @@ class Supervisor:
                 ready.cancel()
                 if told.done() or any(task.done() for _, task in kept):
                     break
+            else:
+                self.ready.set()
+                self.on_ready()
             await _first(told, *(task for _, task in kept))
         finally:
             told.cancel()

@@ -1,4 +1,4 @@
-"""A large message on its way in: its fragments go to a spool, and it is posted when it has come whole.
+"""A large message on its way in: fragments go to a spool, and when it has come whole it is posted.
 
 What the same sender posts behind it waits until then, so that nothing overtakes it on its way to
 the disk.

@@ -57,7 +57,10 @@ class Backlog:
             if self._next_page >= store.log.next_offset:
                 self.paged = 0  # a damaged chunk took messages with it; it has been reported
                 return
-            records, self._next_page = store.batch(self._next_page)
+            try:
+                records, self._next_page = store.batch(self._next_page)
+            except OSError:
+                return  # the disk takes nothing: what was to be paged is neither there nor here
             self.fresh.extend(map(self._admit, records))
             self.paged = max(0, self.paged - len(records))
 

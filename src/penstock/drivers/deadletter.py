@@ -51,6 +51,7 @@ class DeadLetters:
         )
         if message.spool is not None:
             dead.spool = self._vhost.kernel.spools.keep(message.spool)
+        self._vhost.kernel.metrics.dead_lettered += 1
         return exchange.accept(dead, avoid=_circular(deaths))
 
     def _record(

@@ -120,15 +120,23 @@ class Exchange:
         outcome = 0
         for sink in sinks:
             outcome |= sink.push(message)
-        if not sinks and message.flags & MANDATORY:
-            channel.terminal.channel_failure(channel, receipt, NoRoute(message))
-        elif receipt:
+        if not sinks and self._unroutable(channel, message, receipt):
+            return
+        if receipt:
             if outcome & REFUSED:
                 channel.terminal.channel_failure(channel, receipt, QueueFull(self.name))
             elif outcome & LOGGED:
                 self._committer.wait(channel, receipt)
             else:
                 channel.terminal.channel_confirm(channel, receipt)
+
+    def _unroutable(self, channel: Channel, message: Message, receipt: int) -> bool:
+        """Nobody wants it. A mandatory message goes back to who sent it."""
+        if not message.flags & MANDATORY:
+            self.vhost.kernel.metrics.unroutable += 1
+            return False
+        channel.terminal.channel_failure(channel, receipt, NoRoute(message))
+        return True
 
     def channel_request(self, channel: Channel, credit: int) -> None:
         raise Unsupported(f"exchange '{self.name}' keeps no messages: bind a queue to it")

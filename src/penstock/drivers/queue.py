@@ -28,6 +28,7 @@ from penstock.drivers.backlog import Backlog
 from penstock.drivers.consumers import Consumers
 from penstock.drivers.deadletter import DeadLetters
 from penstock.drivers.limits import Limits
+from penstock.drivers.patience import Patience
 from penstock.drivers.sending import Sending
 from penstock.drivers.store import Record, Store
 
@@ -79,9 +80,12 @@ class Queue:
         self._position = 0
         self._recovered = 0  #: what is in the log before this offset may have been delivered before
         self._ages = self.limits.ttl is not None
+        self._stalled = False  #: waits for the disk
         self._memory = 0
         self._lanes = [Backlog(self._admit) for _ in range(self.limits.max_priority + 1)]
         self._dead_letters = DeadLetters(vhost, name, self.limits)
+        timeout = self.limits.consumer_timeout
+        self._patience = None if timeout is None else Patience(self.kernel, timeout)
         self._expiry: asyncio.TimerHandle | None = None
         self._unused: asyncio.TimerHandle | None = None
         self._store: Store | None = None
@@ -130,11 +134,15 @@ class Queue:
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
         self.unanswered -= 1
+        if self._patience is not None:
+            self._patience.answered(delivery)
         if delivery.offset >= 0:
             self._done(delivery)
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
         self.unanswered -= 1
+        if self._patience is not None:
+            self._patience.answered(delivery)
         if self.deleted:
             return
         limit = self.limits.delivery_limit
@@ -188,6 +196,8 @@ class Queue:
         if self._logs and message.flags & PERSISTENT:
             delivery.offset = self._store.append(message)  # type: ignore[union-attr]
             outcome = LOGGED
+        if self._patience is not None:
+            self._patience.delivered(channel, delivery)
         if message.spool is None:
             channel.terminal.channel_forward(channel, message, delivery)
         else:
@@ -267,8 +277,18 @@ class Queue:
                 )
                 self._discharge(len(message.body) + OVERHEAD)
                 return delivery
-        self.ready = self.ready_bytes = 0  # a damaged chunk took the rest; it has been reported
+        if any(lane.paged for lane in self._lanes):  # until the disk takes something again
+            if not self._stalled:
+                self._stalled = True
+                self.kernel.committer.after(self._go_on, lambda _: self._go_on())
+        else:
+            self.ready = self.ready_bytes = 0  # a damaged chunk took the rest; it was reported
         raise LookupError
+
+    def _go_on(self) -> None:
+        self._stalled = False
+        if not self.deleted:
+            self._drain()
 
     def _drain(self) -> None:
         """Deliver while there is something to deliver and somebody to take it."""
@@ -307,6 +327,8 @@ class Queue:
             self._forward(channel, delivery)
         if not channel.settled:
             self.unanswered += 1
+            if self._patience is not None:
+                self._patience.delivered(channel, delivery)
         elif delivery.offset >= 0:
             self._done(delivery)
 
@@ -337,6 +359,8 @@ class Queue:
 
     def _bury(self, delivery: Delivery, reason: str) -> None:
         """Dead-letter a message, or drop it, and be done with it."""
+        if reason == "expired":
+            self.kernel.metrics.expired += 1
         outcome = self._dead_letters.send(delivery.message, reason)
         if delivery.offset >= 0:
             if outcome & LOGGED:  # it may not be in neither log, even if the power fails

@@ -8,7 +8,6 @@ what is on disk (committed), never what a power failure could take back. Old seg
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import struct
@@ -47,7 +46,8 @@ class Reader:
 
     def __init__(self, at: int) -> None:
         self.at = at  #: the next offset it is to see
-        self.batch: list[tuple[int, Message | None]] = []  #: decoded and not yet forwarded, last first
+        #: Decoded and not yet forwarded, last first.
+        self.batch: list[tuple[int, Message | None]] = []
         self.scheduled = False
         self.sending: Sending | None = None
 

@@ -7,6 +7,7 @@ import contextlib
 import platform
 import resource
 import ssl
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -83,8 +84,8 @@ class Broker:
         pool = BucketPool(self.settings.memory_bytes)
         committer = Committer(
             loop,
-            on_fault=self._watch.fault,
-            on_recovered=self._watch.recovered,
+            on_fault=partial(self._watch.fault, "log"),
+            on_recovered=partial(self._watch.recovered, "log"),
             on_synced=self._synced,
         )
         self.kernel = Kernel(
@@ -94,7 +95,12 @@ class Broker:
             committer=committer,
             turn=Turn(loop, committer),
             pool=pool,
-            spools=Spools(log / "spool", pool, self._watch.fault),
+            spools=Spools(
+                log / "spool",
+                pool,
+                on_fault=partial(self._watch.fault, "spool"),
+                on_recovered=partial(self._watch.recovered, "spool"),
+            ),
             metrics=Metrics(),
             report=self._report,
         )
@@ -164,10 +170,13 @@ class Broker:
         if self._management is not None:
             await self._management.close()
         self.kernel.turn.end()
-        for vhost in self.vhosts.values():
-            vhost.close()
         await self.kernel.committer.close()
-        self.topology.close()
+        for vhost in self.vhosts.values():
+            vhost.close(self._could_not_close)
+        try:
+            self.topology.close()
+        except OSError as error:
+            self._could_not_close("topology", error)
         self.kernel.spools.close()
         _log.info("stopped")
 
@@ -211,6 +220,10 @@ class Broker:
         vhost.delete()
 
     # What the parts report.
+
+    def _could_not_close(self, name: str, error: OSError) -> None:
+        """Nothing that was confirmed is lost by it: recovery does at the start what is missing."""
+        _log.error("could not close cleanly", destination=name, error=str(error))
 
     def _synced(self) -> None:
         self.kernel.turn.end()

@@ -17,7 +17,7 @@ class Watch:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._timer: asyncio.TimerHandle | None = None
-        self.faulty = False  #: the disk refused a write
+        self.faults: set[str] = set()  #: whose writes the disk refuses
 
     def start(self) -> None:
         self.look()
@@ -40,7 +40,7 @@ class Watch:
         limit = broker.settings.disk_free_limit
         if free < limit:
             broker.alarms.sound("disk", f"low on disk: {free} bytes free, the limit is {limit}")
-        elif not self.faulty:
+        elif not self.faults:
             broker.alarms.clear("disk")
         pool = broker.kernel.pool
         if pool.spent:
@@ -49,11 +49,11 @@ class Watch:
             broker.alarms.clear("memory")
         broker.users.refresh()
 
-    def fault(self, error: OSError) -> None:
+    def fault(self, who: str, error: OSError) -> None:
         """A write failed. Whatever waited for it goes on waiting, and is tried again."""
-        self.faulty = True
+        self.faults.add(who)
         self._broker.alarms.sound("disk", f"cannot write: {error.strerror or error}")
 
-    def recovered(self) -> None:
-        self.faulty = False
+    def recovered(self, who: str) -> None:
+        self.faults.discard(who)
         self.look()

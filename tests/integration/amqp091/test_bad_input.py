@@ -63,6 +63,7 @@ def declare_bytes(arguments: bytes) -> bytes:
         b"\x00" * 8,
         b"\x16\x03\x01\x02\x00\x01\x00\x01",  # a TLS hello on a plain port
     ],
+    ids=["http", "amqp 0-8", "amqp 0-9", "a whole http request", "zeros", "tls"],
 )
 def test_a_wrong_protocol_header_is_answered_with_ours(wire: Wire, header: bytes) -> None:
     wire.send(header)
@@ -295,6 +296,7 @@ def test_a_channel_number_out_of_range_is_no_trouble(wire: Wire) -> None:
         PROTOCOL_HEADER + b"\x01",
         PROTOCOL_HEADER + struct.pack(">BHI", METHOD, 0, 100) + b"cut",
     ],
+    ids=["half a header", "a header", "half a frame header", "half a frame"],
 )
 def test_a_client_that_leaves_in_mid_sentence_is_forgotten(wire: Wire, data: bytes) -> None:
     wire.send(data)
@@ -322,6 +324,7 @@ def test_a_message_cut_off_in_the_middle_is_not_delivered(
         b"\xff" * 20,
         struct.pack(">BHI", METHOD, 0, 1 << 30),
     ],
+    ids=["opens a channel", "tunes", "opens a host", "is no peer at all", "is too loud"],
 )
 def test_a_stranger_who_does_not_log_in_is_closed(wire: Wire, data: bytes) -> None:
     wire.send(PROTOCOL_HEADER)

@@ -7,10 +7,19 @@ from typing import Any
 
 import pika
 import pytest
+from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.integration.amqp091.conftest import Connect
 from tests.integration.amqp091.dialogue import Inbox
+from tests.integration.amqp091.wire import BODY as BODY_FRAME
+from tests.integration.amqp091.wire import (
+    Wire,
+    frame_bytes,
+    header_bytes,
+    message_bytes,
+    method_bytes,
+)
 
 MIB = 1 << 20
 BODY = random.Random(42).randbytes(2 * MIB + 1)
@@ -98,3 +107,19 @@ def test_a_large_message_is_dead_lettered_whole(channel: BlockingChannel, name: 
     channel.basic_publish("", name, BODY[:MIB])
 
     assert Inbox(channel, dead, auto_ack=True).take_bodies(1) == [BODY[:MIB]]
+
+
+def test_another_channel_does_not_wait_for_a_large_message(
+    open_wire: Wire, channel: BlockingChannel, queue: str
+) -> None:
+    inbox = Inbox(channel, queue, auto_ack=True)
+    open_wire.open_channel(2)
+    half = frame_bytes(BODY_FRAME, 1, BODY[:65536])
+    publish = method_bytes(1, spec.Basic.Publish(routing_key=queue))
+
+    open_wire.send(publish + header_bytes(1, MIB) + half * 8)
+    open_wire.send(message_bytes(2, b"small", routing_key=queue))
+    assert inbox.take_bodies(1) == [b"small"]
+    open_wire.send(half * 8)
+
+    assert inbox.take_bodies(1) == [BODY[:65536] * 16]

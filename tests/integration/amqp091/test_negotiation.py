@@ -93,6 +93,7 @@ def test_a_wrong_password_just_closes_for_a_client_that_does_not(wire: Wire) -> 
 @pytest.mark.parametrize(
     ("mechanism", "response"),
     [("NONSENSE", "\0guest\0guest"), ("PLAIN", "nonsense"), ("PLAIN", "\0nobody\0guest")],
+    ids=["unknown mechanism", "unreadable", "unknown user"],
 )
 def test_what_is_no_login_is_closed(wire: Wire, mechanism: str, response: str) -> None:
     start(wire)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from tests.server.management.conftest import As
-from tests.server.management.given import queue, user
 
 from penstock.server import Broker
+from tests.server.management.conftest import As
+from tests.server.management.given import queue, user
 
 
 async def test_without_a_name_nobody_comes_in(served: Broker) -> None:

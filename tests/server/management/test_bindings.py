@@ -6,10 +6,10 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from tests.server.management.given import queue
 
 from penstock.broker.destinations import Binding
 from penstock.server.management.bindings import properties_key
+from tests.server.management.given import queue
 
 BETWEEN = "/bindings/%2F/e/amq.topic/q/orders"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.management.given import queue, user
 
 from penstock.core.config import BrokerSettings
 from penstock.server import Broker
+from tests.server.management.given import queue, user
 
 
 def ordered(definitions: dict[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import aio_pika
 import httpx
 import pytest
 from aio_pika.abc import AbstractConnection
-from tests.server.management.given import TEXT, publish, queue, take
 
 from penstock.server import Broker
+from tests.server.management.given import TEXT, publish, queue, take
 
 
 async def test_a_message_that_a_queue_takes_is_routed(api: httpx.AsyncClient) -> None:
@@ -168,7 +168,8 @@ async def test_a_stream_is_not_read_this_way(api: httpx.AsyncClient) -> None:
     await queue(api, "events", durable=True, arguments={"x-queue-type": "stream"})
 
     answer = await api.post(
-        "/queues/%2F/events/get", json={"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        "/queues/%2F/events/get",
+        json={"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"},
     )
 
     assert answer.status_code == 400

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from aio_pika.abc import AbstractConnection
+from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
+
 from tests.server.management.given import publish, queue
 
 
@@ -44,7 +45,10 @@ async def test_a_queue_names_its_consumers(
 ) -> None:
     channel = await amqp.channel()
     declared = await channel.declare_queue("orders")
-    tag = await declared.consume(lambda message: None)  # type: ignore[arg-type,return-value]
+
+    async def ignore(_: AbstractIncomingMessage) -> None: ...
+
+    tag = await declared.consume(ignore)
 
     [consumer] = (await api.get("/queues/%2F/orders")).json()["consumer_details"]
 

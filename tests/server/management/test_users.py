@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+
 from tests.server.management.conftest import As
 from tests.server.management.given import user
 
@@ -29,7 +30,10 @@ async def test_a_hash_from_rabbitmq_serves_as_a_password(
     api: httpx.AsyncClient, as_user: As
 ) -> None:
     # Salt and SHA-256 of it and "test12", from RabbitMQ's own documentation.
-    body = {"password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "tags": "management"}
+    body = {
+        "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
+        "tags": "management",
+    }
 
     await api.put("/users/ada", json=body)
 

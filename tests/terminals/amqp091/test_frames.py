@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.doubles import message
 
 from penstock.broker.properties import Properties, encode_header
 from penstock.core.errors import FrameError, ProtocolError, UnexpectedFrame
@@ -20,6 +20,7 @@ from penstock.terminals.amqp091.frames import (
     write_body,
     write_content,
 )
+from tests.doubles import message
 
 FRAME_MAX = 4096
 Event = tuple[Any, ...]
@@ -66,8 +67,8 @@ class Sink:
             known.at_rest = False
             known.gathering = [payload[6:-1], payload[-1:]]
         elif payload[:4] == b"\x00\x3c\x00\x50" and channel in self.channels:
-            tag, multiple = struct.unpack(">QB", payload[4:])
-            self.events.append(("ack", channel, tag, multiple & 1 == 1))
+            tag, multiple = int.from_bytes(payload[4:12], "big"), payload[-1] & 1 == 1
+            self.events.append(("ack", channel, tag, multiple))
         else:
             self.events.append(("method", channel, payload))
 
@@ -136,12 +137,8 @@ def test_nonsense_raises_what_a_peer_can_be_told(stream: bytes, data: st.DataObj
     if stream and data.draw(st.booleans()):
         at = data.draw(st.integers(0, len(stream) - 1))
         stream = stream[:at] + data.draw(st.binary(min_size=1, max_size=1)) + stream[at + 1 :]
-    sink = Sink()
-    try:
-        sink.reader.feed(stream)
-    except (ProtocolError, struct.error, ValueError) as error:
-        # The last two are this sink's own: it trusts the payload of an acknowledgement.
-        assert isinstance(error, ProtocolError) or b"\x00\x3c\x00\x50" in stream
+    with suppress(ProtocolError):
+        Sink().reader.feed(stream)
 
 
 def test_a_frame_over_the_limit_is_refused_before_it_has_come() -> None:

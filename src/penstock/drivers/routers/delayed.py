@@ -132,5 +132,4 @@ def _waited(message: Message) -> Message:
     headers["x-delay"] = -headers["x-delay"]
     properties.headers = headers
     size = message.size
-    other = Message(message.route, encode_header(properties, size), message.body, message.flags)
-    return other
+    return Message(message.route, encode_header(properties, size), message.body, message.flags)

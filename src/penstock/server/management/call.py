@@ -172,6 +172,16 @@ def table_in(body: dict[str, Any], key: str) -> dict[str, Any]:
     return value
 
 
+def number_in(body: dict[str, Any], key: str, default: int) -> int:
+    """A count; RabbitMQ's own command line sends it as text."""
+    value = body.get(key, default)
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if type(value) is not int or value < 0:
+        raise bad_request(f"{key}: a whole number is expected, not {value!r}")
+    return value
+
+
 def text_in(body: dict[str, Any], key: str, default: str = "") -> str:
     value = body.get(key, default)
     if not isinstance(value, str):

@@ -16,7 +16,10 @@ from urllib.parse import parse_qsl
 import h11
 
 from penstock.core.errors import ContentTooLarge
+from penstock.core.logs import get_logger
 from penstock.server.management.http import Request, Response
+
+_log = get_logger("penstock.management")
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -186,10 +189,12 @@ class HttpConnection(asyncio.Protocol):
             response = await self._answer(request)
             self._stop_waiting()
             await self._write(response, request.method == "HEAD")
-        except BaseException:
+        except BaseException as error:
             self._task = None
             self._transport.abort()  # the client sees that the answer is not whole
-            raise
+            if not isinstance(error, ConnectionError | asyncio.CancelledError):
+                _log.error("answer broken off", path=request.path, exc_info=error)
+            return
         self._task = None
         if not self._complete.done():
             self._complete.cancel()

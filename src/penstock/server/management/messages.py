@@ -19,7 +19,7 @@ from penstock.broker.properties import (
     flags_of,
 )
 from penstock.core.errors import AccessRefused, PreconditionFailed
-from penstock.server.management.call import Call, Level, required, table_in, text_in
+from penstock.server.management.call import Call, Level, number_in, required, table_in, text_in
 from penstock.server.management.errand import Fetching, Posting
 from penstock.server.management.errors import bad_request
 from penstock.server.management.http import Response, as_json
@@ -101,17 +101,15 @@ def _properties(call: Call, given: Any) -> Properties:
 
 async def get(call: Call) -> Response:
     body = await call.body()
-    count, ackmode, encoding = required(body, "count", "ackmode", "encoding")
-    truncate = body.get("truncate")
-    if type(count) is not int or count < 0 or type(truncate) not in (int, type(None)):
-        raise bad_request("count and truncate: a whole number is expected")
+    _, ackmode, encoding = required(body, "count", "ackmode", "encoding")
+    count = number_in(body, "count", 0)
     if ackmode not in _ANSWERS:
         raise bad_request(f"ackmode: {ackmode!r} is none of {', '.join(_ANSWERS)}")
     if encoding not in ("auto", "base64"):
         raise bad_request(f"unsupported encoding: {encoding}")
     call.access.check("read", "queue", call.name)
     queue = call.vhost.queue(call.name, call)
-    limit = SHOWN_BYTES if truncate is None else min(truncate, SHOWN_BYTES)
+    limit = min(number_in(body, "truncate", SHOWN_BYTES), SHOWN_BYTES)
     fetching = Fetching(call.broker.kernel, queue)
     taken: list[Delivery] = []
     rows: list[dict[str, Any]] = []

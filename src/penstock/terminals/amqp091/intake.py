@@ -98,7 +98,7 @@ class Intake:
         terminal = self._terminal
         alarms = terminal.host.alarms
         metrics = terminal.host.kernel.metrics
-        if alarms.active and not self.blocked and terminal.published:
+        if alarms.active and not self.blocked and (terminal.published or self.filling):
             self.blocked = True
             metrics.blocked += 1
             if terminal.can("connection.blocked"):

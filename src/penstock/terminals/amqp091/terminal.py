@@ -21,6 +21,7 @@ from penstock.core.errors import (
     ConnectionForced,
     NoRoute,
     PenstockError,
+    PreconditionFailed,
     UnexpectedFrame,
 )
 from penstock.core.logs import get_logger
@@ -262,7 +263,9 @@ class Amqp091Terminal(asyncio.Protocol):
         amqp.tag = tag = amqp.tag + 1
         again = False
         if delivery is not None:
-            again = delivery.count > 0
+            if delivery.count:
+                again = True
+                self.host.kernel.metrics.redelivered += 1
             if not consumer.settled:
                 amqp.unanswered[tag] = (consumer, delivery)
                 consumer.unanswered += 1
@@ -340,7 +343,10 @@ class Amqp091Terminal(asyncio.Protocol):
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
         if isinstance(channel, Consumer):
-            self._consumer_ended(channel, error)
+            if isinstance(error, PreconditionFailed):
+                self.close_channel(channel.amqp, error, methods.BASIC_CONSUME)
+            else:
+                self._consumer_ended(channel, error)
             return
         producer = cast(Producer, channel)
         amqp = producer.amqp

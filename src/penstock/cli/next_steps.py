@@ -1,0 +1,64 @@
+"""What a person who has just started Penstock may do next.
+
+Commands are shown as they can be typed here: with the path to ours where the shell would not find
+it, and with an address where it is not the one the commands know by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.cli.supervisor import Addresses
+from penstock.core.addresses import PORTS
+
+#: How a person reaches an address, by its scheme.
+_REACH = {
+    "amqp": "AMQP, guest/guest",
+    "amqps": "AMQP over TLS",
+    "http": "browser, guest/guest",
+    "https": "browser, over TLS",
+}
+
+
+def reach(address: str) -> str:
+    scheme, separator, _ = address.partition("://")
+    return _REACH.get(scheme, "") if separator else "what the demo sends"
+
+
+def next_steps(addresses: Addresses, command: str | None = None) -> list[tuple[str, str]]:
+    """Commands to try, and what each shows."""
+    penstock = command or _command()
+    broker = addresses.get("broker", ())
+    amqp = _unless_usual("amqp", broker)
+    http = _unless_usual("http", broker)
+    steps: list[tuple[str, str]] = []
+    if "demo" in addresses:
+        steps += [
+            (f"{penstock} sub 'demo.#'{amqp}", "what is published, as it happens"),
+            (f"{penstock} sub --stream demo.readings{amqp}", "the same from the beginning"),
+            (f"{penstock} pub --request demo.thermometer attic{amqp}", "ask a service"),
+        ]
+    if any(url.startswith("http") for url in broker):
+        steps.append((f"{penstock} broker status{http}", "rates, queues, connections"))
+    return steps
+
+
+def _unless_usual(scheme: str, addresses: Sequence[str]) -> str:
+    """The flag that leads to the first address of a scheme, where one is needed."""
+    usual = f"{scheme}://127.0.0.1:{PORTS[scheme]}"
+    found = [url for url in addresses if url.startswith(f"{scheme}://")]
+    return f" --url {found[0]}" if found and usual not in found else ""
+
+
+def _command() -> str:
+    if shutil.which("penstock"):
+        return "penstock"
+    ours = Path(sys.executable).with_name("penstock")
+    if not ours.exists():
+        return "python -m penstock"
+    near = os.path.relpath(ours)
+    return str(ours) if near.startswith("..") else near

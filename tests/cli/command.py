@@ -1,0 +1,84 @@
+"""Our own command as another process, and parts of it that run until they are told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+PENSTOCK: Final = (sys.executable, "-m", "penstock")
+SECONDS: Final = 60
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Ours without what would configure Penstock; wide enough that no line is folded."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return {**kept, "COLUMNS": "200", "PYTHONUNBUFFERED": "1", **changes}
+
+
+def run(
+    *arguments: str | Path,
+    stdin: str = "",
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PENSTOCK, *map(str, arguments)],
+        input=stdin,
+        cwd=cwd,
+        env=env or environment(),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+class Running:
+    """A part that says when it is ready. What it writes besides goes to a file."""
+
+    def __init__(self, folder: Path, *arguments: str | Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._errors = folder / "errors"
+        self._arguments = [*PENSTOCK, *map(str, arguments)]
+
+    def __enter__(self) -> Self:
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                self._arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment(),
+            )
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline()
+        assert "ready: " in self.ready, self.errors
+        self.addresses = self.ready.partition("ready: ")[2].split()
+        return self
+
+    @property
+    def errors(self) -> str:
+        return self._errors.read_text()
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """The exit status, and what was written to standard output after the ready line."""
+        self.process.send_signal(how)
+        rest, _ = self.process.communicate(timeout=SECONDS)
+        return self.process.returncode, rest
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()

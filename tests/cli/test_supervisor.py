@@ -1,0 +1,135 @@
+"""The supervisor, with parts that are a line of Python each."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.supervisor import Addresses, Keeper, Part, State, Supervisor
+from penstock.core.errors import ConfigurationError
+
+SLEEP = "import signal; signal.sigwait([signal.SIGTERM])"
+
+
+def part(name: str, code: str) -> Part:
+    """A part that runs some Python; it is given what the others said as its arguments."""
+
+    def command(addresses: Addresses) -> list[str]:
+        said = [address for each in addresses.values() for address in each]
+        return [sys.executable, "-u", "-c", code, *said]
+
+    return Part(name, command)
+
+
+def ready(then: str = SLEEP, address: str = "here") -> str:
+    # The signal is held before the line is out: a stop may come right behind it.
+    hold = "import signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])"
+    return f"{hold}; print('ready: {address}'); {then}"
+
+
+class Journal:
+    """Notes what keepers go through and what parts say."""
+
+    def __init__(self, *parts: Part, drain: float = 5.0) -> None:
+        self.supervisor = Supervisor(parts, self._said, drain)
+        self.steps: list[tuple[str, State]] = []
+        self.lines: list[tuple[str, str]] = []
+        self.stop = asyncio.Event()
+        self._changed = asyncio.Event()
+        for keeper in self.supervisor.keepers:
+            keeper.changed = self._step
+
+    def _step(self, keeper: Keeper) -> None:
+        self.steps.append((keeper.part.name, keeper.state))
+        self._changed.set()
+
+    def _said(self, name: str, line: str) -> None:
+        self.lines.append((name, line))
+        self._changed.set()
+
+    async def until(self, name: str, state: State, times: int = 1) -> None:
+        while self.steps.count((name, state)) < times:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def run(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self.supervisor.run(self.stop))
+
+
+async def test_parts_start_in_order_and_stop_in_reverse() -> None:
+    journal = Journal(part("one", ready()), part("two", ready()))
+    running = await journal.run()
+    await journal.supervisor.ready.wait()
+    journal.stop.set()
+    await running
+    assert journal.steps == [
+        ("one", State.STARTING),
+        ("one", State.RUNNING),
+        ("two", State.STARTING),
+        ("two", State.RUNNING),
+        ("two", State.STOPPING),
+        ("two", State.STOPPED),
+        ("one", State.STOPPING),
+        ("one", State.STOPPED),
+    ]
+
+
+async def test_a_part_is_told_where_those_before_it_are() -> None:
+    tell = ready("print('told', *sys.argv[1:]); " + SLEEP)
+    journal = Journal(part("one", ready(address="a b")), part("two", tell))
+    running = await journal.run()
+    await journal.supervisor.ready.wait()
+    journal.stop.set()
+    await running
+    assert ("two", "told a b") in journal.lines
+    assert list(journal.supervisor.keepers[0].addresses) == ["a", "b"]
+
+
+async def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    dies = (
+        f"import pathlib; p = pathlib.Path({str(once)!r}); first = not p.exists(); p.touch(); "
+        "first and sys.exit(7); " + SLEEP
+    )
+    journal = Journal(part("one", ready(dies)))
+    running = await journal.run()
+    await journal.until("one", State.RUNNING, times=2)
+    assert ("one", "ended with status 7; again in 0.5 s") in journal.lines
+    assert journal.supervisor.keepers[0].restarts == 1
+    journal.stop.set()
+    await running
+
+
+async def test_a_stop_need_not_wait_for_the_next_start() -> None:
+    journal = Journal(part("one", "raise SystemExit(1)"))
+    running = await journal.run()
+    await journal.until("one", State.PAUSING)
+    journal.stop.set()
+    async with asyncio.timeout(5):
+        await running
+    assert journal.steps[-1] == ("one", State.STOPPED)
+
+
+async def test_a_part_that_will_not_stop_is_killed() -> None:
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + (
+        "print('ready: x'); signal.pause()"
+    )
+    journal = Journal(part("one", deaf), drain=-4.9)
+    running = await journal.run()
+    await journal.supervisor.ready.wait()
+    journal.stop.set()
+    await running
+    assert ("one", "did not stop in time; killed") in journal.lines
+
+
+async def test_a_part_that_cannot_be_configured_ends_everything() -> None:
+    journal = Journal(part("one", ready()), part("two", "print('bad key'); raise SystemExit(2)"))
+    running = await journal.run()
+    with pytest.raises(ConfigurationError, match="two"):
+        await running
+    assert ("two", "bad key") in journal.lines
+    assert ("two", State.FAILED) in journal.steps
+    assert journal.steps[-1] == ("one", State.STOPPED)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.server import Broker
+from tests.server.management.given import publish, queue
+
+
+async def scrape(broker: Broker, path: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Samples by name and by the values of their labels; nobody has to log in."""
+    async with httpx.AsyncClient(base_url=broker.addresses[1]) as scraper:
+        answer = await scraper.get(path)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            samples.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return samples
+
+
+async def test_prometheus_reads_the_brokers_figures(api: httpx.AsyncClient, served: Broker) -> None:
+    await queue(api, "orders")
+    await publish(api, "orders")
+
+    samples = await scrape(served, "/metrics")
+
+    assert samples["penstock_messages_published_total"] == {(): 1}
+    assert samples["penstock_messages_ready"] == {(): 1}
+    assert samples["penstock_queues"] == {(): 1}
+
+
+async def test_figures_of_each_queue_are_apart(api: httpx.AsyncClient, served: Broker) -> None:
+    await api.put("/vhosts/lab")
+    await api.put("/queues/lab/a%22b%5C%0A", json={})
+    await queue(api, "events", durable=True, arguments={"x-queue-type": "stream"})
+    await publish(api, "events")
+
+    samples = await scrape(served, "/metrics/detailed")
+    of_one = await scrape(served, "/metrics/detailed?vhost=lab")
+
+    assert samples["penstock_queue_messages_ready"] == {
+        ("/", "events"): 1,
+        ("lab", 'a"b\\\n'): 0,
+    }
+    assert samples["penstock_stream_next_offset"] == {("/", "events"): 1}
+    assert set(of_one["penstock_queue_messages_ready"]) == {("lab", 'a"b\\\n')}
