@@ -20,7 +20,7 @@ from penstock.broker.contract import (
 )
 from penstock.broker.destinations import LOGGED, REFUSED, Binding, Sink
 from penstock.broker.destinations import Exchange as AnyExchange
-from penstock.broker.properties import decode_header, encode_header, encode_route
+from penstock.broker.properties import decode_header, encode_header
 from penstock.core.errors import (
     NoRoute,
     NotFound,
@@ -270,10 +270,3 @@ def select_keys(message: Message) -> list[bytes]:
         del headers["BCC"]
         message.header = encode_header(properties, message.size)
     return keys
-
-
-def readdressed(message: Message, exchange: str, key: str) -> Message:
-    """The same message on its way to another exchange."""
-    other = Message(encode_route(exchange, key), message.header, message.body, message.flags)
-    other.spool = message.spool
-    return other

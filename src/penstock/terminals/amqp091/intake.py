@@ -1,7 +1,8 @@
 """Whether a connection is read from, and why it is not: back-pressure by the TCP window.
 
-Three things stop the reading: large messages that have not reached the disk yet, a memory budget
-that is spent, and an alarm that asks publishers to wait. It goes on when none of them holds.
+Four things stop the reading: large messages that have not reached the disk yet, a memory budget
+that is spent, an alarm that asks publishers to wait, and answers the client does not read. It goes
+on when none of them holds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 #: What one connection may have in buckets on their way to the disk.
 ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
+
+#: Answers (not deliveries, which stop much earlier) that may wait for a client to read them.
+ANSWER_BYTES: Final = 4 * 1024 * 1024
 
 _log = get_logger("penstock.amqp091")
 
@@ -42,6 +46,12 @@ class Intake:
         """Look at nothing further until what was received of a large message is on disk."""
         self._terminal.reader.held = True
         self.pause()
+
+    @property
+    def unread(self) -> bool:
+        """The client asks and asks, and does not read what it is told."""
+        terminal = self._terminal
+        return terminal.paused and terminal.transport.get_write_buffer_size() > ANSWER_BYTES
 
     @property
     def filling(self) -> bool:
@@ -79,6 +89,8 @@ class Intake:
         if self.blocked and terminal.host.alarms.active:
             return
         if self._account is not None and terminal.reader.held and self._account.used:
+            return
+        if self.unread:
             return
         self.reading = True
         terminal.transport.resume_reading()

@@ -153,6 +153,8 @@ class Amqp091Terminal(asyncio.Protocol):
         if self.published != published or self.intake.filling:
             metrics.published += self.published - published
             self.intake.look()
+        if self.paused and self.intake.unread:
+            self.intake.pause()
         self._turn.end()
 
     def pause_writing(self) -> None:
@@ -162,6 +164,7 @@ class Amqp091Terminal(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.paused = False
         self._unchoke()
+        self.intake.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lifesigns.stop()
