@@ -27,7 +27,7 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers lint test test-all bench clean
+.PHONY: help setup up peers lint test test-all bench docs clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ test-all: lint peers ## The same, and the tests that do take long
 
 bench: setup peers ## Penstock beside RabbitMQ; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md
+
+docs: setup ## The pages that are made from the code
+	$(BIN)/python -m scripts.configuration_page
 
 clean: ## Forget the environment and everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

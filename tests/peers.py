@@ -9,6 +9,7 @@ turns that into a skip, or into a failure under `CI=true`.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import Final, Protocol
 #: RabbitMQ takes five to eight seconds on an idle machine; a busy one gets time to spare.
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
+SERVER_PORTS: Final = (20_000, 32_000)
 
 
 class PeerMissing(Exception):
@@ -48,10 +50,16 @@ class Broker(Protocol):
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port below those the system gives to clients.
+
+    One of theirs could be taken by a client while its server restarts, even by one that is trying
+    to reconnect to it and reaches itself.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*SERVER_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def resident_bytes(pid: int) -> int:

@@ -5,11 +5,14 @@ Containers are believed before the kernel's totals: a cgroup limit is the memory
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+#: glibc's M_MMAP_THRESHOLD.
+_MMAP_THRESHOLD: Final = -3
 _LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -40,3 +43,14 @@ def disk_free(path: Path) -> int:
     """Bytes that may still be written under a directory."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def give_back_large_blocks(size: int = 1 << 20) -> None:
+    """Have freed blocks of this size go back to the system at once, in the whole process.
+
+    glibc keeps them once it has seen a few: the memory of one password check (19 MiB) would stay
+    for good. Other C libraries have no such call, and no such habit.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, size)

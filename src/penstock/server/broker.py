@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
-import resource
 import ssl
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from penstock.core.addresses import Address, parse_address
 from penstock.core.config import BrokerSettings, data_home
 from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
 from penstock.core.logs import get_logger
+from penstock.core.machine import memory_used
 from penstock.core.metrics import Metrics
 from penstock.drivers.reply import ReplyChannel
 from penstock.server.listener import TERMINALS, listen, tls_context
@@ -255,12 +255,4 @@ class Broker:
         metrics.exchanges = sum(len(vhost.exchanges) for vhost in self.vhosts.values())
         metrics.ready = sum(queue["messages_ready"] for queue in described)
         metrics.unacknowledged = sum(queue["messages_unacknowledged"] for queue in described)
-        metrics.memory_used = _resident_bytes()
-
-
-def _resident_bytes() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * resource.getpagesize()
+        metrics.memory_used = memory_used()

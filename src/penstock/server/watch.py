@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Final
+
+from penstock.core.machine import disk_free
 
 if TYPE_CHECKING:
     from penstock.server.broker import Broker
@@ -28,14 +29,9 @@ class Watch:
         if self._timer is not None:
             self._timer.cancel()
 
-    @property
-    def disk_free(self) -> int:
-        status = os.statvfs(self._broker.data)
-        return status.f_bavail * status.f_frsize
-
     def look(self) -> None:
         broker = self._broker
-        free = self.disk_free
+        free = disk_free(self._broker.data)
         broker.kernel.metrics.disk_free = free
         limit = broker.settings.disk_free_limit
         if free < limit:

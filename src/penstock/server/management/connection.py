@@ -25,6 +25,8 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 #: How long a connection may say nothing, or take to send a request.
 IDLE_SECONDS: Final = 60.0
+#: ... and to send the first: nobody knows yet who it is.
+FIRST_SECONDS: Final = 10.0
 #: A request's line and headers.
 HEAD_BYTES: Final = 32 * 1024
 #: What is taken of a body before the handler has asked for it.
@@ -47,6 +49,7 @@ class HttpConnection(asyncio.Protocol):
         "_peer",
         "_task",
         "_timer",
+        "_tls",
         "_transport",
     )
 
@@ -59,6 +62,7 @@ class HttpConnection(asyncio.Protocol):
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._transport: asyncio.Transport
         self._peer = ""
+        self._tls = False
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._body: list[bytes] = []
@@ -75,8 +79,9 @@ class HttpConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if peer else ""
+        self._tls = transport.get_extra_info("ssl_object") is not None
         self._open.add(self)
-        self._wait()
+        self._wait(FIRST_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.discard(self)
@@ -92,7 +97,8 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._h11.receive_data(b"")
         self._proceed()
-        return self._task is not None  # an answer under way is still delivered
+        # An answer under way is still delivered, but TLS knows no half of a connection.
+        return self._task is not None and not self._tls
 
     def pause_writing(self) -> None:
         self._drained.clear()
@@ -111,9 +117,9 @@ class HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    def _wait(self) -> None:
+    def _wait(self, seconds: float = IDLE_SECONDS) -> None:
         self._stop_waiting()
-        self._timer = self._loop.call_later(IDLE_SECONDS, self.abort)
+        self._timer = self._loop.call_later(seconds, self.abort)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:

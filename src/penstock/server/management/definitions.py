@@ -1,9 +1,6 @@
 """`/api/definitions`: all that was declared, out and in, in the form of RabbitMQ's export files.
 
-What RabbitMQ exports can be imported here and the reverse. Import first reads everything and
-refuses what makes no sense; then it declares what is not there yet and leaves what is as it is, in
-slices, so that ten thousand queues hold nobody up. Policies and parameters, which Penstock does
-not have, are passed over, and the log says so.
+What RabbitMQ exports can be imported here and the reverse; import is `importing.py`.
 
 RabbitMQ cannot check an argon2 hash. A user who has one is exported with no password hash, which
 RabbitMQ takes for a user whom no password lets in, and the hash beside it under a name of ours.
@@ -11,34 +8,15 @@ RabbitMQ takes for a user whom no password lets in, and the hash beside it under
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from penstock.broker.destinations import Binding, Exchange, Queue
-from penstock.broker.topology import pack_arguments
 from penstock.broker.vhost import PREDECLARED, VirtualHost
-from penstock.core.errors import NotFound, PenstockError
-from penstock.core.logs import get_logger
-from penstock.server.management.call import Call, Level, flag_in, in_slices, table_in, text_in
-from penstock.server.management.errors import Refusal, bad_request
-from penstock.server.management.http import DONE, Response, as_json
+from penstock.server.management.call import Call, Level, in_slices
+from penstock.server.management.http import Response, as_json
+from penstock.server.management.importing import ARGON2, Entry, import_all, import_vhost
 from penstock.server.management.overview import RABBITMQ_VERSION
 from penstock.server.management.routing import Route
-
-_log = get_logger("penstock.management")
-
-#: A file with a hundred thousand queues is smaller.
-DEFINITIONS_BYTES: Final = 64 << 20
-#: A durable queue makes files: fewer at a time than of other things.
-QUEUES: Final = 20
-_ARGON2: Final = "argon2_hash"
-_UNKNOWN: Final = ("parameters", "global_parameters", "policies", "operator_policies")
-
-Entry = dict[str, Any]
-
-
-# Out.
 
 
 def _queue(queue: Queue) -> Entry:
@@ -93,7 +71,7 @@ def _portable(user: Entry) -> Entry:
     if not user["password_hash"].startswith("$argon2"):
         return user
     salted = {"password_hash": "", "hashing_algorithm": "rabbit_password_hashing_sha256"}
-    return {**user, **salted, _ARGON2: user["password_hash"]}
+    return {**user, **salted, ARGON2: user["password_hash"]}
 
 
 async def export_all(call: Call) -> Response:
@@ -133,145 +111,6 @@ def _file(call: Call, document: dict[str, Any]) -> Response:
     safe = "".join(letter for letter in name if letter.isalnum() or letter in "-_.")
     headers = {**response.headers, "content-disposition": f'attachment; filename="{safe}"'}
     return Response(200, response.body, headers)
-
-
-# In.
-
-
-async def import_all(call: Call) -> Response:
-    document = await _document(call)
-    vhosts = [text_in(entry, "name") for entry in _entries(document, "vhosts")]
-    known = {*call.broker.vhosts, *vhosts}
-    plan = _plan(document, lambda entry: _vhost_of(entry, known))
-    users = {
-        "users": [_local(user) for user in _entries(document, "users")],
-        "permissions": _entries(document, "permissions"),
-        "topic_permissions": _entries(document, "topic_permissions"),
-    }
-    for name in vhosts:
-        call.broker.add_vhost(name)
-    if any(users.values()):
-        await asyncio.to_thread(call.broker.users.restore, users)
-    await _carry_out(call, plan)
-    return DONE
-
-
-async def import_vhost(call: Call) -> Response:
-    name = call.names["vhost"]
-    if name not in call.broker.vhosts:
-        raise Refusal(404, "not_found", "vhost_not_found")
-    document = await _document(call)
-    await _carry_out(call, _plan(document, lambda _: name))
-    return DONE
-
-
-async def _document(call: Call) -> dict[str, Any]:
-    document = await call.body(DEFINITIONS_BYTES)
-    skipped = [section for section in _UNKNOWN if document.get(section)]
-    if skipped:
-        _log.warning("definitions passed over", sections=skipped, user=call.user.name)
-    return document
-
-
-def _local(user: Entry) -> Entry:
-    if _ARGON2 not in user:
-        return user
-    return {**user, "password_hash": user[_ARGON2], "hashing_algorithm": "argon2id"}
-
-
-def _entries(document: Mapping[str, Any], section: str) -> list[Entry]:
-    entries = document.get(section) or []
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise bad_request(f"{section}: a list of objects is expected")
-    return entries
-
-
-def _vhost_of(entry: Entry, known: set[str]) -> str:
-    name = entry.get("vhost")
-    if name not in known:
-        raise bad_request(f"no_such_vhost: {name}")
-    return str(name)
-
-
-#: Does one thing; there is nothing to wait for in it.
-Step = Callable[[dict[str, VirtualHost]], None]
-
-
-def _plan(document: Mapping[str, Any], vhost_of: Callable[[Entry], str]) -> list[tuple[Step, int]]:
-    """The steps to take, in order, each with how many of its kind make a slice."""
-    plan: list[tuple[Step, int]] = []
-    for section, make, count in (
-        ("exchanges", _declare_exchange, 200),
-        ("queues", _declare_queue, QUEUES),
-        ("bindings", _bind, 200),
-    ):
-        for number, entry in enumerate(_entries(document, section)):
-            try:
-                plan.append((make(vhost_of(entry), entry), count))
-            except PenstockError as error:
-                raise bad_request(f"{section}[{number}]: {error}") from None
-    return plan
-
-
-def _declare_exchange(vhost: str, entry: Entry) -> Step:
-    name, kind = text_in(entry, "name"), text_in(entry, "type", "direct")
-    durable, auto_delete = flag_in(entry, "durable"), flag_in(entry, "auto_delete")
-    internal, arguments = flag_in(entry, "internal"), table_in(entry, "arguments")
-
-    def step(vhosts: dict[str, VirtualHost]) -> None:
-        if name not in vhosts[vhost].exchanges:
-            vhosts[vhost].declare_exchange(
-                name, kind, durable=durable, auto_delete=auto_delete, internal=internal,
-                arguments=arguments,
-            )  # fmt: skip
-
-    return step
-
-
-def _declare_queue(vhost: str, entry: Entry) -> Step:
-    name = text_in(entry, "name")
-    durable, auto_delete = flag_in(entry, "durable"), flag_in(entry, "auto_delete")
-    arguments = table_in(entry, "arguments")
-    if not name:
-        raise bad_request("a queue has a name")
-
-    def step(vhosts: dict[str, VirtualHost]) -> None:
-        if name not in vhosts[vhost].queues:
-            vhosts[vhost].declare_queue(
-                name, durable=durable, auto_delete=auto_delete, arguments=arguments
-            )
-
-    return step
-
-
-def _bind(vhost: str, entry: Entry) -> Step:
-    source, name = text_in(entry, "source"), text_in(entry, "destination")
-    key, arguments = text_in(entry, "routing_key"), table_in(entry, "arguments")
-    kind = text_in(entry, "destination_type", "queue")
-    pack_arguments(arguments)  # what no field table can hold is refused now, not half-way
-
-    def step(vhosts: dict[str, VirtualHost]) -> None:
-        host = vhosts[vhost]
-        destination = host.exchange(name) if kind == "exchange" else host.queue(name)
-        if source:  # the default exchange binds by itself
-            host.bind(source, destination, key, arguments)
-
-    return step
-
-
-async def _carry_out(call: Call, plan: list[tuple[Step, int]]) -> None:
-    done = 0
-    try:
-        for step, count in plan:
-            step(call.broker.vhosts)
-            done += 1
-            if done % count == 0:
-                call.done()
-                await asyncio.sleep(0)
-    except NotFound as error:
-        raise bad_request(str(error)) from None
-    finally:
-        call.done()
 
 
 routes: Final = (

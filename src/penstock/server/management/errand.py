@@ -61,26 +61,39 @@ class Fetching:
     def __init__(self, kernel: Kernel, queue: Queue) -> None:
         self._kernel = kernel
         self._queue = queue
-        self._channel = Channel(self, queue)
         self._got: list[Delivery] = []
-        queue.channel_open(self._channel, {"pull": True})
+        self._owed: list[tuple[Channel, Delivery]] = []
 
     def next(self) -> Delivery | None:
         """The next message, or None when the queue is empty."""
-        self._queue.channel_request(self._channel, 1)
+        channel = Channel(self, self._queue)
+        self._queue.channel_open(channel, {"pull": True})
+        self._queue.channel_request(channel, 1)
         # Of a large message only the first fragment has come: its body is read from the spool.
-        self._queue.channel_close(self._channel)
+        self._queue.channel_close(channel)
         if not self._got:
             return None
         self._kernel.metrics.delivered += 1
-        return self._got.pop()
+        delivery = self._got.pop()
+        self._owed.append((channel, delivery))
+        return delivery
 
-    def confirm(self, delivery: Delivery) -> None:
-        self._queue.channel_confirm(self._channel, delivery)
-        self._kernel.metrics.acknowledged += 1
+    def confirm(self) -> None:
+        """Done with everything that was taken."""
+        for channel, delivery in self._owed:
+            self._queue.channel_confirm(channel, delivery)
+        self._kernel.metrics.acknowledged += len(self._owed)
+        self._end()
 
-    def fail(self, delivery: Delivery, requeue: bool) -> None:
-        self._queue.channel_failure(self._channel, delivery, requeue)
+    def fail(self, requeue: bool) -> None:
+        """Put everything back, or reject it."""
+        for channel, delivery in self._owed:
+            self._queue.channel_failure(channel, delivery, requeue)
+        self._end()
+
+    def _end(self) -> None:
+        self._owed.clear()
+        self._kernel.turn.end()
 
     def channel_forward(
         self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None

@@ -88,11 +88,9 @@ async def aliveness(call: Call) -> Response:
     )
     await Posting(kernel, vhost.exchange("")).post(message)
     fetching = Fetching(kernel, queue)
-    delivery = fetching.next()
-    if delivery is None:
+    if fetching.next() is None:
         raise NotFound("the test message did not arrive")
-    fetching.confirm(delivery)
-    call.done()
+    fetching.confirm()
     return _ok()
 
 

@@ -111,26 +111,24 @@ async def get(call: Call) -> Response:
     queue = call.vhost.queue(call.name, call)
     limit = min(number_in(body, "truncate", SHOWN_BYTES), SHOWN_BYTES)
     fetching = Fetching(call.broker.kernel, queue)
-    taken: list[Delivery] = []
     rows: list[dict[str, Any]] = []
     size = 0
     try:
-        while len(taken) < count and size < ANSWER_BYTES:
+        while len(rows) < count and size < ANSWER_BYTES:
             delivery = fetching.next()
             if delivery is None:
                 break
-            taken.append(delivery)
             # What is shown is seen before it is answered: the count is what is left behind it.
             rows.append(await _row(queue, delivery, limit, encoding))
             size += len(rows[-1]["payload"])
-    finally:
-        done, requeue = _ANSWERS[ackmode]
-        for delivery in taken:
-            if done:
-                fetching.confirm(delivery)
-            else:
-                fetching.fail(delivery, requeue)
-        call.done()
+    except BaseException:
+        fetching.fail(requeue=True)  # nobody saw them
+        raise
+    done, requeue = _ANSWERS[ackmode]
+    if done:
+        fetching.confirm()
+    else:
+        fetching.fail(requeue)
     return as_json(rows)
 
 
