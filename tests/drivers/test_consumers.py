@@ -50,13 +50,19 @@ class ServedInTurn(RuleBasedStateMachine):
             self.round = [one for one in self.round if one[1] is not channel]
 
     @rule()
+    @precondition(lambda self: not self.round)
+    def take_nothing(self) -> None:
+        assert self.consumers.take() is None
+
+    @rule()
     @precondition(lambda self: self.round)
     def take(self) -> None:
         top = max(priority for priority, _ in self.round)
         expected = next(one for one in self.round if one[0] == top)
-        credit = expected[1].credit
-        assert self.consumers.take() is expected[1]
-        assert expected[1].credit == credit - 1
+        channel, credit = expected[1], expected[1].credit
+        taken: Any = self.consumers.take()
+        assert taken is channel
+        assert channel.credit == credit - 1
         self.round.remove(expected)
         if credit > 1:
             self.round.append(expected)

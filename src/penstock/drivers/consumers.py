@@ -65,9 +65,11 @@ class Consumers:
             level.remove(channel)
             self._choose()
 
-    def take(self) -> Channel:
-        """The next in the round, one credit poorer. Only while somebody waits."""
+    def take(self) -> Channel | None:
+        """The next in the round, one credit poorer; None when nobody waits."""
         waiting = self.waiting
+        if not waiting:
+            return None
         channel = waiting[0]
         credit = channel.credit - 1
         channel.credit = credit

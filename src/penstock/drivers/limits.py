@@ -42,3 +42,9 @@ class Limits:
     @property
     def bounded(self) -> bool:
         return self.max_length is not None or self.max_bytes is not None
+
+    def exceeded(self, count: int, size: int) -> bool:
+        """Whether so many messages with so many bytes are more than may wait."""
+        return (self.max_length is not None and count > self.max_length) or (
+            self.max_bytes is not None and size > self.max_bytes
+        )

@@ -8,8 +8,8 @@ from typing import Any
 from penstock.broker.contract import Channel, Delivery, Fragment, Message
 from penstock.broker.destinations import TAKEN
 from penstock.broker.kernel import Kernel
+from penstock.broker.sending import Sending
 from penstock.core.errors import Unsupported
-from penstock.drivers.sending import Sending
 
 
 class ReplyChannel:

@@ -11,6 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
+from tests.integration.amqp091.dialogue import get_body
 from tests.integration.amqp091.wire import Wire
 from tests.peers import Broker
 
@@ -86,3 +87,11 @@ def open_wire(wire: Wire) -> Wire:
     wire.negotiate()
     wire.open_channel()
     return wire
+
+
+@pytest.fixture
+def bystander(channel: BlockingChannel, queue: str) -> Iterator[None]:
+    """Another client, who is served as before when the test is over."""
+    yield
+    channel.basic_publish("", queue, b"still here")
+    assert get_body(channel, queue) == b"still here"

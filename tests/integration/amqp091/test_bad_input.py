@@ -1,4 +1,4 @@
-"""What a broken or hostile client gets, and that nobody else notices.
+"""What a broken or hostile client gets on an open connection, and that nobody else notices.
 
 Where RabbitMQ answers, Penstock gives the same answer. Where RabbitMQ's connection just crashes,
 either an error of the protocol or a closed socket will do.
@@ -7,7 +7,6 @@ either an error of the protocol or a closed socket will do.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 
 import pytest
 from pika import spec
@@ -18,31 +17,16 @@ from tests.integration.amqp091.wire import (
     BODY,
     HEARTBEAT,
     METHOD,
-    PROTOCOL_HEADER,
     Wire,
     frame_bytes,
     header_bytes,
     method_bytes,
 )
 
+pytestmark = pytest.mark.usefixtures("bystander")
+
 PUBLISH = method_bytes(1, spec.Basic.Publish(routing_key="nowhere"))
 QOS = struct.pack(">HHIHB", 60, 10, 0, 0, 0)
-
-
-@pytest.fixture(autouse=True)
-def bystander(channel: BlockingChannel, queue: str) -> Iterator[None]:
-    """Another client, who is served before and after."""
-    yield
-    channel.basic_publish("", queue, b"still here")
-    assert get_body(channel, queue) == b"still here"
-
-
-def closing_of(wire: Wire) -> spec.Connection.Close | None:
-    """How the broker ends the connection: its Close, or None for a closed socket."""
-    while True:
-        method = wire.receive_method()
-        if method is None or isinstance(method, spec.Connection.Close):
-            return method
 
 
 def class_bytes(class_: int, method: int, arguments: bytes = b"") -> bytes:
@@ -51,24 +35,6 @@ def class_bytes(class_: int, method: int, arguments: bytes = b"") -> bytes:
 
 def declare_bytes(arguments: bytes) -> bytes:
     return class_bytes(50, 10, b"\0\0" + b"\0" + b"\x08" + arguments)
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        b"HTTP/1.1",
-        b"AMQP\x00\x00\x08\x00",
-        b"AMQP\x01\x01\x00\x0a",
-        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"\x00" * 8,
-        b"\x16\x03\x01\x02\x00\x01\x00\x01",  # a TLS hello on a plain port
-    ],
-    ids=["http", "amqp 0-8", "amqp 0-9", "a whole http request", "zeros", "tls"],
-)
-def test_a_wrong_protocol_header_is_answered_with_ours(wire: Wire, header: bytes) -> None:
-    wire.send(header)
-
-    assert wire.receive_rest() == PROTOCOL_HEADER
 
 
 @pytest.mark.parametrize(
@@ -218,7 +184,7 @@ def test_a_broken_conversation_is_closed_with_the_protocols_own_error(
 ) -> None:
     open_wire.send(data)
 
-    close = closing_of(open_wire)
+    close = open_wire.receive_close()
     assert close is not None
     assert (close.reply_code, close.class_id, close.method_id) == (code, *culprit)
     assert close.reply_text.startswith(text)
@@ -243,7 +209,7 @@ def test_a_broken_conversation_is_closed_with_the_protocols_own_error(
 def test_what_cannot_be_read_ends_the_connection(open_wire: Wire, data: bytes) -> None:
     open_wire.send(data)
 
-    close = closing_of(open_wire)
+    close = open_wire.receive_close()
     assert close is None or close.reply_code in (501, 502, 503, 540)
 
 
@@ -253,14 +219,14 @@ def test_the_limit_is_the_negotiated_one(wire: Wire) -> None:
 
     wire.send(struct.pack(">BHI", BODY, 1, 5000))
 
-    close = closing_of(wire)
+    close = wire.receive_close()
     assert close is not None
     assert close.reply_code == 501
 
 
 def test_after_the_close_the_broker_waits_for_the_answer_and_closes(open_wire: Wire) -> None:
     open_wire.send(frame_bytes(7, 1, b""))
-    closing_of(open_wire)
+    open_wire.receive_close()
 
     open_wire.send(method_bytes(0, spec.Connection.CloseOk()))
 
@@ -288,22 +254,6 @@ def test_a_channel_number_out_of_range_is_no_trouble(wire: Wire) -> None:
     assert answer is None or answer.NAME in ("Channel.OpenOk", "Connection.Close")
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"AM",
-        PROTOCOL_HEADER,
-        PROTOCOL_HEADER + b"\x01",
-        PROTOCOL_HEADER + struct.pack(">BHI", METHOD, 0, 100) + b"cut",
-    ],
-    ids=["half a header", "a header", "half a frame header", "half a frame"],
-)
-def test_a_client_that_leaves_in_mid_sentence_is_forgotten(wire: Wire, data: bytes) -> None:
-    wire.send(data)
-
-    wire.socket.close()
-
-
 def test_a_message_cut_off_in_the_middle_is_not_delivered(
     open_wire: Wire, channel: BlockingChannel, queue: str
 ) -> None:
@@ -313,24 +263,3 @@ def test_a_message_cut_off_in_the_middle_is_not_delivered(
     open_wire.socket.close()
 
     assert get_body(channel, queue) is None
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        method_bytes(1, spec.Channel.Open()),
-        method_bytes(0, spec.Connection.TuneOk()),
-        method_bytes(0, spec.Connection.Open("/")),
-        b"\xff" * 20,
-        struct.pack(">BHI", METHOD, 0, 1 << 30),
-    ],
-    ids=["opens a channel", "tunes", "opens a host", "is no peer at all", "is too loud"],
-)
-def test_a_stranger_who_does_not_log_in_is_closed(wire: Wire, data: bytes) -> None:
-    wire.send(PROTOCOL_HEADER)
-    wire.receive_method()
-
-    wire.send(data)
-
-    close = closing_of(wire)
-    assert close is None or close.reply_code in (501, 503, 504, 505)

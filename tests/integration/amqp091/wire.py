@@ -99,6 +99,13 @@ class Wire:
             if isinstance(arrived, frame.Method):
                 return arrived.method
 
+    def receive_close(self) -> Any:
+        """How the broker ends the connection: its Close, or None for a closed socket."""
+        while True:
+            method = self.receive_method()
+            if method is None or isinstance(method, spec.Connection.Close):
+                return method
+
     def receive_rest(self) -> bytes:
         """Everything until the broker closes the connection."""
         while self._fill():

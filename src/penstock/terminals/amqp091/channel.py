@@ -102,6 +102,7 @@ class AmqpChannel:
         "_ahead",
         "_by_exchange",
         "_confirmed",
+        "_first",
         "_flags",
         "_header",
         "at_rest",
@@ -139,6 +140,7 @@ class AmqpChannel:
         self.published = 0
         self.receipts: list[int] = []
         self._confirmed = 0
+        self._first = 0
         self._ahead: set[int] = set()
         self.transaction: Transaction | None = None
         self.consumers: dict[str, Consumer] = {}
@@ -344,7 +346,11 @@ class AmqpChannel:
         return max(credit, 0)
 
     def request_all(self) -> None:
-        for consumer in list(self.consumers.values()):
+        """Ask for every consumer, a different one first each time."""
+        consumers = list(self.consumers.values())
+        if not self.connection.choked:
+            self._first = (self._first + 1) % max(1, len(consumers))
+        for consumer in consumers[self._first :] + consumers[: self._first]:
             consumer.request()
 
     # Sending.

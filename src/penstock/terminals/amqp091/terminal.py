@@ -65,6 +65,7 @@ class Amqp091Terminal(asyncio.Protocol):
     __slots__ = (
         "_buckets",
         "_confirming",
+        "_first",
         "_handshake",
         "_out_bytes",
         "_touched",
@@ -118,6 +119,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self.opened = False
         self.closing = False
         self._out_bytes = 0
+        self._first = 0
         self._touched = False
         self._confirming: list[AmqpChannel] = []
         self._buckets: list[Bucket] = []
@@ -438,7 +440,11 @@ class Amqp091Terminal(asyncio.Protocol):
             self._turn.end()
 
     def _request_all(self) -> None:
-        for channel in list(self.channels.values()):
+        """Ask for every consumer; whoever is asked for first may fill the socket: take turns."""
+        channels = list(self.channels.values())
+        if not self.choked:
+            self._first = (self._first + 1) % max(1, len(channels))
+        for channel in channels[self._first :] + channels[: self._first]:
             channel.request_all()
 
     def _request(self) -> None:

@@ -11,6 +11,10 @@ from penstock.terminals.amqp091 import methods
 from penstock.terminals.amqp091.channel import REPLY_TO, AmqpChannel, Consumer
 from penstock.terminals.amqp091.methods import Arguments
 
+#: Clients that look for RabbitMQ's name before they rely on its meaning of `global`, and take ours
+#: for the standard's: without it the limit is the channel's, and holds at once (kombu, Celery).
+BY_THE_BOOK: Final = ("py-amqp",)
+
 #: Consumer arguments that a driver may see; the rest is the client's own.
 PULL: Final = {"pull": True}
 
@@ -18,7 +22,7 @@ PULL: Final = {"pull": True}
 def basic_qos(channel: AmqpChannel, args: Arguments) -> None:
     if args.prefetch_size:
         raise Unsupported(f"prefetch_size!=0 ({args.prefetch_size})")
-    if args.global_:
+    if args.global_ or channel.connection.client_properties.get("product") in BY_THE_BOOK:
         channel.global_prefetch = args.prefetch_count
         channel.request_all()
     else:

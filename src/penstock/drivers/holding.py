@@ -1,0 +1,279 @@
+"""What waits in a queue: in memory, on disk, or both, in the order it is to be delivered.
+
+Messages wait in lanes, one for each priority (`backlog.py`). A durable queue logs what is
+persistent; any queue that outgrows its share of memory pages to a store, a temporary one if it has
+none of its own (`store.py`). It counts what waits and what that takes of memory, brings back after
+a restart what was persistent, and watches the time of the heads: a message that expires here is
+handed to `expired`, and `recovered` is called when the disk works again after a head could not be
+read. Who gets what waits, and what becomes of what nobody gets, is the queue's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, Delivery, Message
+from penstock.broker.destinations import LOGGED, TAKEN
+from penstock.broker.kernel import Kernel
+from penstock.broker.properties import decode_header, priority_of
+from penstock.drivers.backlog import Backlog
+from penstock.drivers.limits import Limits
+from penstock.drivers.store import Record, Store
+
+#: What a waiting message takes beside its body: objects, header, key.
+OVERHEAD: Final = 400
+
+
+class Holding:
+    __slots__ = (
+        "_expired",
+        "_kernel",
+        "_lanes",
+        "_next_run",
+        "_pool",
+        "_recovered",
+        "_stalled",
+        "_store",
+        "_timer",
+        "_ttl",
+        "ages",
+        "log",
+        "memory",
+        "position",
+        "ready",
+        "ready_bytes",
+    )
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        directory: Path | None,
+        limits: Limits,
+        *,
+        expired: Callable[[Delivery], None],
+        recovered: Callable[[], None],
+    ) -> None:
+        self._kernel = kernel
+        self._pool = kernel.pool
+        self._ttl = limits.ttl
+        self._expired = expired
+        self._recovered = recovered
+        self.ready = 0  #: messages that wait
+        self.ready_bytes = 0
+        self.memory = 0
+        self.position = 0  #: of the next message that comes
+        self.ages = limits.ttl is not None  #: every message has its time here
+        self._lanes = [Backlog(self._admit) for _ in range(limits.max_priority + 1)]
+        self._next_run = 0  #: what is in the log before this offset may have been delivered before
+        self._stalled = False  #: waits for the disk
+        self._timer: asyncio.TimerHandle | None = None
+        #: Where persistent messages go; without it nothing outlives the broker.
+        self.log = None if directory is None else Store(kernel, directory)
+        self._store = self.log  #: where messages are paged
+        if self.log is not None:
+            self._recover(self.log)
+
+    # In.
+
+    def add(self, message: Message) -> int:
+        """A message that has come to wait: TAKEN, or LOGGED."""
+        log = self.log if message.flags & PERSISTENT else None
+        lane = self._lanes[0] if len(self._lanes) == 1 else self._lane(message)
+        mortal = self.ages or message.flags & EXPIRES
+        expires = 0.0
+        if self._pages(lane):
+            lane.page(self._pager().append(message, transient=log is None))
+        else:
+            delivery = Delivery(message, self.position)
+            self.position += 1
+            if log is not None:
+                delivery.offset = log.append(message)
+            if mortal:
+                expires = delivery.expires = self.expiry(message)
+            lane.fresh.append(delivery)
+            self._charge(message)
+        self.ready += 1
+        self.ready_bytes += message.size
+        if mortal:
+            self.watch(expires)
+        return TAKEN if log is None else LOGGED
+
+    def give_back(self, delivery: Delivery) -> None:
+        """A message that was delivered waits again, where it stood."""
+        message = delivery.message
+        self._lane(message).give_back(delivery)
+        self.ready += 1
+        self.ready_bytes += message.size
+        self._charge(message)
+        if delivery.expires:
+            self.watch(delivery.expires)
+
+    def _lane(self, message: Message) -> Backlog:
+        top = len(self._lanes) - 1
+        if not top or not message.flags & PRIORITY:
+            return self._lanes[0]
+        return self._lanes[min(priority_of(message.header), top)]
+
+    def _pages(self, lane: Backlog) -> bool:
+        """Whether the next one in a lane is to wait on disk only."""
+        if len(self._lanes) > 1:
+            return False
+        return lane.paged > 0 or self.memory > self._kernel.settings.queue_memory_bytes
+
+    def _charge(self, message: Message) -> None:
+        size = len(message.body) + OVERHEAD
+        self.memory += size
+        self._pool.charge(size)
+
+    def _discharge_all(self) -> None:
+        self._pool.discharge(self.memory)
+        self.memory = 0
+
+    # Out.
+
+    def pop(self) -> Delivery | None:
+        """The head, no longer here; None when there is none, or none that can be read now."""
+        for lane in reversed(self._lanes):
+            if lane.peek(self._store) is not None:
+                return self._pop(lane)
+        if any(lane.paged for lane in self._lanes):  # until the disk takes something again
+            if not self._stalled:
+                self._stalled = True
+                self._kernel.committer.after(self._go_on, lambda _: self._go_on())
+        else:
+            self.ready = self.ready_bytes = 0  # a damaged chunk took the rest; it was reported
+        return None
+
+    def _pop(self, lane: Backlog) -> Delivery:
+        delivery = lane.pop()
+        message = delivery.message
+        spool = message.spool
+        self.ready -= 1
+        self.ready_bytes -= len(message.body) if spool is None else spool.size
+        size = len(message.body) + OVERHEAD
+        self.memory -= size
+        self._pool.discharge(size)
+        return delivery
+
+    def _go_on(self) -> None:
+        self._stalled = False
+        self._recovered()
+
+    def done(self, delivery: Delivery) -> None:
+        """Nothing more is wanted of a message that is in the store."""
+        if self._store is not None:
+            self._store.done(delivery.offset, delivery.message.spool is not None)
+
+    def clear(self) -> None:
+        """Forget all that waits. Only while no delivery is out: its record would go too."""
+        if self._store is not None:
+            self._store.all_done()
+        self._empty()
+
+    def _empty(self) -> None:
+        for lane in self._lanes:
+            lane.clear()
+        self.ready = self.ready_bytes = 0
+        self._discharge_all()
+
+    # Time.
+
+    def expiry(self, message: Message, waited: int = 0) -> float:
+        """When a message that has waited so many milliseconds is to expire, in the loop's time."""
+        ttl = self._ttl
+        if message.flags & EXPIRES:
+            own = int(decode_header(message.header).expiration or 0)
+            ttl = own if ttl is None else min(ttl, own)
+        if ttl is None:
+            return 0.0
+        return self._kernel.loop.time() + max(0, ttl - waited) / 1000
+
+    def watch(self, sooner: float = 0.0) -> None:
+        """Be woken when a head is due. Only heads expire: what is behind them waits."""
+        if self._timer is not None:
+            if not sooner or sooner >= self._timer.when():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if not self.ready:
+            return
+        due = [
+            head.expires
+            for lane in self._lanes
+            if (head := lane.peek(self._store)) is not None and head.expires
+        ]
+        if due:
+            self._timer = self._kernel.turn.at(min(due), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._kernel.loop.time()
+        for lane in self._lanes:
+            while (head := lane.peek(self._store)) is not None and head.expires:
+                if head.expires > now:
+                    break
+                self._expired(self._pop(lane))
+        self.watch()
+
+    # The store.
+
+    def _pager(self) -> Store:
+        if self._store is None:
+            path = self._kernel.spools.directory / f"queue-{id(self):x}"
+            path.mkdir(parents=True)
+            self._store = Store(self._kernel, path)
+        return self._store
+
+    def _admit(self, record: Record) -> Delivery:
+        """A message comes back from disk."""
+        message = record.message
+        delivery = Delivery(message, self.position, record.offset)
+        self.position += 1
+        delivery.count = 1 if record.offset < self._next_run else 0
+        if self.ages or message.flags & EXPIRES:
+            waited = self._pager().log.now() - record.timestamp
+            delivery.expires = self.expiry(message, waited)
+        self._charge(message)
+        return delivery
+
+    def _recover(self, store: Store) -> None:
+        """What was persistent is here again. It may have been delivered before: say so."""
+        self._next_run = store.log.next_offset
+        for record in store.records():
+            message = record.message
+            if record.transient:
+                store.done(record.offset, message.spool is not None)
+                continue
+            self.ready += 1
+            self.ready_bytes += message.size
+            lane = self._lane(message)
+            if self._pages(lane):
+                lane.page(record.offset)
+            else:
+                lane.fresh.append(self._admit(record))
+        self.watch()
+
+    # The end.
+
+    def close(self) -> None:
+        """Stop, keeping what is logged."""
+        self._stop()
+        if self._store is not None:
+            self._store.close()
+
+    def delete(self) -> None:
+        """Stop, keeping nothing: a client that owes an answer may keep this object alive."""
+        self._stop()
+        self._empty()
+        store, self._store, self.log = self._store, None, None
+        if store is not None:
+            store.delete()
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._discharge_all()
