@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from benchmarks.broker import frames
 from benchmarks.broker.checker import Checker
 from benchmarks.broker.scenarios import SCENARIOS, Scenario
 from benchmarks.errors import WrongDelivery
-from hypothesis import given
-from hypothesis import strategies as st
 
 TOTAL = 50
 CAPACITY = 16

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from benchmarks.broker import frames
 from benchmarks.broker.confirms import Confirms
 from benchmarks.errors import WrongDelivery
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def take(confirms: Confirms, octets: bytes, published: int = 1000) -> int:

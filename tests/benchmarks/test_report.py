@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from benchmarks.broker import report
 from benchmarks.broker.load import Measurement
 from benchmarks.broker.machine import this_machine

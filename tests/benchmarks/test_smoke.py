@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from benchmarks.broker import memory, rounds
 from benchmarks.broker.load import measure
 from benchmarks.broker.scenarios import SCENARIOS, Scenario

@@ -7,7 +7,7 @@ from decimal import Decimal
 from struct import pack
 from typing import Any
 
-import amqp.serialization  # type: ignore[import-untyped]
+import amqp.serialization
 import pamqp.decode
 import pamqp.encode
 import pika.data

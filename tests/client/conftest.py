@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.client.line import Line
-from tests.peers import Broker
 
 from penstock.client import Fabric, connect
+from tests.client.line import Line
+from tests.peers import Broker
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.peers import free_port
 
 from penstock.client import BrokerUnreachable, NoService, RemoteError, UnknownScheme
 from penstock.client import Fabric as AsyncFabric
 from penstock.client.blocking import Fabric, Message, connect
+from tests.peers import free_port
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from pamqp import commands
 from pamqp.frame import marshal
-from tests.client.line import Line
-from tests.peers import Broker
 
 from penstock.client import Fabric, Message, NoReply, connect
+from tests.client.line import Line
+from tests.peers import Broker
 
 
 async def test_what_was_not_confirmed_is_sent_again_with_the_same_id(line: Line, name: str) -> None:

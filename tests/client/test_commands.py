@@ -10,9 +10,9 @@ import sys
 from typing import Any
 
 import pytest
-from tests.peers import free_port
 
 from penstock.client.blocking import Fabric, connect
+from tests.peers import free_port
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 

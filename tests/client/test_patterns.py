@@ -7,8 +7,6 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from tests.client.line import Line
-from tests.peers import free_port
 
 from penstock.client import (
     BrokerUnreachable,
@@ -22,6 +20,8 @@ from penstock.client import (
     connect,
 )
 from penstock.core.errors import AuthenticationFailed, NotFound, Unsupported
+from tests.client.line import Line
+from tests.peers import free_port
 
 
 class TestPublishSubscribe:

@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from tests.conftest import NewPenstock
-from tests.peers import free_port
 
 from penstock.client import BrokerUnreachable, connect
+from tests.conftest import NewPenstock
+from tests.peers import free_port
 
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:

@@ -17,8 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
-
 from penstock.broker.passwords import Passwords
 from penstock.broker.permissions import Kind, Permission, TopicKind, TopicPermission
 from penstock.broker.user import User
@@ -30,6 +28,7 @@ from penstock.core.errors import (
     NotFound,
     PreconditionFailed,
 )
+from penstock.core.logs import get_logger
 
 #: Seconds between two looks at the file.
 _LOOK_EVERY: Final = 1.0
@@ -38,7 +37,7 @@ _ANSWERS: Final = 4096
 #: Users with a well-known password, who may not come from afar.
 LOOPBACK_ONLY: Final = frozenset({"guest"})
 
-_log = structlog.get_logger(__name__)
+_log = get_logger("penstock.users")
 
 
 class Users:

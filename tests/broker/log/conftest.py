@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tests.broker.log.given import Disk
 
 from penstock.broker.log import Committer
+from tests.broker.log.given import Disk
 
 
 @pytest.fixture

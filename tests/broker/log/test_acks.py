@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.broker.log.given import Disk
 
 from penstock.broker.log import AckFile, Committer
 from penstock.broker.log.frames import decode, encode, merged, runs
+from tests.broker.log.given import Disk
 
 
 def test_nothing_is_done_at_first_and_there_is_no_file(tmp_path: Path, idle: Committer) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.broker.log.given import Fixed, message, segments
 
 from penstock.broker.contract import Message
 from penstock.broker.log import Committer, Log
+from tests.broker.log.given import Fixed, message, segments
 
 pa = pytest.importorskip("pyarrow")
 from penstock.broker.log import arrow  # noqa: E402

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.log.given import fields, message
 
 from penstock.broker.contract import Message
 from penstock.broker.log.chunk import SPOOLED, decode, decode_header, encode, encode_header
 from penstock.core.errors import CorruptChunk
+from tests.broker.log.given import fields, message
 
 GOLDEN = (
     # magic, header crc, version 1, header length 64, payload crc, payload length, two rows

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.broker.log.given import Disk, Listener, bodies, message
 
 from penstock.broker.log import AckFile, Committer, Log
+from tests.broker.log.given import Disk, Listener, bodies, message
 
 
 class Gate:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.broker.log import appender
-from tests.broker.log.given import Disk, Listener, bodies, message
 
 from penstock.broker.log import AckFile, Committer, Log
+from tests.broker.log import appender
+from tests.broker.log.given import Disk, Listener, bodies, message
 
 
 def run_and_kill(directory: Path, after_lines: int) -> tuple[int, int]:

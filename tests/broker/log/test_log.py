@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.broker.log.given import Fixed, bodies, fields, message, segments
 
 from penstock.broker.log import Committer, Log
+from tests.broker.log.given import Fixed, bodies, fields, message, segments
 
 
 def filled(directory: Path, committer: Committer, chunks: int, clock: Fixed | None = None) -> Log:

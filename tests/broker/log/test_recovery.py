@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.broker.log.given import bodies, message, segments
 
 from penstock.broker.log import Committer, Log
 from penstock.broker.log.chunk import encode, encode_header
+from tests.broker.log.given import bodies, message, segments
 
 
 @pytest.fixture
