@@ -229,6 +229,7 @@ class Stand:
             spools=Spools(
                 directory / "spool",
                 pool,
+                real,
                 on_fault=self.faults.append,
                 on_recovered=lambda: None,
             ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,7 +23,11 @@ class Ground:
         self.pool = BucketPool(1 << 30)
         self.faults: list[OSError] = []
         self.spools = Spools(
-            directory, self.pool, on_fault=self.faults.append, on_recovered=lambda: None
+            directory,
+            self.pool,
+            asyncio.get_running_loop(),
+            on_fault=self.faults.append,
+            on_recovered=lambda: None,
         )
         self._account = Account(self.pool, 1 << 30, lambda: None)
 
@@ -44,8 +49,25 @@ class Ground:
     @property
     def files(self) -> list[Path]:
         # The thread lets go of what it last worked on when it comes to the next.
-        self.spools._thread.submit(gc.collect).result()
+        passed = threading.Event()
+        self.spools._thread.submit(passed.set, lambda _: None)
+        passed.wait()
+        gc.collect()
         return sorted(self.directory.iterdir())
+
+    async def read(self, spool: Spool, offset: int) -> Bucket:
+        loop = asyncio.get_running_loop()
+        came: asyncio.Future[Bucket] = loop.create_future()
+
+        def done(bucket: Bucket, error: OSError | None) -> None:
+            if error is None:
+                came.set_result(bucket)
+            else:
+                bucket.release()
+                came.set_exception(error)
+
+        self.spools.read(spool, offset, done)
+        return await came
 
 
 @pytest.fixture
@@ -67,7 +89,7 @@ async def test_it_is_read_back_a_bucket_at_a_time(ground: Ground) -> None:
     spool = await ground.receive(body)
     taken = b""
     while len(taken) < spool.size:
-        bucket = await ground.spools.read(spool, len(taken))
+        bucket = await ground.read(spool, len(taken))
         assert 0 < bucket.filled <= BUCKET_BYTES
         taken += bytes(bucket.content)
         bucket.release()
@@ -145,7 +167,7 @@ async def test_a_read_that_fails_keeps_no_bucket(ground: Ground, tmp_path: Path)
     spool = Spool(tmp_path / "body", owned=False)
     (tmp_path / "body").unlink()
     with pytest.raises(FileNotFoundError):
-        await ground.spools.read(spool, 0)
+        await ground.read(spool, 0)
     assert ground.pool.used == 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ def fragments(stand: Stand, body: bytes = BODY) -> Iterator[Fragment]:
     for at in range(0, len(body), BUCKET_BYTES):
         bucket = account.take()
         bucket.fill(memoryview(body)[at : at + BUCKET_BYTES])
-        yield Fragment(bucket, more=at + BUCKET_BYTES < len(body))
+        yield Fragment(bucket, bucket.content, more=at + BUCKET_BYTES < len(body))
 
 
 async def post(stand: Stand, publisher: Client, first: Message) -> None:
@@ -53,7 +54,7 @@ async def body_of(client: Client) -> bytes:
         await client.ear.until_more(seen)
         fragment = client.ear.forwarded[seen][0]
         assert isinstance(fragment, Fragment), "only its own fragments may follow a large message"
-        taken.append(bytes(fragment.bucket.content))
+        taken.append(bytes(fragment.body))
         more = fragment.more
         fragment.bucket.release()
     return b"".join(taken)
@@ -61,7 +62,10 @@ async def body_of(client: Client) -> bytes:
 
 def nothing_is_left(stand: Stand) -> bool:
     # The thread lets go of what it last worked on when it comes to the next.
-    stand.kernel.spools._thread.submit(gc.collect).result()
+    passed = threading.Event()
+    stand.kernel.spools._thread.submit(passed.set, lambda _: None)
+    passed.wait()
+    gc.collect()
     return stand.pool.used == 0 and not stand.spooled
 
 

@@ -39,10 +39,16 @@ class Tally:
         self.checksum = zlib.crc32(payload, self.checksum)
 
 
-def send(wire: Wire, queue: str, size: int, properties: pika.BasicProperties) -> Tally:
+def send(
+    wire: Wire,
+    queue: str,
+    size: int,
+    properties: pika.BasicProperties,
+    mandatory: bool = False,
+) -> Tally:
     """Publish a message of this size on channel 1."""
     tally = Tally()
-    publish = method_bytes(1, spec.Basic.Publish(routing_key=queue))
+    publish = method_bytes(1, spec.Basic.Publish(routing_key=queue, mandatory=mandatory))
     wire.send(publish + header_bytes(1, size, properties))
     number = 0
     while tally.size < size:
@@ -55,7 +61,7 @@ def send(wire: Wire, queue: str, size: int, properties: pika.BasicProperties) ->
 
 
 def receive(wire: Wire) -> Tally:
-    """Read one delivery, past whatever else comes before its content."""
+    """Read one delivery or return, past whatever else comes before its content."""
     tally = Tally()
     expected = -1
     buffer = bytearray()

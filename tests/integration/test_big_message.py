@@ -110,6 +110,25 @@ def test_it_passes_through_a_durable_queue(new_penstock: NewPenstock, name: str,
     assert others.count > 10
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_it_comes_back_when_nobody_wants_it(
+    new_penstock: NewPenstock, name: str, size: int
+) -> None:
+    broker = new_penstock()
+    others = PingPong(broker)
+    others.start()
+    with open_wire(broker) as publisher:
+        before = resident_bytes(broker.pid)
+
+        sent = gigabytes.send(publisher, name, size, pika.BasicProperties(), mandatory=True)
+        returned = gigabytes.receive(publisher)
+
+        assert returned == sent
+        assert peak_bytes(broker.pid) - before < GROWTH
+    others.stop()
+    assert others.count > 10
+
+
 def test_it_survives_a_crash_once_confirmed(new_penstock: NewPenstock, name: str) -> None:
     broker = new_penstock()
     with open_wire(broker) as publisher:

@@ -76,12 +76,13 @@ class Message:
 
 
 class Fragment:
-    """A later slice of a large message, in a bucket."""
+    """A later slice of a large message, in a bucket that whoever takes it releases."""
 
-    __slots__ = ("bucket", "more")
+    __slots__ = ("body", "bucket", "more")
 
-    def __init__(self, bucket: Bucket, more: bool) -> None:
+    def __init__(self, bucket: Bucket, body: memoryview, more: bool) -> None:
         self.bucket = bucket
+        self.body = body
         self.more = more
 
 

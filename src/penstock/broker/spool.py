@@ -12,12 +12,14 @@ import asyncio
 import contextlib
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from penstock.broker.buckets import BUCKET_BYTES, Account, Bucket, BucketPool
+from penstock.broker.disk import DiskThread
 
 #: How long to wait before another try when the disk has refused a write.
 RETRY_SECONDS = 0.5
@@ -75,6 +77,7 @@ class Spools:
         self,
         directory: Path,
         pool: BucketPool,
+        loop: asyncio.AbstractEventLoop,
         *,
         on_fault: Callable[[OSError], None],
         on_recovered: Callable[[], None],
@@ -87,7 +90,8 @@ class Spools:
         directory.mkdir(parents=True)
         self._account = Account(pool, 1 << 62, lambda: None)
         self._numbers = count(1)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
+        self._loop = loop
+        self._thread = DiskThread(loop)
 
     def receive(self, on_complete: Callable[[Spool], None]) -> Reception:
         """Begin to take in a body."""
@@ -105,77 +109,84 @@ class Spools:
         kept.owned = True
         return kept
 
-    async def write(self, spool: Spool, data: memoryview) -> None:
-        """Append to a body, however long the disk takes to have room for it."""
-        loop = asyncio.get_running_loop()
-        failed = False
-        try:
-            while True:
-                try:
-                    await loop.run_in_executor(self._thread, spool.write, data)
-                    return
-                except OSError as error:
-                    self._faults += not failed
-                    failed = True
-                    self._on_fault(error)
-                    await asyncio.sleep(RETRY_SECONDS)
-        finally:
-            self._faults -= failed
-            if failed and not self._faults:
-                self._on_recovered()
+    def write(self, spool: Spool, data: memoryview, done: Callable[[], None]) -> None:
+        """Append to a body, however long the disk takes to have room for it; then call `done`."""
+        self._thread.submit(
+            partial(spool.write, data), partial(self._wrote, spool, data, done, False)
+        )
 
-    async def read(self, spool: Spool, offset: int) -> Bucket:
-        """One bucket of the body, from `offset`; the caller releases it."""
+    def _wrote(
+        self,
+        spool: Spool,
+        data: memoryview,
+        done: Callable[[], None],
+        again: bool,
+        error: OSError | None,
+    ) -> None:
+        if error is not None:
+            self._faults += not again
+            self._on_fault(error)
+            self._loop.call_later(RETRY_SECONDS, self._retry, spool, data, done)
+            return
+        self._faults -= again
+        if again and not self._faults:
+            self._on_recovered()
+        done()
+
+    def _retry(self, spool: Spool, data: memoryview, done: Callable[[], None]) -> None:
+        self._thread.submit(
+            partial(spool.write, data), partial(self._wrote, spool, data, done, True)
+        )
+
+    def read(
+        self, spool: Spool, offset: int, done: Callable[[Bucket, OSError | None], None]
+    ) -> None:
+        """Fill a bucket from a body, then call `done` with it, which releases it."""
         bucket = self._account.take(BUCKET_BYTES)
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(self._thread, spool.read_into, bucket, offset)
-        except OSError:
-            bucket.release()
-            raise
-        return bucket
+        self._thread.submit(partial(spool.read_into, bucket, offset), partial(done, bucket))
 
     def close(self) -> None:
-        self._thread.shutdown(wait=True)
+        self._thread.stop()
 
 
 class Reception:
-    """A body on its way in: buckets waiting for the thread, then `on_complete`."""
+    """A body on its way in: buckets waiting for the disk, then `on_complete`."""
 
-    __slots__ = ("_ended", "_on_complete", "_spools", "_task", "_waiting", "spool")
+    __slots__ = ("_cancelled", "_ended", "_on_complete", "_spools", "_waiting", "_writing", "spool")
 
     def __init__(self, spool: Spool, spools: Spools, on_complete: Callable[[Spool], None]) -> None:
         self.spool = spool
         self._spools = spools
         self._on_complete = on_complete
-        self._waiting: list[Bucket] = []
+        self._waiting: deque[Bucket] = deque()
+        self._writing: Bucket | None = None
         self._ended = False
-        self._task: asyncio.Task[None] | None = None
+        self._cancelled = False
 
     def append(self, bucket: Bucket, last: bool) -> None:
         self._waiting.append(bucket)
         self._ended = last
-        if self._task is None:
-            self._task = asyncio.ensure_future(self._write())
+        if self._writing is None:
+            self._write()
 
-    async def _write(self) -> None:
+    def _write(self) -> None:
+        self._writing = bucket = self._waiting.popleft()
+        self._spools.write(self.spool, bucket.content, self._written)
+
+    def _written(self) -> None:
+        bucket, self._writing = self._writing, None
+        assert bucket is not None
         try:
-            while self._waiting:
-                bucket = self._waiting[0]
-                await self._spools.write(self.spool, bucket.content)
-                del self._waiting[0]
-                try:
-                    if self._ended and not self._waiting:
-                        self._on_complete(self.spool)
-                finally:
-                    bucket.release()
+            if self._waiting:
+                self._write()
+            elif self._ended and not self._cancelled:
+                self._on_complete(self.spool)
         finally:
-            self._task = None
+            bucket.release()
 
     def cancel(self) -> None:
-        """The sender has gone: drop what came of it."""
-        if self._task is not None:
-            self._task.cancel()
+        """The sender has gone: drop what came of it. A write that is under way ends first."""
+        self._cancelled = True
         for bucket in self._waiting:
             bucket.release()
         self._waiting.clear()

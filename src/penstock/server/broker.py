@@ -98,6 +98,7 @@ class Broker:
             spools=Spools(
                 log / "spool",
                 pool,
+                loop,
                 on_fault=partial(self._watch.fault, "spool"),
                 on_recovered=partial(self._watch.recovered, "spool"),
             ),

@@ -14,7 +14,15 @@ import pytest
 from pika import spec
 
 from tests.conftest import NewPenstock
-from tests.integration.amqp091.wire import PROTOCOL_HEADER, Wire, message_bytes
+from tests.integration.amqp091.wire import (
+    BODY,
+    PROTOCOL_HEADER,
+    Wire,
+    frame_bytes,
+    header_bytes,
+    message_bytes,
+    method_bytes,
+)
 from tests.peers import Penstock, resident_bytes
 
 MIB = 1 << 20
@@ -94,6 +102,27 @@ def test_a_client_that_sends_and_never_reads_is_held_back(
 
         _ping_pong(broker)
         assert resident_bytes(broker.pid) - memory < 64 * MIB
+
+
+def test_a_client_that_never_reads_its_large_returns_is_held_back(
+    new_penstock: NewPenstock, name: str
+) -> None:
+    """What waits to be returned lies on disk; how much of it may is bounded all the same."""
+    broker = new_penstock()
+    memory = resident_bytes(broker.pid)
+    with Wire(broker.port) as deaf:
+        deaf.negotiate()
+        deaf.open_channel()
+        deaf.socket.settimeout(2)
+        publish = method_bytes(1, spec.Basic.Publish(routing_key=name, mandatory=True))
+        large = publish + header_bytes(1, MIB) + frame_bytes(BODY, 1, bytes(65536)) * 16
+
+        with pytest.raises(TimeoutError):
+            deaf.send(large * 256)
+
+        _ping_pong(broker)
+        assert resident_bytes(broker.pid) - memory < 32 * MIB
+        assert len(list((broker.data / "log" / "spool").iterdir())) < 32
 
 
 def test_many_half_open_connections_do_not_keep_others_out(impatient: Penstock) -> None:

@@ -1,37 +1,28 @@
 """A channel of an AMQP 0-9-1 connection: what is being published, consumed and answered on it.
 
-One AMQP channel meets many drivers: a `Producer` is its conversation with an exchange, a
-`Consumer` the one with a queue. Publishing and acknowledging are here, on the short way; the
-methods that come more rarely are in `handlers/`.
+Publishing and acknowledging are here, on the short way; the methods that come more rarely are in
+`handlers/`. With each exchange and queue it meets, a channel has a conversation of its own
+(`conversations.py`); what it may tell a publisher of its messages is `confirms.py`. It keeps the
+order of what leaves on it: a large message takes a while, and the rest waits behind it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.contract import (
-    EXPIRES,
-    MANDATORY,
-    UNLIMITED,
-    Channel,
-    Delivery,
-    Driver,
-    Message,
-)
+from penstock.broker.contract import EXPIRES, MANDATORY, UNLIMITED, Delivery, Message
 from penstock.broker.properties import decode_header, decode_route, encode_header, flags_of
-from penstock.core.errors import (
-    AccessRefused,
-    NotFound,
-    PreconditionFailed,
-    Unsupported,
-)
-from penstock.terminals.amqp091 import methods
-from penstock.terminals.amqp091.frames import DeliverWriter, ack_frame
+from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed, Unsupported
+from penstock.terminals.amqp091.confirms import Confirms
+from penstock.terminals.amqp091.conversations import Consumer, Producer
 from penstock.terminals.amqp091.methods import method_frame
 
 if TYPE_CHECKING:
     from penstock.terminals.amqp091.content import Content
+    from penstock.terminals.amqp091.outflow import Outflow
     from penstock.terminals.amqp091.terminal import Amqp091Terminal
     from penstock.terminals.amqp091.transaction import Transaction
 
@@ -45,80 +36,33 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 REPLIES: Final = 1 << 16
 
 #: A delivery that waits for an answer.
-Unanswered = tuple["Consumer", Delivery]
+Unanswered = tuple[Consumer, Delivery]
 
-
-class Producer(Channel):
-    """The conversation of an AMQP channel with an exchange."""
-
-    __slots__ = ("amqp", "exchange", "post", "topical")
-
-    def __init__(self, amqp: AmqpChannel, driver: Driver, exchange: str, topical: bool) -> None:
-        super().__init__(amqp.connection, driver)
-        self.amqp = amqp
-        self.exchange = exchange
-        self.topical = topical  #: topic permissions apply
-        self.post: Callable[[Channel, Any, int], None] = driver.channel_post
-
-
-class Consumer(Channel):
-    """The conversation of an AMQP channel with a queue: a consumer, or a `basic.get`."""
-
-    __slots__ = (
-        "amqp",
-        "arguments",
-        "cancelled",
-        "exclusive",
-        "got",
-        "prefetch",
-        "queue",
-        "tag",
-        "unanswered",
-        "writer",
-    )
-
-    def __init__(
-        self, amqp: AmqpChannel, driver: Driver, queue: str, tag: str, settled: bool, prefetch: int
-    ) -> None:
-        super().__init__(amqp.connection, driver, settled)
-        self.amqp = amqp
-        self.queue = queue
-        self.tag = tag
-        self.prefetch = prefetch
-        self.unanswered = 0
-        self.exclusive = False
-        self.cancelled = False  #: to end when the large message it is sending has left
-        self.arguments: dict[str, Any] = {}
-        self.got: bool | None = None  #: for a `basic.get`: whether it got something
-        self.writer = DeliverWriter(amqp.number, tag.encode(), amqp.connection.frame_max)
-
-    def request(self) -> None:
-        """Ask the driver for as much as prefetch leaves room for."""
-        self.driver.channel_request(self, self.amqp.credit(self))
+#: What waits for a large message to leave, and how many bytes it counts for.
+Behind = tuple[Callable[[], None], int]
 
 
 class AmqpChannel:
     __slots__ = (
-        "_ahead",
+        "_behind",
         "_by_exchange",
-        "_confirmed",
         "_first",
         "_flags",
         "_header",
         "at_rest",
         "closing",
         "confirm",
+        "confirms",
         "connection",
         "consumers",
         "content",
         "global_prefetch",
-        "held",
         "last_queue",
         "number",
+        "outflow",
         "prefetch",
         "producers",
         "published",
-        "receipts",
         "reply_consumer",
         "sending",
         "tag",
@@ -128,7 +72,8 @@ class AmqpChannel:
 
     def __init__(self, connection: Amqp091Terminal, number: int) -> None:
         self.connection = connection
-        self.number = number
+        self.outflow: Outflow = connection.outflow
+        self.number: int = number
         self.at_rest = True
         self.closing = False
         self.content: Content | None = None
@@ -138,10 +83,7 @@ class AmqpChannel:
         self._flags = 0
         self.confirm = False
         self.published = 0
-        self.receipts: list[int] = []
-        self._confirmed = 0
-        self._first = 0
-        self._ahead: set[int] = set()
+        self.confirms: Confirms = Confirms(self)
         self.transaction: Transaction | None = None
         self.consumers: dict[str, Consumer] = {}
         self.reply_consumer: Consumer | None = None
@@ -151,7 +93,8 @@ class AmqpChannel:
         self.global_prefetch = 0
         self.last_queue = ""
         self.sending: Consumer | None = None  #: a large message is on its way out
-        self.held: list[bytes] = []  #: frames that wait until it is
+        self._behind: deque[Behind] = deque()  #: what waits until it has left
+        self._first = 0  #: which consumer is asked for first
 
     # Publishing.
 
@@ -163,7 +106,7 @@ class AmqpChannel:
         if bits:
             flags |= self.publish_flags(bits)
         if flags >= REPLIES:
-            header = self._make_out_reply(header)
+            header = self.make_out_reply(header)
             flags &= REPLIES - 1
         message = Message(route, header, body, flags)
         if self.transaction is not None:
@@ -221,7 +164,7 @@ class AmqpChannel:
         self._flags = flags
         return flags
 
-    def _make_out_reply(self, header: bytes) -> bytes:
+    def make_out_reply(self, header: bytes) -> bytes:
         """Direct reply-to: the name that leads back to this channel takes the place of ours."""
         if self.reply_consumer is None:
             raise PreconditionFailed("fast reply consumer does not exist")
@@ -241,42 +184,6 @@ class AmqpChannel:
                 f"'{user.name}'"
             )
 
-    # Confirms.
-
-    def write_confirms(self) -> None:
-        """Tell the publisher what is safe, in as few words as possible."""
-        receipts, self.receipts = self.receipts, []
-        upto = self._confirmed
-        ahead = self._ahead
-        single: list[int] = []
-        for receipt in receipts:
-            if receipt == upto + 1:
-                upto = receipt
-            else:
-                single.append(receipt)
-        ahead.update(single)
-        while ahead and upto + 1 in ahead:
-            upto += 1
-            ahead.discard(upto)
-        if upto > self._confirmed:
-            self.send(ack_frame(self.number, upto, upto - self._confirmed > 1))
-            self._confirmed = upto
-        for receipt in single:
-            if receipt > upto:
-                self.send(ack_frame(self.number, receipt, False))
-        self.connection.host.kernel.metrics.confirmed += len(receipts)
-
-    @property
-    def unconfirmed(self) -> int:
-        return max(0, self.published - self._confirmed - len(self._ahead))
-
-    def refuse(self, receipt: int) -> None:
-        """What was published with this receipt was not taken."""
-        self._ahead.add(receipt)
-        self.send(
-            method_frame(self.number, methods.BASIC_NACK, delivery_tag=receipt, multiple=False)
-        )
-
     # Answering.
 
     def ack(self, tag: int, multiple: bool) -> None:
@@ -293,9 +200,9 @@ class AmqpChannel:
         consumer, delivery = unanswered
         consumer.unanswered -= 1
         consumer.driver.channel_confirm(consumer, delivery)
-        connection = self.connection
-        connection.acknowledged += 1
-        connection.thirsty[consumer] = None
+        outflow = self.outflow
+        outflow.acknowledged += 1
+        outflow.thirsty[consumer] = None
 
     def take_unanswered(self, tag: int, multiple: bool) -> list[tuple[int, Unanswered]]:
         """The deliveries an answer is about, no longer waiting for one."""
@@ -325,16 +232,16 @@ class AmqpChannel:
         consumer.unanswered -= 1
         if requeue is None:
             consumer.driver.channel_confirm(consumer, delivery)
-            self.connection.acknowledged += 1
+            self.outflow.acknowledged += 1
         else:
             consumer.driver.channel_failure(consumer, delivery, requeue)
-        self.connection.thirsty[consumer] = None
+        self.outflow.thirsty[consumer] = None
 
     # Flow.
 
     def credit(self, consumer: Consumer) -> int:
         """How many more deliveries a consumer may have now."""
-        if self.closing or self.connection.choked:
+        if self.closing or self.outflow.choked:
             return 0
         if self.sending is not None:
             return 1 if self.sending is consumer else 0
@@ -347,8 +254,10 @@ class AmqpChannel:
 
     def request_all(self) -> None:
         """Ask for every consumer, a different one first each time."""
+        if self.sending is not None and self.sending.cancelled:
+            self.sending.request()  # it is no longer among them, but has to finish
         consumers = list(self.consumers.values())
-        if not self.connection.choked:
+        if not self.outflow.choked:
             self._first = (self._first + 1) % max(1, len(consumers))
         for consumer in consumers[self._first :] + consumers[: self._first]:
             consumer.request()
@@ -356,11 +265,37 @@ class AmqpChannel:
     # Sending.
 
     def send(self, frame: bytes) -> None:
-        """A method frame; it waits while a large message is on its way on this channel."""
-        if self.sending is not None:
-            self.held.append(frame)
+        """A method frame, in its turn."""
+        if self.sending is None:
+            self.outflow.send(frame)
         else:
-            self.connection.send(frame)
+            self.after_large(partial(self.outflow.send, frame), len(frame))
+
+    def after_large(self, go: Callable[[], None], weight: int) -> None:
+        """Do it now, or behind the large message that is on its way out and all that waits.
+
+        The weight is in bytes: a client for whom too much waits is not read from.
+        """
+        if self.sending is None:
+            go()
+        else:
+            self._behind.append((go, weight))
+            self.outflow.held += weight
+
+    def next_after_large(self, go: Callable[[], None]) -> None:
+        """Do it before all that waits: it belongs to the large message."""
+        self._behind.appendleft((go, 0))
+
+    def end_large(self) -> None:
+        """It has left. What waited goes on, until the next large one."""
+        self.sending = None
+        while self._behind and self.sending is None:
+            go, weight = self._behind.popleft()
+            self.outflow.held -= weight
+            go()
+        if self.sending is None:
+            self.request_all()
+        self.connection.intake.resume_soon()
 
     def reply(self, number: int, **values: Any) -> None:
         self.send(method_frame(self.number, number, **values))
@@ -377,6 +312,8 @@ class AmqpChannel:
 
     def end(self) -> None:
         """Give everything back: conversations end, what was not answered is requeued."""
+        if self.confirms.receipts:
+            self.confirms.write()
         self.at_rest = False
         self.closing = True
         if self.content is not None:
@@ -389,6 +326,8 @@ class AmqpChannel:
         if self.sending is not None and self.sending.cancelled:
             self.sending.driver.channel_close(self.sending)
         self.sending = None
+        self.outflow.held -= sum(weight for _, weight in self._behind)
+        self._behind.clear()
         for consumer in self.consumers.values():
             consumer.driver.channel_close(consumer)
         if self.transaction is not None:

@@ -14,7 +14,8 @@ from penstock.core.errors import PreconditionFailed, UnexpectedFrame
 from penstock.terminals.amqp091.channel import REPLIES
 
 if TYPE_CHECKING:
-    from penstock.terminals.amqp091.channel import AmqpChannel, Producer
+    from penstock.terminals.amqp091.channel import AmqpChannel
+    from penstock.terminals.amqp091.conversations import Producer
 
 #: What a transaction holds, it holds in memory: larger messages do not belong in one.
 TRANSACTION_BODY_MAX: Final = 128 << 20
@@ -67,12 +68,20 @@ class Content:
                 f"message size {self._size} is larger than configured max size {limit}"
             )
         if self._size > settings.spool_threshold and channel.transaction is None:
-            self._producer = channel.producer(self._route)
-            flags = (flags | channel.publish_flags(self._bits)) & (REPLIES - 1)
-            message = Message(self._route, payload, b"", flags, more=True)
-            self._producer.post(self._producer, message, 0)
+            self._open(payload, flags | channel.publish_flags(self._bits))
         elif not self._size:
             self._finish(b"")
+
+    def _open(self, header: bytes, flags: int) -> None:
+        """A large one: it goes on as it comes."""
+        channel = self.channel
+        self._producer = channel.producer(self._route)
+        if flags >= REPLIES:
+            header = channel.make_out_reply(header)
+            flags &= REPLIES - 1
+        channel.connection.intake.expect_bulk(True)
+        message = Message(self._route, header, b"", flags, more=True)
+        self._producer.post(self._producer, message, 0)
 
     def body(self, payload: bytes) -> None:
         if self._size < 0 or self._received + len(payload) > self._size:
@@ -111,10 +120,12 @@ class Content:
                         channel.published = receipt = channel.published + 1
                     # What follows may not overtake it on its way to the disk.
                     channel.connection.intake.hold()
-                producer.post(producer, Fragment(bucket, more=not last), receipt)
+                    channel.connection.intake.expect_bulk(False)
+                producer.post(producer, Fragment(bucket, bucket.content, more=not last), receipt)
 
     def abandon(self) -> None:
         """The channel has ended in the middle of it; its producer's end tells the exchange."""
+        self.channel.connection.intake.expect_bulk(False)
         if self._bucket is not None:
             self._bucket.release()
             self._bucket = None

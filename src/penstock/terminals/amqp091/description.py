@@ -38,7 +38,7 @@ def describe_channel(terminal: Amqp091Terminal, channel: AmqpChannel) -> dict[st
         "connection_details": {"name": terminal.name},
         "consumer_count": len(channel.consumers),
         "messages_unacknowledged": len(channel.unanswered),
-        "messages_unconfirmed": channel.unconfirmed,
+        "messages_unconfirmed": channel.confirms.outstanding(channel.published),
         "prefetch_count": channel.prefetch,
         "global_prefetch_count": channel.global_prefetch,
         "confirm": channel.confirm,

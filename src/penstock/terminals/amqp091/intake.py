@@ -1,13 +1,13 @@
 """Whether a connection is read from, and why it is not: back-pressure by the TCP window.
 
 Four things stop the reading: large messages that have not reached the disk yet, a memory budget
-that is spent, an alarm that asks publishers to wait, and answers the client does not read. It goes
-on when none of them holds.
+that is spent, an alarm that asks publishers to wait, and answers the client does not read, be they
+in the socket's buffer or behind a large message. It goes on when none of them holds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.buckets import Account
 from penstock.core.logs import get_logger
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: What one connection may have in buckets on their way to the disk.
 ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
+
+#: What asyncio reads from a socket at a time, and what we would rather have in the middle of bulk.
+READ_BYTES: Final = 256 * 1024
+BULK_READ_BYTES: Final = 16 * 1024
 
 #: Answers (not deliveries, which stop much earlier) that may wait for a client to read them.
 ANSWER_BYTES: Final = 4 * 1024 * 1024
@@ -42,6 +46,11 @@ class Intake:
             self._account = Account(pool, ACCOUNT_WINDOW, self._relieved)
         return self._account
 
+    def expect_bulk(self, expected: bool) -> None:
+        """While a large body comes, read less at a time: others have their turn sooner."""
+        transport: Any = self._terminal.transport
+        transport.max_size = BULK_READ_BYTES if expected else READ_BYTES
+
     def hold(self) -> None:
         """Look at nothing further until what was received of a large message is on disk."""
         self._terminal.reader.held = True
@@ -50,8 +59,11 @@ class Intake:
     @property
     def unread(self) -> bool:
         """The client asks and asks, and does not read what it is told."""
-        terminal = self._terminal
-        return terminal.paused and terminal.transport.get_write_buffer_size() > ANSWER_BYTES
+        outflow = self._terminal.outflow
+        waiting = outflow.held
+        if outflow.paused:
+            waiting += self._terminal.transport.get_write_buffer_size()
+        return waiting > ANSWER_BYTES
 
     @property
     def filling(self) -> bool:
@@ -65,7 +77,7 @@ class Intake:
             self.alarms_changed()
         elif host.kernel.pool.spent:
             self.pause()
-            host.kernel.pool.when_relieved(self.resume)
+            host.kernel.pool.when_relieved(self.resume_soon)
         elif self._account is not None and self._account.spent:
             self.pause()
 
@@ -73,13 +85,18 @@ class Intake:
         account = self.account
         held = self._terminal.reader.held
         if not account.used or (not held and account.used <= account.window // 2):
-            self._terminal.host.kernel.loop.call_soon(self.resume)
+            self.resume_soon()
 
     def pause(self) -> None:
         transport = self._terminal.transport
         if self.reading and not transport.is_closing():
             self.reading = False
             transport.pause_reading()
+
+    def resume_soon(self) -> None:
+        """A reason may be gone; who noticed it is in the middle of something."""
+        if not self.reading:
+            self._terminal.host.kernel.loop.call_soon(self.resume)
 
     def resume(self) -> None:
         """Go on, unless there is another reason not to."""

@@ -49,7 +49,7 @@ class Lifesigns:
     def _beat(self) -> None:
         """Every half interval: speak if nothing was said, and count how long nothing was heard."""
         terminal = self._terminal
-        if not self.said and not terminal.paused:
+        if not self.said and not terminal.outflow.paused:
             terminal.transport.write(HEARTBEAT_FRAME)
         self.said = False
         # Who is not read from cannot be heard.

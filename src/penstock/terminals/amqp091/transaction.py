@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from penstock.broker.contract import Message
 
 if TYPE_CHECKING:
-    from penstock.terminals.amqp091.channel import AmqpChannel, Producer, Unanswered
+    from penstock.terminals.amqp091.channel import AmqpChannel, Unanswered
+    from penstock.terminals.amqp091.conversations import Producer
 
 
 class Transaction:

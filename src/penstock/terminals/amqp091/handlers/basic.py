@@ -6,10 +6,13 @@ import base64
 import os
 from typing import Final
 
+from penstock.broker.contract import Message
+from penstock.broker.destinations import Queue
 from penstock.core.errors import NotAllowed, PreconditionFailed, Unsupported
 from penstock.terminals.amqp091 import methods
-from penstock.terminals.amqp091.channel import REPLY_TO, AmqpChannel, Consumer
-from penstock.terminals.amqp091.methods import Arguments
+from penstock.terminals.amqp091.channel import REPLY_TO, AmqpChannel
+from penstock.terminals.amqp091.conversations import Consumer
+from penstock.terminals.amqp091.methods import Arguments, method_frame
 
 #: Clients that look for RabbitMQ's name before they rely on its meaning of `global`, and take ours
 #: for the standard's: without it the limit is the channel's, and holds at once (kombu, Celery).
@@ -17,6 +20,9 @@ BY_THE_BOOK: Final = ("py-amqp",)
 
 #: Consumer arguments that a driver may see; the rest is the client's own.
 PULL: Final = {"pull": True}
+
+#: What a `basic.get` that waits for its turn counts among unread answers, in bytes.
+GET_WEIGHT: Final = 1024
 
 
 def basic_qos(channel: AmqpChannel, args: Arguments) -> None:
@@ -70,7 +76,7 @@ def _consume_replies(channel: AmqpChannel, args: Arguments, tag: str) -> Consume
 def basic_cancel(channel: AmqpChannel, args: Arguments) -> None:
     consumer = channel.consumers.pop(args.consumer_tag, None)
     if consumer is not None:
-        channel.connection.thirsty.pop(consumer, None)
+        channel.outflow.thirsty.pop(consumer, None)
         if channel.sending is consumer:
             consumer.cancelled = True  # it ends when its large message has left
         else:
@@ -92,10 +98,30 @@ def basic_get(channel: AmqpChannel, args: Arguments) -> None:
     connection.access.check("read", "queue", name)
     queue = connection.vhost.queue(name, connection)
     getter = Consumer(channel, queue, name, "", args.no_ack, 0)
-    getter.got = False
     queue.channel_open(getter, PULL)
+    channel.after_large(lambda: _get(getter, queue), GET_WEIGHT)
+
+
+def _get(getter: Consumer, queue: Queue) -> None:
+    channel = getter.amqp
+    got = False
+
+    def opening(tag: int, again: bool, message: Message) -> bytes:
+        nonlocal got
+        got = True
+        return method_frame(
+            channel.number,
+            methods.BASIC_GET_OK,
+            delivery_tag=tag,
+            redelivered=again,
+            exchange=message.exchange,
+            routing_key=message.routing_key,
+            message_count=queue.message_count,
+        )
+
+    getter.opening = opening
     queue.channel_request(getter, 1)
-    if not getter.got:
+    if not got:
         channel.reply(methods.BASIC_GET_EMPTY)
     if channel.sending is getter:
         getter.cancelled = True
