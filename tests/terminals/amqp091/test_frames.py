@@ -44,6 +44,7 @@ class Channel:
 
     def __init__(self, number: int, events: list[Event]) -> None:
         self.at_rest = True
+        self.pouring = False
         self._number = number
         self._events = events
         self.gathering: list[bytes] = []
@@ -65,6 +66,7 @@ class Sink:
         if payload[:4] == b"\x00\x3c\x00\x28" and channel in self.channels:
             known = self.channels[channel]
             known.at_rest = False
+            known.pouring = channel == 2  # takes bodies as they come; the other in whole frames
             known.gathering = [payload[6:-1], payload[-1:]]
         elif payload[:4] == b"\x00\x3c\x00\x50" and channel in self.channels:
             tag, multiple = int.from_bytes(payload[4:12], "big"), payload[-1] & 1 == 1
@@ -75,8 +77,8 @@ class Sink:
     def on_header(self, channel: int, payload: bytes) -> None:
         self._gather(channel, payload)
 
-    def on_body(self, channel: int, payload: bytes) -> None:
-        self._gather(channel, payload)
+    def on_body(self, channel: int, payload: bytes | memoryview) -> None:
+        self._gather(channel, bytes(payload))
 
     def _gather(self, channel: int, payload: bytes) -> None:
         known = self.channels.get(channel)
@@ -86,6 +88,7 @@ class Sink:
         route, bits, header, *bodies = known.gathering
         if sum(map(len, bodies)) >= int.from_bytes(header[4:12], "big"):
             known.at_rest = True
+            known.pouring = False
             known.gathering = []
             known.publish(route, bits[0], header, b"".join(bodies))
 

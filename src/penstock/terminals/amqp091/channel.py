@@ -60,6 +60,7 @@ class AmqpChannel:
         "last_queue",
         "number",
         "outflow",
+        "pouring",
         "prefetch",
         "producers",
         "published",
@@ -75,6 +76,7 @@ class AmqpChannel:
         self.outflow: Outflow = connection.outflow
         self.number: int = number
         self.at_rest = True
+        self.pouring = False
         self.closing = False
         self.content: Content | None = None
         self.producers: dict[bytes, Producer] = {}

@@ -79,15 +79,16 @@ class Content:
         if flags >= REPLIES:
             header = channel.make_out_reply(header)
             flags &= REPLIES - 1
+        channel.pouring = True
         channel.connection.intake.expect_bulk(True)
         message = Message(self._route, header, b"", flags, more=True)
         self._producer.post(self._producer, message, 0)
 
-    def body(self, payload: bytes) -> None:
+    def body(self, payload: bytes | memoryview) -> None:
         if self._size < 0 or self._received + len(payload) > self._size:
             raise self.unexpected("a content body")
         if self._producer is None:
-            self._parts.append(payload)
+            self._parts.append(bytes(payload))
             self._received += len(payload)
             if self._received == self._size:
                 self._finish(b"".join(self._parts))
@@ -115,6 +116,7 @@ class Content:
                 if last:
                     channel.content = None
                     channel.at_rest = True
+                    channel.pouring = False
                     channel.connection.published += 1
                     if channel.confirm:
                         channel.published = receipt = channel.published + 1
@@ -125,6 +127,7 @@ class Content:
 
     def abandon(self) -> None:
         """The channel has ended in the middle of it; its producer's end tells the exchange."""
+        self.channel.pouring = False
         self.channel.connection.intake.expect_bulk(False)
         if self._bucket is not None:
             self._bucket.release()

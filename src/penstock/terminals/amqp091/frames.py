@@ -47,6 +47,8 @@ class Publishing(Protocol):
 
     #: Whether a publish may take the short way: the channel is open and between messages.
     at_rest: bool
+    #: Whether a large body is on its way in, which is wanted as it comes.
+    pouring: bool
 
     def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None: ...
 
@@ -58,18 +60,20 @@ class FrameSink(Protocol):
 
     def on_header(self, channel: int, payload: bytes) -> None: ...
 
-    def on_body(self, channel: int, payload: bytes) -> None: ...
+    def on_body(self, channel: int, payload: bytes | memoryview) -> None: ...
 
     def on_error(self, channel: int, method: int, error: Exception) -> None:
         """Something above went wrong; raises if reading cannot go on."""
 
 
 class FrameReader:
-    __slots__ = ("_channels", "_sink", "_tail", "frame_max", "held")
+    __slots__ = ("_channels", "_left", "_number", "_sink", "_tail", "frame_max", "held")
 
     def __init__(self, sink: FrameSink, frame_max: int, channels: Mapping[int, Publishing]) -> None:
         self._sink = sink
         self._tail = b""
+        self._left = 0  # of a body frame that is handed on as it comes, with its end
+        self._number = 0  # and its channel
         self.frame_max = frame_max
         self._channels = channels
         #: While set, what arrives is kept and not looked at.
@@ -85,7 +89,7 @@ class FrameReader:
         if self._tail:
             data = self._tail + data
             self._tail = b""
-        pos = 0
+        pos = self._resume(data) if self._left else 0
         end = len(data)
         limit = self.frame_max - OVERHEAD
         channels = self._channels
@@ -95,6 +99,8 @@ class FrameReader:
                 raise FrameError(f"type {kind}, frame too large: {size} bytes, at most {limit}")
             after = pos + size + OVERHEAD
             if after > end:
+                if kind == BODY and (channel := channels.get(number)) and channel.pouring:
+                    pos = self._begin(number, data, pos + 7, after)
                 break
             if data[after - 1] != END:
                 raise FrameError(f"type {kind}, invalid frame end marker {data[after - 1]:#x}")
@@ -149,6 +155,37 @@ class FrameReader:
                 self._sink.on_error(number, method, error)
         if pos < end:
             self._tail = data[pos:] if pos else data
+
+    # The body of a large message is handed on as it comes, and not gathered into whole frames.
+
+    def _begin(self, number: int, data: bytes, start: int, after: int) -> int:
+        """The beginning of a body frame; returns how far it reaches."""
+        self._number = number
+        self._left = after - len(data)
+        self._pour(data, start, min(len(data), after - 1))
+        return len(data)
+
+    def _resume(self, data: bytes) -> int:
+        """More of a body frame that has begun; returns how far it reaches."""
+        if self.held:
+            return 0
+        stop = min(self._left - 1, len(data))
+        self._left -= stop
+        self._pour(data, 0, stop)
+        if self._left > 1 or stop == len(data) or self.held:
+            return stop
+        if data[stop] != END:
+            raise FrameError(f"type {BODY}, invalid frame end marker {data[stop]:#x}")
+        self._left = 0
+        return stop + 1
+
+    def _pour(self, data: bytes, start: int, stop: int) -> None:
+        if start >= stop:
+            return
+        try:
+            self._sink.on_body(self._number, memoryview(data)[start:stop])
+        except Exception as error:
+            self._sink.on_error(self._number, 0, error)
 
     def _dispatch(self, kind: int, channel: int, payload: bytes) -> None:
         if kind == METHOD and len(payload) >= 4:

@@ -22,7 +22,7 @@ ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
 
 #: What asyncio reads from a socket at a time, and what we would rather have in the middle of bulk.
 READ_BYTES: Final = 256 * 1024
-BULK_READ_BYTES: Final = 16 * 1024
+BULK_READ_BYTES: Final = 64 * 1024
 
 #: Answers (not deliveries, which stop much earlier) that may wait for a client to read them.
 ANSWER_BYTES: Final = 4 * 1024 * 1024

@@ -197,7 +197,7 @@ class Amqp091Terminal(asyncio.Protocol):
         if content is not None:
             content.header(payload)
 
-    def on_body(self, channel: int, payload: bytes) -> None:
+    def on_body(self, channel: int, payload: bytes | memoryview) -> None:
         content = self._content(channel)
         if content is not None:
             content.body(payload)
