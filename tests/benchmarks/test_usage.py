@@ -16,7 +16,9 @@ def test_the_time_of_a_child_that_has_ended_counts() -> None:
 
     subprocess.run([sys.executable, "-c", BUSY], check=True)
 
-    assert usage_of([os.getpid()]).cpu_seconds - before.cpu_seconds > 0.15  # the clock ticks coarsely
+    assert (
+        usage_of([os.getpid()]).cpu_seconds - before.cpu_seconds > 0.15
+    )  # the clock ticks coarsely
 
 
 def test_the_time_and_memory_of_a_living_child_count() -> None:

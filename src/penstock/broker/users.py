@@ -57,6 +57,7 @@ class Users:
         self._clock = clock
         self._looked = clock()
         self._stamp: Stamp | None = None
+        self.version = 0  #: grows with every change: answers given before may not hold
         self._users: dict[str, User] = {}
         self._answers: dict[str, dict[tuple[str, str, str], bool]] = {}
 
@@ -102,6 +103,7 @@ class Users:
         self._users = users
         self._stamp = stamp
         self._answers = {}
+        self.version += 1
 
     # Who is this?
 

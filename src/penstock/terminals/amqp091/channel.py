@@ -130,9 +130,9 @@ class AmqpChannel:
         """The conversation a route belongs to, begun if need be."""
         exchange, key = decode_route(route)
         producer = self._by_exchange.get(exchange)
+        connection = self.connection
+        connection.access.check("write", "exchange", exchange)
         if producer is None:
-            connection = self.connection
-            connection.access.check("write", "exchange", exchange)
             driver = connection.vhost.exchange(exchange)
             if driver.internal:
                 raise AccessRefused(
@@ -143,7 +143,7 @@ class AmqpChannel:
             driver.channel_open(producer, {})
             self._by_exchange[exchange] = producer
         if producer.topical:
-            self.connection.access.check_topic("write", exchange, key)
+            connection.access.check_topic("write", exchange, key)
         if len(self.producers) >= ROUTES:
             self.producers.clear()
         self.producers[route] = producer

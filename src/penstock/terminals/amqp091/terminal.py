@@ -53,6 +53,7 @@ _log = get_logger("penstock.amqp091")
 class Amqp091Terminal(asyncio.Protocol):
     __slots__ = (
         "_handshake",
+        "_permissions",
         "_turn",
         "access",
         "channel_max",
@@ -92,6 +93,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self.published = 0
         self.opened = False
         self.closing = False
+        self._permissions = host.users.version
         self._handshake: Handshake | None = Handshake(self)
 
     # The socket.
@@ -111,6 +113,8 @@ class Amqp091Terminal(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.lifesigns.heard = True
         published = self.published
+        if self._permissions != self.host.users.version:
+            self._permissions_changed()
         try:
             if self._handshake is not None and not self._handshake.greeted:
                 data = self._handshake.greet(data)
@@ -128,6 +132,12 @@ class Amqp091Terminal(asyncio.Protocol):
         if (outflow.paused or outflow.held) and self.intake.unread:
             self.intake.pause()
         self._turn.end()
+
+    def _permissions_changed(self) -> None:
+        """What was allowed has to be asked for again."""
+        self._permissions = self.host.users.version
+        for channel in self.channels.values():
+            channel.producers.clear()
 
     def pause_writing(self) -> None:
         self.outflow.pause()
