@@ -18,7 +18,8 @@ with atheris.instrument_imports(include=["penstock"]):
     from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SELECTS
     from penstock.broker.properties import decode_header, decode_route, encode_header, flags_of
     from penstock.broker.tables import decode_array, decode_table, encode_array, encode_table
-    from penstock.core.errors import CommandInvalid, UnexpectedFrame, WireSyntaxError
+    from penstock.core.errors import CommandInvalid, FrameError, UnexpectedFrame, WireSyntaxError
+    from penstock.terminals.amqp091.frames import FrameReader
     from penstock.terminals.amqp091.methods import METHODS, decode_method, encode_method
 
 NUMBERS = sorted(METHODS)
@@ -75,7 +76,54 @@ def fuzz_route(data: bytes) -> None:
     decode_route(data)
 
 
+class Events:
+    """A channel and a sink in one: notes what the frame reader finds."""
+
+    def __init__(self) -> None:
+        self.at_rest, self.pouring = True, False
+        self.seen: list[tuple[object, ...]] = []
+        self.reader = FrameReader(self, 4096, {1: self})
+
+    def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None:
+        self.seen.append((route, bits, header, body))
+
+    def ack(self, tag: int, multiple: bool) -> None:
+        self.seen.append((tag, multiple))
+
+    def on_method(self, channel: int, payload: bytes) -> None:
+        self.seen.append((channel, 1, payload))
+
+    def on_header(self, channel: int, payload: bytes) -> None:
+        self.seen.append((channel, 2, payload))
+
+    def on_body(self, channel: int, payload: bytes | memoryview) -> None:
+        self.seen.append((channel, 3, bytes(payload)))
+
+    def on_error(self, channel: int, method: int, error: Exception) -> None:
+        raise error
+
+    def feed(self, *reads: bytes) -> str:
+        try:
+            for read in reads:
+                self.reader.feed(read)
+        except (FrameError, UnexpectedFrame) as error:
+            return str(error)
+        return ""
+
+
+def fuzz_frames(data: bytes) -> None:
+    """Cut in two anywhere between frames' content, a stream of frames means the same."""
+    whole, halved = Events(), Events()
+    whole.at_rest = halved.at_rest = False  # the short way needs all of a message in one read
+    cut = data[0] if data else 0
+    assert whole.feed(data[1:]) == halved.feed(data[1 : 1 + cut], data[1 + cut :])
+    assert whole.seen == halved.seen
+    short = Events()
+    short.feed(data[1:])
+
+
 TARGETS = (
+    fuzz_frames,
     *(fuzz_table, fuzz_array, fuzz_honest_table, fuzz_header),
     *(fuzz_flags, fuzz_method, fuzz_known_method, fuzz_route),
 )
