@@ -15,7 +15,7 @@ from penstock.broker.kernel import Kernel
 from penstock.broker.spool import Spool
 
 #: The most that is forwarded at once.
-PIECE_BYTES: Final = 64 * 1024
+PIECE_BYTES: Final = 24 * 1024
 
 
 class Sending:
