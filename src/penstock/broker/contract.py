@@ -131,7 +131,12 @@ class Driver(Protocol):
     """What a terminal may ask of a driver."""
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
-        """Begin a conversation; raises when the destination will not have it."""
+        """Begin a conversation; raises when the destination will not have it.
+
+        A queue takes a channel for a consumer unless the arguments say `pull` (it takes a message
+        when it asks for one) or `post` (it only posts); the rest of them are the protocol's own,
+        such as `x-priority`, `exclusive`, `prefetch` or `x-stream-offset`.
+        """
 
     def channel_post(
         self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
