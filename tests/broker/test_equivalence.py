@@ -116,8 +116,9 @@ async def test_nor_an_exchange(stand: Stand, second: dict[str, Any], wrong: str)
 
 
 async def test_arguments_of_the_clients_own_need_not_be_equal(stand: Stand) -> None:
-    stand.vhost.declare_queue("q", arguments={"x-mine": 1})
-    stand.vhost.declare_queue("q", arguments={"x-mine": 2, "x-queue-type": "classic"})
+    first = stand.vhost.declare_queue("q", arguments={"x-mine": 1})
+    again = stand.vhost.declare_queue("q", arguments={"x-mine": 2, "x-queue-type": "classic"})
+    assert again is first
 
 
 def test_a_binding_has_a_name_of_its_own() -> None:

@@ -60,7 +60,9 @@ def test_an_exception_puts_the_item_back(fabric: Fabric, name: str) -> None:
 
 
 def test_a_receipt_tells_when_it_is_safe(fabric: Fabric, name: str) -> None:
-    fabric.push(name).post(b"").wait()
+    fabric.push(name).post(b"safe").wait()
+    with fabric.pull(name) as items:
+        assert items.receive().body == b"safe"
 
 
 def test_a_service_answers_in_threads_that_may_wait(fabric: Fabric, name: str) -> None:

@@ -34,6 +34,8 @@ async def test_sends_wait_for_the_broker_to_come_back(line: Line, name: str) -> 
         sending = asyncio.create_task(fabric.push(name).send(b"patience"))
         await line.up()
         await sending
+        async with fabric.pull(name) as items:
+            assert (await items.receive()).body == b"patience"
 
 
 async def test_a_cancelled_send_is_not_sent_later(line: Line, name: str) -> None:
@@ -108,6 +110,8 @@ async def test_senders_that_wait_survive_a_break(line: Line, name: str) -> None:
         sending = asyncio.create_task(work.send(b"waits"))
         line.cut()
         await sending
+        async with fabric.pull(name) as items:
+            assert [(await items.receive()).body for _ in range(2)] == [b"flows", b"waits"]
 
 
 async def test_a_subscription_goes_on(line: Line, name: str) -> None:

@@ -49,7 +49,10 @@ class TestPublishSubscribe:
             assert [(await both.receive()).text, (await both.receive()).text] == ["1", "2"]
 
     async def test_publishing_to_nobody_is_no_error(self, fabric: Fabric, name: str) -> None:
-        await fabric.publish(name, b"")
+        await fabric.publish(name, b"unheard")
+        async with fabric.subscribe(name) as messages:
+            await fabric.publish(name, b"heard")
+            assert (await messages.receive()).body == b"heard"
 
     async def test_a_named_subscription_keeps_what_is_published_while_nobody_listens(
         self, fabric: Fabric, name: str
@@ -73,7 +76,10 @@ class TestPublishSubscribe:
         for _ in range(2):
             with pytest.raises(NotFound, match=r"amq\.nowhere"):
                 await fabric.publish(name, b"", exchange="amq.nowhere")
-        await fabric.publish(name, b"")
+        await fabric.publish(name, b"unheard")
+        async with fabric.subscribe(name) as messages:
+            await fabric.publish(name, b"heard")
+            assert (await messages.receive()).body == b"heard"
 
     async def test_an_exchange_of_ones_own(self, fabric: Fabric, name: str) -> None:
         async with fabric.subscribe("#", exchange=name) as figures:
@@ -328,7 +334,9 @@ class TestConnecting:
         await line.down()
         connecting = asyncio.create_task(connect(line.url, patience=30).open())
         await line.up()
-        await (await connecting).close()
+        fabric = await connecting
+        assert not fabric.blocked
+        await fabric.close()
 
     async def test_closing_the_fabric_ends_its_loops(self, broker_url: str, name: str) -> None:
         async with connect(broker_url) as fabric:

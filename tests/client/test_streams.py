@@ -67,6 +67,7 @@ async def test_last_ends_with_the_newest(fabric: Fabric, name: str) -> None:
         seen = await take(replay, 1)
         while seen[-1] != 2:
             seen += await take(replay, 1)
+    assert seen == list(range(seen[0], 3))
 
 
 async def test_more_than_the_prefetch_flows(fabric: Fabric, name: str) -> None:

@@ -1,9 +1,9 @@
 """A connection that mends itself.
 
 aio-pika's robust connection does the mending; a link adds what the patterns need of it: channels
-that are asked for now and come when there is a connection, whether the broker has asked senders to
-wait, and errors that say what to do. Channels are plain: each pattern restores its own, because
-only it knows what to resume (an offset, an unanswered request) and what to leave behind.
+that can be asked for at any time and come when there is a connection, whether the broker has asked
+senders to wait, and errors that say what to do. Channels are plain: each pattern restores its own,
+because only it knows what to resume (an offset, an unanswered request) and what to leave behind.
 """
 
 from __future__ import annotations

@@ -1,0 +1,152 @@
+"""The users file: what is kept, shared with other processes, and survives."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.permissions import Permission, TopicPermission
+from penstock.broker.users import Users
+from penstock.core.errors import (
+    ConfigurationError,
+    NotFound,
+    PreconditionFailed,
+)
+from tests.broker.users.ground import Clock
+
+
+def test_the_file_is_its_owners_alone(users: Users, path: Path) -> None:
+    users.add("ana", "secret")
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "secret" not in path.read_text()
+
+
+async def test_everything_is_there_after_a_restart(
+    users: Users, open_users: Callable[[], Users]
+) -> None:
+    users.add("ana", "secret", ("monitoring",))
+    users.set_permissions("ana", "/", Permission("a", "b", "c"))
+    users.set_topic_permissions("ana", "/", "amq.topic", TopicPermission("d", "e"))
+    users.set_tags("guest", ())
+
+    again = open_users()
+
+    assert again.all() == users.all()
+    assert (await again.authenticate("ana", "secret", loopback=False)).tags == ("monitoring",)
+
+
+async def test_a_change_by_another_process_is_taken_in_at_the_next_login(
+    users: Users, open_users: Callable[[], Users], clock: Clock
+) -> None:
+    open_users().add("ana", "secret")
+    clock.now += 1.0
+
+    assert (await users.authenticate("ana", "secret", loopback=True)).name == "ana"
+
+
+def test_the_file_is_looked_at_once_a_second(
+    users: Users, open_users: Callable[[], Users], clock: Clock
+) -> None:
+    open_users().add("ana", "secret")
+
+    clock.now += 0.5
+    assert not users.refresh()
+    clock.now += 0.5
+    assert users.refresh()
+    clock.now += 1.0
+    assert not users.refresh()
+
+
+def test_a_change_builds_on_what_another_process_changed(
+    users: Users, open_users: Callable[[], Users]
+) -> None:
+    open_users().add("ana", "secret")
+
+    users.add("ben", "secret")
+
+    assert [user.name for user in users.all()] == ["ana", "ben", "guest"]
+
+
+def test_changes_from_many_threads_all_hold(users: Users) -> None:
+    threads = [
+        threading.Thread(target=users.add, args=(f"user-{number}", "secret")) for number in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(users.all()) == 9
+
+
+def test_a_broken_file_leaves_the_users_as_they_were(
+    users: Users, path: Path, clock: Clock
+) -> None:
+    path.write_text("{")
+    clock.now += 1.0
+
+    assert not users.refresh()
+    assert [user.name for user in users.all()] == ["guest"]
+
+
+def test_a_missing_file_leaves_the_users_as_they_were(
+    users: Users, path: Path, clock: Clock
+) -> None:
+    path.unlink()
+    clock.now += 1.0
+
+    assert not users.refresh()
+    assert [user.name for user in users.all()] == ["guest"]
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        ("{", "not a JSON document"),
+        ("[]", "an object with the key 'users' belongs here"),
+        ('{"users": {"ana": 1}}', "users.ana: an object belongs here"),
+        ('{"users": {"ana": {"tags": 1}}}', "users.ana.tags: a list of strings"),
+        ('{"users": {"ana": {"password_hash": "x"}}}', "users.ana.password_hash: "),
+        (
+            '{"users": {"ana": {"permissions": {"/": {"read": "("}}}}}',
+            "users.ana.permissions./: '\\(' is not a regular expression",
+        ),
+        (
+            '{"users": {"ana": {"permissions": {"/": {"read": 1}}}}}',
+            "users.ana.permissions./.read: a string belongs here",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_where(path: Path, document: str, complaint: str) -> None:
+    path.parent.mkdir()
+    path.write_text(document)
+
+    with pytest.raises(ConfigurationError, match=f"users.json: .*{complaint}"):
+        Users(path).load()
+
+
+def test_a_write_that_was_interrupted_does_no_harm(users: Users, path: Path) -> None:
+    path.with_name("users.json.new").write_text("half a docu")
+
+    users.add("ana", "secret")
+
+    assert set(json.loads(path.read_text())["users"]) == {"guest", "ana"}
+
+
+def test_names_must_be_free_to_add_and_known_to_change(users: Users) -> None:
+    with pytest.raises(PreconditionFailed, match="'guest' exists already"):
+        users.add("guest", "secret")
+    with pytest.raises(PreconditionFailed, match="1 to 255 bytes"):
+        users.add("", "secret")
+    with pytest.raises(NotFound, match="no user 'ana'"):
+        users.set_tags("ana", ())
+    with pytest.raises(NotFound, match="no user 'ana'"):
+        users.delete("ana")
+    with pytest.raises(NotFound, match="no user 'ana'"):
+        users.get("ana")

@@ -1,0 +1,115 @@
+"""Who is this? Names, passwords, and what a check costs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from penstock.broker.users import Users
+from penstock.core.errors import (
+    AuthenticationFailed,
+    PreconditionFailed,
+)
+from tests.broker.users.ground import EVERYTHING, CountingHasher, salted
+
+
+async def test_the_first_start_makes_guest_an_administrator_of_the_default_vhost(
+    users: Users,
+) -> None:
+    guest = await users.authenticate("guest", "guest", loopback=True)
+
+    assert guest.tags == ("administrator",)
+    assert guest.permissions == {"/": EVERYTHING}
+
+
+async def test_guest_comes_from_loopback_only(users: Users) -> None:
+    with pytest.raises(AuthenticationFailed, match="'guest' can only connect via localhost"):
+        await users.authenticate("guest", "guest", loopback=False)
+
+
+async def test_another_user_comes_from_anywhere(users: Users) -> None:
+    users.add("ana", "secret")
+
+    assert (await users.authenticate("ana", b"secret", loopback=False)).name == "ana"
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [("ana", "wrong"), ("ana", ""), ("nobody", "secret"), ("", ""), ("ana", "\ud800")],
+)
+async def test_a_wrong_name_or_password_is_refused(users: Users, name: str, password: str) -> None:
+    users.add("ana", "secret")
+
+    with pytest.raises(AuthenticationFailed):
+        await users.authenticate(name, password, loopback=True)
+
+
+async def test_a_right_password_is_checked_once(users: Users, hasher: CountingHasher) -> None:
+    before = hasher.worked
+
+    for _ in range(3):
+        await users.authenticate("guest", "guest", loopback=True)
+
+    assert hasher.worked == before + 1
+
+
+async def test_many_at_once_with_the_same_password_wait_for_few_checks(
+    users: Users, hasher: CountingHasher
+) -> None:
+    before = hasher.worked
+
+    logins = [users.authenticate("guest", "guest", loopback=True) for _ in range(50)]
+    await asyncio.gather(*logins)
+
+    assert hasher.worked - before <= 2
+
+
+async def test_a_refusal_takes_the_same_work_for_any_user(
+    users: Users, hasher: CountingHasher
+) -> None:
+    users.restore({"users": [{"name": "rabbit", "password_hash": salted("right")}]})
+    work = []
+
+    for name in ("guest", "nobody", "rabbit"):
+        before = hasher.worked
+        with pytest.raises(AuthenticationFailed):
+            await users.authenticate(name, "wrong", loopback=True)
+        work.append(hasher.worked - before)
+
+    assert work == [1, 1, 1]
+
+
+async def test_the_check_runs_beside_the_loop(users: Users, hasher: CountingHasher) -> None:
+    threads: list[threading.Thread] = []
+    hasher.checked = lambda: threads.append(threading.current_thread())
+
+    await users.authenticate("guest", "guest", loopback=True)
+
+    assert threads
+    assert threading.current_thread() not in threads
+
+
+async def test_a_changed_password_is_the_only_one(users: Users) -> None:
+    await users.authenticate("guest", "guest", loopback=True)
+
+    users.set_password("guest", "new")
+
+    with pytest.raises(AuthenticationFailed):
+        await users.authenticate("guest", "guest", loopback=True)
+    await users.authenticate("guest", "new", loopback=True)
+
+
+async def test_a_password_changed_during_the_check_does_not_let_in(
+    users: Users, hasher: CountingHasher
+) -> None:
+    hasher.checked = lambda: users.set_password("guest", "new")
+
+    with pytest.raises(AuthenticationFailed, match="just been changed"):
+        await users.authenticate("guest", "guest", loopback=True)
+
+
+def test_an_empty_password_cannot_be_set(users: Users) -> None:
+    with pytest.raises(PreconditionFailed, match="must not be empty"):
+        users.add("ana", "")

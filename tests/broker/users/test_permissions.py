@@ -1,0 +1,116 @@
+"""May they? Permissions, topic permissions, and that answers follow changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.broker.permissions import Permission, TopicPermission
+from penstock.broker.users import Users
+from penstock.core.errors import (
+    PreconditionFailed,
+)
+from tests.broker.users.ground import EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "allowed"),
+    [
+        ("", "q", False),
+        ("", "", False),
+        (".*", "q", True),
+        ("^ana-", "ana-1", True),
+        ("^ana-", "not-ana-1", False),
+        ("ana", "not-ana-1", True),  # anywhere in the name, unless anchored
+        ("^amq\\.default$", "", True),  # the default exchange
+        ("^(a|b)$", "b", True),
+    ],
+)
+def test_a_permission_is_a_pattern(users: Users, pattern: str, name: str, allowed: bool) -> None:
+    ana = users.add("ana", "secret")
+    users.set_permissions("ana", "/", Permission(write=pattern))
+
+    assert users.may(ana, "/", "write", name) is allowed
+    assert not users.may(ana, "/", "configure", name)
+    assert not users.may(ana, "other", "write", name)
+
+
+def test_a_user_enters_the_virtual_hosts_they_have_permissions_in(users: Users) -> None:
+    ana = users.add("ana", "secret")
+    users.set_permissions("ana", "tests", Permission())
+
+    assert users.may_enter(ana, "tests")
+    assert not users.may_enter(ana, "/")
+
+
+def test_answers_follow_the_permissions(users: Users) -> None:
+    ana = users.add("ana", "secret")
+    users.set_permissions("ana", "/", EVERYTHING)
+    assert users.may(ana, "/", "read", "q")
+
+    users.clear_permissions("ana", "/")
+
+    assert not users.may(ana, "/", "read", "q")
+    assert not users.may_enter(ana, "/")
+
+
+def test_a_deleted_user_may_nothing(users: Users) -> None:
+    guest = users.get("guest")
+    assert users.may(guest, "/", "read", "q")
+
+    users.delete("guest")
+
+    assert not users.may(guest, "/", "read", "q")
+    assert not users.may_enter(guest, "/")
+    assert not users.may_topic(guest, "/", "amq.topic", "read", "a.b")
+
+
+def test_names_chosen_by_a_peer_do_not_fill_memory(users: Users) -> None:
+    guest = users.get("guest")
+
+    for number in range(10_000):
+        assert users.may(guest, "/", "read", f"q{number}")
+
+    assert sum(len(answers) for answers in users._answers.values()) <= 4096
+
+
+def test_without_a_topic_permission_any_key_will_do(users: Users) -> None:
+    assert users.may_topic(users.get("guest"), "/", "amq.topic", "write", "a.b")
+
+
+def test_a_topic_permission_narrows_the_keys_of_one_exchange(users: Users) -> None:
+    guest = users.get("guest")
+    users.set_topic_permissions(
+        "guest", "/", "amq.topic", TopicPermission(write=r"^{username}\.", read="^{client_id}$")
+    )
+
+    assert users.may_topic(guest, "/", "amq.topic", "write", "guest.a")
+    assert not users.may_topic(guest, "/", "amq.topic", "write", "other.a")
+    assert users.may_topic(guest, "/", "amq.topic", "read", "c-1", client_id="c-1")
+    assert users.may_topic(guest, "/", "another", "write", "other.a")
+
+
+def test_a_variable_is_taken_literally(users: Users) -> None:
+    guest = users.get("guest")
+    users.set_topic_permissions("guest", "/", "amq.topic", TopicPermission(read="^{client_id}$"))
+
+    assert not users.may_topic(guest, "/", "amq.topic", "read", "secrets", client_id=".*")
+
+
+def test_cleared_topic_permissions_narrow_nothing(users: Users) -> None:
+    guest = users.get("guest")
+    for exchange in ("one", "two", "three"):
+        users.set_topic_permissions("guest", "/", exchange, TopicPermission(read="^$"))
+
+    users.clear_topic_permissions("guest", "/", "one")
+    assert users.may_topic(guest, "/", "one", "read", "k")
+    assert not users.may_topic(guest, "/", "two", "read", "k")
+
+    users.clear_topic_permissions("guest", "/")
+    assert users.may_topic(guest, "/", "two", "read", "k")
+
+
+def test_what_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(PreconditionFailed, match=r"'\(' is not a regular expression"):
+        Permission(read="(")
+    with pytest.raises(PreconditionFailed, match="is not a regular expression"):
+        TopicPermission(read="{client_id}[")
