@@ -1,7 +1,8 @@
 """The servers that tests talk to, started when the first test asks and stopped at the end.
 
 `broker` runs a test against Penstock and against RabbitMQ: what a test says of a broker has to be
-true of both. A test of something only Penstock has asks for `penstock`.
+true of both. A test of something only Penstock has asks for `penstock`. `mqtt_broker` does the
+same for MQTT, with mosquitto as the other.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.peers import Broker, PeerMissing, Penstock, RabbitMQ
+from tests.peers import Broker, Mosquitto, MqttBroker, PeerMissing, Penstock, RabbitMQ
 
 NewPenstock = Callable[..., Penstock]
+NewMosquitto = Callable[..., Mosquitto]
 
 
 def missing(peer: PeerMissing) -> None:
@@ -54,6 +56,52 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     return server
 
 
+@pytest.fixture(scope="session")
+def mqtt_penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+    """A Penstock that listens for MQTT and WebSockets beside AMQP."""
+    server = Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    try:
+        server = Mosquitto(tmp_path_factory.mktemp("mosquitto"), websocket=True)
+    except PeerMissing as peer:
+        missing(peer)
+        raise
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def mqtt_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ with its MQTT plugin."""
+    try:
+        server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"), plugins=("rabbitmq_mqtt",))
+    except PeerMissing as peer:
+        missing(peer)
+        raise
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param("mqtt_penstock", id="penstock"),
+        pytest.param("mosquitto", marks=pytest.mark.peer),
+    ],
+)
+def mqtt_broker(request: pytest.FixtureRequest) -> MqttBroker:
+    server: MqttBroker = request.getfixturevalue(request.param)
+    return server
+
+
 @pytest.fixture
 def broker_url(broker: Broker) -> str:
     return broker.url
@@ -66,6 +114,26 @@ def new_penstock(tmp_path: Path) -> Iterator[NewPenstock]:
 
     def start(*arguments: str, **options: Any) -> Penstock:
         server = Penstock(tmp_path / f"penstock-{len(started)}", *arguments, **options)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture
+def new_mosquitto(tmp_path: Path) -> Iterator[NewMosquitto]:
+    """Start a mosquitto of the test's own, with the settings it wants."""
+    started: list[Mosquitto] = []
+
+    def start(*settings: str, **options: Any) -> Mosquitto:
+        try:
+            server = Mosquitto(tmp_path / f"mosquitto-{len(started)}", *settings, **options)
+        except PeerMissing as peer:
+            missing(peer)
+            raise
         started.append(server)
         server.start()
         return server

@@ -49,6 +49,25 @@ class Broker(Protocol):
     def kill(self) -> None: ...
 
 
+class MqttBroker(Protocol):
+    """What the tests need of a broker that speaks MQTT, whoever wrote it."""
+
+    name: str
+    mqtt_port: int
+
+    @property
+    def mqtt_url(self) -> str: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 def free_port() -> int:
     """A port below those the system gives to clients.
 
@@ -151,7 +170,7 @@ class Process:
 
 
 class Penstock:
-    """`penstock broker` as a process."""
+    """`penstock broker` as a process; with `mqtt`, it listens for that and for WebSockets too."""
 
     name = "penstock"
 
@@ -161,11 +180,15 @@ class Penstock:
         *arguments: str,
         data: Path | None = None,
         environment: dict[str, str] | None = None,
+        mqtt: bool = False,
     ) -> None:
         self.folder = folder
         self.data = data or folder / "data"
         self.port = free_port()
         self.http_port = free_port()
+        self.mqtt_port = free_port()
+        self.ws_port = free_port()
+        self._mqtt = mqtt
         self.exit_status: int | None = None
         self._arguments = arguments
         self._environment = environment or {}
@@ -179,6 +202,14 @@ class Penstock:
     @property
     def http_url(self) -> str:
         return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def mqtt_url(self) -> str:
+        return f"mqtt://guest:guest@127.0.0.1:{self.mqtt_port}"
+
+    @property
+    def ws_url(self) -> str:
+        return f"ws://guest:guest@127.0.0.1:{self.ws_port}/ws"
 
     @property
     def pid(self) -> int:
@@ -199,6 +230,7 @@ class Penstock:
                 *(sys.executable, "-m", "penstock", "broker", "--data", str(self.data)),
                 *("--listen", f"amqp://127.0.0.1:{self.port}"),
                 *("--listen", f"http://127.0.0.1:{self.http_port}"),
+                *self._mqtt_listeners(),
                 *self._arguments,
             ],
             self.folder / f"penstock-{self._starts}.log",
@@ -214,9 +246,98 @@ class Penstock:
         if self._process is not None:
             self.exit_status = self._process.end(signal.SIGKILL)
 
+    def _mqtt_listeners(self) -> list[str]:
+        if not self._mqtt:
+            return []
+        addresses = (f"mqtt://127.0.0.1:{self.mqtt_port}", f"ws://127.0.0.1:{self.ws_port}")
+        return [word for address in addresses for word in ("--listen", address)]
+
+
+class Mosquitto:
+    """A mosquitto that lets anyone in and keeps its sessions in a directory of its own.
+
+    It writes them when it is stopped, so a killed one forgets unless it is given
+    `autosave_interval 1` and `autosave_on_changes true`: `settings` are lines for its
+    configuration.
+    """
+
+    name = "mosquitto"
+
+    def __init__(self, folder: Path, *settings: str, websocket: bool = False) -> None:
+        self._server = find_program("mosquitto", "mosquitto")
+        self.folder = folder
+        self.port = self.mqtt_port = free_port()
+        self.ws_port = free_port()
+        self._settings = settings
+        self._websocket = websocket
+        self._process: Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    @property
+    def mqtt_url(self) -> str:
+        return self.url
+
+    @property
+    def ws_url(self) -> str:
+        return f"ws://127.0.0.1:{self.ws_port}/ws"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        assert self._process is not None, "not started"
+        return self._process.output()
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        configuration = self._write_configuration()
+        self._process = Process(
+            [self._server, "-c", str(configuration)],
+            self.folder / "mosquitto.log",
+            {"PATH": os.environ["PATH"]},
+        )
+        self._process.wait_for_port(self.port)
+        if self._websocket:
+            self._process.wait_for_port(self.ws_port)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.end(signal.SIGKILL)
+
+    def _write_configuration(self) -> Path:
+        lines = [
+            "allow_anonymous true",
+            "persistence true",
+            f"persistence_location {self.folder}/",
+            # Started by root it would become another user, who may not write here.
+            "user root",
+            "log_dest stderr",
+            *self._settings,
+            f"listener {self.port} 127.0.0.1",
+        ]
+        if self._websocket:
+            lines += [f"listener {self.ws_port} 127.0.0.1", "protocol websockets"]
+        configuration = self.folder / "mosquitto.conf"
+        configuration.write_text("\n".join(lines) + "\n")
+        return configuration
+
 
 class RabbitMQ:
-    """A RabbitMQ node with a name, directories and an epmd of its own."""
+    """A RabbitMQ node with a name, directories and an epmd of its own.
+
+    With the plugin `rabbitmq_mqtt` it speaks MQTT 3.1.1 on a port of its own, and with
+    `rabbitmq_web_mqtt` the same over WebSockets.
+    """
 
     name = "rabbitmq"
 
@@ -228,6 +349,8 @@ class RabbitMQ:
         self._epmd_program = find_program("epmd", "erlang-base")
         self.folder = folder
         self.port = free_port()
+        self.mqtt_port = free_port()
+        self.ws_port = free_port()
         self._epmd_port = free_port()
         self._distribution_port = free_port()
         self._plugins = plugins
@@ -237,6 +360,14 @@ class RabbitMQ:
     @property
     def url(self) -> str:
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    @property
+    def mqtt_url(self) -> str:
+        return f"mqtt://guest:guest@127.0.0.1:{self.mqtt_port}"
+
+    @property
+    def ws_url(self) -> str:
+        return f"ws://guest:guest@127.0.0.1:{self.ws_port}/ws"
 
     @property
     def pid(self) -> int:
@@ -254,6 +385,10 @@ class RabbitMQ:
         self._epmd.wait_for_port(self._epmd_port)
         self._process = Process([self._server], self.folder / "rabbitmq.log", environment)
         self._process.wait_for_port(self.port)
+        if "rabbitmq_mqtt" in self._plugins:
+            self._process.wait_for_port(self.mqtt_port)
+        if "rabbitmq_web_mqtt" in self._plugins:
+            self._process.wait_for_port(self.ws_port)
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
@@ -266,13 +401,22 @@ class RabbitMQ:
             if process is not None:
                 process.end(how)
 
+    def _plugin_settings(self) -> str:
+        """Where the plugins listen; a node refuses the settings of plugins it does not have."""
+        settings = ""
+        if "rabbitmq_mqtt" in self._plugins:
+            settings += f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt_port}\n"
+        if "rabbitmq_web_mqtt" in self._plugins:
+            settings += f"web_mqtt.tcp.ip = 127.0.0.1\nweb_mqtt.tcp.port = {self.ws_port}\n"
+        return settings
+
     def _write_configuration(self) -> dict[str, str]:
         configuration = self.folder / "rabbitmq.conf"
         configuration.write_text(
             f"listeners.tcp.1 = 127.0.0.1:{self.port}\n"
             "log.console = true\nlog.console.level = warning\nlog.file = false\n"
             # Statistics cost processor time that the tests could use.
-            "collect_statistics_interval = 60000\n"
+            "collect_statistics_interval = 60000\n" + self._plugin_settings()
         )
         (self.folder / "enabled_plugins").write_text(f"[{','.join(self._plugins)}].\n")
         (self.folder / "environment").touch()

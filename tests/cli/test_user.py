@@ -49,6 +49,20 @@ def test_add_can_give_tags_and_everything(data: Path) -> None:
     assert user(data, "ada").permissions == {"v": Permission(".*", ".*", ".*")}
 
 
+def test_add_can_tie_the_user_to_client_ids(data: Path) -> None:
+    flags = ("--password-stdin", "--client-ids", "sensor-7")
+    assert run("user", "add", "seven", *flags, "--data", data, stdin="x\n").returncode == 0
+    assert user(data, "seven").client_ids == "sensor-7"
+
+
+def test_a_user_with_client_ids_that_are_no_pattern_is_not_added(data: Path) -> None:
+    flags = ("--password-stdin", "--client-ids", "(")
+    added = run("user", "add", "seven", *flags, "--data", data, stdin="x\n")
+    assert added.returncode == 5
+    assert "'(' is not a regular expression" in added.stderr
+    assert [each.name for each in users(data).all()] == ["guest"]
+
+
 def test_no_flag_takes_a_password() -> None:
     for command in ("add", "password"):
         assert "--password-stdin" in run("user", command, "--help").stdout
@@ -83,6 +97,7 @@ def test_delete(ada: Path) -> None:
         ("delete", "bob"),
         ("password", "bob"),
         ("tags", "bob"),
+        ("client-ids", "bob", "sensor-7"),
         ("permissions", "set", "bob", "", "", ""),
         ("permissions", "list", "bob"),
         ("topic-permissions", "clear", "bob"),
@@ -101,15 +116,25 @@ def test_tags_are_set_and_taken_away(ada: Path) -> None:
     assert user(ada, "ada").tags == ()
 
 
+def test_client_ids_are_set_and_taken_away(ada: Path) -> None:
+    run("user", "client-ids", "ada", "sensor-[0-9]+", "--data", ada)
+    assert user(ada, "ada").client_ids == "sensor-[0-9]+"
+    listed = run("user", "list", "--data", ada).stdout.splitlines()
+    assert listed[1].split() == ["ada", "sensor-[0-9]+"]
+    run("user", "client-ids", "ada", "--data", ada)
+    assert user(ada, "ada").client_ids == ""
+
+
 def test_list(ada: Path) -> None:
     shown = run("user", "list", "--data", ada)
     assert [line.split() for line in shown.stdout.splitlines()] == [
-        ["user", "tags", "vhosts"],
+        ["user", "tags", "vhosts", "client-ids"],
         ["ada"],
         ["guest", "administrator", "/"],
     ]
     told = json.loads(run("user", "list", "--json", "--data", ada).stdout)
-    assert told[1] == {"name": "guest", "tags": ["administrator"], "vhosts": ["/"]}
+    guest = {"name": "guest", "tags": ["administrator"], "vhosts": ["/"], "client_ids": ""}
+    assert told[1] == guest
 
 
 def test_permissions_are_set_listed_and_cleared(ada: Path) -> None:
@@ -121,18 +146,26 @@ def test_permissions_are_set_listed_and_cleared(ada: Path) -> None:
     assert user(ada, "ada").permissions == {}
 
 
-def test_what_is_no_regular_expression_is_refused(ada: Path) -> None:
-    asked = run("user", "permissions", "set", "ada", "(", "", "", "--data", ada)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("permissions", "set", "ada", "(", "", ""),
+        ("topic-permissions", "set", "ada", "amq.topic", "(", ""),
+        ("client-ids", "ada", "("),
+    ],
+)
+def test_what_is_no_regular_expression_is_refused(words: tuple[str, ...], ada: Path) -> None:
+    asked = run("user", *words, "--data", ada)
     assert asked.returncode == 5
     assert "'(' is not a regular expression" in asked.stderr
 
 
 def test_topic_permissions_are_set_listed_and_cleared(ada: Path) -> None:
-    words = ("ada", "amq.topic", "^{username}", ".*")
+    words = ("ada", "amq.topic", "^{username}", "^{client_id}$")
     run("user", "topic-permissions", "set", *words, "--data", ada)
-    granted = {"/": {"amq.topic": TopicPermission("^{username}", ".*")}}
+    granted = {"/": {"amq.topic": TopicPermission("^{username}", "^{client_id}$")}}
     assert user(ada, "ada").topic_permissions == granted
     listed = run("user", "topic-permissions", "list", "--data", ada).stdout.splitlines()
-    assert listed[1].split() == ["ada", "/", "amq.topic", "^{username}", ".*"]
+    assert listed[1].split() == ["ada", "/", "amq.topic", "^{username}", "^{client_id}$"]
     run("user", "topic-permissions", "clear", "ada", "--data", ada)
     assert user(ada, "ada").topic_permissions == {}

@@ -29,6 +29,10 @@ class Line:
     def url(self) -> str:
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
 
+    @property
+    def mqtt_url(self) -> str:
+        return f"mqtt://guest:guest@127.0.0.1:{self.port}"
+
     async def up(self) -> None:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]

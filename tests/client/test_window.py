@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.amqp.window import Window
+from penstock.client.window import Window
 
 
 async def begun(task: asyncio.Task[None]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -74,6 +75,20 @@ def test_removing_what_was_never_added_changes_nothing() -> None:
     assert trie.match(b"a.b") == ["kept"]
 
 
+def test_a_hundred_thousand_patterns_fit_a_small_machine() -> None:
+    count = 10_000
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        trie: Trie[int] = Trie()
+        for number in range(count):
+            trie.add(b"sensors.%d.report" % number, 0)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / count < 700
+
+
 @pytest.mark.parametrize(
     ("pattern", "key", "expected"),
     [
@@ -107,10 +122,11 @@ class Visits(dict[bytes, "Node[int]"]):
 
 
 def watch(node: Node[int]) -> None:
-    for child in [*node.words.values(), node.any, node.many]:
+    words = node.words or {}
+    for child in [*words.values(), node.any, node.many]:
         if child is not None:
             watch(child)
-    node.words = Visits(node.words)
+    node.words = Visits(words)
 
 
 def visits(others: int) -> int:

@@ -38,6 +38,9 @@ MANDATORY: Final = 2  #: the publisher wants it back if no queue takes it
 EXPIRES: Final = 4  #: carries its own time to live
 PRIORITY: Final = 8  #: carries a priority
 SELECTS: Final = 16  #: headers name more routing keys (CC, BCC)
+ONCE: Final = 32  #: to be delivered exactly once (MQTT's QoS 2); persistent alone is at least once
+RETAIN: Final = 64  #: its publisher wanted it kept for those who come later
+RECALLED: Final = 128  #: comes from what was kept, not from a publisher
 
 
 class Message:

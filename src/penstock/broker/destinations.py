@@ -76,6 +76,25 @@ class Exchange(Destination, Protocol):
         """Route a message that comes from within the broker, but not to the queues to avoid."""
 
 
+class Retained(Protocol):
+    """The last message of each routing key whose publisher wanted it kept."""
+
+    def __len__(self) -> int: ...
+
+    def keep(self, message: Message, volatile: bool = False) -> int:
+        """In place of what was there; an empty body forgets. LOGGED, or TAKEN if volatile."""
+
+    def get(self, key: bytes) -> Message | None:
+        """What is kept under a key and has not expired."""
+
+    def match(self, pattern: bytes) -> list[bytes]:
+        """The keys under which something is kept that a pattern of words wants."""
+
+    def close(self) -> None: ...
+
+    def delete(self) -> None: ...
+
+
 class Queue(Destination, Sink, Protocol):
     owner: object | None  #: the connection an exclusive queue belongs to
 
@@ -89,3 +108,8 @@ class Queue(Destination, Sink, Protocol):
 
     def used(self) -> None:
         """Somebody showed an interest: an unused queue may have a time to live."""
+
+    def bound(self, binding: Binding) -> None:
+        """An exchange will send it more."""
+
+    def unbound(self, binding: Binding) -> None: ...

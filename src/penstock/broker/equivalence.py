@@ -20,6 +20,8 @@ AGE_SECONDS = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60
 
 OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_TYPES = {"classic": "classic", "quorum": "classic", "stream": "stream"}
+#: A queue of this type is an MQTT client's session: it comes and goes with the client.
+SESSION = "mqtt"
 
 
 def age_seconds(text: str) -> int:
@@ -119,6 +121,8 @@ def queue_type(
         raise PreconditionFailed(f"invalid {what} for queue '{name}' in vhost '{vhost}': {why}")
 
     asked = arguments.get("x-queue-type", "classic")
+    if asked == SESSION:
+        return SESSION
     known = {"stream": STREAM_ARGUMENTS, "quorum": QUORUM_ARGUMENTS}.get(asked, QUEUE_ARGUMENTS)
     for argument, value in arguments.items():
         check = known.get(argument)

@@ -3,7 +3,8 @@
 A permission is three regular expressions for one virtual host: which destinations the user may
 configure, write to and read from. They match anywhere in a name unless anchored; an empty one
 matches no name. A topic permission narrows, for one exchange, the routing keys a user may publish
-with or bind by; where there is none, any key will do.
+with or bind by; where there is none, any key will do. Our own is the pattern of the client ids that
+an MQTT connection of the user may have: it matches an id as a whole, and an empty one any id.
 
 One difference from RabbitMQ: what a variable in a topic pattern stands for is taken literally, so
 that a client cannot choose an identifier that is itself a pattern.
@@ -33,7 +34,7 @@ class Permission:
 
     def __post_init__(self) -> None:
         for pattern in (self.configure, self.write, self.read):
-            _check(pattern)
+            checked_pattern(pattern)
 
     def allows(self, kind: Kind, name: str) -> bool:
         pattern: str = getattr(self, kind)
@@ -50,7 +51,7 @@ class TopicPermission:
 
     def __post_init__(self) -> None:
         for pattern in (self.write, self.read):
-            _check(expanded(pattern, {}))
+            checked_pattern(expanded(pattern, {}))
 
     def allows(self, kind: TopicKind, routing_key: str, variables: dict[str, str]) -> bool:
         pattern: str = getattr(self, kind)
@@ -64,8 +65,14 @@ def expanded(pattern: str, variables: dict[str, str]) -> str:
     return _VARIABLE.sub(lambda found: re.escape(variables.get(found[1], "")), pattern)
 
 
-def _check(pattern: str) -> None:
+def allows_client_id(pattern: str, client_id: str) -> bool:
+    return not pattern or re.fullmatch(pattern, client_id) is not None
+
+
+def checked_pattern(pattern: str) -> str:
+    """The same, if it is a regular expression."""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise PreconditionFailed(f"{pattern!r} is not a regular expression: {error}") from None
+    return pattern

@@ -23,13 +23,13 @@ class Sending:
         "_bucket",
         "_cancelled",
         "_channel",
-        "_delivery",
         "_finished",
         "_kernel",
         "_offset",
         "_position",
         "_reading",
         "_spool",
+        "delivery",
     )
 
     def __init__(
@@ -43,7 +43,7 @@ class Sending:
         assert message.spool is not None
         self._kernel = kernel
         self._channel = channel
-        self._delivery = delivery
+        self.delivery = delivery
         self._finished = finished
         self._spool: Spool = message.spool
         self._offset = 0  # in the body: what is forwarded
@@ -54,9 +54,9 @@ class Sending:
         self._spool.fileno()  # open it now: a settled message's file loses its name at once
 
     def open(self) -> None:
-        message = self._delivery.message
+        message = self.delivery.message
         opening = Message(message.route, message.header, b"", message.flags, more=True)
-        self._channel.terminal.channel_forward(self._channel, opening, self._delivery)
+        self._channel.terminal.channel_forward(self._channel, opening, self.delivery)
 
     def draw(self) -> None:
         """The terminal has room for the next fragment."""
@@ -91,7 +91,7 @@ class Sending:
             bucket.retain()
         more = self._offset < self._spool.size
         terminal = self._channel.terminal
-        terminal.channel_forward(self._channel, Fragment(bucket, body, more), self._delivery)
+        terminal.channel_forward(self._channel, Fragment(bucket, body, more), self.delivery)
         if not more and not self._cancelled:  # the last fragment may have ended the channel
             self._finished()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from penstock.broker.passwords import checked_hash
-from penstock.broker.permissions import Permission, TopicPermission
+from penstock.broker.permissions import Permission, TopicPermission, checked_pattern
 from penstock.core.errors import ConfigurationError, PreconditionFailed
 
 Made = TypeVar("Made")
@@ -32,10 +32,11 @@ class User:
     tags: tuple[str, ...] = ()
     permissions: Permissions = field(default_factory=dict)
     topic_permissions: TopicPermissions = field(default_factory=dict)
+    client_ids: str = ""  #: those an MQTT connection may have, as a pattern; empty is any
 
 
 def user_to_json(user: User) -> dict[str, Any]:
-    return {
+    written: dict[str, Any] = {
         "password_hash": user.password_hash,
         "tags": list(user.tags),
         "permissions": {
@@ -50,6 +51,9 @@ def user_to_json(user: User) -> dict[str, Any]:
             for vhost, exchanges in user.topic_permissions.items()
         },
     }
+    if user.client_ids:
+        written["client_ids"] = user.client_ids
+    return written
 
 
 def user_from_json(name: str, value: Any) -> User:
@@ -74,6 +78,7 @@ def user_from_json(name: str, value: Any) -> User:
             }
             for vhost, exchanges in _member(entry, "topic_permissions", place).items()
         },
+        client_ids_from_json(entry, place),
     )
 
 
@@ -87,6 +92,10 @@ def topic_permission_from_json(value: Any, place: str) -> TopicPermission:
     entry = _object(value, place)
     patterns = [_text(entry, kind, place) for kind in ("write", "read")]
     return _accepted(place, TopicPermission, *patterns)
+
+
+def client_ids_from_json(entry: dict[str, Any], place: str) -> str:
+    return _accepted(place + ".client_ids", checked_pattern, _text(entry, "client_ids", place))
 
 
 def tags_from_json(value: Any, place: str) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Users, permissions and topic permissions in the form of RabbitMQ's definitions.
 
 What RabbitMQ exports can be imported here, password hashes included; what is exported here keeps
-the form, though RabbitMQ cannot check an argon2 hash. Import is all or nothing: the first entry
-that makes no sense raises `ConfigurationError` naming it.
+the form, though RabbitMQ cannot check an argon2 hash, and passes over the pattern of client ids,
+a field of ours that only users who have one are written with. Import is all or nothing: the first
+entry that makes no sense raises `ConfigurationError` naming it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 from penstock.broker.passwords import checked_hash
 from penstock.broker.user import (
     User,
+    client_ids_from_json,
     permission_from_json,
     tags_from_json,
     topic_permission_from_json,
@@ -43,6 +45,7 @@ def users_to_definitions(users: Mapping[str, User]) -> dict[str, list[dict[str, 
                 "hashing_algorithm": _algorithm(user.password_hash),
                 "tags": written["tags"],
                 "limits": {},
+                **({"client_ids": user.client_ids} if user.client_ids else {}),
             }
         )
         for vhost, granted in written["permissions"].items():
@@ -69,6 +72,10 @@ def users_from_definitions(
             old,
             password_hash=_password_hash(entry, place, hash_password),
             tags=tags_from_json(entry.get("tags", []), f"{place}.tags"),
+            # A file of RabbitMQ's says nothing of it, and must not take a restriction away.
+            client_ids=(
+                client_ids_from_json(entry, place) if "client_ids" in entry else old.client_ids
+            ),
         )
     for place, entry in _entries(definitions, "permissions"):
         user = _user(users, known, entry, place)

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.broker.passwords import Passwords
-from penstock.broker.permissions import Kind, Permission, TopicKind, TopicPermission
+from penstock.broker.permissions import (
+    Kind,
+    Permission,
+    TopicKind,
+    TopicPermission,
+    allows_client_id,
+    checked_pattern,
+)
 from penstock.broker.user import User
 from penstock.broker.user_definitions import users_from_definitions, users_to_definitions
 from penstock.broker.users_file import Stamp, UsersFile
@@ -170,13 +177,21 @@ class Users:
         variables = {"username": user.name, "vhost": vhost, "client_id": client_id}
         return permission.allows(kind, routing_key, variables)
 
+    def may_use_client_id(self, user: User, client_id: str) -> bool:
+        """Whether an MQTT connection of the user may have this client id."""
+        current = self._users.get(user.name)
+        return current is not None and allows_client_id(current.client_ids, client_id)
+
     # Changes.
 
-    def add(self, name: str, password: str, tags: tuple[str, ...] = ()) -> User:
+    def add(
+        self, name: str, password: str, tags: tuple[str, ...] = (), client_ids: str = ""
+    ) -> User:
         """A new user, who may do nothing yet."""
         if not name or len(name.encode("utf-8", "surrogatepass")) > 255:
             raise PreconditionFailed("a user name has 1 to 255 bytes")
-        user = User(name, self._passwords.hash(password), tags)
+        pattern = checked_pattern(client_ids)
+        user = User(name, self._passwords.hash(password), tags, client_ids=pattern)
 
         def edit(users: dict[str, User]) -> None:
             if name in users:
@@ -199,6 +214,11 @@ class Users:
 
     def set_tags(self, name: str, tags: tuple[str, ...]) -> None:
         self._revise(name, lambda user: replace(user, tags=tags))
+
+    def set_client_ids(self, name: str, pattern: str) -> None:
+        """The client ids the user's MQTT connections may have; an empty pattern is any."""
+        checked_pattern(pattern)
+        self._revise(name, lambda user: replace(user, client_ids=pattern))
 
     def set_permissions(self, name: str, vhost: str, permission: Permission) -> None:
         self._revise(

@@ -12,11 +12,12 @@ import base64
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from penstock.broker import equivalence, paths
 from penstock.broker.contract import Driver
-from penstock.broker.destinations import Binding, Exchange, Queue, Sink
+from penstock.broker.destinations import Binding, Exchange, Queue, Retained, Sink
 from penstock.broker.kernel import Kernel
 from penstock.broker.topology import Topology, pack_arguments, unpack_arguments
 from penstock.core.errors import (
@@ -30,6 +31,7 @@ from penstock.core.errors import (
 ExchangeType = Callable[..., Exchange]
 QueueType = Callable[..., Queue]
 ReplyType = Callable[[Kernel, str], Any]
+RetainedType = Callable[[Kernel, Path], Retained]
 
 PREDECLARED = {
     "": "direct",
@@ -50,6 +52,7 @@ class VirtualHost:
         exchange_types: dict[str, ExchangeType],
         queue_types: dict[str, QueueType],
         reply_type: ReplyType,
+        retained_type: RetainedType,
     ) -> None:
         self.name = name
         self.kernel = kernel
@@ -57,6 +60,8 @@ class VirtualHost:
         self.exchange_types = exchange_types
         self.queue_types = queue_types
         self.reply_type = reply_type
+        self._retained_type = retained_type
+        self._retained: Retained | None = None
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         #: Reply channels of clients, by the routing key they gave out (direct reply-to).
@@ -106,6 +111,14 @@ class VirtualHost:
         name = f"{prefix}.{secrets.token_urlsafe(16)}"
         self.replies[name] = driver = self.reply_type(self.kernel, name)
         return name, driver
+
+    @property
+    def retained(self) -> Retained:
+        """What publishers wanted kept for those who come later; opened when first asked for."""
+        if self._retained is None:
+            where = self.kernel.directory / "retained" / paths.folder(self.name)
+            self._retained = self._retained_type(self.kernel, where)
+        return self._retained
 
     # Exchanges.
 
@@ -231,7 +244,7 @@ class VirtualHost:
                 ("queue", self.name, name),
                 {"auto_delete": auto_delete, "arguments": pack_arguments(arguments)},
             )
-        self.changed()
+        self.exchanges[""].forget_routes()  # nothing else leads to it yet
         return queue
 
     def delete_queue(
@@ -287,6 +300,8 @@ class VirtualHost:
         binding.properties_key = equivalence.properties_key(key, arguments)
         exchange.add(binding)
         bound[source, key, packed] = binding
+        if destination.kind == "queue":
+            cast(Queue, destination).bound(binding)
         if exchange.durable and destination.durable and getattr(destination, "owner", None) is None:
             self.topology.put(self._binding_key(binding, packed), {})
         self.changed()
@@ -334,6 +349,8 @@ class VirtualHost:
 
     def _remove(self, binding: Binding) -> None:
         self._forget(binding)
+        if binding.destination_kind == "queue":
+            cast(Queue, binding.destination).unbound(binding)
         exchange = self.exchanges.get(binding.source)
         if exchange is None:
             return
@@ -395,9 +412,15 @@ class VirtualHost:
                 destination.close()
             except OSError as error:
                 failed(destination.name, error)
+        if self._retained is not None:
+            try:
+                self._retained.close()
+            except OSError as error:
+                failed("retained", error)
 
     def delete(self) -> None:
         """The whole virtual host goes, with all that is in it."""
+        self.retained.delete()
         for name in list(self.queues):
             self.delete_queue(name)
         for name in list(self.exchanges):

@@ -40,6 +40,12 @@ def add(
         bool, typer.Option("--full", help="May do everything in the virtual host.")
     ] = False,
     vhost: Vhost = "/",
+    client_ids: Annotated[
+        str,
+        typer.Option(
+            "--client-ids", metavar="REGEX", help="The client ids that may connect over MQTT."
+        ),
+    ] = "",
     from_stdin: FromStdin = False,
     data: Data = None,
     file: ConfigFile = None,
@@ -48,7 +54,7 @@ def add(
     from penstock.broker.permissions import Permission
 
     users = users_of(data, file)
-    users.add(name, _password(from_stdin), tuple(tags or ()))
+    users.add(name, _password(from_stdin), tuple(tags or ()), client_ids)
     if full:
         users.set_permissions(name, vhost, Permission(".*", ".*", ".*"))
 
@@ -82,24 +88,45 @@ def tags(
     users_of(data, file).set_tags(name, tuple(tags or ()))
 
 
+@app.command()
+def client_ids(
+    name: Name,
+    pattern: Annotated[
+        str, typer.Argument(metavar="[REGEX]", help="Matches a whole id. None lets any be used.")
+    ] = "",
+    data: Data = None,
+    file: ConfigFile = None,
+) -> None:
+    """Say which client ids a user may have when connecting over MQTT."""
+    users_of(data, file).set_client_ids(name, pattern)
+
+
 @app.command("list")
 def show(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """List users, their tags and the virtual hosts they may use."""
+    """List users, their tags, the virtual hosts they may use and their MQTT client ids."""
     users = users_of(data, file).all()
     if as_json:
         rows: list[dict[str, Any]] = [
-            {"name": user.name, "tags": list(user.tags), "vhosts": sorted(user.permissions)}
+            {
+                "name": user.name,
+                "tags": list(user.tags),
+                "vhosts": sorted(user.permissions),
+                "client_ids": user.client_ids,
+            }
             for user in users
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
     table(
-        ("user", "tags", "vhosts"),
-        [(user.name, " ".join(user.tags), " ".join(sorted(user.permissions))) for user in users],
+        ("user", "tags", "vhosts", "client-ids"),
+        [
+            (user.name, " ".join(user.tags), " ".join(sorted(user.permissions)), user.client_ids)
+            for user in users
+        ],
     )
 
 

@@ -29,6 +29,8 @@ from penstock.client.message import Message
 if TYPE_CHECKING:
     import aio_pika
 
+    from penstock.client.mqtt.fabric import MqttFabric
+
 Headers = Mapping[str, Any]
 
 #: Where a replay begins: "first", "last", "next", an offset, a moment, or how long ago ("1h").
@@ -126,6 +128,10 @@ class Fabric(Protocol):
     @property
     def amqp(self) -> aio_pika.RobustConnection:
         """The whole AMQP 0-9-1 model: aio-pika's connection, where that is what is spoken."""
+
+    @property
+    def mqtt(self) -> MqttFabric:
+        """The same fabric with what only MQTT has, where that is what is spoken."""
 
     @property
     def blocked(self) -> bool:

@@ -43,6 +43,8 @@ class Message:
     timestamp: datetime | None = None  #: when it was sent, by the sender's clock
     redelivered: bool = False  #: it was handed out before, and not acknowledged
     offset: int | None = None  #: its place in the stream it was replayed from
+    qos: int | None = None  #: the quality of service it came with, where it came by MQTT
+    retained: bool = False  #: MQTT kept it for those who subscribe late
     delivery: Delivery = field(repr=False, compare=False)
 
     @property

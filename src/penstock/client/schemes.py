@@ -17,6 +17,10 @@ from penstock.client.fabric import Fabric
 SCHEMES: Final = {
     "amqp": "penstock.client.amqp.fabric:AmqpFabric",
     "amqps": "penstock.client.amqp.fabric:AmqpFabric",
+    "mqtt": "penstock.client.mqtt.fabric:MqttFabric",
+    "mqtts": "penstock.client.mqtt.fabric:MqttFabric",
+    "ws": "penstock.client.mqtt.fabric:MqttFabric",
+    "wss": "penstock.client.mqtt.fabric:MqttFabric",
 }
 
 

@@ -8,6 +8,7 @@ speaks is the server's to know.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -60,3 +61,13 @@ def parse_address(url: str) -> Address:
     if parts.username or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{url!r}: should be {parts.scheme}://host:port and nothing more")
     return Address(parts.scheme, parts.hostname, PORTS[parts.scheme] if port is None else port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a peer at this address is on this machine."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return not host  # a Unix socket has no address
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

@@ -111,6 +111,33 @@ class TlsSettings(BaseModel):
         return self
 
 
+class MqttSettings(BaseModel):
+    """How MQTT clients are served."""
+
+    model_config = _STRICT
+
+    exchange: str = Field(default="amq.topic", min_length=1, max_length=255)
+    """The topic exchange that MQTT topics lead to and come from."""
+    anonymous: bool = True
+    """Whether clients without a user name are let in as guest, and so from this machine only."""
+    max_packet_bytes: Bytes = Field(default=268_435_455, ge=KiB, le=268_435_460)
+    """The largest packet a client may send."""
+    max_inflight: int = Field(default=2048, ge=1, le=65535)
+    """The most messages on their way to one client and not answered, unless it wants fewer."""
+    receive_maximum: int = Field(default=2048, ge=1, le=65535)
+    """The most messages of QoS 1 and 2 one client may have on their way to the broker."""
+    topic_alias_maximum: int = Field(default=64, ge=0, le=65535)
+    """How many topics a client may give a short name."""
+    max_queued: int = Field(default=100_000, ge=0)
+    """Messages that may wait for one client, the oldest dropped first; 0 for any number."""
+    max_session_expiry: WholeSeconds = Field(default=30 * 86_400, ge=0, le=0xFFFFFFFF)
+    """How long a session may outlive its connection; 3.1.1 clients get this much."""
+    keep_alive: WholeSeconds = Field(default=0, ge=0, le=65535)
+    """The longest silence a client may ask for; 0 leaves it to the client."""
+    sys_interval: Seconds = Field(default=10.0, ge=0)
+    """Seconds between figures of the broker under $SYS; 0 for none."""
+
+
 class BrokerSettings(BaseModel):
     """One broker: where it listens, what it allows, how much it holds."""
 
@@ -126,6 +153,8 @@ class BrokerSettings(BaseModel):
     """Whether clients may connect as nobody in particular (SASL ANONYMOUS), with guest's rights."""
     tls: TlsSettings = TlsSettings()
     """Certificates for amqps, https, mqtts and wss listeners."""
+    mqtt: MqttSettings = MqttSettings()
+    """How MQTT clients are served."""
 
     frame_max: Bytes = Field(default=128 * KiB, ge=4096, le=GiB)
     """The largest AMQP frame, offered to clients in negotiation."""

@@ -37,6 +37,7 @@ FIGURES: Final = (
     Figure("returned", "counter", "messages_returned", "Mandatory messages given back."),
     Figure("unroutable", "counter", "messages_unroutable", "Messages no queue wanted, dropped."),
     Figure("expired", "counter", "messages_expired", "Messages whose time to live ended."),
+    Figure("dropped", "counter", "messages_dropped", "Messages a slow subscriber did not get."),
     Figure("dead_lettered", "counter", "messages_dead_lettered", "Messages sent on as dead."),
     Figure("bytes_in", "counter", "received_bytes", "Bytes read from clients."),
     Figure("bytes_out", "counter", "sent_bytes", "Bytes written to clients."),
@@ -79,6 +80,7 @@ class Metrics:
         "dead_lettered",
         "delivered",
         "disk_free",
+        "dropped",
         "exchanges",
         "expired",
         "memory_used",
@@ -99,7 +101,7 @@ class Metrics:
     def __init__(self) -> None:
         self.published = self.confirmed = self.returned = self.unroutable = 0
         self.delivered = self.redelivered = self.acknowledged = 0
-        self.expired = self.dead_lettered = 0
+        self.expired = self.dead_lettered = self.dropped = 0
         self.bytes_in = self.bytes_out = 0
         self.connections_opened = self.connections_closed = self.refused = 0
         self.corrupt_chunks = self.torn_tails = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.contract import EXPIRES, PERSISTENT, Channel, Delivery, Fragment, Message
-from penstock.broker.destinations import LOGGED, REFUSED, TAKEN
+from penstock.broker.destinations import LOGGED, REFUSED, TAKEN, Binding
 from penstock.broker.paths import folder
 from penstock.broker.sending import Sending
 from penstock.core.errors import NotFound, PreconditionFailed
@@ -288,6 +288,11 @@ class Queue:
 
     def _die(self) -> None:
         self.vhost.delete_queue(self.name)
+
+    def bound(self, binding: Binding) -> None:
+        """Exchanges know where their bindings lead; it makes no difference here."""
+
+    unbound = bound
 
     def close(self) -> None:
         self._stop()

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import Channel, Delivery, Fragment, Message
-from penstock.broker.destinations import LOGGED
+from penstock.broker.destinations import LOGGED, Binding
 from penstock.broker.equivalence import AGE, age_seconds
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
@@ -307,6 +307,11 @@ class Stream:
 
     def _body(self, offset: int) -> Path:
         return self._directory / f"{offset:020d}.body"
+
+    def bound(self, binding: Binding) -> None:
+        """Exchanges know where their bindings lead; it makes no difference here."""
+
+    unbound = bound
 
     def close(self) -> None:
         self._retention.cancel()

@@ -3,11 +3,14 @@
 `*` stands for one word, `#` for any number of them; an empty key has no words, as in RabbitMQ. A
 key is walked word by word with the set of places in the trie it may have reached; `#` is a place
 that keeps itself.
+
+There may be a hundred thousand patterns, most of them alone at the end of their branch, so a node
+has dictionaries only where it needs them.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -16,19 +19,51 @@ def words_of(key: bytes) -> list[bytes]:
     return key.split(b".") if key else []
 
 
+class _Nothing:
+    """Stands where no value does: any value, None too, may be bound."""
+
+    __slots__ = ()
+
+
+NOTHING: Final = _Nothing()
+
+
 class Node(Generic[T]):
-    __slots__ = ("any", "many", "sticky", "values", "words")
+    __slots__ = ("any", "many", "only", "sticky", "values", "words")
 
     def __init__(self, sticky: bool = False) -> None:
-        self.words: dict[bytes, Node[T]] = {}
+        self.words: dict[bytes, Node[T]] | None = None
         self.any: Node[T] | None = None  #: behind `*`
         self.many: Node[T] | None = None  #: behind `#`
         self.sticky = sticky  #: reached by `#`: takes further words and stays
-        self.values: dict[T, int] = {}  #: what ends here, and how often it was added
+        self.only: T | _Nothing = NOTHING  #: what ends here, if it is one value, added once
+        self.values: dict[T, int] | None = None  #: else all of them, and how often each was added
 
     @property
     def empty(self) -> bool:
-        return not (self.words or self.any or self.many or self.values)
+        return not (self.words or self.any or self.many or self.values or self.only is not NOTHING)
+
+    def add(self, value: T) -> None:
+        only = self.only
+        if self.values is not None:
+            self.values[value] = self.values.get(value, 0) + 1
+        elif isinstance(only, _Nothing):
+            self.only = value
+        else:
+            self.values = {only: 1}
+            self.values[value] = self.values.get(value, 0) + 1
+            self.only = NOTHING
+
+    def remove(self, value: T) -> None:
+        if self.values is None:
+            if self.only == value:
+                self.only = NOTHING
+            return
+        count = self.values.get(value, 0)
+        if count > 1:
+            self.values[value] = count - 1
+        elif self.values.pop(value, None) is not None and not self.values:
+            self.values = None
 
 
 class Trie(Generic[T]):
@@ -50,8 +85,13 @@ class Trie(Generic[T]):
                     node.many = node.many or Node(sticky=True)
                     node = node.many
             else:
-                node = node.words.setdefault(word, Node())
-        node.values[value] = node.values.get(value, 0) + 1
+                if node.words is None:
+                    node.words = {}
+                child = node.words.get(word)
+                if child is None:
+                    child = node.words[word] = Node()
+                node = child
+        node.add(value)
 
     def remove(self, pattern: bytes, value: T) -> None:
         trail: list[tuple[Node[T], bytes]] = []
@@ -65,22 +105,18 @@ class Trie(Generic[T]):
             elif word == b"#":
                 child = node.many
             else:
-                child = node.words.get(word)
+                child = node.words.get(word) if node.words is not None else None
             if child is None:
                 return
             node = child
-        count = node.values.get(value, 0)
-        if count > 1:
-            node.values[value] = count - 1
-        else:
-            node.values.pop(value, None)
+        node.remove(value)
         while trail and node.empty:
             node, word = trail.pop()
             if word == b"*":
                 node.any = None
             elif word == b"#":
                 node.many = None
-            else:
+            elif node.words is not None:
                 del node.words[word]
 
     def match(self, key: bytes) -> list[T]:
@@ -92,11 +128,12 @@ class Trie(Generic[T]):
             for node in here:
                 if node.sticky:
                     there.append(node)
-                child = node.words.get(word)
-                if child is not None:
-                    there.append(child)
-                    if child.many is not None:
-                        there.append(child.many)
+                if node.words is not None:
+                    child = node.words.get(word)
+                    if child is not None:
+                        there.append(child)
+                        if child.many is not None:
+                            there.append(child.many)
                 child = node.any
                 if child is not None:
                     there.append(child)
@@ -107,6 +144,8 @@ class Trie(Generic[T]):
             here = there if len(there) < 3 else list(dict.fromkeys(there))
         found: dict[T, int] = {}
         for node in here:
-            if node.values:
+            if not isinstance(node.only, _Nothing):
+                found[node.only] = 1
+            elif node.values is not None:
                 found.update(node.values)
         return list(found)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import platform
 import ssl
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import penstock
 from penstock.broker.alarms import Alarms
 from penstock.broker.buckets import BucketPool
-from penstock.broker.host import Client
+from penstock.broker.host import Client, Host
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.committer import Committer
 from penstock.broker.spool import Spools
@@ -28,7 +29,8 @@ from penstock.core.logs import get_logger
 from penstock.core.machine import memory_used
 from penstock.core.metrics import Metrics
 from penstock.drivers.reply import ReplyChannel
-from penstock.server.listener import TERMINALS, listen, tls_context
+from penstock.drivers.retained import Retained
+from penstock.server.listener import SCHEMES, Service, listen, tls_context
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
 from penstock.server.watch import Watch
 
@@ -62,6 +64,7 @@ class Broker:
             "information": "A message fabric in Python",
         }
         self._servers: list[asyncio.Server] = []
+        self._services: dict[Callable[[Host], Service], Service] = {}
         self._management: Management | None = None
         self._empty = asyncio.Event()
         self._watch = Watch(self)
@@ -114,6 +117,8 @@ class Broker:
             self.topology.put(default, {})
         for (_, name), _value in self.topology.all("vhost"):
             self._open_vhost(name)
+        for service in dict.fromkeys(SCHEMES.values()):
+            self._services[service] = service(self)
         self.kernel.turn.end()
         self._watch.start()
         try:
@@ -124,7 +129,7 @@ class Broker:
         _log.info("ready", addresses=self.addresses, data=str(self.data))
 
     def _check_schemes(self, addresses: list[Address]) -> None:
-        known = [*TERMINALS, "http", "https"]
+        known = [*SCHEMES, "http", "https"]
         for address in addresses:
             if address.scheme not in known:
                 raise ConfigurationError(
@@ -137,10 +142,11 @@ class Broker:
         context = tls_context(self.settings.tls) if secure else None
         opened = dict.fromkeys(range(len(addresses)), "")
         # Management first: AMQP clients are told where it is when they connect.
-        for index in sorted(opened, key=lambda index: addresses[index].scheme in TERMINALS):
+        for index in sorted(opened, key=lambda index: addresses[index].scheme in SCHEMES):
             address = addresses[index]
-            if address.scheme in TERMINALS:
-                server, actual = await listen(self, address, context)
+            if address.scheme in SCHEMES:
+                service = self._services[SCHEMES[address.scheme]]
+                server, actual = await listen(self, service, address, context)
                 self._servers.append(server)
             else:
                 actual = await self._manage(address, context)
@@ -170,6 +176,8 @@ class Broker:
         await self._gone(1.0)
         if self._management is not None:
             await self._management.close()
+        for service in self._services.values():
+            service.close()
         self.kernel.turn.end()
         await self.kernel.committer.close()
         for vhost in self.vhosts.values():
@@ -197,7 +205,7 @@ class Broker:
 
     def _open_vhost(self, name: str) -> VirtualHost:
         vhost = VirtualHost(
-            name, self.kernel, self.topology, EXCHANGE_TYPES, QUEUE_TYPES, ReplyChannel
+            name, self.kernel, self.topology, EXCHANGE_TYPES, QUEUE_TYPES, ReplyChannel, Retained
         )
         self.vhosts[name] = vhost
         return vhost

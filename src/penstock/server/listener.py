@@ -1,25 +1,48 @@
-"""Listening sockets, and which terminal a connection gets: by the scheme, then its first bytes."""
+"""Listening sockets, and which terminal a connection gets: by the scheme of the address.
+
+A protocol is a `Service`: what one broker's connections of that protocol share, and the terminals
+it makes for them. A new one is a folder under `terminals/` and its lines here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from penstock.broker.host import Host
 from penstock.core.addresses import Address
 from penstock.core.config import TlsSettings
 from penstock.core.errors import ConfigurationError
-from penstock.terminals.amqp091.terminal import Amqp091Terminal
+from penstock.server.websocket import WebSocketGate
+from penstock.terminals.amqp091.service import Amqp091
+from penstock.terminals.mqtt.service import Mqtt
 
-if TYPE_CHECKING:
-    from penstock.broker.host import Host
 
-TerminalType = Callable[["Host"], asyncio.BaseProtocol]
+class Service(Protocol):
+    """A protocol, as one broker speaks it."""
 
-#: The terminal that answers each scheme. One that shares a port with others (AMQP 1.0 with 0-9-1)
-#: is chosen by the first bytes a client sends.
-TERMINALS: Final[dict[str, TerminalType]] = {"amqp": Amqp091Terminal, "amqps": Amqp091Terminal}
+    def terminal(self) -> asyncio.Protocol:
+        """For a connection that has just been made."""
+
+    def close(self) -> None:
+        """All its connections have ended."""
+
+
+#: What is spoken on each scheme.
+SCHEMES: Final[dict[str, Callable[[Host], Service]]] = {
+    "amqp": Amqp091,
+    "amqps": Amqp091,
+    "mqtt": Mqtt,
+    "mqtts": Mqtt,
+    "ws": Mqtt,
+    "wss": Mqtt,
+}
+
+# Over WebSocket: where MQTT is offered, and the names it goes by there.
+PATHS: Final = frozenset({"/ws", "/mqtt", "/"})
+SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
 #: Connections the system holds for us before we accept them.
 BACKLOG: Final = 1024
@@ -40,13 +63,23 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 async def listen(
-    host: Host, address: Address, context: ssl.SSLContext | None
+    host: Host, service: Service, address: Address, context: ssl.SSLContext | None
 ) -> tuple[asyncio.Server, Address]:
     """Open a listener; returns it with the address it really has."""
-    terminal = TERMINALS[address.scheme]
+    settings = host.kernel.settings
+
+    def gate() -> asyncio.Protocol:
+        return WebSocketGate(
+            service.terminal(),
+            SUBPROTOCOLS,
+            PATHS,
+            settings.mqtt.max_packet_bytes,
+            settings.handshake_timeout,
+        )
+
     try:
         server = await host.kernel.loop.create_server(
-            lambda: terminal(host),
+            gate if address.scheme in ("ws", "wss") else service.terminal,
             address.host,
             address.port,
             ssl=context if address.tls else None,

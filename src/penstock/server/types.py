@@ -14,6 +14,7 @@ from penstock.drivers.routers.direct import Default, Direct
 from penstock.drivers.routers.fanout import Fanout
 from penstock.drivers.routers.headers import Headers
 from penstock.drivers.routers.topic import Topic
+from penstock.drivers.session import Session
 from penstock.drivers.stream import Stream
 
 if TYPE_CHECKING:
@@ -50,4 +51,4 @@ EXCHANGE_TYPES: Final[dict[str, ExchangeType]] = {
     "x-delayed-message": _delayed,
 }
 
-QUEUE_TYPES: Final[dict[str, QueueType]] = {"classic": Queue, "stream": Stream}
+QUEUE_TYPES: Final[dict[str, QueueType]] = {"classic": Queue, "stream": Stream, "mqtt": Session}

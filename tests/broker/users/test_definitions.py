@@ -64,7 +64,7 @@ async def test_a_user_without_a_password_cannot_use_one(users: Users) -> None:
 async def test_what_is_exported_can_be_imported(
     users: Users, tmp_path: Path, hasher: CountingHasher
 ) -> None:
-    users.add("ana", "secret", ("monitoring",))
+    users.add("ana", "secret", ("monitoring",), client_ids="sensor-7")
     users.set_permissions("ana", "/", Permission("a", "b", "c"))
     users.set_topic_permissions("ana", "/", "amq.topic", TopicPermission("d", "e"))
     exported = json.loads(json.dumps(users.export()))
@@ -78,6 +78,26 @@ async def test_what_is_exported_can_be_imported(
     await other.authenticate("ana", "secret", loopback=True)
 
 
+def test_client_ids_are_written_only_where_there_are_any(users: Users) -> None:
+    users.add("ana", "secret", client_ids="sensor-7")
+
+    ana, guest = users.export()["users"]
+
+    assert ana["client_ids"] == "sensor-7"
+    assert "client_ids" not in guest  # RabbitMQ's own fields, and no other
+
+
+def test_definitions_that_do_not_speak_of_client_ids_leave_them(users: Users) -> None:
+    users.add("ana", "secret", client_ids="sensor-7")
+    ana = {"name": "ana", "password_hash": salted("secret"), "tags": []}
+
+    users.restore({"users": [ana]})
+    assert users.get("ana").client_ids == "sensor-7"
+
+    users.restore({"users": [{**ana, "client_ids": ""}]})
+    assert users.get("ana").client_ids == ""
+
+
 @pytest.mark.parametrize(
     ("definitions", "complaint"),
     [
@@ -88,6 +108,10 @@ async def test_what_is_exported_can_be_imported(
         (
             {"users": [{"name": "a", "hashing_algorithm": "rabbit_password_hashing_md5"}]},
             r"users\[0\].hashing_algorithm: 'rabbit_password_hashing_md5' is none of",
+        ),
+        (
+            {"users": [{"name": "a", "client_ids": "("}]},
+            r"users\[0\].client_ids: '\(' is not a regular expression",
         ),
         (
             {"permissions": [{"user": "nobody", "vhost": "/"}]},

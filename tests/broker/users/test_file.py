@@ -30,7 +30,7 @@ def test_the_file_is_its_owners_alone(users: Users, path: Path) -> None:
 async def test_everything_is_there_after_a_restart(
     users: Users, open_users: Callable[[], Users]
 ) -> None:
-    users.add("ana", "secret", ("monitoring",))
+    users.add("ana", "secret", ("monitoring",), client_ids="sensor-7")
     users.set_permissions("ana", "/", Permission("a", "b", "c"))
     users.set_topic_permissions("ana", "/", "amq.topic", TopicPermission("d", "e"))
     users.set_tags("guest", ())
@@ -121,6 +121,11 @@ def test_a_missing_file_leaves_the_users_as_they_were(
             '{"users": {"ana": {"permissions": {"/": {"read": 1}}}}}',
             "users.ana.permissions./.read: a string belongs here",
         ),
+        (
+            '{"users": {"ana": {"client_ids": "("}}}',
+            "users.ana.client_ids: '\\(' is not a regular expression",
+        ),
+        ('{"users": {"ana": {"client_ids": 7}}}', "users.ana.client_ids: a string belongs here"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where(path: Path, document: str, complaint: str) -> None:

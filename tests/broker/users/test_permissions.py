@@ -114,3 +114,64 @@ def test_what_is_no_regular_expression_is_refused() -> None:
         Permission(read="(")
     with pytest.raises(PreconditionFailed, match="is not a regular expression"):
         TopicPermission(read="{client_id}[")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "client_id", "allowed"),
+    [
+        ("", "anything", True),
+        ("sensor-7", "sensor-7", True),
+        ("sensor-7", "sensor-77", False),  # the whole id, anchored or not
+        ("sensor-7", "my-sensor-7", False),
+        ("sensor-7", "sensor-7\n", False),
+        ("a|ab", "ab", True),
+        ("sensor-[0-9]+", "", False),
+        (".*", "", True),
+    ],
+)
+def test_a_user_may_be_tied_to_client_ids(
+    users: Users, pattern: str, client_id: str, allowed: bool
+) -> None:
+    ana = users.add("ana", "secret", client_ids=pattern)
+
+    assert users.may_use_client_id(ana, client_id) is allowed
+
+
+def test_an_answer_about_a_client_id_follows_the_user(users: Users) -> None:
+    ana = users.add("ana", "secret", client_ids="sensor-7")
+    version = users.version
+
+    users.set_client_ids("ana", "sensor-8")
+    assert not users.may_use_client_id(ana, "sensor-7")
+    assert users.may_use_client_id(ana, "sensor-8")
+    assert users.version > version  # what open connections go by
+
+    users.set_client_ids("ana", "")
+    assert users.may_use_client_id(ana, "sensor-9")
+
+    users.delete("ana")
+    assert not users.may_use_client_id(ana, "sensor-9")
+
+
+def test_client_ids_are_a_regular_expression(users: Users) -> None:
+    with pytest.raises(PreconditionFailed, match=r"'\(' is not a regular expression"):
+        users.add("ana", "secret", client_ids="(")
+    with pytest.raises(PreconditionFailed, match=r"'\[' is not a regular expression"):
+        users.set_client_ids("guest", "[")
+
+    assert [(user.name, user.client_ids) for user in users.all()] == [("guest", "")]
+
+
+def test_a_client_id_and_its_topics_can_be_tied_to_one_user(users: Users) -> None:
+    seven = users.add("seven", "secret", client_ids="sensor-7")
+    own = TopicPermission(write=r"^{client_id}\.", read=r"^commands\.{client_id}$")
+    users.set_topic_permissions("seven", "/", "amq.topic", own)
+
+    def may_write(key: str, client_id: str) -> bool:
+        return users.may_use_client_id(seven, client_id) and users.may_topic(
+            seven, "/", "amq.topic", "write", key, client_id
+        )
+
+    assert may_write("sensor-7.report", "sensor-7")
+    assert not may_write("sensor-8.report", "sensor-7")
+    assert not may_write("sensor-8.report", "sensor-8")

@@ -327,6 +327,8 @@ def test_what_penstock_exports_rabbitmq_imports(
     """But for passwords: RabbitMQ knows no argon2, and lets nobody in by one."""
     (_, theirs), (_, ours) = managed_rabbitmq, managed_penstock
     _lay_out(ours, "returned")
+    tied = {"password": "x", "tags": "", "client_ids": "sensor-7"}  # a field RabbitMQ does not know
+    assert ours.put("/users/sensor-7", json=tied).is_success
     exported = ours.get("/definitions").json()
     exported["users"] = [user for user in exported["users"] if user["name"] != "guest"]
 
@@ -335,6 +337,7 @@ def test_what_penstock_exports_rabbitmq_imports(
     assert answer.status_code == 204, answer.text
     _check_layout(ours, theirs, "returned")
     assert theirs.get("/whoami", auth=("returned", "secret")).status_code == 401
+    assert theirs.get("/users/sensor-7").status_code == 200
 
 
 def _lay_out(client: httpx.Client, name: str) -> None:

@@ -40,6 +40,28 @@ async def test_a_hash_from_rabbitmq_serves_as_a_password(
     assert (await as_user("ada", "test12").get("/whoami")).status_code == 200
 
 
+async def test_a_user_may_be_tied_to_client_ids(api: httpx.AsyncClient) -> None:
+    body = {"password": "x", "tags": ""}
+    await api.put("/users/seven", json={**body, "client_ids": "sensor-7"})
+    assert (await api.get("/users/seven")).json()["client_ids"] == "sensor-7"
+
+    await api.put("/users/seven", json=body)
+    assert (await api.get("/users/seven")).json()["client_ids"] == "sensor-7"
+
+    await api.put("/users/seven", json={**body, "client_ids": ""})
+    assert "client_ids" not in (await api.get("/users/seven")).json()
+
+
+async def test_client_ids_go_with_the_definitions(api: httpx.AsyncClient) -> None:
+    await api.put("/users/seven", json={"password": "x", "tags": "", "client_ids": "sensor-7"})
+    exported = (await api.get("/definitions")).json()
+    await api.delete("/users/seven")
+
+    assert (await api.post("/definitions", json=exported)).status_code == 204
+
+    assert (await api.get("/users/seven")).json()["client_ids"] == "sensor-7"
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -47,6 +69,8 @@ async def test_a_hash_from_rabbitmq_serves_as_a_password(
         {"password": 1, "tags": ""},
         {"password_hash": "zzz", "tags": ""},
         {"password_hash": "", "hashing_algorithm": "md5", "tags": ""},
+        {"password": "x", "tags": "", "client_ids": "("},
+        {"password": "x", "tags": "", "client_ids": 7},
     ],
 )
 async def test_what_makes_no_user_is_refused(

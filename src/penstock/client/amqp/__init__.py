@@ -2,5 +2,5 @@
 
 `fabric.py` puts the patterns together. Under it, from the socket up: `link.py` (a connection that
 mends itself), `faults.py` (which errors pass and which stay), `outlet.py` (sending until safe),
-`inlet.py` with its `sources.py` (receiving across reconnects), `requester.py` and `service.py`.
+`inlet.py` with its `sources.py` (receiving across reconnects) and `requester.py`.
 """

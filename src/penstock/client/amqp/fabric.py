@@ -17,7 +17,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NoReturn, Self
 from weakref import WeakSet
 
 import aio_pika
@@ -25,10 +25,9 @@ from aiormq import Channel
 
 from penstock.client.amqp.inlet import Inlet
 from penstock.client.amqp.link import Link, Prepare
-from penstock.client.amqp.outflow import Outflow
+from penstock.client.amqp.outflow import outflow
 from penstock.client.amqp.outlet import Outlet
 from penstock.client.amqp.requester import Requester
-from penstock.client.amqp.service import Service
 from penstock.client.amqp.sources import (
     Calls,
     Replay,
@@ -42,6 +41,9 @@ from penstock.client.amqp.sources import (
 from penstock.client.body import Body
 from penstock.client.fabric import Handler, Headers, Start
 from penstock.client.message import Message
+from penstock.client.outflow import Outflow
+from penstock.client.service import Service
+from penstock.core.errors import Unsupported
 
 TOPIC: Final = "amq.topic"
 #: Subscriptions and replays are read fast; the buffer should outlast a round trip.
@@ -68,6 +70,10 @@ class AmqpFabric:
         return self._outward.connection
 
     @property
+    def mqtt(self) -> NoReturn:
+        raise Unsupported("this fabric speaks AMQP: connect to an mqtt:// URL for MQTT")
+
+    @property
     def blocked(self) -> bool:
         return self._outward.blocked
 
@@ -81,14 +87,14 @@ class AmqpFabric:
         message_id: str | None = None,
         exchange: str = TOPIC,
     ) -> None:
-        outflow = self.publisher(address, exchange=exchange)
-        await outflow.send(body, headers=headers, ttl=ttl, message_id=message_id)
+        publisher = self.publisher(address, exchange=exchange)
+        await publisher.send(body, headers=headers, ttl=ttl, message_id=message_id)
 
     def publisher(self, address: str, *, exchange: str = TOPIC) -> Outflow:
         async def prepare(channel: Channel) -> None:
             await declare_topic(channel, exchange)
 
-        return Outflow(self._outlet("topic", exchange, exchange, prepare), address)
+        return outflow(self._outlet("topic", exchange, exchange, prepare), address)
 
     def subscribe(
         self,
@@ -101,7 +107,7 @@ class AmqpFabric:
 
     def push(self, queue: str) -> Outflow:
         outlet = self._outlet("queue", queue, "", WorkQueue(queue).declare, mandatory=True)
-        return Outflow(outlet, queue)
+        return outflow(outlet, queue)
 
     def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> Inlet:
         return self._inlet(Work(queue, prefetch))
@@ -133,7 +139,7 @@ class AmqpFabric:
         async def prepare(channel: Channel) -> None:
             await declare_stream(channel, name, subjects, TOPIC, max_age, max_bytes)
 
-        return Outflow(self._outlet("stream", name, "", prepare, mandatory=True), name)
+        return outflow(self._outlet("stream", name, "", prepare, mandatory=True), name)
 
     def replay(
         self, stream: str, start: Start = "first", *, prefetch: int = FAST_PREFETCH

@@ -1,11 +1,10 @@
-"""The sending end that programs hold: one address of an outlet."""
+"""Messages as AMQP 0-9-1 sends them, and one address of an outlet to send them to."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from uuid import uuid4
 
 from pamqp.commands import Basic
@@ -13,6 +12,7 @@ from pamqp.commands import Basic
 from penstock.client.amqp.outlet import Outlet
 from penstock.client.body import Body, encode_body
 from penstock.client.fabric import Headers
+from penstock.client.outflow import Outflow
 
 PERSISTENT: Final = 2
 TRANSIENT: Final = 1
@@ -38,60 +38,11 @@ def encode(
     )
 
 
-class Outflow:
-    """Where to send; keeps `penstock.client.fabric.Outflow`."""
-
-    def __init__(self, outlet: Outlet, routing_key: str) -> None:
-        self._outlet = outlet
-        self._routing_key = routing_key
-        self._posted: set[asyncio.Future[None]] = set()
-        self._failure: BaseException | None = None
-
-    async def send(
-        self,
-        body: Body,
-        *,
-        headers: Headers | None = None,
-        ttl: float | None = None,
-        message_id: str | None = None,
-    ) -> None:
-        content, properties = encode(body, headers=headers, ttl=ttl, message_id=message_id)
-        await (await self._outlet.post(self._routing_key, content, properties))
-
+def outflow(outlet: Outlet, routing_key: str) -> Outflow:
     async def post(
-        self,
-        body: Body,
-        *,
-        headers: Headers | None = None,
-        ttl: float | None = None,
-        message_id: str | None = None,
+        body: Body, headers: Headers | None, ttl: float | None, message_id: str | None
     ) -> asyncio.Future[None]:
         content, properties = encode(body, headers=headers, ttl=ttl, message_id=message_id)
-        safe = await self._outlet.post(self._routing_key, content, properties)
-        self._posted.add(safe)
-        safe.add_done_callback(self._settled)
-        return safe
+        return await outlet.post(routing_key, content, properties)
 
-    async def flush(self) -> None:
-        while self._posted:
-            await asyncio.wait(self._posted)
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            await self.flush()
-
-    def _settled(self, safe: asyncio.Future[None]) -> None:
-        self._posted.discard(safe)
-        if self._failure is None and not safe.cancelled():
-            self._failure = safe.exception()
+    return Outflow(post)

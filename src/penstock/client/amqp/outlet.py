@@ -21,8 +21,8 @@ from pamqp.commands import Basic
 
 from penstock.client.amqp.faults import explain, passing
 from penstock.client.amqp.link import Link, Prepare, discard, ended
-from penstock.client.amqp.window import Window
 from penstock.client.errors import FabricClosed
+from penstock.client.window import Window
 from penstock.core.units import MiB
 
 #: Enough to keep a connection busy, little enough to hold in memory.

@@ -27,6 +27,8 @@ class Message:
     timestamp: datetime | None
     redelivered: bool
     offset: int | None
+    qos: int | None
+    retained: bool
 
     def __init__(self, loop: LoopThread, message: asynchronous.Message) -> None:
         self._loop = loop

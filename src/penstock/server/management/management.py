@@ -10,7 +10,7 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.user import User
-from penstock.core.addresses import Address
+from penstock.core.addresses import Address, is_loopback
 from penstock.core.errors import (
     AccessRefused,
     AuthenticationFailed,
@@ -26,7 +26,6 @@ from penstock.server.management.http import Request, Response
 from penstock.server.management.rates import Rates
 from penstock.server.management.routes import ROUTES
 from penstock.server.management.routing import Route, Routing
-from penstock.terminals.amqp091.handshake import is_loopback
 
 if TYPE_CHECKING:
     from penstock.server.broker import Broker

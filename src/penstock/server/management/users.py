@@ -48,6 +48,8 @@ async def put_user(call: Call) -> Response:
         "tags": list(tags_from_json(body["tags"], "tags")),
         "password_hash": text_in(body, "password_hash"),
     }
+    if "client_ids" in body:  # ours; without it, those a user has stay
+        entry["client_ids"] = text_in(body, "client_ids")
     if "password" in body:
         entry["password"] = text_in(body, "password")
     if "hashing_algorithm" in body:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.tables import decode_table
+from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
     AuthenticationFailed,
     CommandInvalid,
@@ -201,12 +201,3 @@ def read_credentials(mechanism: str, response: bytes, anonymous: bool) -> tuple[
     else:
         raise CommandInvalid(f"authentication mechanism {mechanism!r} is not offered")
     raise WireSyntaxError(f"this is no response of mechanism {mechanism}")
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return not host  # a Unix socket has no address
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback

@@ -2,7 +2,7 @@
 
 Bytes come in by `data_received` and are taken apart by `frames.py`; methods are answered by
 `handshake.py` (until the connection is open) and `handlers/` (from then on). What goes out, and
-what drivers ask for, is `outflow.py`; when reading stops is `intake.py`, who is still alive
+what drivers ask for, is `outflow.py`; when reading stops is `broker/intake.py`, who is still alive
 `lifesigns.py`.
 """
 
@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.host import Host
+from penstock.broker.intake import Intake
 from penstock.core.errors import (
     ChannelError,
     CommandInvalid,
@@ -32,7 +33,6 @@ from penstock.terminals.amqp091.errors import reply
 from penstock.terminals.amqp091.frames import FrameReader
 from penstock.terminals.amqp091.handlers import HANDLERS
 from penstock.terminals.amqp091.handshake import Handshake
-from penstock.terminals.amqp091.intake import Intake
 from penstock.terminals.amqp091.lifesigns import Lifesigns
 from penstock.terminals.amqp091.methods import decode_method, method_frame
 from penstock.terminals.amqp091.outflow import CHOKE_BYTES, Outflow
@@ -86,7 +86,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self.channels: dict[int, AmqpChannel] = {}
         self.reader = FrameReader(self, self.frame_max, self.channels)
         self.intake = Intake(self)
-        self.outflow = Outflow(self)
+        self.outflow: Outflow = Outflow(self)
         self.lifesigns = Lifesigns(self)
         self.client_properties: dict[str, Any] = {}
         self.name = ""
@@ -229,6 +229,31 @@ class Amqp091Terminal(asyncio.Protocol):
             self.fail(error, method)
         else:
             self.close_channel(amqp, error, method)
+
+    # Whether it is read from.
+
+    @property
+    def held(self) -> bool:
+        return self.reader.held
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        self.reader.held = held
+
+    @property
+    def unread_bytes(self) -> int:
+        waiting = self.outflow.held
+        if self.outflow.paused:
+            waiting += self.transport.get_write_buffer_size()
+        return waiting
+
+    def blocking(self, reason: str) -> None:
+        if self.can("connection.blocked"):
+            self.send(method_frame(0, methods.CONNECTION_BLOCKED, reason=reason[:255]))
+
+    def unblocking(self) -> None:
+        if self.can("connection.blocked"):
+            self.send(method_frame(0, methods.CONNECTION_UNBLOCKED))
 
     # The client.
 

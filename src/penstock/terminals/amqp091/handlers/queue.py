@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.broker.equivalence import SESSION
+from penstock.core.errors import PreconditionFailed
 from penstock.terminals.amqp091 import methods
 from penstock.terminals.amqp091.channel import AmqpChannel
 from penstock.terminals.amqp091.methods import Arguments
@@ -21,6 +23,11 @@ def queue_declare(channel: AmqpChannel, args: Arguments) -> None:
             connection.access.check("configure", "queue", args.queue)
         else:
             connection.access.check("configure", "queue", "amq.gen")
+        if args.arguments.get("x-queue-type") == SESSION:
+            raise PreconditionFailed(
+                f"invalid arg 'x-queue-type' for queue '{args.queue}' in vhost '{vhost.name}': "
+                "sessions of MQTT clients are not declared"
+            )
         dead_letter_exchange = args.arguments.get("x-dead-letter-exchange")
         if isinstance(dead_letter_exchange, str):
             connection.access.check("read", "queue", args.queue)

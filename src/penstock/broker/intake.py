@@ -7,15 +7,12 @@ in the socket's buffer or behind a large message. It goes on when none of them h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import asyncio
+from typing import Any, Final, Protocol
 
 from penstock.broker.buckets import Account
+from penstock.broker.host import Host
 from penstock.core.logs import get_logger
-from penstock.terminals.amqp091 import methods
-from penstock.terminals.amqp091.methods import method_frame
-
-if TYPE_CHECKING:
-    from penstock.terminals.amqp091.terminal import Amqp091Terminal
 
 #: What one connection may have in buckets on their way to the disk.
 ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
@@ -27,13 +24,41 @@ BULK_READ_BYTES: Final = 64 * 1024
 #: Answers (not deliveries, which stop much earlier) that may wait for a client to read them.
 ANSWER_BYTES: Final = 4 * 1024 * 1024
 
-_log = get_logger("penstock.amqp091")
+_log = get_logger("penstock.intake")
+
+
+class Reads(Protocol):
+    """A terminal, as far as reading from its socket goes."""
+
+    host: Host
+    transport: asyncio.Transport
+    name: str
+    published: int
+    closing: bool
+
+    @property
+    def held(self) -> bool:
+        """What was read is not looked at further."""
+
+    @held.setter
+    def held(self, held: bool) -> None: ...
+
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that wait for the client to read them."""
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def blocking(self, reason: str) -> None:
+        """Publishers are to wait, and this is one."""
+
+    def unblocking(self) -> None: ...
 
 
 class Intake:
     __slots__ = ("_account", "_terminal", "blocked", "reading")
 
-    def __init__(self, terminal: Amqp091Terminal) -> None:
+    def __init__(self, terminal: Reads) -> None:
         self._terminal = terminal
         self._account: Account | None = None  # few connections ever need one
         self.reading = True
@@ -53,17 +78,13 @@ class Intake:
 
     def hold(self) -> None:
         """Look at nothing further until what was received of a large message is on disk."""
-        self._terminal.reader.held = True
+        self._terminal.held = True
         self.pause()
 
     @property
     def unread(self) -> bool:
         """The client asks and asks, and does not read what it is told."""
-        outflow = self._terminal.outflow
-        waiting = outflow.held
-        if outflow.paused:
-            waiting += self._terminal.transport.get_write_buffer_size()
-        return waiting > ANSWER_BYTES
+        return self._terminal.unread_bytes > ANSWER_BYTES
 
     @property
     def filling(self) -> bool:
@@ -83,7 +104,7 @@ class Intake:
 
     def _relieved(self) -> None:
         account = self.account
-        held = self._terminal.reader.held
+        held = self._terminal.held
         if not account.used or (not held and account.used <= account.window // 2):
             self.resume_soon()
 
@@ -105,14 +126,14 @@ class Intake:
             return
         if self.blocked and terminal.host.alarms.active:
             return
-        if self._account is not None and terminal.reader.held and self._account.used:
+        if self._account is not None and terminal.held and self._account.used:
             return
         if self.unread:
             return
         self.reading = True
         terminal.transport.resume_reading()
-        if terminal.reader.held:
-            terminal.reader.held = False
+        if terminal.held:
+            terminal.held = False
             terminal.data_received(b"")
 
     def reopen(self) -> None:
@@ -120,26 +141,23 @@ class Intake:
         if not self.reading and not self._terminal.transport.is_closing():
             self.reading = True
             self._terminal.transport.resume_reading()
-        self._terminal.reader.held = False
+        self._terminal.held = False
 
     def alarms_changed(self) -> None:
-        """Publishers are to wait, or may go on; never silently."""
+        """Publishers are to wait, or may go on."""
         terminal = self._terminal
         alarms = terminal.host.alarms
         metrics = terminal.host.kernel.metrics
         if alarms.active and not self.blocked and (terminal.published or self.filling):
             self.blocked = True
             metrics.blocked += 1
-            if terminal.can("connection.blocked"):
-                reason = alarms.reason[:255]
-                terminal.send(method_frame(0, methods.CONNECTION_BLOCKED, reason=reason))
+            terminal.blocking(alarms.reason)
             _log.warning("connection blocked", connection=terminal.name, reason=alarms.reason)
             self.pause()
         elif not alarms.active and self.blocked:
             self.blocked = False
             metrics.blocked -= 1
-            if terminal.can("connection.blocked"):
-                terminal.send(method_frame(0, methods.CONNECTION_UNBLOCKED))
+            terminal.unblocking()
             self.resume()
 
     def end(self) -> None:

@@ -9,9 +9,8 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.client.amqp.inlet import Inlet
 from penstock.client.errors import FabricClosed
-from penstock.client.fabric import Handler
+from penstock.client.fabric import Handler, Inflow
 from penstock.client.message import Message
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
@@ -20,15 +19,15 @@ log = get_logger(__name__)
 
 
 class Service:
-    """Calls the handler for each request, as many at a time as the inlet lets through.
+    """Calls the handler for each request, as many at a time as the inflow lets through.
 
     What the handler returns is the answer; what it raises travels back and is logged, and the
     service goes on. Leaving `async with` takes no more requests and finishes those begun.
     """
 
-    def __init__(self, name: str, inlet: Inlet, handler: Handler) -> None:
+    def __init__(self, name: str, inflow: Inflow, handler: Handler) -> None:
         self._name = name
-        self._inlet = inlet
+        self._inflow = inflow
         self._handler = handler
         self._receiver: asyncio.Task[None] | None = None
         self._begun: set[asyncio.Task[None]] = set()
@@ -37,7 +36,7 @@ class Service:
         return self._run().__await__()
 
     async def __aenter__(self) -> Self:
-        await self._inlet.open()
+        await self._inflow.open()
         self._receiver = asyncio.create_task(self._receive())
         return self
 
@@ -55,7 +54,7 @@ class Service:
         finally:
             for task in self._begun:
                 task.cancel()
-            await self._inlet.close()
+            await self._inflow.close()
 
     async def _run(self) -> None:
         async with self:
@@ -65,7 +64,7 @@ class Service:
     async def _receive(self) -> None:
         while True:
             try:
-                message = await self._inlet.receive()
+                message = await self._inflow.receive()
             except FabricClosed:
                 return
             task = asyncio.create_task(self._answer(message))

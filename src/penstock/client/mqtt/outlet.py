@@ -1,0 +1,193 @@
+"""Sending until it is acknowledged.
+
+What is posted waits here for its turn, in order; as many messages are on their way as the broker
+takes ahead of its acknowledgements. Those paho keeps, and sends again in the same session when a
+connection broke before the word came. Quality 0 asks for no word: such a message is done with when
+it is written.
+
+How much may wait is bounded: `post` waits for room. A message the broker refuses fails with its
+reason. Where the broker has no words but to close the connection (MQTT 3.1.1), what was on its way
+fails after a few of those: sending it for ever would help nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from penstock.client.errors import FabricClosed
+from penstock.client.mqtt.faults import (
+    BAD_PAYLOAD,
+    BAD_TOPIC,
+    FAILURE,
+    NO_QOS,
+    NO_RETAIN,
+    NO_SUBSCRIBERS,
+    NOT_AUTHORIZED,
+    TOO_LARGE,
+    Lost,
+    declined,
+)
+from penstock.client.mqtt.link import Link
+from penstock.client.mqtt.wire import Greeting
+from penstock.client.window import Window
+from penstock.core.errors import ContentTooLarge, PenstockError, ProtocolError, Unsupported
+from penstock.core.units import MiB
+
+#: Enough to keep a connection busy, little enough to hold in memory.
+WINDOW_MESSAGES: Final = 1000
+WINDOW_BYTES: Final = 64 * MiB
+#: Connections that may end one after the other without a single acknowledgement.
+FRUITLESS: Final = 3
+
+#: With these a broker ends a connection because of what it was sent.
+_OURS: Final = frozenset({NOT_AUTHORIZED, BAD_TOPIC, TOO_LARGE, BAD_PAYLOAD, NO_RETAIN, NO_QOS})
+
+
+@dataclass(slots=True, eq=False)
+class Posting:
+    """A message on its way, and the promise given for it."""
+
+    topic: str
+    body: bytes
+    properties: Properties | None = None
+    qos: int = 1
+    retain: bool = False
+    mandatory: bool = False  #: that nobody is subscribed is an error
+    safe: asyncio.Future[None] | None = None
+
+    def settle(self, error: BaseException | None = None) -> None:
+        if self.safe is None or self.safe.done():
+            return
+        if error is None:
+            self.safe.set_result(None)
+        else:
+            self.safe.set_exception(error)
+
+
+class Outlet:
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._window = Window(WINDOW_MESSAGES, WINDOW_BYTES)
+        self._queue: deque[Posting] = deque()
+        self._flying: dict[int, Posting] = {}
+        self._fruitless = 0
+        self._failure: PenstockError | None = None
+        link.join(self)
+        link.on_acknowledged = self._acknowledged
+
+    async def post(self, posting: Posting) -> asyncio.Future[None]:
+        """Take a message, when there is room; the future tells when it is safe."""
+        size = len(posting.body)
+        await self._window.enter(size)
+        try:
+            await self._link.open()
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:
+            self._window.leave(size)
+            raise
+        safe = posting.safe = asyncio.get_running_loop().create_future()
+        safe.add_done_callback(lambda _: self._settled(posting))
+        self._queue.append(posting)
+        self._pump()
+        return safe
+
+    def paused(self, lost: Lost) -> None:
+        flying = list(self._flying.items())
+        for packet_id, posting in flying:
+            if posting.qos == 0:  # nothing was promised, and paho does not keep it
+                self._land(packet_id).settle()
+        if not self._flying:
+            return
+        self._fruitless += 1
+        if lost.reason in _OURS:
+            self._drop(declined(self._what(), lost.reason))
+        elif self._fruitless == FRUITLESS:
+            self._drop(
+                ProtocolError(
+                    f"{self._what()}: {self._link} closed the connection {FRUITLESS} times instead "
+                    "of acknowledging it; is the user allowed to, and is it not too large?"
+                )
+            )
+
+    async def resume(self, session_present: bool) -> None:
+        # Once the parts after us have resumed as well, and paho has sent again what it keeps.
+        asyncio.get_running_loop().call_soon(self._pump)
+
+    def failed(self, error: PenstockError) -> None:
+        self._failure = error
+        if isinstance(error, FabricClosed):
+            error = FabricClosed("the fabric was closed before the broker had the message")
+        for posting in (*self._flying.values(), *self._queue):
+            posting.settle(error)
+        while self._flying:
+            self._land(next(iter(self._flying)))
+        self._queue.clear()
+
+    def _pump(self) -> None:
+        while self._queue and (greeting := self._link.greeting) is not None:
+            if len(self._flying) >= min(greeting.receive_maximum, WINDOW_MESSAGES):
+                return
+            posting = self._queue.popleft()
+            if posting.safe is None or posting.safe.done():
+                continue  # whoever sent it has given up
+            if (reason := _unfit(posting, greeting)) is not None:
+                posting.settle(reason)
+                continue
+            packet_id = self._link.wire.publish(
+                posting.topic, posting.body, posting.qos, posting.retain, posting.properties
+            )
+            self._flying[packet_id] = posting
+            self._link.expect()
+
+    def _acknowledged(self, packet_id: int, reason: ReasonCode) -> None:
+        if packet_id not in self._flying:
+            return
+        self._fruitless = 0
+        posting = self._land(packet_id)
+        refused = reason.value >= FAILURE
+        if refused or (posting.mandatory and reason.value == NO_SUBSCRIBERS):
+            posting.settle(declined(f"{posting.topic!r}", reason))
+        else:
+            posting.settle()
+        asyncio.get_running_loop().call_soon(self._pump)
+
+    def _land(self, packet_id: int) -> Posting:
+        self._link.met()
+        return self._flying.pop(packet_id)
+
+    def _drop(self, error: PenstockError) -> None:
+        """Give up what is on its way."""
+        self._link.wire.forget_unacknowledged()
+        self._fruitless = 0
+        while self._flying:
+            self._land(next(iter(self._flying))).settle(error)
+
+    def _what(self) -> str:
+        topics = list(dict.fromkeys(posting.topic for posting in self._flying.values()))
+        return repr(topics[0]) + (f" and {len(topics) - 1} others" if topics[1:] else "")
+
+    def _settled(self, posting: Posting) -> None:
+        self._window.leave(len(posting.body))
+        if posting.safe is not None and not posting.safe.cancelled():
+            posting.safe.exception()  # seen, even if whoever posted it does not look
+
+
+def _unfit(posting: Posting, greeting: Greeting) -> PenstockError | None:
+    """Why this broker would not take the message, by its own account."""
+    if posting.qos > greeting.maximum_qos:
+        return Unsupported(f"the broker has no quality of service above {greeting.maximum_qos}")
+    if posting.retain and not greeting.retains:
+        return Unsupported("the broker retains no messages")
+    size = len(posting.body) + len(posting.topic)
+    if greeting.maximum_bytes is not None and size > greeting.maximum_bytes:
+        return ContentTooLarge(
+            f"{posting.topic!r}: {size:,} bytes, and the broker takes {greeting.maximum_bytes:,}"
+        )
+    return None

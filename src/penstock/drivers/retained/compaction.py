@@ -1,0 +1,168 @@
+"""Keeps the log of retained messages small: what is live moves from its old end to its new one.
+
+A log in which topics change for years holds little but records that were replaced. When it is much
+larger than what is live, every append pays for a stretch of the oldest part that is longer than
+itself: live records there are appended again, and once the copies are on disk, segments behind are
+deleted. So the log stays within a few times what is live however fast it grows, in small portions,
+and a log that is left alone is left alone.
+
+It reads keys only: values are in memory. A record is live if the shelf has its offset. Dead ones,
+and the marks of keys that were forgotten, need not move: what they outlived stands before them, and
+goes before them or with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+from penstock.broker.log.chunk import Chunk
+from penstock.broker.log.committer import Committer
+from penstock.broker.log.log import Log
+from penstock.drivers.retained.bodies import Bodies
+from penstock.drivers.retained.shelf import Shelf
+
+#: The log may be so many times what is live, and two segments more: the last cannot be deleted.
+ROOM: Final = 2
+#: Bytes that are looked at for each byte appended. With `ROOM` at two, at least half of what is
+#: looked at is dead in the long run: three bytes free what came and what is copied, and gain.
+PACE: Final = 3
+#: What one append may have to look at: a large one among small records pays in instalments.
+MOST_AT_ONCE: Final = 256
+#: Copies are waited for, and segments deleted, each time so many bytes have been passed.
+STRIDE: Final = 1 << 20
+
+
+class Moved(NamedTuple):
+    key: bytes
+    offset: int
+    #: Where the body of a large message lay before.
+    body_at: int | None
+
+
+class Compaction:
+    def __init__(
+        self, log: Log, shelf: Shelf, bodies: Bodies, committer: Committer, segment_bytes: int
+    ) -> None:
+        self._log = log
+        self._shelf = shelf
+        self._bodies = bodies
+        self._committer = committer
+        self._spare = 2 * segment_bytes
+        self._stride = min(STRIDE, segment_bytes)
+        self._debt = 0
+        self._passed = 0  # bytes since copies were last waited for
+        self._moved: list[Moved] = []  # since then
+        self._settling = False  # they are being waited for
+        self._at = log.first_offset
+        self._ahead: Iterator[tuple[int, bytes, int]] = iter(())
+        self._closed = False
+
+    @property
+    def due(self) -> bool:
+        return self._log.bytes > ROOM * self._shelf.weight + self._spare
+
+    def pay(self, appended: int) -> None:
+        """So many bytes came to the log."""
+        if not self.due:
+            self._debt = 0
+            self._ahead = iter(())  # it holds a chunk
+            return
+        self._debt += PACE * appended
+        try:
+            for _ in range(MOST_AT_ONCE):
+                if self._debt <= 0:
+                    return
+                if not self._look():
+                    self._debt = 0
+        except OSError:  # nothing is lost by waiting, and no publisher is to blame
+            self._debt = 0
+
+    def _look(self) -> bool:
+        """Take the next record in line; False when there is none."""
+        found = next(self._ahead, None)
+        if found is None:
+            self._ahead = self._records()
+            found = next(self._ahead, None)
+            if found is None:
+                return False
+        offset, key, size = found
+        if self._shelf.offset(key) == offset:
+            self._move(key)
+        self._at = offset + 1
+        self._debt -= size
+        self._passed += size
+        if self._passed >= self._stride and not self._settling:
+            self._settle()
+        return True
+
+    def _records(self) -> Iterator[tuple[int, bytes, int]]:
+        """From here on: a record's offset, its key, and about how many bytes it takes."""
+        for chunk in self._log.chunks(self._at, self._log.written_offset):
+            size = chunk.header.file_bytes // chunk.count
+            start = max(0, self._at - chunk.base)
+            for index, key in enumerate(_keys(chunk, start), start):
+                yield chunk.base + index, key, size
+
+    def _move(self, key: bytes) -> None:
+        kept = self._shelf.get(key)
+        now = self._log.now()
+        if kept is None or kept.expired(now):
+            return
+        message = self._shelf.message(key, kept, now)
+        if kept.spooled:
+            try:
+                message.spool = self._bodies.open(kept.offset)
+            except FileNotFoundError:
+                return  # whoever asks for it will hear
+            self._bodies.add(self._log.next_offset, message.spool)
+        offset = self._log.append(message)
+        self._shelf.moved(key, offset)
+        self._moved.append(Moved(key, offset, kept.offset if kept.spooled else None))
+
+    # Letting go. One stretch at a time, so that none goes while an older one may have to stay.
+
+    def _settle(self) -> None:
+        """What has been passed may go when what was moved is on disk."""
+        self._settling = True
+        self._passed = 0
+        moved, self._moved = self._moved, []
+        self._committer.after(
+            partial(self._settled, self._at, moved), partial(self._unsettled, moved)
+        )
+
+    def _settled(self, end: int, moved: list[Moved]) -> None:
+        self._settling = False
+        if self._closed:
+            return
+        for one in moved:
+            if one.body_at is not None:
+                self._bodies.remove(one.body_at)
+        self._log.truncate_before(end)
+
+    def _unsettled(self, moved: list[Moved], _: OSError) -> None:
+        """The disk may have lost the copies: copy again, and let go when the next stretch does."""
+        self._settling = False
+        if self._closed:
+            return
+        self._moved += moved
+        for one in moved:
+            if self._shelf.offset(one.key) == one.offset:
+                self._move(one.key)
+
+    def close(self) -> None:
+        self._closed = True
+        self._ahead = iter(())
+
+
+def _keys(chunk: Chunk, start: int) -> Iterator[bytes]:
+    """The keys of a chunk's records, one at a time: nothing else of it is decoded."""
+    at, count, payload = chunk.columns, chunk.count, chunk.payload
+    view = memoryview(payload)
+    index = view[at.route_index : at.route_index + 4 * count].cast("i")
+    routes = chunk.header.routes
+    offsets = view[at.route_offsets : at.route_offsets + 4 * (routes + 1)].cast("i")
+    for route in index[start:]:
+        begin, end = at.route_blob + offsets[route], at.route_blob + offsets[route + 1]
+        yield payload[begin + payload[begin] + 2 : end]

@@ -1,0 +1,74 @@
+"""A session's share in a queue that subscribers compete for.
+
+The group's messages wait in a queue like any other. Each member takes from it only while it could
+deliver at once, so that nobody hoards what another could be working on. What it takes moves into
+the session, and is from then on this client's to receive.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
+from penstock.broker.destinations import Queue
+from penstock.broker.sessions import Subscription
+from penstock.drivers.session.grants import grant_of
+
+if TYPE_CHECKING:
+    from penstock.drivers.session.session import Session
+
+
+class Share:
+    """The terminal that the group's queue knows."""
+
+    __slots__ = ("_channel", "_session", "grant", "queue", "subscription")
+
+    def __init__(self, session: Session, queue: Queue, subscription: Subscription) -> None:
+        self._session = session
+        self.queue = queue
+        self.subscription = subscription
+        self.grant = grant_of([subscription])
+        self._channel = Channel(self, queue)
+        queue.channel_open(self._channel, {})
+
+    def draw(self, taking: bool) -> None:
+        """The session can deliver at once, or cannot."""
+        credit = UNLIMITED if taking else 0
+        if (self._channel.credit > 0) != taking:
+            self.queue.channel_request(self._channel, credit)
+
+    def close(self) -> None:
+        self.queue.channel_close(self._channel)
+
+    # What the queue asks for.
+
+    def channel_forward(
+        self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
+    ) -> None:
+        assert delivery is not None, "the channel is not settled"
+        message = delivery.message
+        if message.spool is not None:
+            self._move_large(message, delivery)
+            return
+        self._session.take(message, self.grant)
+        self.queue.channel_confirm(channel, delivery)
+
+    def _move_large(self, message: Message, delivery: Delivery) -> None:
+        """The body's file is handed over; that the queue would read it out is cut short."""
+        assert message.spool is not None
+        channel = self._channel
+        moved = Message(message.route, message.header, b"", message.flags)
+        moved.spool = self._session.kernel.spools.keep(message.spool)
+        self.queue.channel_close(channel)
+        self._channel = Channel(self, self.queue)
+        self.queue.channel_open(self._channel, {})
+        self._session.take(moved, self.grant)
+        self.queue.channel_confirm(channel, delivery)
+        self._session.share_out()
+
+    def channel_confirm(self, channel: Channel, receipt: int) -> None:
+        """Nothing is posted here."""
+
+    def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
+        """The group's queue was deleted."""
+        self._session.lost(self.queue.name)

@@ -1,0 +1,1 @@
+"""Hives: places, the sensors at their doors, and how many people are inside."""

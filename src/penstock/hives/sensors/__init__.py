@@ -1,0 +1,6 @@
+"""People-counting sensors: their messages, and a simulated fleet that sends them.
+
+`messages` has a codec for every message, one value at a time; `columns` decodes the same from Arrow
+buffers, millions a second; `fleet` is a pure simulation that knows the truth. None of them does any
+I/O or knows Spark. `recording`, `sending` and `configuring` are the edges the commands use.
+"""

@@ -1,0 +1,66 @@
+"""What a device has sent, before it is bytes: one row for each message.
+
+A row knows when it was sent and what will become of it. Fields that one kind of message does not
+have serve another: a status keeps its start-up time and configuration id where reports have totals.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sent = NDArray[np.void]
+Sensors = NDArray[np.int64]
+
+SENT: Final = np.dtype(
+    [
+        ("at", "i8"),  # sent, Unix ms by a clock that is right
+        ("arrives", "i8"),  # at the broker
+        ("sensor", "i4"),
+        ("utc_offset", "i4"),  # seconds, at the hive then
+        ("total_in", "i8"),  # since the start, before it wraps
+        ("total_out", "i8"),
+        ("diff_in", "i4"),
+        ("diff_out", "i4"),
+        ("dice", "u4"),  # for whatever else is left to chance
+        ("counter", "u2"),
+        ("form", "u1"),
+        ("type", "u1"),
+        ("fate", "u1"),
+        ("dateless", "?"),
+    ]
+)
+
+
+class Form(IntEnum):
+    REPORT = 0
+    REPORT2 = 1
+    EVENT = 2
+    STATUS = 3
+
+
+class Fate(IntEnum):
+    ARRIVES = 0
+    LOST = 1
+    DAMAGED = 2  #: and arrives as no message at all
+    SCRAMBLED = 3  #: and arrives with totals that mean nothing
+    TWICE = 4
+    LATE = 5
+
+
+def rows(sensor: Sensors, **values: Any) -> Sent:
+    made = np.zeros(len(sensor), SENT)
+    made["sensor"] = sensor
+    for name, value in values.items():
+        made[name] = value
+    return made
+
+
+def delivered(sent: Sent) -> NDArray[np.bool_]:
+    """Which rows tell a reader the truth, sooner or later."""
+    fate = sent["fate"]
+    told: NDArray[np.bool_] = (fate == Fate.ARRIVES) | (fate >= Fate.TWICE)
+    return told

@@ -1,0 +1,170 @@
+"""Publishing in bulk with confirms, over a connection that may break.
+
+Messages go out in large writes and are kept until the broker has confirmed them; after a break
+they are sent again, in order, on a new connection. So every message arrives at least once, and one
+whose confirm was lost arrives twice, with the same message id. `flush` returns when all are safe. A
+message that no queue takes, or that the broker refuses, ends the publishing with an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import Final, Self
+
+from pamqp import commands
+
+from penstock.core.errors import NoRoute, PenstockError, QueueFull
+from penstock.pipeline.amqp.address import BrokerAddress
+from penstock.pipeline.amqp.connection import Connection
+from penstock.pipeline.amqp.faults import passing
+from penstock.pipeline.amqp.frames import BODY, HEADER, METHOD, PREFIX
+
+#: Messages, and bytes, the broker may owe a confirm for.
+WINDOW: Final = 4096
+WINDOW_BYTES: Final = 8 << 20
+#: What is gathered before it is sent.
+WRITE_BYTES: Final = 64 << 10
+_RETRY_SECONDS: Final = 0.5
+#: What a frame has beside its payload.
+_FRAME_BYTES: Final = 8
+
+_PUBLISH: Final = b"\x00\x3c\x00\x28\x00\x00"
+_MANDATORY: Final = b"\x01"
+_OPTIONAL: Final = b"\x00"
+
+
+class Publisher:
+    def __init__(self, address: BrokerAddress, *, mandatory: bool, patience: float) -> None:
+        self._address = address
+        self._flag = _MANDATORY if mandatory else _OPTIONAL
+        self._patience = patience
+        self._unconfirmed: deque[bytes] = deque()  # the frames of each message
+        self._unconfirmed_bytes = 0
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._confirmed = 0  # delivery tags up to here, on this connection
+        self._ahead: set[int] = set()  # confirmed out of order
+        self._connection, self._channel = self._connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close() if error is None else self._connection.abandon()
+
+    def publish(self, route: bytes, header: bytes, body: bytes) -> None:
+        """Send a message, soon; `route` is the exchange and the routing key, two short strings."""
+        frames = self._frames(route, header, body)
+        self._unconfirmed.append(frames)
+        self._unconfirmed_bytes += len(frames)
+        self._unsent.append(frames)
+        self._unsent_bytes += len(frames)
+        if self._unsent_bytes >= WRITE_BYTES:
+            self._proceed(WINDOW, WINDOW_BYTES)
+
+    def flush(self) -> None:
+        """Returns when the broker has confirmed everything."""
+        self._proceed(0, 0)
+
+    def _proceed(self, most: int, most_bytes: int) -> None:
+        """Send what waits, then wait until the broker owes confirms for no more than that."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                if self._connection.has_input():
+                    self._hear()
+                while self._connection.blocked:
+                    self._hear()
+                unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
+                if unsent:
+                    self._connection.send(b"".join(unsent))
+                while len(self._unconfirmed) > most or self._unconfirmed_bytes > most_bytes:
+                    self._hear()
+                return
+            except (OSError, EOFError, PenstockError) as error:
+                if not passing(error) or time.monotonic() > deadline:
+                    raise
+                self._again(deadline)
+
+    def _hear(self) -> None:
+        """Take in the broker's answers; waits for one."""
+        for frame in self._connection.receive(max(self._patience, 1.0)):
+            if frame.kind != METHOD or frame.channel != self._channel:
+                continue
+            match self._connection.check(frame):
+                case commands.Basic.Ack() as ack:
+                    self._settle(ack.delivery_tag or 0, bool(ack.multiple))
+                case commands.Basic.Nack():
+                    raise QueueFull(
+                        f"{self._address} refused a message: its queue is full, or cannot store it"
+                    )
+                case commands.Basic.Return() as returned:
+                    raise NoRoute(
+                        f"no queue takes what is sent to exchange {returned.exchange!r} with "
+                        f"routing key {returned.routing_key!r}; bind one, or set mandatory=false"
+                    )
+
+    def _settle(self, tag: int, multiple: bool) -> None:
+        if multiple:
+            self._ahead = {each for each in self._ahead if each > tag}
+            upto = tag
+        else:
+            self._ahead.add(tag)
+            upto = self._confirmed
+        while upto + 1 in self._ahead:
+            upto += 1
+            self._ahead.discard(upto)
+        while self._confirmed < upto:
+            self._confirmed += 1
+            self._unconfirmed_bytes -= len(self._unconfirmed.popleft())
+
+    def _connect(self) -> tuple[Connection, int]:
+        connection = Connection(self._address, "spark publisher")
+        try:
+            channel = connection.open_channel()
+            connection.call(channel, commands.Confirm.Select(), commands.Confirm.SelectOk)
+        except BaseException:
+            connection.abandon()
+            raise
+        return connection, channel
+
+    def _again(self, deadline: float) -> None:
+        """A new connection, on which all that is not confirmed goes out again."""
+        self._connection.abandon()
+        while True:
+            time.sleep(_RETRY_SECONDS)
+            try:
+                self._connection, self._channel = self._connect()
+                break
+            except (OSError, EOFError, PenstockError) as error:
+                if not passing(error) or time.monotonic() > deadline:
+                    raise
+        self._confirmed = 0
+        self._ahead.clear()
+        self._unsent = list(self._unconfirmed)
+        self._unsent_bytes = self._unconfirmed_bytes
+
+    def _frames(self, route: bytes, header: bytes, body: bytes) -> bytes:
+        channel = self._channel
+        pack = PREFIX.pack
+        publish = _PUBLISH + route + self._flag
+        parts = [
+            pack(METHOD, channel, len(publish)),
+            publish,
+            b"\xce",
+            pack(HEADER, channel, len(header)),
+            header,
+            b"\xce",
+        ]
+        most = self._connection.frame_max - _FRAME_BYTES
+        for start in range(0, len(body), most):
+            piece = body[start : start + most]
+            parts += (pack(BODY, channel, len(piece)), piece, b"\xce")
+        return b"".join(parts)

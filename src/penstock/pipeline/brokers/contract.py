@@ -1,0 +1,77 @@
+"""What the connector asks of a broker that keeps streams.
+
+Offsets are exact; `next` is the offset a stream's next message will get, and everything below it
+is there for good. A broker may know the end only from below: what `ends` says is never more than
+there is, and at least what was safely there when it was asked.
+
+Messages come as record batches of `MESSAGES`: Penstock's own columns, with the properties as the
+AMQP content header they were published with. Taking that apart is `connector/columns.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+
+#: The timestamp is when the broker took the message in, where the broker tells.
+MESSAGES: Final = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("exchange", _TEXT),
+        ("routing_key", _TEXT),
+        ("properties", pa.binary()),
+        ("body", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The messages of a stream from an offset to before another."""
+
+    stream: str
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __str__(self) -> str:
+        return f"{self.stream}[{self.start}, {self.stop})"
+
+
+class Streams(Protocol):
+    """One broker's streams, over connections that are made when needed and may break.
+
+    Raises `OSError` or `ConnectionForced` for what may pass (`amqp.faults.passing`), `NotFound`
+    for a stream that is not there, `AccessRefused` for one this user may not read.
+    """
+
+    #: Whether a range read in several parts costs the broker no more than in one.
+    divisible: bool
+
+    def names(self) -> set[str]:
+        """All streams this user may read."""
+
+    def firsts(self, names: Collection[str]) -> dict[str, int]:
+        """The oldest offset of each that is kept; a stream that is not there is not in it."""
+
+    def ends(self, names: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
+        """The next offset of each; a stream that is not there is not in it.
+
+        `known` has ends seen before: a broker that can only wait and see waits longer for those.
+        """
+
+    def at(self, name: str, moment_ms: int) -> int:
+        """The first offset whose message, or its chunk, came at that moment or later."""
+
+    def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
+        """The messages of the range, in order: no more than that, and less where some are gone."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,144 @@
+"""Where streams begin and end, as far as AMQP 0-9-1 lets one see.
+
+No method says it, and the message count of a stream is stale. So a consumer is attached to each
+stream and what is delivered first is looked at: from `first`, the oldest message; from `last`, the
+last chunk, whose end is the stream's.
+
+That the whole chunk has come is not guessed by waiting. A channel delivers all it may before it
+goes on to the next method, so the answer to a method sent after the first delivery (a *fence*)
+comes behind the chunk. A broker that delivers in slices gets another fence as long as the last one
+brought something.
+
+Only an empty stream is told by silence, and there alone a too short wait could matter; it errs to
+the safe side, for a stream taken as empty is looked at again for the next batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from pamqp import commands
+
+from penstock.core.errors import NotFound, PreconditionFailed, WireSyntaxError
+from penstock.pipeline.amqp.connection import Connection
+from penstock.pipeline.amqp.contents import OFFSET, take_offset
+from penstock.pipeline.amqp.faults import closed_for
+from penstock.pipeline.amqp.frames import HEADER, METHOD, Frame, method, read_method
+
+#: Silence that means an empty stream: at the first look, and when it was empty before.
+EMPTY_SECONDS: Final = 2.0
+STILL_EMPTY_SECONDS: Final = 0.1
+#: A stream that had messages has some: a broker that is slow to show them is waited for.
+FULL_SECONDS: Final = 20.0
+#: More than a chunk holds.
+PREFETCH: Final = 65_535
+#: A stream that is written to while it is looked at could go on forever.
+FENCES: Final = 20
+
+
+@dataclass(slots=True)
+class Look:
+    """A look at one stream: where from, and what was seen."""
+
+    where: str | int | datetime
+    prefetch: int = PREFETCH
+    known: int | None = None  #: the end it had before
+    first: int = 0  #: the first offset that was delivered
+    end: int = 0  #: the one after the last
+    fences: int = 0
+    done: bool = False
+
+    @property
+    def patience(self) -> float:
+        if self.known is None:
+            return EMPTY_SECONDS
+        return FULL_SECONDS if self.known else STILL_EMPTY_SECONDS
+
+
+def look(connection: Connection, wanted: Mapping[str, Look]) -> dict[str, Look]:
+    """Look at all of the streams at once; those that are not there are left out of the answer."""
+    channels: dict[int, tuple[str, Look]] = {}
+    for name, each in wanted.items():
+        channel = connection.open_channel()
+        channels[channel] = (name, each)
+        qos = method(channel, commands.Basic.Qos(0, each.prefetch))
+        consume = commands.Basic.Consume(0, name, "look", arguments={OFFSET: each.where})
+        connection.send(qos + method(channel, consume))
+    missing = _watch(connection, channels)
+    for channel, (name, _) in channels.items():
+        if name not in missing:
+            connection.close_channel(channel)
+    return {name: each for name, each in wanted.items() if name not in missing}
+
+
+def _watch(connection: Connection, channels: Mapping[int, tuple[str, Look]]) -> set[str]:
+    """Take in what is delivered until every look is done; the names of streams not there."""
+    missing: set[str] = set()
+    began = time.monotonic()
+    answers = dict.fromkeys(channels, 0)
+    seen = dict.fromkeys(channels, 0)  # the end at the last fence
+    while waiting := [each for _, each in channels.values() if not each.done]:
+        left = began + max(_patience(each) for each in waiting) - time.monotonic()
+        try:
+            frames = connection.receive(left)
+        except TimeoutError:
+            if all(each.end == 0 for each in waiting):
+                return missing  # silence: they are empty
+            raise
+        for frame in frames:
+            if frame.channel not in channels:
+                continue
+            name, each = channels[frame.channel]
+            if frame.kind == HEADER:
+                _note(each, frame, name)
+                if each.fences == 0:
+                    _fence(connection, frame.channel, each)
+            elif frame.kind == METHOD:
+                value = read_method(frame.payload)
+                if isinstance(value, commands.Channel.Close):
+                    _check_missing(connection, value)
+                    connection.accept_close(frame.channel)
+                    missing.add(name)
+                    each.done = True
+                elif isinstance(value, commands.Basic.QosOk):
+                    answers[frame.channel] += 1
+                    # The first answers the prefetch; each after it, a fence.
+                    if answers[frame.channel] > 1 and not each.done:
+                        each.done = each.end == seen[frame.channel] or each.fences >= FENCES
+                        seen[frame.channel] = each.end
+                        if not each.done:
+                            _fence(connection, frame.channel, each)
+    return missing
+
+
+def _patience(each: Look) -> float:
+    return FULL_SECONDS if each.end else each.patience
+
+
+def _note(each: Look, frame: Frame, name: str) -> None:
+    try:
+        offset, _ = take_offset(frame.payload)
+    except WireSyntaxError:
+        raise PreconditionFailed(f"{name!r} is a queue and no stream") from None
+    if not each.end:
+        each.first = offset
+    each.end = max(each.end, offset + 1)
+
+
+def _fence(connection: Connection, channel: int, each: Look) -> None:
+    each.fences += 1
+    if each.prefetch == 1:  # only the first was wanted
+        each.done = True
+        return
+    connection.send(method(channel, commands.Basic.Qos(0, each.prefetch)))
+
+
+def _check_missing(connection: Connection, close: commands.Channel.Close) -> None:
+    """Raises unless the broker closed for a stream that is not there."""
+    error = closed_for(close.reply_code or 0, close.reply_text or "", connection.address)
+    if not isinstance(error, NotFound):
+        raise error

@@ -1,0 +1,200 @@
+"""The columns a DataFrame of messages has, and how they are made of what a broker hands out.
+
+Whole columns at a time: the content headers of a batch are walked together, one property after the
+other, with NumPy, and text is gathered by its places. Only header tables are decoded one by one,
+and of equal ones only the first. A query that asks for fewer columns (`.schema(...)`) pays for
+those only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.pipeline.amqp import contents
+from penstock.pipeline.connector.headers import HEADERS, decode_headers
+
+_MOMENT: Final = pa.timestamp("us", tz="UTC")
+
+#: In Spark's words they are `schema.SCHEMA`.
+ARROW_TYPES: Final[dict[str, pa.DataType]] = {
+    "stream": pa.string(),
+    "offset": pa.int64(),
+    "timestamp": _MOMENT,
+    "exchange": pa.string(),
+    "routing_key": pa.string(),
+    "content_type": pa.string(),
+    "message_id": pa.string(),
+    "headers": HEADERS,
+    "body": pa.binary(),
+}
+
+Array = NDArray[Any]
+
+
+class _Walk:
+    """The properties of a batch's messages: where each lies in its content header."""
+
+    def __init__(self, headers: pa.Array) -> None:
+        _, ends, blob = headers.buffers()
+        size = len(headers)
+        offsets = np.frombuffer(ends, np.int32)[headers.offset : headers.offset + size + 1]
+        self.octets = np.frombuffer(blob, np.uint8) if blob else np.zeros(0, np.uint8)
+        starts = offsets[:-1].astype(np.int64)
+        high, low = self.octets[starts + 12], self.octets[starts + 13]
+        self.flags = high.astype(np.uint16) << 8 | low
+        self.any = int(np.bitwise_or.reduce(self.flags)) if size else 0
+        self._starts = starts
+        self.size = size
+
+    @cached_property
+    def places(self) -> dict[int, tuple[Array, Array, Array]]:
+        """By flag: the rows that have the property, where its content begins, how long it is."""
+        position = self._starts + 14
+        found = {}
+        for flag, width in _WIDTHS:
+            if not self.any & flag:
+                continue
+            rows = np.flatnonzero(self.flags & flag)
+            start = position[rows]
+            if width == _SHORT:
+                length = self.octets[start].astype(np.int64)
+                start = start + 1
+            elif width == _TABLE:
+                length = self._number(start, 4)
+                start = start + 4
+            else:
+                length = np.full(len(rows), width)
+            position[rows] = start + length
+            found[flag] = (rows, start, length)
+        return found
+
+    def text(self, flag: int) -> pa.Array:
+        if flag not in self.places:
+            return pa.nulls(self.size, pa.string())
+        rows, starts, lengths = self.places[flag]
+        return _as_text(self.gather(rows, starts, lengths))
+
+    def gather(self, rows: Array, starts: Array, lengths: Array) -> pa.Array:
+        """The bytes at those places, as a column that is null in all other rows."""
+        sizes = np.zeros(self.size, np.int64)
+        sizes[rows] = lengths
+        offsets = np.zeros(self.size + 1, np.int32)
+        np.cumsum(sizes, out=offsets[1:])
+        where = np.repeat(starts - offsets[:-1][rows], lengths) + np.arange(offsets[-1])
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.octets[where])]
+        if len(rows) < self.size:
+            present = np.zeros(self.size, bool)
+            present[rows] = True
+            buffers[0] = pa.py_buffer(np.packbits(present, bitorder="little"))
+        return pa.Array.from_buffers(pa.binary(), self.size, buffers)
+
+    def moments(self) -> pa.Array:
+        """The publishers' timestamps: a property in seconds."""
+        if contents.TIMESTAMP not in self.places:
+            return pa.nulls(self.size, _MOMENT)
+        rows, starts, _ = self.places[contents.TIMESTAMP]
+        seconds = self._number(starts, 8)
+        # Some count in milliseconds; no clock that counts seconds gets there before the year 5138.
+        micros = np.where(seconds > 99_999_999_999, seconds * 1000, seconds * 1_000_000)
+        values, absent = np.zeros(self.size, np.int64), np.ones(self.size, bool)
+        values[rows], absent[rows] = micros, False
+        return pa.array(values, mask=absent).cast(_MOMENT)
+
+    def _number(self, starts: Array, width: int) -> Array:
+        value = np.zeros(len(starts), np.int64)
+        for index in range(width):
+            value = value << 8 | self.octets[starts + index]
+        return value
+
+
+_SHORT: Final = -1
+_TABLE: Final = -2
+_WIDTHS: Final = (
+    (contents.CONTENT_TYPE, _SHORT),
+    (contents.CONTENT_ENCODING, _SHORT),
+    (contents.HEADERS, _TABLE),
+    (contents.DELIVERY_MODE, 1),
+    (contents.PRIORITY, 1),
+    (contents.CORRELATION_ID, _SHORT),
+    (contents.REPLY_TO, _SHORT),
+    (contents.EXPIRATION, _SHORT),
+    (contents.MESSAGE_ID, _SHORT),
+    (contents.TIMESTAMP, 8),
+)
+
+
+def _as_text(raw: pa.Array) -> pa.Array:
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:  # a publisher's mistake, and rare enough to look at each
+        texts = [None if each is None else each.decode("utf-8", "replace") for each in _list(raw)]
+        return pa.array(texts, pa.string())
+
+
+def _list(raw: pa.Array) -> list[bytes | None]:
+    values: list[bytes | None] = raw.to_pylist()
+    return values
+
+
+def _headers(walk: _Walk) -> pa.Array:
+    if contents.HEADERS not in walk.places:
+        return pa.nulls(walk.size, HEADERS)
+    tables = walk.gather(*walk.places[contents.HEADERS]).dictionary_encode()
+    return decode_headers(_list(tables.dictionary)).take(tables.indices)
+
+
+def _timestamp(batch: pa.RecordBatch, walk: _Walk) -> pa.Array:
+    """When the broker took it in; where it does not tell, what the publisher wrote."""
+    column = batch.column("timestamp")
+    if column.null_count == 0:
+        return column.cast(_MOMENT)
+    told = _stamps(walk)
+    return told if column.null_count == len(column) else pc.coalesce(column.cast(_MOMENT), told)
+
+
+def _stamps(walk: _Walk) -> pa.Array:
+    """RabbitMQ can be told to stamp messages: in milliseconds among the headers."""
+    seconds = walk.moments()
+    if contents.HEADERS not in walk.places:
+        return seconds
+    stamp = pc.map_lookup(_headers(walk), "timestamp_in_ms", "first")
+    digits = pc.if_else(pc.match_substring_regex(stamp, r"^\d{1,15}$"), stamp, None)
+    exact = digits.cast(pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_MOMENT)
+    return pc.coalesce(exact, seconds)
+
+
+_Maker = Callable[[pa.RecordBatch, str, _Walk], pa.Array]
+
+_MAKERS: Final[dict[str, _Maker]] = {
+    "stream": lambda batch, stream, walk: pa.repeat(pa.scalar(stream), batch.num_rows),
+    "offset": lambda batch, stream, walk: batch.column("offset"),
+    "timestamp": lambda batch, stream, walk: _timestamp(batch, walk),
+    "exchange": lambda batch, stream, walk: batch.column("exchange").dictionary_decode(),
+    "routing_key": lambda batch, stream, walk: batch.column("routing_key").dictionary_decode(),
+    "content_type": lambda batch, stream, walk: walk.text(contents.CONTENT_TYPE),
+    "message_id": lambda batch, stream, walk: walk.text(contents.MESSAGE_ID),
+    "headers": lambda batch, stream, walk: _headers(walk),
+    "body": lambda batch, stream, walk: batch.column("body"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns a query wants, in its order."""
+
+    names: tuple[str, ...]
+
+    def build(self, batch: pa.RecordBatch, stream: str) -> pa.RecordBatch:
+        """A batch of `brokers.contract.MESSAGES` as Spark is to have it."""
+        walk = _Walk(batch.column("properties"))
+        arrays = [_MAKERS[name](batch, stream, walk) for name in self.names]
+        schema = pa.schema([(name, ARROW_TYPES[name]) for name in self.names])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)

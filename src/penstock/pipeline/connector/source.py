@@ -1,0 +1,40 @@
+"""The format `penstock`, as Spark knows it: options and a schema in, readers and writers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from penstock.pipeline.connector.batch_reader import BatchReader
+from penstock.pipeline.connector.options import read_options, write_options
+from penstock.pipeline.connector.schema import SCHEMA, columns_of
+from penstock.pipeline.connector.stream_reader import StreamReader
+from penstock.pipeline.connector.writer import BatchWriter, StreamWriter, publishing_of
+
+
+class PenstockSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "penstock"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(read_options(self.options, streaming=False), columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return BatchWriter(publishing_of(write_options(self.options), schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        return StreamWriter(publishing_of(write_options(self.options), schema, overwrite))
+
+
+def register(spark: Any) -> None:
+    """Make the format known to a session, a classic one or one of Spark Connect."""
+    spark.dataSource.register(PenstockSource)

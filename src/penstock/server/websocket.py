@@ -1,0 +1,218 @@
+"""WebSocket as a transport: a terminal behind it writes and is fed bytes, as on a plain socket.
+
+`WebSocketGate` is the protocol of a connection. It answers the opening handshake, and then gives
+its terminal a `WebSocketTransport`: each write is one binary frame, what binary frames carry comes
+in by `data_received`, one piece for each read. Pings and close frames are the gate's own affair;
+pressure goes through it both ways, and it keeps nothing that is on its way in.
+
+Until the gate is open the terminal does not know of the connection, so the time and the memory a
+stranger takes are bounded here; after that both are the terminal's to bound. A gate that closes
+waits a little for the client to agree, so that what was said last is heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from websockets.frames import CloseCode
+
+from penstock.core.logs import get_logger
+from penstock.server.websocket_frames import (
+    End,
+    FrameReader,
+    close_frame,
+    pong_frame,
+)
+from penstock.server.websocket_opening import Opening
+from penstock.server.websocket_transport import WebSocketTransport
+
+#: How long a client may take to answer our close.
+CLOSE_SECONDS: Final = 5.0
+
+_log = get_logger("penstock.websocket")
+
+
+class WebSocketGate(asyncio.Protocol):
+    """One connection, from its opening handshake to its end."""
+
+    __slots__ = (
+        "_choked",
+        "_frames",
+        "_max_bytes",
+        "_opened",
+        "_opening",
+        "_socket",
+        "_strangers",
+        "_terminal",
+        "_timeout",
+        "_timer",
+        "closing",
+    )
+
+    def __init__(
+        self,
+        terminal: asyncio.Protocol,
+        subprotocols: tuple[str, ...],
+        paths: frozenset[str],
+        max_bytes: int,
+        timeout: float,
+        strangers: set[WebSocketGate] | None = None,
+    ) -> None:
+        """A gate is among the `strangers` until it is open: those a server ends by itself."""
+        self._terminal = terminal
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._strangers = strangers
+        self._socket: asyncio.Transport
+        self._opening: Opening | None = Opening(subprotocols, paths)
+        self._frames: FrameReader | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._opened = False  # the terminal knows of the connection
+        self._choked = False  # the client does not read
+        self.closing = False  #: our last word is said
+
+    # The socket.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast(asyncio.Transport, transport)
+        if self._strangers is not None:
+            self._strangers.add(self)
+        self._expect(self._timeout, self._dawdled)
+
+    def data_received(self, data: bytes) -> None:
+        if self._frames is not None:
+            self._receive(self._frames, data)
+        elif self._opening is not None:
+            self._open(self._opening, data)
+        # Otherwise it was refused, and whatever still comes is of no interest.
+
+    def eof_received(self) -> bool | None:
+        if self._opened and not self.closing:
+            return self._terminal.eof_received()
+        return None
+
+    def pause_writing(self) -> None:
+        self._choked = True
+        if self._opened:
+            self._terminal.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        if self._frames is not None:
+            self._pong(self._frames)
+        if self._opened:
+            self._terminal.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        self._leave_strangers()
+        self.closing = True
+        self._opening = self._frames = None
+        if self._opened:
+            self._terminal.connection_lost(exc)
+
+    # The opening handshake.
+
+    def _open(self, opening: Opening, data: bytes) -> None:
+        verdict = opening.feed(data)
+        if verdict is None:
+            return
+        self._opening = None
+        self._socket.write(verdict.response)
+        if verdict.subprotocol is None:
+            status = verdict.response.split(b"\r\n", 1)[0].decode()
+            _log.info("websocket refused", peer=self._peer, answer=status)
+            self._hang_up()
+            return
+        self._expect_nothing()
+        self._leave_strangers()
+        self._opened = True
+        self._frames = FrameReader(self._max_bytes)
+        transport = WebSocketTransport(self, self._socket, verdict.subprotocol)
+        self._terminal.connection_made(transport)
+        if verdict.rest:
+            self._receive(self._frames, verdict.rest)
+
+    def _dawdled(self) -> None:
+        _log.info("client took too long to open a websocket", peer=self._peer)
+        self._socket.abort()
+
+    def _leave_strangers(self) -> None:
+        if self._strangers is not None:
+            self._strangers.discard(self)
+            self._strangers = None
+
+    @property
+    def _peer(self) -> str:
+        return "{}:{}".format(*(self._socket.get_extra_info("peername") or ("", 0)))
+
+    # Frames.
+
+    def _receive(self, frames: FrameReader, data: bytes) -> None:
+        payload = frames.feed(data)
+        if payload and not self.closing:
+            self._terminal.data_received(payload)
+        self._pong(frames)
+        if frames.end is not None:
+            self._end(frames.end)
+
+    def _pong(self, frames: FrameReader) -> None:
+        """Answer the last ping, unless the client is behind with its reading: then later."""
+        if frames.ping is not None and not self._choked:
+            if not self.closing:
+                self._socket.write(pong_frame(frames.ping))
+            frames.ping = None
+
+    # The end.
+
+    def _end(self, end: End) -> None:
+        """The client has closed, or left the rules: nothing more of it is read."""
+        self._frames = None
+        if end.theirs:
+            if not self.closing:
+                self._terminal.eof_received()
+            self._say_goodbye(end.code)
+            self._socket.close()
+        else:
+            _log.info("websocket closed", peer=self._peer, reason=end.reason)
+            self._say_goodbye(end.code, end.reason)
+            self._hang_up()
+
+    def close(self) -> None:
+        """Say so, after all that was written; the socket goes when the client has answered."""
+        if not self.closing:
+            self._say_goodbye(CloseCode.NORMAL_CLOSURE)
+            self._socket.resume_reading()
+            self._expect(CLOSE_SECONDS, self._socket.close)
+
+    def abort(self) -> None:
+        self.closing = True
+        self._socket.abort()
+
+    def _say_goodbye(self, code: int, reason: str = "") -> None:
+        if not self.closing:
+            self.closing = True
+            self._socket.write(close_frame(code, reason))
+
+    def _hang_up(self) -> None:
+        """Close so that what was said is heard: with bytes unread, a socket is reset instead."""
+        self.closing = True
+        if self._socket.can_write_eof():
+            self._socket.write_eof()
+            self._socket.resume_reading()
+            self._expect(CLOSE_SECONDS, self._socket.abort)
+        else:  # TLS has no half of a connection
+            self._socket.close()
+
+    # Time.
+
+    def _expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        self._expect_nothing()
+        self._timer = asyncio.get_running_loop().call_later(seconds, otherwise)
+
+    def _expect_nothing(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,379 @@
+"""What a client publishes: packets in, messages to the exchange, acknowledgements back.
+
+The packet reader calls here. A publication without properties takes the short way; topics whose
+route is known, and allowed, are remembered. A receipt is the packet's number, with a mark for what
+is to be done when it comes back: acknowledge, once received, or first see the retained copy safe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.contract import MANDATORY, RETAIN, Channel, Message
+from penstock.broker.destinations import LOGGED
+from penstock.broker.properties import shortstr
+from penstock.core.errors import NoRoute
+from penstock.core.logs import get_logger
+from penstock.terminals.mqtt.encode import acknowledgement
+from penstock.terminals.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
+from penstock.terminals.mqtt.large import LargePublish
+from penstock.terminals.mqtt.properties import Properties, Property
+from penstock.terminals.mqtt.reasons import MqttError, Reason
+from penstock.terminals.mqtt.topics import to_key
+from penstock.terminals.mqtt.translation import SHORT, decoded, flags_for, header_for, plain_header
+
+if TYPE_CHECKING:
+    from penstock.broker.destinations import Exchange
+    from penstock.terminals.mqtt.terminal import MqttTerminal
+
+#: Topics whose routes are remembered.
+ROUTES: Final = 1024
+#: Sizes whose headers are remembered.
+HEADERS: Final = 4096
+
+#: Marks of a receipt, above the number of the packet.
+TWICE: Final = 1 << 16  #: answered by PUBREC
+KEPT: Final = 1 << 17  #: a retained copy must be safe too
+SILENT: Final = 1 << 18  #: nobody waits for an answer
+
+_log = get_logger("penstock.mqtt")
+
+
+class Inflow:
+    __slots__ = (
+        "_aliases",
+        "_exchange",
+        "_headers",
+        "_keeping",
+        "_large",
+        "_most",
+        "_owed",
+        "_producer",
+        "_routes",
+        "_terminal",
+        "_unanswered",
+    )
+
+    def __init__(self, terminal: MqttTerminal) -> None:
+        self._terminal = terminal
+        self._headers = terminal.mqtt.headers
+        self._exchange: Exchange
+        self._producer: Channel
+        self._routes: dict[bytes, bytes] = {}
+        self._aliases: dict[int, bytes] = {}
+        self._most = 0  #: how many publications may go unanswered
+        self._unanswered = 0  #: of QoS 1
+        self._owed: set[int] = set()  #: of QoS 2
+        self._large: LargePublish | None = None
+        self._keeping: dict[int, Message] | None = None  #: large ones to be retained, by receipt
+
+    def open(self, exchange: Exchange) -> None:
+        """The client is let in."""
+        self._exchange = exchange
+        self._producer = Channel(self._terminal.outflow, exchange)
+        self._most = self._terminal.host.kernel.settings.mqtt.receive_maximum
+        exchange.channel_open(self._producer, {})
+
+    def close(self) -> None:
+        if self._large is not None:
+            self._large.abandon()
+            self._large = None
+        if self._terminal.opened:
+            self._exchange.channel_close(self._producer)
+
+    def forget_permissions(self) -> None:
+        self._routes.clear()
+
+    # What the reader finds.
+
+    def on_publish(
+        self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
+    ) -> None:
+        if properties or not topic:
+            self._publish_with(first, topic, number, properties, payload)
+            return
+        route = self._routes.get(topic)
+        if route is None:
+            route = self._route(topic)
+            if route is None:
+                self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
+                return
+        size = len(payload)
+        qos = first >> 1 & 3
+        header = self._headers.get(size << 1 | (qos > 0))
+        if header is None:
+            header = self._header(qos, size)
+        self._terminal.published += 1
+        if first & 7:
+            self._publish(first, number, Message(route, header, payload, flags_for(qos, {})))
+        else:
+            message = Message(route, header, payload)
+            session = self._terminal.session
+            if session is not None:
+                session.mine = message
+            self._exchange.channel_post(self._producer, message, 0)
+
+    def on_large_publish(
+        self, first: int, topic: bytes, number: int, properties: bytes, size: int
+    ) -> None:
+        self._large = LargePublish(self._terminal, self._producer, first, number)
+        told = self._told(properties)
+        topic = self._named(topic, told)
+        route = self._routes.get(topic) or self._route(topic)
+        if route is None:
+            self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
+            return
+        qos = first >> 1 & 3
+        if qos == 2 and self._is_repeated(number):
+            return
+        self._terminal.published += 1
+        flags = flags_for(qos, told) | (RETAIN if first & 1 else 0)
+        message = Message(route, header_for(told, qos, size), b"", flags, more=True)
+        receipt = self._receipt(qos, number)
+        if first & 1:
+            receipt = (receipt or SILENT) | KEPT
+            if self._keeping is None:
+                self._keeping = {}
+            self._keeping[receipt] = message
+        session = self._terminal.session
+        if session is not None:
+            session.mine = message
+        self._large.begin(message, receipt)
+
+    def on_payload(self, piece: memoryview, more: bool) -> None:
+        assert self._large is not None, "a payload follows its packet's opening"
+        large = self._large
+        if not more:
+            self._large = None
+        large.pour(piece, more)
+
+    def on_acknowledgement(self, kind: int, number: int, reason: int, properties: bytes) -> None:
+        terminal = self._terminal
+        session = terminal.session
+        if not terminal.opened:
+            raise MqttError(Reason.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
+        if kind == PUBREL:
+            self._release(number)
+            return
+        letter = session.letters.get(number) if session is not None else None
+        channel = terminal.outflow.channel
+        if session is None or channel is None or letter is None:
+            if kind == PUBREC:  # we know nothing of it: let the client forget it too
+                unknown = Reason.PACKET_IDENTIFIER_NOT_FOUND
+                terminal.send(acknowledgement(PUBREL, number, unknown, version=terminal.version))
+            return
+        if kind == PUBACK if letter.qos == 1 else kind == PUBCOMP:
+            session.channel_confirm(channel, letter)
+            terminal.answered += 1
+        elif kind == PUBREC and letter.qos == 2:
+            if reason >= 0x80:
+                session.channel_failure(channel, letter, False)
+                terminal.answered += 1
+                return
+            if not letter.released:
+                session.channel_confirm(channel, letter)
+            terminal.send(acknowledgement(PUBREL, number, version=terminal.version))
+        else:
+            raise MqttError(
+                Reason.PROTOCOL_ERROR, f"packet {number} is answered by a packet of the wrong kind"
+            )
+
+    def on_packet(self, kind: int, flags: int, body: bytes) -> None:
+        self._terminal.on_packet(kind, body)
+
+    # Publishing.
+
+    def _header(self, qos: int, size: int) -> bytes:
+        if len(self._headers) >= HEADERS:
+            self._headers.clear()
+        header = self._headers[size << 1 | (qos > 0)] = plain_header(qos, size)
+        return header
+
+    def _told(self, properties: bytes) -> Properties:
+        return decoded(properties) if properties else {}
+
+    def _publish_with(
+        self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
+    ) -> None:
+        """A publication with properties, or by alias."""
+        told = self._told(properties)
+        topic = self._named(topic, told)
+        route = self._routes.get(topic) or self._route(topic)
+        if route is None:
+            self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
+            return
+        qos = first >> 1 & 3
+        header = header_for(told, qos, len(payload))
+        self._terminal.published += 1
+        self._publish(first, number, Message(route, header, payload, flags_for(qos, told)))
+
+    def _publish(self, first: int, number: int, message: Message) -> None:
+        """One that is to be answered, kept, or both."""
+        qos = first >> 1 & 3
+        if qos == 2 and self._is_repeated(number):
+            return
+        receipt = self._receipt(qos, number)
+        if receipt and self._terminal.version == 5:
+            message.flags |= MANDATORY
+        if first & 1:
+            message.flags |= RETAIN
+            outcome = self._terminal.vhost.retained.keep(message)
+            if receipt and outcome == LOGGED:
+                receipt |= KEPT
+        session = self._terminal.session
+        if session is not None:
+            session.mine = message
+        self._exchange.channel_post(self._producer, message, receipt)
+
+    def _named(self, topic: bytes, told: Properties) -> bytes:
+        """The topic, which may have a short name, or get one."""
+        alias = told.get(Property.TOPIC_ALIAS)
+        if alias is None:
+            if not topic:
+                raise MqttError(Reason.PROTOCOL_ERROR, "a publication without a topic or an alias")
+            return topic
+        most = self._terminal.host.kernel.settings.mqtt.topic_alias_maximum
+        if not 0 < alias <= most:
+            raise MqttError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias}: 1 to {most} may be")
+        if topic:
+            self._aliases[alias] = topic
+            return topic
+        known = self._aliases.get(alias)
+        if known is None:
+            raise MqttError(Reason.PROTOCOL_ERROR, f"topic alias {alias} names nothing")
+        return known
+
+    def _route(self, topic: bytes) -> bytes | None:
+        """Where a topic leads; None when this client may not publish there."""
+        terminal = self._terminal
+        if not terminal.opened:
+            raise MqttError(Reason.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
+        key = to_key(topic)
+        if len(key) > SHORT:
+            raise MqttError(
+                Reason.TOPIC_NAME_INVALID, f"a topic of {len(key)} bytes: {SHORT} may be"
+            )
+        if topic.startswith(b"$SYS") or not terminal.access.may_publish(key.decode()):
+            return None
+        if len(self._routes) >= ROUTES:
+            self._routes.clear()
+        route = shortstr(self._exchange.name) + bytes((len(key),)) + key
+        self._routes[topic] = route
+        return route
+
+    # Exactly once.
+
+    def _is_repeated(self, number: int) -> bool:
+        """Whether a publication is one that is here already, or else remember that it is now."""
+        session = self._terminal.need_session()
+        if number not in session.received:
+            session.remember(number)
+            return False
+        if number not in self._owed:
+            self._owe(number)
+        if session.durable:  # that it is here must be on disk before it is said again
+            self._terminal.host.kernel.committer.wait(self._producer, number | TWICE)
+        else:
+            self.confirmed(number | TWICE)
+        return True
+
+    def _release(self, number: int) -> None:
+        terminal = self._terminal
+        session = terminal.session
+        self._owed.discard(number)
+        reason = Reason.SUCCESS
+        if session is not None and number in session.received:
+            session.forget(number)
+        else:
+            reason = Reason.PACKET_IDENTIFIER_NOT_FOUND
+        terminal.send(acknowledgement(PUBCOMP, number, reason, version=terminal.version))
+
+    # Answers.
+
+    def _receipt(self, qos: int, number: int) -> int:
+        if not qos:
+            return 0
+        if qos == 2:
+            self._owe(number)
+            return number | TWICE
+        self._unanswered += 1
+        self._count()
+        return number
+
+    def _owe(self, number: int) -> None:
+        self._owed.add(number)
+        self._count()
+
+    def _count(self) -> None:
+        if self._unanswered + len(self._owed) > self._most and self._terminal.version == 5:
+            raise MqttError(
+                Reason.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {self._most} publications are not answered yet",
+            )
+
+    def confirmed(self, receipt: int) -> None:
+        if receipt < TWICE:
+            self._unanswered -= 1
+            self._terminal.host.kernel.metrics.confirmed += 1
+            self._terminal.outflow.send(b"\x40\x02" + receipt.to_bytes(2, "big"))
+        elif receipt & KEPT:
+            self._keep(receipt)
+        elif not receipt & SILENT:
+            self._answer(receipt, Reason.SUCCESS)
+
+    def _keep(self, receipt: int) -> None:
+        """Everybody else has it; the copy that is kept must be on disk as well."""
+        message = self._keeping.pop(receipt, None) if self._keeping else None
+        if message is not None:
+            self._terminal.vhost.retained.keep(message)
+        receipt &= ~KEPT
+        if not receipt & SILENT:
+            self._terminal.host.kernel.committer.wait(self._producer, receipt)
+
+    def failed(self, receipt: int, error: Exception) -> None:
+        """No subscriber, no room, or no exchange any more."""
+        if isinstance(error, NoRoute):
+            self._terminal.host.kernel.metrics.unroutable += 1
+            if receipt & KEPT:
+                self._keep(receipt)
+            else:
+                self._answer(receipt, Reason.NO_MATCHING_SUBSCRIBERS)
+        elif not receipt:
+            self._terminal.fail(MqttError(Reason.ADMINISTRATIVE_ACTION, str(error)))
+        elif not receipt & SILENT:
+            self._decline(receipt & ~KEPT, Reason.QUOTA_EXCEEDED, str(error))
+
+    def _refuse(self, first: int, number: int, reason: Reason, topic: bytes) -> None:
+        """The client may not publish there. At QoS 0 there is no way to say so."""
+        terminal = self._terminal
+        name = topic.decode("utf-8", "replace")
+        _log.info("publication refused", connection=terminal.name, topic=name)
+        qos = first >> 1 & 3
+        if qos:
+            if qos == 2:
+                terminal.need_session().remember(number)
+            self._decline(self._receipt(qos, number), reason, f"not allowed to publish to {name}")
+
+    def _decline(self, receipt: int, reason: Reason, text: str) -> None:
+        number = receipt & 0xFFFF
+        terminal = self._terminal
+        if receipt & TWICE:
+            self._owed.discard(number)
+            terminal.need_session().forget(number)
+        else:
+            self._unanswered -= 1
+        if terminal.version < 5:  # it has no word for it: what is not closed would seem accepted
+            terminal.fail(MqttError(reason, text))
+            return
+        kind = PUBREC if receipt & TWICE else PUBACK
+        told = terminal.explained(text)
+        terminal.send(acknowledgement(kind, number, reason, told, version=5))
+
+    def _answer(self, receipt: int, reason: Reason) -> None:
+        terminal = self._terminal
+        kind = PUBREC if receipt & TWICE else PUBACK
+        if kind == PUBACK:
+            self._unanswered -= 1
+        terminal.host.kernel.metrics.confirmed += 1
+        number = receipt & 0xFFFF
+        terminal.send(acknowledgement(kind, number, reason, version=terminal.version))

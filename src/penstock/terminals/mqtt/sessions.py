@@ -1,0 +1,253 @@
+"""The clients and sessions of one virtual host: who is here, who may come back, and until when.
+
+A session whose client is away waits for it until it expires. Of those that outlive a connection
+there is a record in the topology: whose it is, how long it lasts, when its client left, which
+groups it shares in and its will. The messages are the session's own business (`drivers/session`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from penstock.broker.equivalence import SESSION
+from penstock.broker.sessions import Session, Subscription
+from penstock.broker.vhost import VirtualHost
+from penstock.terminals.mqtt.reasons import MqttError, Reason
+from penstock.terminals.mqtt.wills import Will
+
+if TYPE_CHECKING:
+    from penstock.terminals.mqtt.terminal import MqttTerminal
+
+PREFIX: Final = "mqtt-subscription-"
+SHARED: Final = "mqtt-shared-"
+#: Where the broker's own figures are published, apart from what clients say.
+SYS_EXCHANGE: Final = "mqtt.sys"
+#: A session that does not expire.
+FOREVER: Final = 0xFFFFFFFF
+
+
+class Sessions:
+    __slots__ = ("_expiries", "_members", "_records", "_wills", "clients", "vhost")
+
+    def __init__(self, vhost: VirtualHost) -> None:
+        self.vhost = vhost
+        self.clients: dict[str, MqttTerminal] = {}
+        self._records: dict[str, dict[str, Any]] = {}
+        self._expiries: dict[str, asyncio.TimerHandle] = {}
+        self._wills: dict[str, tuple[Will, asyncio.TimerHandle]] = {}
+        self._members: dict[str, set[str]] = {}  #: of a group's queue, the client ids
+        self._recover()
+
+    def __len__(self) -> int:
+        """Sessions, of clients here and away."""
+        away = sum(client_id not in self.clients for client_id in self._records)
+        return len(self.clients) + away
+
+    # Coming and going.
+
+    def enter(self, terminal: MqttTerminal, clean_start: bool) -> bool:
+        """A client is let in; whether it finds a session."""
+        client_id = terminal.client_id
+        record = self._records.get(client_id)
+        if record is not None and record["user"] != terminal.access.user.name:
+            raise MqttError(
+                Reason.NOT_AUTHORIZED, f"client id {client_id!r} has a session of another user's"
+            )
+        before = self.clients.get(client_id)
+        if before is not None:
+            if before.access.user.name != terminal.access.user.name:
+                raise MqttError(
+                    Reason.NOT_AUTHORIZED, f"client id {client_id!r} is in use by another user"
+                )
+            before.fail(MqttError(Reason.SESSION_TAKEN_OVER, "another client has this client id"))
+        self._stop_waiting(client_id)
+        if clean_start:
+            self._end(client_id)
+        elif client_id in self._wills:
+            self._wills.pop(client_id)[1].cancel()
+        self.clients[client_id] = terminal
+        terminal.session = self._session(client_id)
+        present = terminal.session is not None
+        if terminal.expiry:
+            self._put(client_id, user=terminal.access.user.name, expiry=terminal.expiry, left=None)
+            will = terminal.will
+            self._put(client_id, will=will.packed() if will is not None else None)
+            if terminal.session is None:
+                terminal.session = self._declare(client_id, durable=True)
+        return present
+
+    def rejoin(self, terminal: MqttTerminal) -> None:
+        """A session that was found takes up its shares again."""
+        session = terminal.session
+        for name, wanted in self._records.get(terminal.client_id, {}).get("shares", {}).items():
+            queue = self.vhost.queues.get(name)
+            if session is not None and queue is not None:
+                session.join(queue, Subscription(*wanted))
+
+    def need(self, terminal: MqttTerminal) -> Session:
+        """The session of a client that has only now a use for one."""
+        if terminal.session is None:
+            terminal.session = self._declare(terminal.client_id, durable=terminal.expiry > 0)
+        return terminal.session
+
+    def leave(self, terminal: MqttTerminal) -> None:
+        """A connection has ended, and with it perhaps the session."""
+        client_id = terminal.client_id
+        if self.clients.get(client_id) is terminal:
+            del self.clients[client_id]
+        will = terminal.will
+        if not terminal.expiry:
+            if will is not None:
+                will.publish(self.vhost)
+            self._end(client_id)
+            return
+        self._put(client_id, left=time.time(), expiry=terminal.expiry)
+        self._await(client_id, terminal.expiry, will)
+
+    def _await(self, client_id: str, expiry: float, will: Will | None) -> None:
+        """The client may come back."""
+        kernel = self.vhost.kernel
+        now = kernel.loop.time()
+        if expiry < FOREVER:
+            when = now + expiry
+            self._expiries[client_id] = kernel.turn.at(when, lambda: self._end(client_id))
+        if will is not None and will.delay and expiry:
+            say: Callable[[], None] = lambda: self._say(client_id)  # noqa: E731
+            when = now + min(will.delay, expiry)
+            self._wills[client_id] = (will, kernel.turn.at(when, say))
+        else:
+            self._put(client_id, will=None)
+            if will is not None:
+                will.publish(self.vhost)
+
+    def _say(self, client_id: str) -> None:
+        waiting = self._wills.pop(client_id, None)
+        if waiting is not None:
+            will, timer = waiting
+            timer.cancel()
+            self._put(client_id, will=None)
+            will.publish(self.vhost)
+
+    def _stop_waiting(self, client_id: str) -> None:
+        timer = self._expiries.pop(client_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _end(self, client_id: str) -> None:
+        """The session is over, and whatever waited for it."""
+        self._stop_waiting(client_id)
+        self._say(client_id)
+        session = self._session(client_id)
+        if session is not None:
+            self.vhost.delete_queue(session.name)
+        for name in [name for name, members in self._members.items() if client_id in members]:
+            self._quit(client_id, name)
+        self._records.pop(client_id, None)
+        self.vhost.topology.drop(("session", self.vhost.name, client_id))
+
+    def forget(self, terminal: MqttTerminal) -> None:
+        """An operator has deleted the session's queue."""
+        terminal.session = None
+        terminal.expiry = 0
+
+    # Records.
+
+    def _session(self, client_id: str) -> Session | None:
+        return cast("Session | None", self.vhost.queues.get(PREFIX + client_id))
+
+    def _declare(self, client_id: str, durable: bool) -> Session:
+        queue = self.vhost.declare_queue(
+            PREFIX + client_id, durable=durable, arguments={"x-queue-type": SESSION}
+        )
+        return cast(Session, queue)
+
+    def _put(self, client_id: str, **facts: Any) -> None:
+        record = {**self._records.get(client_id, {}), **facts}
+        self._records[client_id] = record
+        self.vhost.topology.put(("session", self.vhost.name, client_id), record)
+
+    def _recover(self) -> None:
+        """After a start every client is away: as long as it has been, or from now on."""
+        for (_, vhost, client_id), record in self.vhost.topology.all("session"):
+            if vhost == self.vhost.name:
+                self._records[client_id] = record
+        for name, queue in list(self.vhost.queues.items()):
+            if queue.type == SESSION and name.removeprefix(PREFIX) not in self._records:
+                self.vhost.delete_queue(name)
+            if name.startswith(SHARED):
+                self._members[name] = set()
+        for client_id, record in list(self._records.items()):
+            for name in record.get("shares", ()):
+                self._members.setdefault(name, set()).add(client_id)
+            left = record.get("left")
+            expiry = float(record["expiry"])
+            if left is not None and expiry < FOREVER:  # whatever the clock did meanwhile
+                expiry = min(expiry, max(0.0, expiry - (time.time() - left)))
+            will = record.get("will")
+            self._await(client_id, expiry, Will.unpacked(will) if will else None)
+        for name in [name for name, members in self._members.items() if not members]:
+            self.vhost.delete_queue(name)
+            del self._members[name]
+
+    # Shared subscriptions.
+
+    def join(self, terminal: MqttTerminal, group: str, subscription: Subscription) -> None:
+        """Compete with the rest of a group for what a filter matches."""
+        session = self.need(terminal)
+        name = f"{SHARED}{group}/{subscription.pattern}"
+        settings = self.vhost.kernel.settings.mqtt
+        limit = {"x-max-length": settings.max_queued} if settings.max_queued else {}
+        queue = self.vhost.declare_queue(name, durable=True, arguments=limit)
+        exchange = settings.exchange
+        if subscription.pattern.startswith("$SYS"):
+            self.need_sys_exchange()
+            exchange = SYS_EXCHANGE
+        self.vhost.bind(exchange, queue, subscription.pattern)
+        self._members.setdefault(name, set()).add(terminal.client_id)
+        if terminal.expiry:
+            shares = dict(self._records[terminal.client_id].get("shares", {}))
+            shares[name] = [
+                subscription.pattern,
+                subscription.qos,
+                subscription.identifier,
+                subscription.not_own,
+                subscription.as_published,
+            ]
+            self._put(terminal.client_id, shares=shares)
+        session.join(queue, subscription)
+
+    def leave_share(self, client_id: str, session: Session, group: str, pattern: str) -> bool:
+        """Whether the client was a member."""
+        name = f"{SHARED}{group}/{pattern}"
+        if client_id not in self._members.get(name, ()):
+            return False
+        session.leave(name)
+        record = self._records.get(client_id)
+        if record is not None:
+            self._put(client_id, shares=_without(record.get("shares", {}), name))
+        self._quit(client_id, name)
+        return True
+
+    def _quit(self, client_id: str, name: str) -> None:
+        members = self._members[name]
+        members.discard(client_id)
+        if not members:
+            del self._members[name]
+            self.vhost.delete_queue(name)
+
+    def need_sys_exchange(self) -> None:
+        if SYS_EXCHANGE not in self.vhost.exchanges:
+            self.vhost.declare_exchange(SYS_EXCHANGE, "topic", durable=True, internal=True)
+
+    def close(self) -> None:
+        for timer in self._expiries.values():
+            timer.cancel()
+        for _, timer in self._wills.values():
+            timer.cancel()
+
+
+def _without(shares: dict[str, Any], name: str) -> dict[str, Any]:
+    return {other: wanted for other, wanted in shares.items() if other != name}

@@ -1,0 +1,381 @@
+"""The MQTT terminal: one socket, one client, 3.1.1 or 5.0 as its CONNECT says.
+
+Bytes come in by `data_received` and are taken apart by `reader.py`. What a client publishes and
+acknowledges is `inflow.py`, what it gets is `outflow.py`; `joining.py` lets it in, `subscribing.py`
+binds what it asks for, and `sessions.py` knows what is to become of it when it goes. When reading
+stops is `broker/intake.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from penstock.broker.contract import UNLIMITED, Channel
+from penstock.broker.host import Host
+from penstock.broker.intake import Intake
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.terminals.mqtt.description import describe_connection, describe_consumers
+from penstock.terminals.mqtt.encode import PINGRESP, connack, disconnect
+from penstock.terminals.mqtt.fields import (
+    AUTH,
+    CONNECT,
+    DISCONNECT,
+    PINGREQ,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
+from penstock.terminals.mqtt.inflow import Inflow
+from penstock.terminals.mqtt.joining import Joining
+from penstock.terminals.mqtt.outflow import CHOKE_BYTES, Outflow
+from penstock.terminals.mqtt.packets import decode_auth, decode_disconnect
+from penstock.terminals.mqtt.properties import Properties, Property
+from penstock.terminals.mqtt.reader import PacketReader
+from penstock.terminals.mqtt.reasons import CONNACK_3, MqttError, Reason
+from penstock.terminals.mqtt.subscribing import subscribe, unsubscribe
+
+if TYPE_CHECKING:
+    from penstock.broker.destinations import Exchange
+    from penstock.broker.sessions import Session
+    from penstock.broker.vhost import VirtualHost
+    from penstock.terminals.mqtt.access import Access
+    from penstock.terminals.mqtt.service import Mqtt
+    from penstock.terminals.mqtt.sessions import Sessions
+    from penstock.terminals.mqtt.wills import Will
+
+#: How long a client that is sent away may take to read what it is told.
+CLOSE_SECONDS: Final = 5.0
+
+_log = get_logger("penstock.mqtt")
+
+
+class MqttTerminal(asyncio.Protocol):
+    __slots__ = (
+        "_joining",
+        "_last_heard",
+        "_permissions",
+        "_timer",
+        "_turn",
+        "_window",
+        "access",
+        "answered",
+        "client_id",
+        "closing",
+        "expiry",
+        "explains",
+        "host",
+        "inflow",
+        "intake",
+        "keep_alive",
+        "mqtt",
+        "name",
+        "opened",
+        "outflow",
+        "peer",
+        "published",
+        "reader",
+        "session",
+        "sessions",
+        "tls",
+        "transport",
+        "version",
+        "vhost",
+        "will",
+    )
+
+    def __init__(self, mqtt: Mqtt) -> None:
+        self.mqtt = mqtt
+        self.host: Host = mqtt.host
+        kernel = self.host.kernel
+        self._turn = kernel.turn
+        self.transport: asyncio.Transport
+        self.vhost: VirtualHost
+        self.access: Access
+        self.sessions: Sessions
+        self.session: Session | None = None
+        self.will: Will | None = None
+        self.version = 0
+        self.client_id = ""
+        self.expiry = 0  #: seconds the session outlives the connection
+        self.keep_alive = 0
+        self.explains = True  #: the client wants to be told why
+        self.name = ""
+        self.published = 0
+        self.answered = 0  #: letters the client is done with since the last look
+        self.opened = False
+        self.closing = False
+        self.inflow = Inflow(self)
+        self.outflow = Outflow(self)
+        self.intake = Intake(self)
+        settings = kernel.settings
+        self.reader = PacketReader(
+            self.inflow, settings.mqtt.max_packet_bytes, settings.spool_threshold
+        )
+        self._joining: Joining | None = Joining(self)
+        self._permissions = self.host.users.version
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_heard = 0.0
+        self._window = 0
+
+    # The socket.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
+        self.peer = transport.get_extra_info("peername") or ("", 0)
+        here = transport.get_extra_info("sockname") or ("", 0)
+        self.tls = transport.get_extra_info("ssl_object") is not None
+        self.name = f"{self.peer[0]}:{self.peer[1]} -> {here[0]}:{here[1]}"
+        self.host.clients[self] = None
+        kernel = self.host.kernel
+        kernel.metrics.connections_opened += 1
+        self._timer = kernel.loop.call_later(kernel.settings.handshake_timeout, self._too_late)
+
+    def data_received(self, data: bytes) -> None:
+        published = self.published
+        if self._permissions != self.host.users.version:
+            self._permissions = self.host.users.version
+            self.inflow.forget_permissions()
+        if not self.closing:
+            try:
+                self.reader.feed(data)
+            except Exception as error:
+                self.fail(error)
+        metrics = self.host.kernel.metrics
+        if self.answered:
+            metrics.acknowledged += self.answered
+            self.answered = 0
+            self._go_on()
+        metrics.bytes_in += len(data)
+        if self.published != published or self.intake.filling:
+            metrics.published += self.published - published
+            self.intake.look()
+        if self.outflow.paused and self.intake.unread:
+            self.intake.pause()
+        self._last_heard = self._turn.loop.time()
+        self._turn.end()
+
+    def _go_on(self) -> None:
+        """The client has answered letters: there is room for more."""
+        channel = self.outflow.channel
+        if channel is not None and not self.outflow.choked:
+            channel.driver.channel_request(channel, UNLIMITED)
+
+    def pause_writing(self) -> None:
+        self.outflow.pause()
+
+    def resume_writing(self) -> None:
+        self.outflow.resume()
+        self.intake.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        self._stop_timer()
+        self.intake.end()
+        self.outflow.forget()
+        self.host.client_left(self)
+        self.host.kernel.metrics.connections_closed += 1
+        self._turn.end()
+
+    # Whether it is read from.
+
+    @property
+    def held(self) -> bool:
+        return self.reader.stopped
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        self.reader.stopped = held
+
+    @property
+    def unread_bytes(self) -> int:
+        waiting = self.outflow.held
+        if self.outflow.paused:
+            waiting += self.transport.get_write_buffer_size()
+        return waiting
+
+    def blocking(self, reason: str) -> None:
+        """MQTT has no word for it: publishers notice that they are not read from."""
+
+    def unblocking(self) -> None:
+        """Nor for this."""
+
+    # Packets.
+
+    def on_packet(self, kind: int, body: bytes) -> None:
+        if self._joining is not None:
+            if kind != CONNECT:
+                raise MqttError(Reason.PROTOCOL_ERROR, "the first packet must be CONNECT")
+            if self.version:
+                raise MqttError(Reason.PROTOCOL_ERROR, "a second CONNECT")
+            self._joining.begin(body)
+        elif kind == PINGREQ:
+            self.send(PINGRESP)
+        elif kind == SUBSCRIBE:
+            subscribe(self, body)
+        elif kind == UNSUBSCRIBE:
+            unsubscribe(self, body)
+        elif kind == DISCONNECT:
+            self._take_leave(body)
+        elif kind == AUTH and self.version == 5:
+            decode_auth(body)
+            raise MqttError(Reason.PROTOCOL_ERROR, "AUTH, but no authentication method was agreed")
+        else:
+            raise MqttError(Reason.PROTOCOL_ERROR, f"a packet of type {kind} is out of place")
+
+    def _take_leave(self, body: bytes) -> None:
+        reason, properties = decode_disconnect(body, self.version)
+        expiry = properties.get(Property.SESSION_EXPIRY)
+        if expiry is not None:
+            if expiry and not self.expiry:
+                raise MqttError(
+                    Reason.PROTOCOL_ERROR, "a session that was to end here cannot be prolonged"
+                )
+            most = self.host.kernel.settings.mqtt.max_session_expiry
+            self.expiry = min(expiry, most)
+        if reason != Reason.DISCONNECT_WITH_WILL_MESSAGE:
+            self.will = None
+        self.closing = True
+        self._leave()
+        self.transport.close()
+
+    # The client.
+
+    def send(self, packet: bytes) -> None:
+        self.outflow.send(packet)
+
+    def explained(self, text: str) -> Properties | None:
+        """A sentence for the client's log, if it wants one."""
+        return {Property.REASON_STRING: text} if self.explains and self.version == 5 else None
+
+    def need_session(self) -> Session:
+        """The session; a client that only publishes does without."""
+        if self.session is None:
+            self.sessions.need(self)
+            self._open_session()
+        assert self.session is not None
+        return self.session
+
+    def _open_session(self) -> None:
+        assert self.session is not None
+        channel = Channel(self.outflow, self.session)
+        self.session.channel_open(channel, {"window": self._window})
+        self.outflow.open(channel)
+
+    def alarms_changed(self) -> None:
+        if self.opened and not self.closing:
+            self.intake.alarms_changed()
+
+    # Life.
+
+    def open(self, exchange: Exchange, *, window: int, largest: int, aliases: int) -> None:
+        """The client is let in."""
+        self.opened = True
+        self._joining = None
+        self._window = window
+        self.outflow.begin(self.version, largest, aliases)
+        self.inflow.open(exchange)
+        if self.session is not None:
+            self._open_session()
+            self.sessions.rejoin(self)
+        self._stop_timer()
+        self._last_heard = self._turn.loop.time()
+        if self.keep_alive:
+            self._listen(self.keep_alive * 1.5)
+
+    def _listen(self, seconds: float) -> None:
+        self._timer = self._turn.loop.call_later(seconds, self._silent)
+
+    def _silent(self) -> None:
+        """Half again as long as it said it would be silent at most: is it still there?"""
+        patience = self.keep_alive * 1.5
+        silence = self._turn.loop.time() - self._last_heard
+        if not self.intake.reading:  # who is not read from cannot be heard
+            silence = 0.0
+        if silence < patience:
+            self._listen(patience - silence)
+            return
+        self.fail(MqttError(Reason.KEEP_ALIVE_TIMEOUT, f"silent for {silence:.1f} seconds"))
+        self._turn.end()
+
+    def _too_late(self) -> None:
+        _log.info("client took too long to introduce itself", connection=self.name)
+        self.transport.abort()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def fail(self, error: Exception) -> None:
+        """Close the connection and say why, as far as the version has words for it."""
+        if self.closing:
+            return
+        self.closing = True
+        text = str(error) or type(error).__name__
+        if isinstance(error, MqttError):
+            reason = error.reason
+            _log.info("connection closed", connection=self.name, reason=text)
+        elif isinstance(error, PenstockError):
+            reason = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            _log.info("connection closed", connection=self.name, reason=text)
+        else:
+            reason = Reason.UNSPECIFIED_ERROR
+            text = "internal error"
+            _log.error("connection failed", connection=self.name, exc_info=error)
+        self._say(reason, text)
+        self._leave()
+        self.outflow.flush()
+        self.transport.close()
+        self._stop_timer()
+        self._timer = self._turn.loop.call_later(CLOSE_SECONDS, self.transport.abort)
+
+    def _say(self, reason: Reason, text: str) -> None:
+        if self.opened:
+            if self.version == 5:
+                self.send(disconnect(reason, self.explained(text)))
+        elif self.version > 4:
+            self.send(connack(5, False, reason, self.explained(text)))
+        elif self.version and reason in CONNACK_3:
+            self.send(connack(self.version, False, reason))
+
+    def _leave(self) -> None:
+        """Once: let go of everything but the socket."""
+        self.closing = True
+        if self._joining is not None:
+            self._joining.cancel()
+            self._joining = None
+        channel, self.outflow.channel = self.outflow.channel, None
+        if channel is not None:
+            channel.driver.channel_close(channel)
+        if self.opened:
+            self.inflow.close()
+            self.opened = False
+            self.sessions.leave(self)
+
+    def session_ended(self) -> None:
+        """An operator has deleted the session."""
+        self.outflow.channel = None
+        self.sessions.forget(self)
+        self.fail(MqttError(Reason.ADMINISTRATIVE_ACTION, "the session was deleted"))
+
+    def end(self, reason: str) -> None:
+        draining = self.host.draining
+        code = Reason.SERVER_SHUTTING_DOWN if draining else Reason.ADMINISTRATIVE_ACTION
+        self.fail(MqttError(code, reason))
+        self._turn.end()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    # Management.
+
+    def describe(self) -> dict[str, Any]:
+        return describe_connection(self)
+
+    def describe_channels(self) -> list[dict[str, Any]]:
+        return []
+
+    def describe_consumers(self) -> list[dict[str, Any]]:
+        return describe_consumers(self)

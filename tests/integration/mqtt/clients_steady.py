@@ -1,0 +1,156 @@
+"""A publisher and a subscriber that go on when the broker goes away, and keep books.
+
+Each payload is the number of the message. Both clients are paho's, with sessions that are kept:
+they reconnect by themselves and take up every exchange where it stopped, as the standard has it.
+So what they see tells what the broker has forgotten, or done twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Final
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+
+from tests.integration.mqtt.clients_paho import AN_HOUR, MQTT_5, properties_of
+
+PATIENCE: Final = 60.0
+#: Seconds between attempts to reconnect; paho doubles them unless told not to.
+AGAIN: Final = 1
+
+
+class SteadyClient:
+    """The connection of either: kept, and remade whenever it breaks."""
+
+    def __init__(self, port: int, client_id: str, version: MQTTProtocolVersion) -> None:
+        self.connections: list[bool] = []  #: whether each found its session
+        self._port = port
+        self._version = version
+        self.changed = threading.Condition()
+        self.paho = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            clean_session=None if version == MQTT_5 else False,
+            protocol=version,
+        )
+        self.paho.username_pw_set("guest", "guest")
+        self.paho.reconnect_delay_set(AGAIN, AGAIN)
+        self.paho.max_inflight_messages_set(200)
+        self.paho.on_connect = self._on_connect
+
+    def open(self) -> None:
+        session = {"SessionExpiryInterval": AN_HOUR} if self._version == MQTT_5 else {}
+        self.paho.connect(
+            "127.0.0.1",
+            self._port,
+            clean_start=False if self._version == MQTT_5 else paho.MQTT_CLEAN_START_FIRST_ONLY,
+            properties=properties_of(PacketTypes.CONNECT, session),
+        )
+        self.paho.loop_start()
+        self.wait_for(lambda: bool(self.connections))
+
+    def close(self) -> None:
+        self.paho.disconnect()
+        self.paho.loop_stop()
+
+    def wait_for(self, condition: Any) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, PATIENCE), "has not come about"
+
+    def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _: Any) -> None:
+        assert reason.value == 0, f"not let in: {reason}"
+        with self.changed:
+            self.connections.append(flags.session_present)
+            self.changed.notify_all()
+
+
+class Publisher:
+    """Publishes one number after the other, some ahead of the answers, until it is stopped."""
+
+    AHEAD: Final = 400
+    #: Every so many messages, the number is published as a retained message as well.
+    RETAIN_EVERY: Final = 10
+
+    def __init__(self, client: SteadyClient, topic: str, qos: int) -> None:
+        self.client = client
+        self.sent = 0
+        self.retained = 0  #: how many were published to be retained, beside those
+        self.confirmed = 0
+        self._topic = topic
+        self._qos = qos
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        client.paho.on_publish = self._on_publish
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """No more; all that was sent is confirmed."""
+        self._stopping.set()
+        self._thread.join(PATIENCE)
+        self.client.wait_for(lambda: self._outstanding == 0)
+
+    @property
+    def last_retained(self) -> int:
+        return (self.retained - 1) * self.RETAIN_EVERY
+
+    @property
+    def _outstanding(self) -> int:
+        return self.sent + self.retained - self.confirmed
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.client.wait_for(lambda: self._outstanding < self.AHEAD)
+            number = self.sent
+            self.client.paho.publish(self._topic, b"%d" % number, self._qos)
+            self.sent += 1
+            if number % self.RETAIN_EVERY == 0:
+                topic = f"{self._topic}/last"
+                self.client.paho.publish(topic, b"%d" % number, self._qos, retain=True)
+                self.retained += 1
+
+    def _on_publish(self, _client: Any, _data: Any, _mid: int, reason: Any, _: Any) -> None:
+        assert reason.value < 0x80, f"refused: {reason}"
+        with self.client.changed:
+            self.confirmed += 1
+            self.client.changed.notify_all()
+
+
+class Subscriber:
+    """Takes down the number of each message it gets, in the order it gets them."""
+
+    def __init__(self, client: SteadyClient, topic: str, qos: int) -> None:
+        self.client = client
+        self.received: list[int] = []
+        client.paho.on_message = self._on_message
+        self._topic = topic
+        self._qos = qos
+
+    def subscribe(self) -> None:
+        granted = threading.Event()
+        self.client.paho.on_subscribe = lambda *_: granted.set()
+        self.client.paho.subscribe(self._topic, self._qos)
+        assert granted.wait(PATIENCE)
+
+    def wait_for_all(self, count: int) -> None:
+        """Until the last one is there, and all before it as far as they come at all."""
+        self.client.wait_for(lambda: bool(self.received) and max(self.received) >= count - 1)
+        self._settle()
+
+    def _settle(self) -> None:
+        """What is still under way after the last: a message of our own comes behind it."""
+        reached = threading.Event()
+        fence = f"{self._topic}/fence/{time.monotonic_ns()}"
+        self.client.paho.message_callback_add(fence, lambda *_: reached.set())
+        self.client.paho.subscribe(fence, self._qos)
+        self.client.paho.publish(fence, b"", self._qos)
+        assert reached.wait(PATIENCE)
+
+    def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+        with self.client.changed:
+            self.received.append(int(message.payload))
+            self.client.changed.notify_all()
