@@ -59,8 +59,9 @@ test: lint peers ## All checks and the tests that do not take long
 test-all: lint peers ## The same, and the tests that do take long
 	$(BIN)/pytest
 
-bench: setup peers ## Penstock beside RabbitMQ; writes docs/benchmarks.md
+bench: setup peers ## Penstock beside RabbitMQ, mosquitto and amqtt; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.mqtt --markdown docs/benchmarks.md
 
 docs: setup ## The pages that are made from the code
 	$(BIN)/python -m scripts.configuration_page

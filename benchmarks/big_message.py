@@ -31,8 +31,8 @@ from rich.table import Table
 
 from benchmarks.broker import frames
 from benchmarks.broker.connection import CHANNEL, connect
-from benchmarks.broker.latency import percentile
 from benchmarks.errors import PeerFailed
+from benchmarks.harness.latency import percentile
 from benchmarks.peers import Peer, start_penstock
 
 _MIB: Final = 1 << 20

@@ -1,7 +1,8 @@
 """Starting the brokers that are compared, each with private directories and free loopback ports.
 
-A peer runs with its own defaults; nothing is tuned for the benchmark. It is ready when `start_*`
-returns. `Peer.close()` ends the processes it started, by their ids, and no others.
+A peer runs with its own defaults, except where they would stop a load that is the same for all:
+what is set is at the top. It is ready when `start_*` returns. `Peer.close()` ends the processes it
+started, by their ids, and no others.
 """
 
 from __future__ import annotations
@@ -16,14 +17,43 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.errors import PeerFailed
 from benchmarks.usage import Usage, usage_of
 
+_MOSQUITTO = "/usr/sbin/mosquitto"
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+#: Its default lets 20 messages be on their way to a client and 1,000 wait, and drops the rest. The
+#: other settings are what it would choose itself, or do less work: it keeps nothing on disk.
+_MOSQUITTO_SETTINGS = """\
+allow_anonymous true
+max_inflight_messages 0
+max_queued_messages 0
+set_tcp_nodelay true
+persistence false
+log_dest stderr
+user root
+"""
+#: The configuration it comes with, but on a port of ours and without the plugin for $SYS.
+_AMQTT_SETTINGS = """\
+listeners:
+  default:
+    type: tcp
+    bind: 127.0.0.1:{port}
+plugins:
+  amqtt.plugins.logging_amqtt.EventLoggerPlugin:
+  amqtt.plugins.logging_amqtt.PacketLoggerPlugin:
+  amqtt.plugins.authentication.AnonymousAuthPlugin:
+    allow_anonymous: true
+"""
+#: A client of MQTT 3.1.1 that wants nothing, and the welcome it is given.
+_CONNECT = b"\x10\x11\x00\x04MQTT\x04\x02\x00\x3c\x00\x05probe"
+_CONNACK = b"\x20\x02\x00\x00"
 #: RabbitMQ takes about five seconds on an idle machine.
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
@@ -31,7 +61,7 @@ _STOP_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A broker that runs: the address to speak AMQP 0-9-1 to, and the processes it consists of."""
+    """A broker that runs: the address to speak its protocol to, and its processes."""
 
     name: str
     version: str
@@ -53,7 +83,7 @@ class Peer:
                 process.wait()
 
 
-def start_penstock(directory: Path, profile: Path | None = None) -> Peer:
+def start_penstock(directory: Path, profile: Path | None = None, scheme: str = "amqp") -> Peer:
     """Penstock, with its data in `directory`; under cProfile when a file for its figures is given.
 
     Its one line on standard output says that it is ready.
@@ -61,11 +91,11 @@ def start_penstock(directory: Path, profile: Path | None = None) -> Peer:
     port = _free_port()
     profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
     command = [sys.executable, *profiler, "-m", "penstock", "broker"]
-    command += ["--data", str(directory / "data"), "--listen", f"amqp://127.0.0.1:{port}"]
+    command += ["--data", str(directory / "data"), "--listen", f"{scheme}://127.0.0.1:{port}"]
     log = directory / "penstock.log"
     with log.open("wb") as errors:
         process = _start(command, dict(os.environ), subprocess.PIPE, errors.fileno())
-    peer = Peer("penstock", _penstock_version(), port, (process,), log)
+    peer = Peer("penstock", _package_version("penstock"), port, (process,), log)
     assert process.stdout is not None
     said_something, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
     if not said_something or not process.stdout.readline():
@@ -100,27 +130,64 @@ def start_rabbitmq(directory: Path) -> Peer:
         # The emulator would start a port mapper that outlives it; ours ends with the peer.
         epmd = _start(["epmd", "-address", "127.0.0.1", "-port", str(epmd_port)], environment)
         broker = _start([str(_RABBITMQ)], environment, output.fileno())
-    peer = Peer("rabbitmq", _rabbitmq_version(), port, (broker, epmd), log)
-    deadline = time.monotonic() + _START_SECONDS
-    while not _answers(port):
-        if broker.poll() is not None or time.monotonic() > deadline:
-            _give_up(peer)
-        time.sleep(0.1)
+    peer = Peer("rabbitmq", _debian_version("rabbitmq-server"), port, (broker, epmd), log)
+    # It opens its listener last, and then greets whoever sends the protocol header.
+    _await_answer(peer, b"AMQP\x00\x00\x09\x01", b"\x01")
+    return peer
+
+
+def start_mosquitto(directory: Path) -> Peer:
+    """Debian's mosquitto."""
+    port = _free_port()
+    settings = directory / "mosquitto.conf"
+    settings.write_text(_MOSQUITTO_SETTINGS + f"listener {port} 127.0.0.1\n")
+    log = directory / "mosquitto.log"
+    with log.open("wb") as output:
+        broker = _start([_MOSQUITTO, "-c", str(settings)], dict(os.environ), output.fileno())
+    peer = Peer("mosquitto", _debian_version("mosquitto"), port, (broker,), log)
+    _await_answer(peer, _CONNECT, _CONNACK)
+    return peer
+
+
+def start_amqtt(directory: Path) -> Peer:
+    """The broker of the Python package amqtt, as its own command runs it."""
+    port = _free_port()
+    settings = directory / "amqtt.yaml"
+    settings.write_text(_AMQTT_SETTINGS.format(port=port))
+    log = directory / "amqtt.log"
+    command = [sys.executable, "-m", "amqtt.scripts.broker_script", "-c", str(settings)]
+    with log.open("wb") as output:
+        broker = _start(command, dict(os.environ), output.fileno())
+    peer = Peer("amqtt", _package_version("amqtt"), port, (broker,), log)
+    _await_answer(peer, _CONNECT, _CONNACK)
     return peer
 
 
 def available(name: str) -> bool:
     """Whether this machine has what it takes to start the peer of that name."""
-    if name == "rabbitmq":
-        return _RABBITMQ.exists() and shutil.which("epmd") is not None
+    match name:
+        case "rabbitmq":
+            return _RABBITMQ.exists() and shutil.which("epmd") is not None
+        case "mosquitto":
+            return Path(_MOSQUITTO).exists()
+        case "amqtt":
+            return find_spec("amqtt") is not None
     command = [sys.executable, "-m", "penstock", "broker", "--help"]
     return name == "penstock" and subprocess.run(command, capture_output=True).returncode == 0
 
 
-#: The peers a benchmark may name.
-STARTERS: dict[str, Callable[[Path], Peer]] = {
+Starter = Callable[[Path], Peer]
+
+#: The peers a benchmark of AMQP 0-9-1 may name.
+AMQP_STARTERS: dict[str, Starter] = {
     "penstock": start_penstock,
     "rabbitmq": start_rabbitmq,
+}
+#: And one of MQTT.
+MQTT_STARTERS: dict[str, Starter] = {
+    "penstock": partial(start_penstock, scheme="mqtt"),
+    "mosquitto": start_mosquitto,
+    "amqtt": start_amqtt,
 }
 
 
@@ -153,25 +220,33 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _answers(port: int) -> bool:
-    """RabbitMQ opens its listener last, and then greets whoever sends the protocol header."""
+def _await_answer(peer: Peer, greeting: bytes, answer: bytes) -> None:
+    """A broker is ready when it answers as its protocol has it."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not _answers(peer.port, greeting, answer):
+        if peer.processes[0].poll() is not None or time.monotonic() > deadline:
+            _give_up(peer)
+        time.sleep(0.1)
+
+
+def _answers(port: int, greeting: bytes, answer: bytes) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
-            probe.sendall(b"AMQP\x00\x00\x09\x01")
-            return probe.recv(1) == b"\x01"
+            probe.sendall(greeting)
+            return probe.recv(len(answer)) == answer
     except OSError:
         return False
 
 
-def _penstock_version() -> str:
+def _package_version(package: str) -> str:
     try:
-        return installed_version("penstock")
+        return installed_version(package)
     except PackageNotFoundError:
         return "from source"
 
 
-def _rabbitmq_version() -> str:
-    query = ["dpkg-query", "--show", "--showformat", "${Version}", "rabbitmq-server"]
+def _debian_version(package: str) -> str:
+    query = ["dpkg-query", "--show", "--showformat", "${Version}", package]
     try:
         return subprocess.run(query, capture_output=True, text=True).stdout or "unknown"
     except FileNotFoundError:

@@ -27,6 +27,7 @@ from penstock.broker.vhost import VirtualHost
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
 from penstock.drivers.reply import ReplyChannel
+from penstock.drivers.retained import Retained
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
 
 
@@ -241,7 +242,7 @@ class Stand:
 
     def open_vhost(self, name: str) -> VirtualHost:
         return VirtualHost(
-            name, self.kernel, self.topology, EXCHANGE_TYPES, QUEUE_TYPES, ReplyChannel
+            name, self.kernel, self.topology, EXCHANGE_TYPES, QUEUE_TYPES, ReplyChannel, Retained
         )
 
     def queue(self, name: str = "q", *, durable: bool = False, **arguments: Any) -> Any:

@@ -10,21 +10,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from benchmarks.broker.checker import Checker
+from benchmarks.broker.acks import Acks
 from benchmarks.broker.confirms import Confirms
 from benchmarks.broker.connection import CHANNEL, Connection, connect
-from benchmarks.broker.endpoints import Consumer, Publisher
-from benchmarks.broker.latency import BATCH, Latencies, Seconds, percentile
+from benchmarks.broker.layout import Layout
 from benchmarks.broker.pingpong import ping_pong
-from benchmarks.broker.pump import Progress, Pump
-from benchmarks.broker.rows import Layout, Rows
 from benchmarks.broker.scenarios import Scenario
 from benchmarks.errors import WrongDelivery
+from benchmarks.harness.checker import Checker
+from benchmarks.harness.consumer import Consumer
+from benchmarks.harness.latency import Latencies, Seconds, percentile
+from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.publisher import Publisher
+from benchmarks.harness.pump import BATCH, Progress, Pump, Window
+from benchmarks.harness.rows import Rows
 from benchmarks.peers import Peer
 
 _CONSUMER_TAG: Final = "bench"
@@ -32,33 +35,6 @@ _CONSUMER_TAG: Final = "bench"
 _BUFFER_BYTES: Final = 256 * 1024
 #: Prepared but unsent rows of the ping-pong, and so many are checked at once.
 _RALLY: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One run."""
-
-    scenario: str
-    peer: str
-    messages: int
-    wall_seconds: float
-    broker_cpu_seconds: float
-    generator_cpu_seconds: float
-    latency_p50: float
-    latency_p99: float
-    rss_bytes: int
-
-    @property
-    def rate(self) -> float:
-        return self.messages / self.wall_seconds
-
-    @property
-    def broker_cpu_per_million(self) -> float:
-        return self.broker_cpu_seconds / self.messages * 1e6
-
-    @property
-    def generator_cpu_per_million(self) -> float:
-        return self.generator_cpu_seconds / self.messages * 1e6
 
 
 def measure(scenario: Scenario, peer: Peer, messages: int, progress: Progress) -> Measurement:
@@ -86,6 +62,7 @@ def measure(scenario: Scenario, peer: Peer, messages: int, progress: Progress) -
         scenario.name,
         peer.name,
         messages,
+        messages * len(consumers),
         wall,
         after.cpu_seconds - before.cpu_seconds,
         generator_cpu,
@@ -102,18 +79,20 @@ def _flow(
     messages: int,
     progress: Progress,
 ) -> tuple[float, Seconds]:
-    confirms = Confirms() if scenario.outstanding else None
-    source = Publisher(publisher.socket, _published(scenario.layout), messages, confirms)
+    confirms = [Confirms()] if scenario.outstanding else []
+    rows = _published(scenario.layout)
+    source = Publisher([publisher.socket], rows, messages, BATCH, confirms)
     sinks = [
         Consumer(
             consumer.socket,
             Checker(_delivered(scenario.layout), messages),
-            Latencies(source.departures),
-            acknowledges=bool(scenario.prefetch),
+            Latencies(source.departures, BATCH),
+            Acks() if scenario.prefetch else None,
         )
         for consumer in consumers
     ]
-    wall = Pump(source, sinks, messages, scenario.outstanding).run(progress)
+    window = Window(unconfirmed=scenario.outstanding)
+    wall = Pump(source, sinks, messages, window).run(progress)
     for sink in sinks:
         sink.checker.finish()
     return wall, np.concatenate([sink.latencies.seconds for sink in sinks])

@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.broker.checker import Checker
-from benchmarks.broker.latency import Seconds
-from benchmarks.broker.pump import Progress
-from benchmarks.broker.rows import Rows
 from benchmarks.errors import PeerFailed
+from benchmarks.harness.checker import Checker
+from benchmarks.harness.latency import Seconds
+from benchmarks.harness.pump import Progress
+from benchmarks.harness.rows import Rows
 
 _STALL: Final = struct.pack("ll", 30, 0)
 

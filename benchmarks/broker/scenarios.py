@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from benchmarks.broker.connection import Connection
-from benchmarks.broker.rows import Column, Key, Layout, Octets, Sequences, word
+from benchmarks.broker.layout import Layout
+from benchmarks.harness.rows import Column, Key, Octets, Sequences, decimals, word
 
 _BINDINGS: Final = 1_000
 #: Shapes of binding patterns: `{}` is the word that tells one binding from the others.
@@ -62,9 +63,7 @@ def _binding_word(sequences: Sequences) -> Octets:
     return _DECIMALS.take(binding, axis=0)
 
 
-_DECIMALS: Final[Octets] = np.array(
-    [[ord(digit) for digit in f"{binding:03}"] for binding in range(_BINDINGS)], np.uint8
-)
+_DECIMALS: Final = decimals(_BINDINGS, 3)
 
 #: Each key has a word of its own, so no routing cache has seen it, and matches one binding.
 _FRESH_KEY: Final = Key("k.000.aaaaaaaa.x", (Column(2, 3, _binding_word), Column(6, 8, word)))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.broker import frames
-from benchmarks.broker.checker import Checker
 from benchmarks.broker.scenarios import SCENARIOS, Scenario
 from benchmarks.errors import WrongDelivery
+from benchmarks.harness.checker import Checker
 
 TOTAL = 50
 CAPACITY = 16

@@ -1,4 +1,4 @@
-"""Tables show medians over the rounds, and the first broker's figures over the second's."""
+"""Tables show medians over the rounds, and the first broker's figures over the others'."""
 
 from __future__ import annotations
 
@@ -6,36 +6,67 @@ import json
 
 import pytest
 
-from benchmarks.broker import report
-from benchmarks.broker.load import Measurement
-from benchmarks.broker.machine import this_machine
-from benchmarks.broker.memory import Footprint
-from benchmarks.broker.results import Results
+from benchmarks.harness import report
+from benchmarks.harness.machine import this_machine
+from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.memory import Footprint
+from benchmarks.harness.results import Results
+
+ACCOUNT = report.Account("Some benchmarks", "As one does.", {"a": "the first", "b": "a fan-out"})
+MILLION = 10**6
+
+
+def run(
+    peer: str, wall: float, cpu: float, *, scenario: str = "a", deliveries: int = MILLION
+) -> Measurement:
+    return Measurement(
+        scenario, peer, MILLION, deliveries, wall, cpu, 1.0, wall / 10, wall / 5, 10**8
+    )
 
 
 @pytest.fixture
 def results() -> Results:
-    results = Results("python -m benchmarks.broker", "2026-01-31", this_machine())
+    results = Results("python -m benchmarks.some", "2026-01-31", this_machine())
     for wall in (1.0, 2.0, 9.0):
-        results.runs.append(Measurement("a", "penstock", 10**6, wall, 3.0, 1.0, 0.1, 0.2, 10**8))
-        results.runs.append(
-            Measurement("a", "rabbitmq", 10**6, 2 * wall, 12.0, 1.0, 0.2, 0.2, 2 * 10**8)
-        )
+        results.runs += [run("penstock", wall, 3.0), run("rabbitmq", 2 * wall, 12.0)]
     return results
 
 
 def test_the_median_round_is_reported_and_compared(results: Results) -> None:
-    page = report.markdown(results)
+    page = report.markdown(results, ACCOUNT)
 
-    assert "| a | penstock | 500,000 | 3.00 | 1.00 | 100 | 200 | 100 |" in page
-    assert "| a | rabbitmq | 250,000 | 12.00 | 1.00 | 200 | 200 | 200 |" in page
-    assert "| a | ratio | 2.00 | 0.25 |  | 0.50 | 1.00 | 0.50 |" in page
+    assert "| a | penstock | 500,000 | 3.00 |  | 1.00 | 200 | 400 | 100 |" in page
+    assert "| a | rabbitmq | 250,000 | 12.00 |  | 1.00 | 400 | 800 | 100 |" in page
+    assert "| a | ÷ rabbitmq | 2.00 | 0.25 |  |  | 0.50 | 0.50 | 1.00 |" in page
+
+
+def test_the_first_is_compared_with_each_other(results: Results) -> None:
+    results.runs.append(run("third", 20.0, 120.0))
+
+    page = report.markdown(results, ACCOUNT)
+
+    assert "| a | ÷ rabbitmq | 2.00 | 0.25 |" in page
+    assert "| a | ÷ third | 10.00 | 0.025 |" in page
+
+
+def test_a_fan_out_has_its_cost_per_delivery_too(results: Results) -> None:
+    results.runs.append(run("penstock", 1.0, 5.0, scenario="b", deliveries=100 * MILLION))
+
+    assert "| b | penstock | 1,000,000 | 5.00 | 0.05 |" in report.markdown(results, ACCOUNT)
 
 
 def test_memory_is_given_per_connection(results: Results) -> None:
-    results.footprints.append(Footprint("penstock", 5000, 50_000_000, 100_000_000))
+    results.footprints.append(Footprint("penstock", "clients", 5000, 50_000_000, 100_000_000))
 
-    assert "| penstock | 50 | 5,000 | 100 | 10.0 |" in report.markdown(results)
+    assert "| penstock | 50 | 5,000 clients | 100 | 10.0 |" in report.markdown(results, ACCOUNT)
+
+
+def test_the_page_says_what_each_scenario_is(results: Results) -> None:
+    page = report.markdown(results, ACCOUNT)
+
+    assert page.startswith("# Some benchmarks\n")
+    assert "* **a**: the first" in page
+    assert "**b**" not in page
 
 
 def test_the_json_holds_every_run_and_the_medians(results: Results) -> None:

@@ -10,22 +10,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.broker import memory, rounds
 from benchmarks.broker.load import measure
+from benchmarks.broker.memory import IDLE
 from benchmarks.broker.scenarios import SCENARIOS, Scenario
-from benchmarks.peers import STARTERS, Peer, available
+from benchmarks.harness import memory, rounds
+from benchmarks.peers import AMQP_STARTERS, Peer, available
 
 #: No multiple of a batch: the last write and the last acknowledgement are short ones.
 MESSAGES = 2_345
 CONNECTIONS = 150
 
 
-@pytest.fixture(scope="module", params=STARTERS)
+@pytest.fixture(scope="module", params=AMQP_STARTERS)
 def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
     name = request.param
     if not available(name) and os.environ.get("CI") != "true":
         pytest.skip(f"{name} is not installed here")
-    with rounds.running(STARTERS[name]) as running:
+    with rounds.running(AMQP_STARTERS[name]) as running:
         yield running
 
 
@@ -43,7 +44,7 @@ def test_all_messages_arrive_in_order_and_unaltered(scenario: Scenario, peer: Pe
 
 @pytest.mark.peer
 def test_idle_connections_are_counted(peer: Peer) -> None:
-    footprint = memory.footprint(peer, CONNECTIONS, lambda opened: None)
+    footprint = memory.footprint(peer, IDLE, CONNECTIONS, lambda opened: None)
 
     assert footprint.connections == CONNECTIONS
     assert footprint.connected_bytes > 0

@@ -1,22 +1,57 @@
-"""Flags and manners that `penstock pub` and `penstock sub` share."""
+"""Flags and manners that `penstock pub` and `penstock sub` share.
+
+The broker may be named first, as a URL, or by `--url`; its scheme says what is spoken, and what is
+spoken says which flags mean something. One that does not is refused with what to do instead.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import typer
 
+from penstock.client.mqtt.topics import check_filter, check_topic
 from penstock.core.config import LogSettings
+from penstock.core.errors import PreconditionFailed
 from penstock.core.logs import configure
 
 DEFAULT_URL: Final = "amqp://guest:guest@127.0.0.1:5672/"
 
 Url = Annotated[
     str,
-    typer.Option("--url", metavar="URL", envvar="PENSTOCK_URL", help="The broker to talk to."),
+    typer.Option(
+        "--url",
+        metavar="URL",
+        envvar="PENSTOCK_URL",
+        help="The broker: amqp://, mqtt:// or ws://, or one of these with TLS.",
+    ),
 ]
+
+#: Headings of the help.
+PATTERNS: Final = "Patterns"
+ONLY_MQTT: Final = "MQTT only"
+
+AMQP: Final = "AMQP"
+MQTT: Final = "MQTT"
+_MQTT_SCHEMES: Final = ("mqtt", "mqtts", "ws", "wss")
+
+#: What a protocol does not have, and what to do instead.
+_REFUSALS: Final = {
+    AMQP: {
+        "--qos": "every message over AMQP is confirmed; quality of service is MQTT's",
+        "--retain": "AMQP retains no messages: append to a stream with --stream, or use mqtt://",
+    },
+    MQTT: {
+        "--push": "MQTT has no queues: use amqp://, or let workers share a topic with "
+        "penstock sub '$share/GROUP/TOPIC'",
+        "--pull": "MQTT has no queues: use amqp://, or share a topic as '$share/GROUP/TOPIC'",
+        "--stream": "MQTT has no streams: use amqp:// to append to one or to replay it",
+        "--start": "MQTT cannot go back in time: replay a stream over amqp://",
+    },
+}
 
 
 def speak_plainly() -> None:
@@ -31,6 +66,42 @@ def hush_libraries() -> None:
         logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
+def broker_first(words: Sequence[str], url: str, what: str) -> tuple[str, list[str]]:
+    """The broker, which may be the first of the words, and the words that are left."""
+    if words and "://" in words[0]:
+        url, words = words[0], words[1:]
+        if not words:
+            raise typer.BadParameter(f"{url}: {what} is missing")
+    return url, list(words)
+
+
+def spoken(url: str) -> str:
+    return MQTT if urlsplit(url).scheme in _MQTT_SCHEMES else AMQP
+
+
+def refuse(protocol: str, **given: bool) -> None:
+    """An error for the first flag given that this protocol has no use for."""
+    refusals = _REFUSALS[protocol]
+    for name, on in given.items():
+        if on and (reason := refusals.get(f"--{name}")) is not None:
+            raise typer.BadParameter(f"--{name}: {reason}")
+
+
+def usable_topic(topic: str) -> None:
+    _usable(check_topic, topic)
+
+
+def usable_filter(pattern: str) -> None:
+    _usable(check_filter, pattern)
+
+
+def _usable(check: Callable[[str], None], text: str) -> None:
+    try:
+        check(text)
+    except PreconditionFailed as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def chosen(default: str, **flags: bool) -> str:
     """The one flag that was given, or the default."""
     given = [name for name, on in flags.items() if on]
@@ -39,12 +110,24 @@ def chosen(default: str, **flags: bool) -> str:
     return given[0] if given else default
 
 
-def parse_headers(pairs: Sequence[str]) -> dict[str, Any]:
-    """`KEY=VALUE`s, where a value that looks like a number is one."""
+def chosen_format(form: str | None, default: str, **flags: bool) -> str:
+    """What `--format` says, or the one flag that says the same in short."""
+    short = chosen(default, **flags)
+    if form is not None and any(flags.values()) and short != form:
+        raise typer.BadParameter(f"choose one of --format {form} and --{short}")
+    return form or short
+
+
+def parse_headers(pairs: Sequence[str], protocol: str = AMQP) -> dict[str, Any]:
+    """`KEY=VALUE`s. Over AMQP a value that looks like a number is one; MQTT has texts, and a key
+    may occur several times."""
     headers: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"--header {pair!r} should be KEY=VALUE")
-        headers[key] = int(value) if value.lstrip("-").isdecimal() else value
+        if protocol == MQTT:
+            headers.setdefault(key, []).append(value)
+        else:
+            headers[key] = int(value) if value.lstrip("-").isdecimal() else value
     return headers

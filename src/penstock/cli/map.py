@@ -19,6 +19,7 @@ from penstock.core.errors import PenstockError
 COMMANDS: Final = {
     "Run": {"up": "up:up", "broker": "broker:app", "demo": "demo:demo"},
     "Messages": {"pub": "pub:pub", "sub": "sub:sub"},
+    "Hives": {"sensors": "sensors:app"},
     "Look": {"config": "config:config", "version": "version:version"},
     "Administer": {"user": "user:app", "definitions": "definitions:app"},
 }

@@ -14,11 +14,25 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from penstock.cli.fabric import DEFAULT_URL, Url, chosen, parse_headers, speak_plainly
+from penstock.cli.fabric import (
+    DEFAULT_URL,
+    MQTT,
+    ONLY_MQTT,
+    PATTERNS,
+    Url,
+    broker_first,
+    chosen,
+    chosen_format,
+    parse_headers,
+    refuse,
+    speak_plainly,
+    spoken,
+    usable_topic,
+)
 from penstock.client import Fabric, Outflow, connect
 
 #: From here on a person would like to see how far it is.
@@ -26,6 +40,83 @@ MANY: Final = 1000
 #: A longer line of standard input is an error.
 LINE_BYTES: Final = 1 << 26
 FLUSH_SECONDS: Final = 5.0
+
+Form = Literal["json", "text", "hex", "auto"]
+
+Address = Annotated[
+    str,
+    typer.Argument(
+        help="A subject (demo.hello) or topic (sensors/7/report); or a queue, service or "
+        "stream. A broker's URL may come before it."
+    ),
+]
+Bodies = Annotated[
+    list[str] | None,
+    typer.Argument(help="Messages; none, or -, reads lines from standard input."),
+]
+Push = Annotated[
+    bool,
+    typer.Option("--push", help="To one who pulls, kept till then.", rich_help_panel=PATTERNS),
+]
+Request = Annotated[
+    bool,
+    typer.Option("--request", help="To a service; prints its answers.", rich_help_panel=PATTERNS),
+]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Append to a stream.", rich_help_panel=PATTERNS)
+]
+Header = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        "-H",
+        "--property",
+        metavar="K=V",
+        help="A header, or MQTT user property; may be repeated.",
+    ),
+]
+Expiry = Annotated[
+    float | None,
+    typer.Option(min=0.0, metavar="SECONDS", help="After which nobody wants it any more."),
+]
+Count = Annotated[
+    int, typer.Option("--count", "-n", min=1, metavar="N", help="Send all this often.")
+]
+Rate = Annotated[
+    float | None, typer.Option(min=0.001, metavar="N", help="Messages a second, at most.")
+]
+Format = Annotated[
+    Form | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        show_default=False,
+        help="Bodies are json, text or hex; auto: JSON if they are, else text. [default: text]",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+AsHex = Annotated[bool, typer.Option("--hex", help="The same as --format hex.")]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0.0, metavar="SECONDS", help="To wait for each answer (--request)."),
+]
+Qos = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2,
+        metavar="0|1|2",
+        show_default=False,
+        help="Quality of service. [default: 1]",
+        rich_help_panel=ONLY_MQTT,
+    ),
+]
+Retain = Annotated[
+    bool,
+    typer.Option(
+        "--retain", help="Keep it for those who subscribe later.", rich_help_panel=ONLY_MQTT
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +142,24 @@ class Load:
                 yield value
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How to send: the pattern, and what is said about each message."""
+
+    pattern: str
+    headers: dict[str, Any]
+    expiry: float | None = None
+    qos: int | None = None  #: MQTT's, if that is what is spoken
+    retain: bool = False
+    timeout: float = 30.0
+
+
 def parse_body(text: str, kind: str) -> Any:
+    if kind == "auto":
+        try:
+            return json.loads(text)
+        except ValueError:
+            kind = "text"
     try:
         if kind == "json":
             return json.loads(text)
@@ -65,53 +173,60 @@ def parse_body(text: str, kind: str) -> Any:
 
 
 def pub(
-    address: Annotated[
-        str, typer.Argument(help="Subject, such as demo.hello; or queue, service or stream.")
-    ],
-    body: Annotated[
-        list[str] | None,
-        typer.Argument(help="Messages; none, or -, reads lines from standard input."),
-    ] = None,
+    address: Address,
+    body: Bodies = None,
     url: Url = DEFAULT_URL,
-    push: Annotated[bool, typer.Option("--push", help="To one who pulls, kept till then.")] = False,
-    request: Annotated[
-        bool, typer.Option("--request", help="To a service; prints its answers.")
-    ] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Append to a stream.")] = False,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="K=V", help="May be repeated.")
-    ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Send all this often.")] = 1,
-    rate: Annotated[
-        float | None, typer.Option(min=0.001, help="Messages a second, at most.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Bodies are JSON.")] = False,
-    as_hex: Annotated[bool, typer.Option("--hex", help="Bodies are bytes in hex.")] = False,
-    timeout: Annotated[
-        float, typer.Option(min=0.0, help="Seconds to wait for each answer (--request).")
-    ] = 30.0,
+    push: Push = False,
+    request: Request = False,
+    stream: Stream = False,
+    header: Header = None,
+    expiry: Expiry = None,
+    count: Count = 1,
+    rate: Rate = None,
+    form: Format = None,
+    as_json: AsJson = False,
+    as_hex: AsHex = False,
+    timeout: Timeout = 30.0,
+    qos: Qos = None,
+    retain: Retain = False,
 ) -> None:
-    """Send messages: publish to a subject, push, append to a stream, or ask a service."""
+    """Send messages: publish to a subject or topic, push, append to a stream, or ask a service.
+
+    `penstock pub demo.hello "Hello"`
+
+    `penstock pub mqtt://localhost sensors/7/report --json '{"c": 21.5}' --retain`
+    """
+    url, (address, *body) = broker_first(
+        [address, *(body or ())], url, "the subject or topic to send to"
+    )
+    protocol = spoken(url)
+    refuse(protocol, push=push, stream=stream, qos=qos is not None, retain=retain)
+    if protocol == MQTT:
+        usable_topic(address)
     pattern = chosen("publish", push=push, request=request, stream=stream)
-    kind = chosen("text", json=as_json, hex=as_hex)
+    kind = chosen_format(form, "text", json=as_json, hex=as_hex)
     from_stdin = not body or body == ["-"]
-    values = None if from_stdin else [parse_body(text, kind) for text in body or ()]
-    load = Load(values, kind, count, rate)
-    headers = parse_headers(header or [])
+    values = None if from_stdin else [parse_body(text, kind) for text in body]
+    manner = Manner(
+        pattern=pattern,
+        headers=parse_headers(header or [], protocol),
+        expiry=expiry,
+        qos=None if protocol != MQTT else 1 if qos is None else qos,
+        retain=retain,
+        timeout=timeout,
+    )
     speak_plainly()
-    asyncio.run(_pub(url, pattern, address, load, headers, timeout))
+    asyncio.run(_pub(url, address, Load(values, kind, count, rate), manner))
 
 
-async def _pub(
-    url: str, pattern: str, address: str, load: Load, headers: dict[str, Any], timeout: float
-) -> None:
+async def _pub(url: str, address: str, load: Load, manner: Manner) -> None:
     async with connect(url) as fabric:
-        if pattern == "request":
-            await _ask(fabric, address, load, headers, timeout)
+        if manner.pattern == "request":
+            await _ask(fabric, address, load, manner)
             return
-        outflow = _outflow(fabric, pattern, address)
+        outflow = _outflow(fabric, address, manner)
         try:
-            await _send_all(load, outflow, headers)
+            await _send_all(load, outflow, manner)
         except asyncio.CancelledError:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await outflow.flush()
@@ -119,21 +234,23 @@ async def _pub(
         await outflow.flush()
 
 
-def _outflow(fabric: Fabric, pattern: str, address: str) -> Outflow:
-    if pattern == "publish":
+def _outflow(fabric: Fabric, address: str, manner: Manner) -> Outflow:
+    if manner.qos is not None:
+        return fabric.mqtt.publisher(address, qos=manner.qos, retain=manner.retain)
+    if manner.pattern == "publish":
         return fabric.publisher(address)
-    return fabric.push(address) if pattern == "push" else fabric.stream(address)
+    return fabric.push(address) if manner.pattern == "push" else fabric.stream(address)
 
 
-async def _ask(
-    fabric: Fabric, service: str, load: Load, headers: dict[str, Any], timeout: float
-) -> None:
+async def _ask(fabric: Fabric, service: str, load: Load, manner: Manner) -> None:
     async for value in load:
-        answer = await fabric.request(service, value, headers=headers, timeout=timeout)
+        answer = await fabric.request(
+            service, value, headers=manner.headers, timeout=manner.timeout
+        )
         typer.echo(answer.body.decode(errors="backslashreplace"))
 
 
-async def _send_all(load: Load, outflow: Outflow, headers: dict[str, Any]) -> None:
+async def _send_all(load: Load, outflow: Outflow, manner: Manner) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -155,7 +272,7 @@ async def _send_all(load: Load, outflow: Outflow, headers: dict[str, Any]) -> No
         async for value in load:
             if load.rate is not None:
                 await asyncio.sleep(began + sent / load.rate - time.monotonic())
-            await outflow.post(value, headers=headers)
+            await outflow.post(value, headers=manner.headers, ttl=manner.expiry)
             sent += 1
             progress.update(task, completed=sent)
     if many and console.is_terminal:

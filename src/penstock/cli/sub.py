@@ -12,58 +12,135 @@ import json
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from penstock.cli.fabric import DEFAULT_URL, Url, chosen, speak_plainly
+from penstock.cli.fabric import (
+    DEFAULT_URL,
+    MQTT,
+    ONLY_MQTT,
+    PATTERNS,
+    Url,
+    broker_first,
+    chosen,
+    chosen_format,
+    refuse,
+    speak_plainly,
+    spoken,
+    usable_filter,
+    usable_topic,
+)
 from penstock.client import Fabric, Inflow, Message, connect
 from penstock.client.body import JSON
 from penstock.client.fabric import Start
 
 Show = Callable[[Message], None]
+Form = Literal["auto", "json", "text", "hex"]
+
+
+Patterns = Annotated[
+    list[str],
+    typer.Argument(
+        help="Subject patterns ('demo.#') or topic filters ('sensors/+/report'); "
+        "or one queue, service or stream. A broker's URL may come before them."
+    ),
+]
+Pull = Annotated[
+    bool, typer.Option("--pull", help="Take items of a queue.", rich_help_panel=PATTERNS)
+]
+Reply = Annotated[bool, typer.Option("--reply", help="Serve requests.", rich_help_panel=PATTERNS)]
+Stream = Annotated[
+    bool, typer.Option("--stream", help="Replay a stream.", rich_help_panel=PATTERNS)
+]
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        metavar="POINT",
+        show_default=False,
+        help="Where to begin a stream: first, last, next, an offset, a time, or 1h. "
+        "[default: first]",
+    ),
+]
+Name = Annotated[
+    str | None, typer.Option(help="A subscription that keeps messages while you are away.")
+]
+Answer = Annotated[str | None, typer.Option(help="What to answer requests; else they are echoed.")]
+Count = Annotated[
+    int | None, typer.Option("--count", "-n", min=1, metavar="N", help="End after this many.")
+]
+Format = Annotated[
+    Form | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        show_default=False,
+        help="auto: a line a message, for people; json: all about a message; "
+        "text, hex: bodies only. [default: auto]",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+AsHex = Annotated[bool, typer.Option("--hex", help="The same as --format hex.")]
+AsText = Annotated[bool, typer.Option("--text", help="The same as --format text.")]
+Qos = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2,
+        metavar="0|1|2",
+        show_default=False,
+        help="Quality of service, at most. [default: 1]",
+        rich_help_panel=ONLY_MQTT,
+    ),
+]
 
 
 def sub(
-    addresses: Annotated[
-        list[str],
-        typer.Argument(help="Subject patterns ('demo.#'); or one queue, service or stream."),
-    ],
+    patterns: Patterns,
     url: Url = DEFAULT_URL,
-    pull: Annotated[bool, typer.Option("--pull", help="Take items of a queue.")] = False,
-    reply: Annotated[bool, typer.Option("--reply", help="Serve requests.")] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Replay a stream.")] = False,
-    start: Annotated[
-        str,
-        typer.Option(help="Where to begin a stream: first, last, next, an offset, a time, or 1h."),
-    ] = "first",
-    name: Annotated[
-        str | None, typer.Option(help="A subscription that keeps messages while you are away.")
-    ] = None,
-    answer: Annotated[
-        str | None, typer.Option(help="What to answer requests; else they are echoed.")
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="End after this many.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All about a message, as JSON.")] = False,
-    as_hex: Annotated[bool, typer.Option("--hex", help="Bodies only, in hex.")] = False,
-    as_text: Annotated[bool, typer.Option("--text", help="Bodies only.")] = False,
+    pull: Pull = False,
+    reply: Reply = False,
+    stream: Stream = False,
+    start: Begin = None,
+    name: Name = None,
+    answer: Answer = None,
+    count: Count = None,
+    form: Format = None,
+    as_json: AsJson = False,
+    as_hex: AsHex = False,
+    as_text: AsText = False,
+    qos: Qos = None,
 ) -> None:
-    """Watch messages: subscribe to subjects, pull, replay a stream, or serve requests."""
+    """Watch messages: subscribe to subjects or topics, pull, replay a stream, or serve requests.
+
+    `penstock sub 'demo.#'`
+
+    `penstock sub mqtt://localhost 'sensors/+/report' --count 10 --json`
+    """
+    url, names = broker_first(patterns, url, "the pattern to subscribe to")
+    protocol = spoken(url)
+    refuse(protocol, pull=pull, stream=stream, start=start is not None, qos=qos is not None)
     pattern = chosen("subscribe", pull=pull, reply=reply, stream=stream)
-    show = SHOWS[chosen("line", json=as_json, hex=as_hex, text=as_text)]
-    if pattern != "subscribe" and len(addresses) > 1:
+    show = SHOWS[chosen_format(form, "auto", json=as_json, hex=as_hex, text=as_text)]
+    if pattern != "subscribe" and len(names) > 1:
         raise typer.BadParameter(f"--{pattern} takes one name")
-    begin = parse_start(start)
+    if protocol == MQTT:
+        for each in names:
+            usable_filter(each) if pattern == "subscribe" else usable_topic(each)
+    begin = parse_start(start or "first")
     speak_plainly()
 
     async def watch() -> None:
         async with connect(url) as fabric:
-            inflow = _inflow(fabric, pattern, addresses, begin, name)
+            if protocol == MQTT and pattern == "subscribe":
+                inflow: Inflow = fabric.mqtt.subscribe(
+                    *names, name=name, qos=1 if qos is None else qos
+                )
+            else:
+                inflow = _inflow(fabric, pattern, names, begin, name)
             await _watch(inflow, pattern == "reply", answer, count, show)
 
     try:
@@ -120,6 +197,13 @@ def _readable(message: Message) -> str:
     return message.body.decode(errors="backslashreplace")
 
 
+def _readable_or_hex(message: Message) -> str:
+    try:
+        return message.text
+    except UnicodeDecodeError:
+        return message.body.hex()
+
+
 def _show_line(message: Message) -> None:
     from rich.console import Console
     from rich.text import Text
@@ -127,8 +211,24 @@ def _show_line(message: Message) -> None:
     line = Text(message.address, style="cyan")
     if message.offset is not None:
         line.append(f" {message.offset}", style="dim")
-    line.append(f" {_readable(message)}", style="")
+    if message.qos is not None:
+        line.append(f" {' '.join(_said(message))}", style="dim")
+        line.append(f" {_readable_or_hex(message)}")
+    else:
+        line.append(f" {_readable(message)}")
     Console().print(line, soft_wrap=True)
+
+
+def _said(message: Message) -> Iterator[str]:
+    """What MQTT says about a message beside its topic."""
+    yield f"q{message.qos}"
+    if message.retained:
+        yield "retained"
+    if message.redelivered:
+        yield "again"
+    for name, value in message.headers.items():
+        for each in value if isinstance(value, list) else [value]:
+            yield f"{name}={each}"
 
 
 def _show_text(message: Message) -> None:
@@ -147,8 +247,7 @@ def record(message: Message) -> dict[str, Any]:
     """A message as one JSON object; a body that is no text goes as base64."""
     body: dict[str, Any]
     try:
-        readable = message.json() if message.content_type == JSON else message.text
-        body = {"body": readable}
+        body = {"body": message.json() if _is_json(message) else message.text}
     except ValueError:
         body = {"body_base64": b64encode(message.body).decode()}
     facts = {
@@ -159,12 +258,26 @@ def record(message: Message) -> dict[str, Any]:
         "message_id": message.message_id,
         "timestamp": message.timestamp and message.timestamp.isoformat(),
         "redelivered": message.redelivered or None,
+        "qos": message.qos,
+        "retained": message.retained or None,
+        "reply_to": message.reply_to if message.qos is not None else None,
+        "correlation_id": message.correlation_id if message.qos is not None else None,
     }
     return {name: fact for name, fact in facts.items() if fact is not None} | body
 
 
+def _is_json(message: Message) -> bool:
+    if message.content_type is not None or message.qos is None:
+        return message.content_type == JSON
+    # Few who speak MQTT name the type of what they send.
+    try:
+        return isinstance(message.json(), dict | list)
+    except ValueError:
+        return False
+
+
 SHOWS: dict[str, Show] = {
-    "line": _show_line,
+    "auto": _show_line,
     "text": _show_text,
     "hex": _show_hex,
     "json": _show_json,

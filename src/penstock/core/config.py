@@ -143,7 +143,12 @@ class BrokerSettings(BaseModel):
 
     model_config = _STRICT
 
-    listen: Addresses = ["amqp://127.0.0.1:5672", "http://127.0.0.1:15672"]
+    listen: Addresses = [
+        "amqp://127.0.0.1:5672",
+        "mqtt://127.0.0.1:1883",
+        "ws://127.0.0.1:15675",
+        "http://127.0.0.1:15672",
+    ]
     """Addresses to listen on, scheme://host:port; port 0 lets the system choose."""
     server_name: str = Field(default="penstock", min_length=1, max_length=255)
     """The name the broker gives itself to clients and in the management API."""

@@ -33,6 +33,7 @@ from penstock.drivers.retained import Retained
 from penstock.server.listener import SCHEMES, Service, listen, tls_context
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
 from penstock.server.watch import Watch
+from penstock.server.websocket import WebSocketGate
 
 if TYPE_CHECKING:
     from penstock.server.management.management import Management
@@ -64,6 +65,7 @@ class Broker:
             "information": "A message fabric in Python",
         }
         self._servers: list[asyncio.Server] = []
+        self._strangers: set[WebSocketGate] = set()
         self._services: dict[Callable[[Host], Service], Service] = {}
         self._management: Management | None = None
         self._empty = asyncio.Event()
@@ -146,7 +148,7 @@ class Broker:
             address = addresses[index]
             if address.scheme in SCHEMES:
                 service = self._services[SCHEMES[address.scheme]]
-                server, actual = await listen(self, service, address, context)
+                server, actual = await listen(self, service, address, context, self._strangers)
                 self._servers.append(server)
             else:
                 actual = await self._manage(address, context)
@@ -168,6 +170,8 @@ class Broker:
         self._watch.stop()
         for server in self._servers:
             server.close()
+        for stranger in list(self._strangers):
+            stranger.abort()
         for client in list(self.clients):
             client.end("broker forced connection closure with reason 'shutdown'")
         await self._gone(self.settings.drain_seconds)

@@ -15,6 +15,7 @@ from penstock.broker.host import Host
 from penstock.core.addresses import Address
 from penstock.core.config import TlsSettings
 from penstock.core.errors import ConfigurationError
+from penstock.core.units import KiB
 from penstock.server.websocket import WebSocketGate
 from penstock.terminals.amqp091.service import Amqp091
 from penstock.terminals.mqtt.service import Mqtt
@@ -63,9 +64,16 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 async def listen(
-    host: Host, service: Service, address: Address, context: ssl.SSLContext | None
+    host: Host,
+    service: Service,
+    address: Address,
+    context: ssl.SSLContext | None,
+    strangers: set[WebSocketGate],
 ) -> tuple[asyncio.Server, Address]:
-    """Open a listener; returns it with the address it really has."""
+    """Open a listener; returns it with the address it really has.
+
+    Those who have not said yet that they speak WebSocket are among the `strangers`.
+    """
     settings = host.kernel.settings
 
     def gate() -> asyncio.Protocol:
@@ -73,8 +81,9 @@ async def listen(
             service.terminal(),
             SUBPROTOCOLS,
             PATHS,
-            settings.mqtt.max_packet_bytes,
+            settings.mqtt.max_packet_bytes + KiB,  # what is too large is MQTT's to say
             settings.handshake_timeout,
+            strangers,
         )
 
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.client import FabricClosed, Message, NoReply, NoService, RemoteError, connect
 from penstock.client.mqtt.fabric import MqttFabric
-from penstock.core.errors import PreconditionFailed, ResourceLocked, Unsupported
+from penstock.core.errors import PreconditionFailed, Unsupported
 from tests.peers import MqttBroker
 
 
@@ -175,16 +175,6 @@ class TestSessions:
         await fabric.publish(name, b"next")
         async with fabric.subscribe(name, name=name) as messages:
             assert (await messages.receive()).body == b"next"
-
-    async def test_who_takes_over_a_name_ends_the_other(
-        self, fabric: MqttFabric, name: str
-    ) -> None:
-        async with fabric.subscribe(name, name=name) as first:
-            async with fabric.subscribe(name, name=name) as second:
-                with pytest.raises(ResourceLocked, match=r"\$share/GROUP/FILTER"):
-                    await first.receive()
-                await fabric.publish(name, b"to the second")
-                assert (await second.receive()).body == b"to the second"
 
 
 class TestRequestReply:

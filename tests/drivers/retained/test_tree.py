@@ -54,7 +54,7 @@ def test_it_is_a_dictionary(changes: list[tuple[bytes, bytes | None]]) -> None:
             assert tree.put(key, value) == model.get(key)
             model[key] = value
         assert len(tree) == len(model)
-    assert sorted(tree.keys()) == sorted(model)
+    assert sorted(tree) == sorted(model)
     assert {key: tree.get(key) for key in model} == model
 
 
@@ -104,7 +104,7 @@ def test_keys_with_as_many_levels_as_can_be_work() -> None:
     deep = [b"." * 255, b"." * 254 + b"x", b"." * 254, b"x" * 255]
     tree = tree_of(*deep)
     assert sorted(tree.match(b"#")) == sorted(deep)
-    assert list(tree.match(b"*." * 254 + b"*.#")) == [b"." * 255, b"." * 254 + b"x", b"." * 254]
+    assert sorted(tree.match(b"*." * 254 + b"*.#")) == sorted(deep[:3])
     for key in deep:
         assert tree.pop(key) == b"it"
     assert leaves(tree) == {}

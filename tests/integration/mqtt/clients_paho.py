@@ -13,6 +13,7 @@ import queue
 import socket
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
@@ -29,7 +30,7 @@ MQTT_5: Final = MQTTProtocolVersion.MQTTv5
 #: What `ended` returns when the connection was closed without a word, as 3.1.1 does it.
 WITHOUT_A_WORD: Final = -1
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 10.0
 #: A session that outlives the connection, in the seconds of MQTT 5.
 AN_HOUR: Final = 3600
 
@@ -192,8 +193,11 @@ class Paho:
     def acknowledge(self, arrival: Arrival) -> None:
         self.client.ack(arrival.number, arrival.qos)
 
-    def receive(self, timeout: float = PATIENCE) -> Arrival:
-        return self._arrivals.get(timeout=timeout)
+    def receive(self) -> Arrival:
+        try:
+            return self._arrivals.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise AssertionError(f"nothing has come to {self.client_id!r}") from None
 
     def receive_payloads(self, count: int) -> list[bytes]:
         return [self.receive().payload for _ in range(count)]
@@ -207,6 +211,15 @@ class Paho:
         while (arrival := self.receive()).topic != fence:
             found.append(arrival)
         self.unsubscribe(fence)
+        return found
+
+    def pending(self) -> list[Arrival]:
+        """What has come by the time the broker answers a question; for a window that is full."""
+        self.unsubscribe("no/such/subscription")
+        found = []
+        with suppress(queue.Empty):
+            while True:
+                found.append(self._arrivals.get_nowait())
         return found
 
     def close(self, reason: int = 0, **properties: Any) -> None:

@@ -124,6 +124,16 @@ class Client:
             arrived.append(packet)
         return arrived
 
+    def payloads_until(self, last: bytes) -> list[bytes]:
+        """The payloads of what is published, up to this one.
+
+        For a filter that others' retained messages match: they may come a few at a time.
+        """
+        payloads = [self.receive(Kind.PUBLISH).payload]
+        while payloads[-1] != last:
+            payloads.append(self.receive(Kind.PUBLISH).payload)
+        return payloads
+
     def stay_silent(self, seconds: float) -> None:
         """Let time pass in which nothing may arrive."""
         self.socket.settimeout(seconds)

@@ -132,13 +132,13 @@ def test_no_more_is_under_way_than_a_client_can_take(
         for number in range(10):
             writer.publish(name, b"%d" % number, qos)
 
-    for number in range(0, 10, 3):
-        window = client.arrived()
-        assert [arrival.payload for arrival in window] == [
-            b"%d" % each for each in range(number, min(10, number + 3))
-        ]
+    for first in range(0, 9, 3):
+        window = [client.receive() for _ in range(3)]
+        assert [arrival.payload for arrival in window] == [b"%d" % (first + n) for n in range(3)]
+        assert client.pending() == []
         for arrival in window:
             client.acknowledge(arrival)
+    assert client.receive().payload == b"9"
     client.close()
 
 

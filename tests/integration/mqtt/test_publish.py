@@ -6,7 +6,7 @@ import pytest
 
 from tests.integration.mqtt.building import PINGREQ, answer_bytes, publish_bytes
 from tests.integration.mqtt.dialogue import Client, Connect
-from tests.integration.mqtt.packets import MQTT_5, Kind, Property
+from tests.integration.mqtt.packets import MQTT_3, MQTT_5, Kind, Property
 from tests.integration.mqtt.statements import mosquitto_departs, mqtt_3, mqtt_5
 
 
@@ -153,12 +153,12 @@ def test_overlapping_subscriptions_give_the_highest_qos_in_3_1_1_too(
 
 
 def test_both_versions_read_each_other(connect: Connect, version: int, topic: str) -> None:
-    other = 4 if version == MQTT_5 else MQTT_5
+    other = MQTT_3 if version == MQTT_5 else MQTT_5
     reader = connect(version=other)
     reader.subscribe(topic, options=1)
 
-    fields = {"properties": [(Property.CONTENT_TYPE, "text/plain")]} if version == MQTT_5 else {}
-    connect().publish(topic, b"across", **fields)
+    properties = [(Property.CONTENT_TYPE, "text/plain")]
+    connect().publish(topic, b"across", properties=properties)
 
     assert reader.take().payload == b"across"
 
@@ -174,3 +174,16 @@ def test_a_client_receives_its_own_messages(client: Client, version: int, topic:
     client.send(publish_bytes(topic, b"echo", version=version))
 
     assert client.receive(Kind.PUBLISH).payload == b"echo"
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@mqtt_3
+def test_a_message_that_is_not_allowed_is_acknowledged_or_the_connection_closed(
+    client: Client, qos: int
+) -> None:
+    """3.1.1 has no way to say no."""
+    client.send(publish_bytes("$SYS/x", version=MQTT_3, qos=qos, number=1))
+
+    answer = client.receive_or_none()
+
+    assert answer is None or answer.number == 1

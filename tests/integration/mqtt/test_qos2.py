@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.integration.mqtt.building import answer_bytes, publish_bytes
 from tests.integration.mqtt.dialogue import Client, Connect, lasting
 from tests.integration.mqtt.packets import MQTT_5, Kind, Packet, Property
-from tests.integration.mqtt.statements import mqtt_5
+from tests.integration.mqtt.statements import mosquitto_departs, mqtt_5
 
 # The broker receives
 
@@ -82,6 +82,20 @@ def test_a_release_sent_twice_is_completed_twice(
 
     assert again.number == 5
     assert len(client.settle()) == 1
+
+
+@mqtt_5
+@mosquitto_departs("takes it, and publishes nothing")
+def test_after_a_refusal_the_number_is_new_again(
+    client: Client, publisher: Client, topic: str
+) -> None:
+    client.subscribe(topic)
+    refused = publish_bytes("$SYS/not/for/clients", qos=2, number=5)
+    assert publisher.call(refused, Kind.PUBREC).reason == 0x87
+
+    publisher.publish(topic, b"allowed", qos=2, number=5)
+
+    assert client.receive(Kind.PUBLISH).payload == b"allowed"
 
 
 @mqtt_5

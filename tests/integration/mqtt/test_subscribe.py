@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.mqtt.building import PINGREQ, publish_bytes, subscribe_bytes
+from tests.integration.mqtt.building import answer_bytes, publish_bytes, subscribe_bytes
 from tests.integration.mqtt.dialogue import Client, Connect, lasting
-from tests.integration.mqtt.packets import MQTT_5, NO_LOCAL, RETAINED_NEVER, Kind, Property
+from tests.integration.mqtt.packets import MQTT_5, NO_LOCAL, Kind, Property
 from tests.integration.mqtt.statements import mosquitto_departs, mqtt_3, mqtt_5
 
 
@@ -191,11 +191,11 @@ def test_identifiers_of_all_matching_subscriptions_come_with_the_message(
     client: Client, publisher: Client, topic: str
 ) -> None:
     """In one copy or in many; none is left out, and none is there that does not match."""
-    for number, one in enumerate([topic, f"{topic}/#", "nothing/of/this"], 1):
+    for number, one in enumerate([f"{topic}/a", f"{topic}/#", f"{topic}/b"], 1):
         client.subscribe(one, properties=[(Property.SUBSCRIPTION_IDENTIFIER, number)])
-    client.subscribe("test/+")
+    client.subscribe(f"{topic}/+")
 
-    publisher.publish(topic)
+    publisher.publish(f"{topic}/a")
 
     packets = client.settle()
     found = [one for packet in packets for one in packet.all(Property.SUBSCRIPTION_IDENTIFIER)]
@@ -243,13 +243,16 @@ def test_a_subscribe_with_user_properties_is_served(client: Client, topic: str) 
 
 
 @mqtt_5
-def test_the_suback_of_a_clear_subscribe_carries_nothing_it_need_not(
-    connect: Connect, topic: str
-) -> None:
+def test_who_wants_no_problem_information_gets_none(connect: Connect, topic: str) -> None:
+    """Though there are problems: a filter is refused where it can be, and numbers are unknown."""
     client = connect(properties=[(Property.REQUEST_PROBLEM_INFORMATION, 0)])
 
-    suback = client.subscribe(topic, options=RETAINED_NEVER if client.version == MQTT_5 else 0)
-    client.send(PINGREQ)
+    answers = [
+        client.subscribe(topic.ljust(300, "x")),
+        client.unsubscribe("unknown"),
+        client.publish("$SYS/refused"),
+        client.call(publish_bytes("$SYS/refused", qos=2, number=9), Kind.PUBREC),
+        client.call(answer_bytes(Kind.PUBREL, 99), Kind.PUBCOMP),
+    ]
 
-    assert suback.properties in ((), [])
-    client.receive(Kind.PINGRESP)
+    assert [list(answer.properties) for answer in answers] == [[]] * len(answers)

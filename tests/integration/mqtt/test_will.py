@@ -51,8 +51,18 @@ def test_it_is_not_sent_after_a_leave(connect: Connect, witness: Client, topic: 
 
 
 @mqtt_5
-@pytest.mark.parametrize("reason", [0x04, 0x80, 0x82])
 def test_it_is_sent_after_a_leave_that_asks_for_it(
+    connect: Connect, witness: Client, topic: str
+) -> None:
+    connect(will=Will(topic)).disconnect(0x04)
+
+    assert witness.receive(Kind.PUBLISH).payload == b"gone"
+
+
+@mqtt_5
+@mosquitto_departs("takes any leave but that for a normal one")
+@pytest.mark.parametrize("reason", [0x80, 0x82, 0x99])
+def test_it_is_sent_after_a_leave_in_anger(
     connect: Connect, witness: Client, topic: str, reason: int
 ) -> None:
     connect(will=Will(topic)).disconnect(reason)

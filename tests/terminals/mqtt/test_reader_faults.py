@@ -10,35 +10,46 @@ from penstock.terminals.mqtt.reader import HELD_MAX, PacketReader
 from penstock.terminals.mqtt.reasons import MqttError, Reason
 
 
-class Deaf:
-    """A handler that has no wishes."""
+class Counting:
+    """A handler that only counts how often it is called."""
+
+    def __init__(self) -> None:
+        self.calls = 0
 
     def on_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
-    ) -> None: ...
+    ) -> None:
+        self.calls += 1
 
     def on_large_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, size: int
-    ) -> None: ...
+    ) -> None:
+        self.calls += 1
 
-    def on_payload(self, piece: memoryview, more: bool) -> None: ...
+    def on_payload(self, piece: memoryview, more: bool) -> None:
+        self.calls += 1
 
-    def on_acknowledgement(
-        self, kind: int, number: int, reason: int, properties: bytes
-    ) -> None: ...
+    def on_acknowledgement(self, kind: int, number: int, reason: int, properties: bytes) -> None:
+        self.calls += 1
 
-    def on_packet(self, kind: int, flags: int, body: bytes) -> None: ...
+    def on_packet(self, kind: int, flags: int, body: bytes) -> None:
+        self.calls += 1
 
 
 def refusal(data: bytes, version: int, limit: int = 1 << 28, large: int = 64) -> Reason:
-    reader = PacketReader(Deaf(), limit, large)
+    """Why the first packet of `data` is refused; its handler must not have heard of it."""
+    handler = Counting()
+    reader = PacketReader(handler, limit, large)
     reader.version = version
     with pytest.raises(MqttError) as caught:
         reader.feed(data)
+    assert handler.calls == 0
     return caught.value.reason
 
 
 BOTH = pytest.mark.parametrize("version", [4, 5])
+#: What comes after a packet must not be taken for what is missing in it.
+NEXT = pytest.mark.parametrize("following", [b"", b"\xc0\x00" * 200, b"\x40\x02\x00\x01" * 100])
 MALFORMED = Reason.MALFORMED_PACKET
 
 
@@ -53,7 +64,7 @@ def test_a_packet_over_the_limit_as_soon_as_its_length_is_known(version: int) ->
 
 
 def test_the_limit_counts_the_whole_packet() -> None:
-    reader = PacketReader(Deaf(), 202, 1024)
+    reader = PacketReader(Counting(), 202, 1024)
 
     reader.feed(encode.publish(0x30, b"t", 0, None, bytes(196)))
 
@@ -78,7 +89,7 @@ def test_a_length_longer_than_it_needs_to_be_in_mqtt_5() -> None:
 
 
 def test_a_length_longer_than_it_needs_to_be_was_allowed_before() -> None:
-    reader = PacketReader(Deaf(), 100, 100)
+    reader = PacketReader(Counting(), 100, 100)
 
     reader.feed(b"\xc0\x80\x80\x80\x00")
 
@@ -138,14 +149,16 @@ def test_an_acknowledgement_of_packet_identifier_0(first: int, version: int) -> 
         b"\x30\x03\xff\xfft",
         b"\x32\x03\x00\x01t",
         b"\x32\x04\x00\x01t\x00",
-        b"\x30\x64\x00\xfft",
-        b"\x32\x64\x00\x61t" + bytes(100),
+        b"\x30\x64\x00\xff" + b"t" * 98,
+        b"\x32\x64\x00\x61" + b"t" * 98,
     ],
 )
+@NEXT
 @pytest.mark.parametrize("large", [0, 64])
-def test_a_publish_too_short_for_its_fields(data: bytes, version: int, large: int) -> None:
-    # What comes next must not be taken for the missing fields.
-    assert refusal(data + bytes(200), version, large=large) is MALFORMED
+def test_a_publish_too_short_for_its_fields(
+    data: bytes, large: int, following: bytes, version: int
+) -> None:
+    assert refusal(data + following, version, large=large) is MALFORMED
 
 
 @pytest.mark.parametrize(
@@ -161,9 +174,10 @@ def test_a_publish_too_short_for_its_fields(data: bytes, version: int, large: in
         b"\x30\x06\x00\x01t\x03ab",
     ],
 )
+@NEXT
 @pytest.mark.parametrize("large", [0, 64])
-def test_a_publish_too_short_for_its_properties(data: bytes, large: int) -> None:
-    assert refusal(data + b"\x01" * 8, 5, large=large) is MALFORMED
+def test_a_publish_too_short_for_its_properties(data: bytes, large: int, following: bytes) -> None:
+    assert refusal(data + following, 5, large=large) is MALFORMED
 
 
 @BOTH

@@ -38,7 +38,6 @@ UNAVAILABLE: Final = 0x88
 BUSY: Final = 0x89
 BAD_FILTER: Final = 0x8F
 BAD_TOPIC: Final = 0x90
-UNKNOWN_PACKET: Final = 0x92
 TOO_LARGE: Final = 0x95
 QUOTA: Final = 0x97
 BAD_PAYLOAD: Final = 0x99
@@ -62,9 +61,6 @@ _NAMES: Final[dict[int, type[PenstockError]]] = {
     NO_SHARING: Unsupported,
     NO_IDENTIFIERS: Unsupported,
     NO_WILDCARDS: Unsupported,
-    # A broker refuses a message of quality 2 in a packet that paho does not read, and then says
-    # that it does not know what paho goes on with.
-    UNKNOWN_PACKET: AccessRefused,
 }
 
 
@@ -87,7 +83,9 @@ def unreachable(endpoint: Endpoint, error: Exception) -> BrokerUnreachable:
     elif isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
         words = "connection refused"
     elif isinstance(error, Lost):
-        words = f"{error}; does it speak MQTT {endpoint.version} there?"
+        words = f"{error} instead of an answer"
+        if endpoint.modern:
+            words += " (if it speaks MQTT 3.1.1 only, add ?version=3.1.1)"
     else:
         words = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return BrokerUnreachable(endpoint.host, endpoint.port, words or type(error).__name__)
@@ -99,9 +97,9 @@ def refused(endpoint: Endpoint, reason: ReasonCode) -> PenstockError:
     if code in (BAD_PASSWORD, NOT_AUTHORIZED):
         who = "a client without a name" if endpoint.user is None else repr(endpoint.user)
         return AuthenticationFailed(
-            f"{endpoint} does not let {who} in: wrong name or password, or a user that may not "
-            f"connect from here or as client {endpoint.client_id!r}; "
-            "the URL is mqtt://user:password@host"
+            f"{endpoint} does not let {who} in: wrong name or password (the URL is "
+            "mqtt://user:password@host), or a user that may not connect from here or with this "
+            "client id (?client_id=)"
         )
     if code == UNSUPPORTED_VERSION:
         other = "?version=3.1.1" if endpoint.modern else "?version=5"
@@ -128,7 +126,7 @@ def declined(what: str, reason: ReasonCode | int) -> PenstockError:
     named = _NAMES.get(code, ProtocolError)
     if code == FAILURE:
         named = AccessRefused  # all that MQTT 3.1.1 has to say
-    words = "refused by the broker" if code in (FAILURE, UNKNOWN_PACKET) else str(reason).lower()
+    words = "refused by the broker" if code == FAILURE else str(reason).lower()
     return named(f"{what}: {words}")
 
 

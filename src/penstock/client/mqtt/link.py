@@ -20,9 +20,10 @@ from paho.mqtt.client import MQTTMessage
 from paho.mqtt.reasoncodes import ReasonCode
 
 from penstock.client.errors import BrokerUnreachable, FabricClosed
+from penstock.client.mqtt.dial import Greeting
 from penstock.client.mqtt.endpoint import Endpoint
 from penstock.client.mqtt.faults import Lost, fatal, unreachable
-from penstock.client.mqtt.wire import Greeting, Wire
+from penstock.client.mqtt.wire import Wire
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 
@@ -30,8 +31,11 @@ log = get_logger(__name__)
 
 #: Between attempts to connect again: short, for most breaks are a broker's restart.
 RECONNECT_SECONDS: Final = 0.5
-#: A connection that ends sooner has not been a success, and the next one can wait a little.
+#: A connection that ends sooner has not been a success, and the next one can wait.
 BRIEF_SECONDS: Final = 1.0
+LONGEST_WAIT: Final = 15.0
+#: After so many of those it is time to say what may be behind it.
+SUSPICIOUS: Final = 3
 
 
 class Part(Protocol):
@@ -63,6 +67,7 @@ class Link:
         self._failure: PenstockError | None = None
         self._holding: set[object] = set()
         self._awaited = 0
+        self._welcomed = False  #: the last attempt to connect was a success, for however long
 
     def join(self, part: Part) -> None:
         self._parts.append(part)
@@ -155,12 +160,14 @@ class Link:
 
     async def _connect(self) -> None:
         self._changed.clear()
+        self._welcomed = False
         try:
             greeting = await self.wire.connect()
         except PenstockError:
             raise
         except (OSError, ValueError, Lost) as error:
             raise unreachable(self.endpoint, error) from error
+        self._welcomed = True
         self.generation += 1
         self.greeting = greeting
         self._steer()
@@ -174,15 +181,22 @@ class Link:
 
     async def _keep(self) -> None:
         clock = asyncio.get_running_loop().time
-        since = clock()
+        since, brief = clock(), 0
         while True:
             await self._changed.wait()
-            if clock() - since < BRIEF_SECONDS:
-                await asyncio.sleep(RECONNECT_SECONDS)
+            brief = brief + 1 if self._welcomed and clock() - since < BRIEF_SECONDS else 0
+            if brief == SUSPICIOUS:
+                log.warning(
+                    "connections end as soon as they are made: is there another client of this id?",
+                    client_id=self.endpoint.client_id,
+                )
+            if brief:
+                await asyncio.sleep(min(RECONNECT_SECONDS * 2 ** (brief - 1), LONGEST_WAIT))
             since = clock()
             try:
                 await self._connect()
             except BrokerUnreachable:
+                await asyncio.sleep(RECONNECT_SECONDS)
                 self._changed.set()
             except PenstockError as error:
                 self._fail(error)

@@ -1,9 +1,9 @@
 """Sending until it is acknowledged.
 
 What is posted waits here for its turn, in order; as many messages are on their way as the broker
-takes ahead of its acknowledgements. Those paho keeps, and sends again in the same session when a
-connection broke before the word came. Quality 0 asks for no word: such a message is done with when
-it is written.
+takes ahead of its acknowledgements. When a connection breaks before the word came, they are sent
+again: by paho, as the same message, where the session lasts, and else as new ones. Quality 0 asks
+for no word: such a message is done with when it is written.
 
 How much may wait is bounded: `post` waits for room. A message the broker refuses fails with its
 reason. Where the broker has no words but to close the connection (MQTT 3.1.1), what was on its way
@@ -21,6 +21,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from penstock.client.errors import FabricClosed
+from penstock.client.mqtt.dial import Greeting
 from penstock.client.mqtt.faults import (
     BAD_PAYLOAD,
     BAD_TOPIC,
@@ -34,7 +35,6 @@ from penstock.client.mqtt.faults import (
     declined,
 )
 from penstock.client.mqtt.link import Link
-from penstock.client.mqtt.wire import Greeting
 from penstock.client.window import Window
 from penstock.core.errors import ContentTooLarge, PenstockError, ProtocolError, Unsupported
 from penstock.core.units import MiB
@@ -99,8 +99,7 @@ class Outlet:
         return safe
 
     def paused(self, lost: Lost) -> None:
-        flying = list(self._flying.items())
-        for packet_id, posting in flying:
+        for packet_id, posting in list(self._flying.items()):
             if posting.qos == 0:  # nothing was promised, and paho does not keep it
                 self._land(packet_id).settle()
         if not self._flying:
@@ -114,6 +113,12 @@ class Outlet:
                     f"{self._what()}: {self._link} closed the connection {FRUITLESS} times instead "
                     "of acknowledging it; is the user allowed to, and is it not too large?"
                 )
+            )
+        elif not self._link.lasting:
+            # The next session knows nothing of this one: what is still wanted is sent as new.
+            self._link.wire.forget_unacknowledged()
+            self._queue.extendleft(
+                self._land(packet_id) for packet_id in reversed(list(self._flying))
             )
 
     async def resume(self, session_present: bool) -> None:

@@ -19,10 +19,10 @@ from typing import Final, Protocol
 from paho.mqtt.client import MQTTMessage
 
 from penstock.client.mqtt.delivery import Receipt
+from penstock.client.mqtt.dial import RECEIVE_MAXIMUM
 from penstock.client.mqtt.faults import FAILURE, Lost, declined
 from penstock.client.mqtt.link import Link
 from penstock.client.mqtt.topics import matches, unshared
-from penstock.client.mqtt.wire import RECEIVE_MAXIMUM
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 

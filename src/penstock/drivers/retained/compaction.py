@@ -3,8 +3,8 @@
 A log in which topics change for years holds little but records that were replaced. When it is much
 larger than what is live, every append pays for a stretch of the oldest part that is longer than
 itself: live records there are appended again, and once the copies are on disk, segments behind are
-deleted. So the log stays within a few times what is live however fast it grows, in small portions,
-and a log that is left alone is left alone.
+deleted. So the log stays within a few times what is live however fast it grows, the work is done in
+small portions, and a log that nobody adds to is left alone.
 
 It reads keys only: values are in memory. A record is live if the shelf has its offset. Dead ones,
 and the marks of keys that were forgotten, need not move: what they outlived stands before them, and
@@ -30,7 +30,7 @@ ROOM: Final = 2
 PACE: Final = 3
 #: What one append may have to look at: a large one among small records pays in instalments.
 MOST_AT_ONCE: Final = 256
-#: Copies are waited for, and segments deleted, each time so many bytes have been passed.
+#: Segments behind are deleted each time so many bytes have been passed, if not earlier.
 STRIDE: Final = 1 << 20
 
 
@@ -39,6 +39,18 @@ class Moved(NamedTuple):
     offset: int
     #: Where the body of a large message lay before.
     body_at: int | None
+
+
+class Batch:
+    """Copies that reach the disk together; with none, a moment when all that was appended does."""
+
+    __slots__ = ("end", "first", "moved", "start")
+
+    def __init__(self, start: int, end: int, first: int) -> None:
+        self.start = start  #: until they do, nothing from here on may go
+        self.end = end  #: when they have, what was passed by then may
+        self.first = first  #: the offset of the first copy
+        self.moved: list[Moved] = []
 
 
 class Compaction:
@@ -51,17 +63,17 @@ class Compaction:
         self._committer = committer
         self._spare = 2 * segment_bytes
         self._stride = min(STRIDE, segment_bytes)
-        self._debt = 0
-        self._passed = 0  # bytes since copies were last waited for
-        self._moved: list[Moved] = []  # since then
-        self._settling = False  # they are being waited for
-        self._at = log.first_offset
+        self._debt = 0  # bytes to be looked at
+        self._at = log.first_offset  # the next record to be looked at
         self._ahead: Iterator[tuple[int, bytes, int]] = iter(())
+        self._behind = 0  # bytes of the log that have been passed
+        self._passed = 0  # of them, since a batch was last begun
+        self._batches: list[Batch] = []  # that are not on disk yet
         self._closed = False
 
     @property
     def due(self) -> bool:
-        return self._log.bytes > ROOM * self._shelf.weight + self._spare
+        return self._log.bytes - self._behind > ROOM * self._shelf.weight + self._spare
 
     def pay(self, appended: int) -> None:
         """So many bytes came to the log."""
@@ -92,18 +104,19 @@ class Compaction:
             self._move(key)
         self._at = offset + 1
         self._debt -= size
+        self._behind += size
         self._passed += size
-        if self._passed >= self._stride and not self._settling:
-            self._settle()
+        if self._passed >= self._stride:
+            self._begin(self._at)
         return True
 
     def _records(self) -> Iterator[tuple[int, bytes, int]]:
-        """From here on: a record's offset, its key, and about how many bytes it takes."""
+        """From here on: a record's offset, its key, and its share of the bytes of its chunk."""
         for chunk in self._log.chunks(self._at, self._log.written_offset):
-            size = chunk.header.file_bytes // chunk.count
+            size, rest = divmod(chunk.header.file_bytes, chunk.count)
             start = max(0, self._at - chunk.base)
-            for index, key in enumerate(_keys(chunk, start), start):
-                yield chunk.base + index, key, size
+            for offset, key in enumerate(_keys(chunk, start), chunk.base + start):
+                yield offset, key, size + rest if offset == chunk.end - 1 else size
 
     def _move(self, key: bytes) -> None:
         kept = self._shelf.get(key)
@@ -117,37 +130,41 @@ class Compaction:
             except FileNotFoundError:
                 return  # whoever asks for it will hear
             self._bodies.add(self._log.next_offset, message.spool)
+        batch = self._batches[-1] if self._batches else None
+        if batch is None or batch.first < self._log.written_offset:
+            batch = self._begin(self._at)
         offset = self._log.append(message)
         self._shelf.moved(key, offset)
-        self._moved.append(Moved(key, offset, kept.offset if kept.spooled else None))
+        batch.moved.append(Moved(key, offset, kept.offset if kept.spooled else None))
 
-    # Letting go. One stretch at a time, so that none goes while an older one may have to stay.
+    # Letting go.
 
-    def _settle(self) -> None:
-        """What has been passed may go when what was moved is on disk."""
-        self._settling = True
+    def _begin(self, start: int) -> Batch:
         self._passed = 0
-        moved, self._moved = self._moved, []
-        self._committer.after(
-            partial(self._settled, self._at, moved), partial(self._unsettled, moved)
-        )
+        batch = Batch(start, self._at, self._log.next_offset)
+        self._batches.append(batch)
+        self._committer.after(partial(self._stored, batch), partial(self._failed, batch))
+        return batch
 
-    def _settled(self, end: int, moved: list[Moved]) -> None:
-        self._settling = False
+    def _stored(self, batch: Batch) -> None:
+        self._batches.remove(batch)
         if self._closed:
             return
-        for one in moved:
+        for one in batch.moved:
             if one.body_at is not None:
                 self._bodies.remove(one.body_at)
-        self._log.truncate_before(end)
+        before = self._log.bytes
+        self._log.truncate_before(min([batch.end, *(other.start for other in self._batches)]))
+        self._behind = max(0, self._behind - (before - self._log.bytes))
 
-    def _unsettled(self, moved: list[Moved], _: OSError) -> None:
-        """The disk may have lost the copies: copy again, and let go when the next stretch does."""
-        self._settling = False
+    def _failed(self, batch: Batch, _: OSError) -> None:
+        """The disk may have lost the copies: they are made again of what is in memory."""
+        self._batches.remove(batch)
         if self._closed:
             return
-        self._moved += moved
-        for one in moved:
+        again = self._begin(batch.start)
+        again.moved += batch.moved
+        for one in batch.moved:
             if self._shelf.offset(one.key) == one.offset:
                 self._move(one.key)
 

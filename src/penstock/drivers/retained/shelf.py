@@ -34,6 +34,9 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._tree)
 
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._tree)
+
     def put(
         self, key: bytes, message: Message, offset: int, deadline: int, *, spooled: bool
     ) -> Record | None:
@@ -82,9 +85,6 @@ class Shelf:
 
     def match(self, pattern: bytes) -> Iterator[bytes]:
         return self._tree.match(pattern)
-
-    def keys(self) -> Iterator[bytes]:
-        return self._tree.keys()
 
     def _gone(self, key: bytes, packed: bytes) -> Record:
         kept = record.unpack(packed)

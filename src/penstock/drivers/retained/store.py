@@ -178,7 +178,7 @@ class Retained:
             if kept is not None and kept.expired(now):
                 self._drop(key)
         if len(keys) < SWEEP_KEYS:
-            self._unswept = self._shelf.keys()
+            self._unswept = iter(self._shelf)
         self._sweep_soon()
 
     # Beginning and ending.

@@ -30,6 +30,9 @@ class Tree:
     def __len__(self) -> int:
         return self._count
 
+    def __iter__(self) -> Iterator[bytes]:
+        return _walk(self._root, Pattern(b"#", hidden=True))
+
     def get(self, key: bytes) -> bytes | None:
         node = self._root
         rest = key
@@ -102,15 +105,10 @@ class Tree:
             _fold(node, trail)
         return gone
 
-    # Keys.
-
     def match(self, pattern: bytes) -> Iterator[bytes]:
         """The keys that match. Others may change the tree meanwhile: what they add may be missing,
         and what they remove may be among them."""
         return _walk(self._root, Pattern(pattern))
-
-    def keys(self) -> Iterator[bytes]:
-        return _walk(self._root, Pattern(b"#", hidden=True))
 
 
 def _branch(leaf: bytes) -> Node:

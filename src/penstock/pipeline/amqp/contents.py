@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from pamqp import encode
+from pamqp import decode, encode
 
 from penstock.core.errors import ConfigurationError, WireSyntaxError
 
@@ -33,9 +33,9 @@ _PERSISTENT: Final = b"\x02"
 _OFFSET: Final = Struct(">q")
 
 OFFSET: Final = "x-stream-offset"
-#: How the entry of the offset begins: its name, and the letter of a 64-bit integer.
-_ENTRY: Final = b"\x0fx-stream-offsetl"
-_ENTRY_BYTES: Final = len(_ENTRY) + 8
+#: The entry of the offset: its name, the letter of a 64-bit integer, the integer.
+_NAME: Final = b"\x0fx-stream-offset"
+_ENTRY_BYTES: Final = len(_NAME) + 9
 
 
 def take_offset(header: bytes) -> tuple[int, bytes]:
@@ -48,35 +48,33 @@ def take_offset(header: bytes) -> tuple[int, bytes]:
     if not header[12] & 0x20:  # headers
         raise WireSyntaxError("a message from a stream without its offset")
     size = int.from_bytes(header[at : at + 4], "big")
-    start = at + 4
-    # A value may hold the same bytes as the entry; then the walk over the table decides.
-    entry = header.find(_ENTRY, start, start + size)
-    if entry != header.rfind(_ENTRY, start, start + size):
-        entry = _walk(header, start, start + size)
-    if entry < 0:
-        raise WireSyntaxError("a message from a stream without its offset")
-    offset: int = _OFFSET.unpack_from(header, entry + len(_ENTRY))[0]
+    start, stop = at + 4, at + 4 + size
+    entry = header.find(_NAME, start, stop)
     after = entry + _ENTRY_BYTES
-    if size == _ENTRY_BYTES:  # the broker's table: the publisher had sent none, or an empty one
+    if entry >= 0 and header.startswith(b"l", after - 9) and header.find(_NAME, after, stop) < 0:
+        offset: int = _OFFSET.unpack_from(header, after - 8)[0]
+    else:  # a value holds the same bytes, or the broker writes it in its own way
+        entry, after, offset = _walk(header, start, stop)
+    if after - entry == size:  # the publisher had sent no table, or an empty one
         flags = bytes((header[12] & 0xDF,))
         return offset, header[:12] + flags + header[13:at] + header[after:]
-    shorter = (size - _ENTRY_BYTES).to_bytes(4, "big")
+    shorter = (size - after + entry).to_bytes(4, "big")
     return offset, header[:at] + shorter + header[start:entry] + header[after:]
 
 
-def _walk(header: bytes, pos: int, stop: int) -> int:
-    """Where the entry of the offset begins among the names of the table, or -1."""
-    from pamqp import decode
-
+def _walk(header: bytes, pos: int, stop: int) -> tuple[int, int, int]:
+    """Where the entry of the offset begins and ends, and the offset; name by name."""
     while pos < stop:
-        if header.startswith(_ENTRY, pos):
-            return pos
-        pos += 1 + header[pos]
+        value_at = pos + 1 + header[pos]
         try:
-            pos += decode.embedded_value(header[pos:stop])[0]
+            used, value = decode.embedded_value(header[value_at:stop])
         except ValueError:
-            return -1
-    return -1
+            break
+        after = value_at + used
+        if header[pos:value_at] == _NAME and isinstance(value, int):
+            return pos, after, value
+        pos = after
+    raise WireSyntaxError("a message from a stream without its offset")
 
 
 def content_header(

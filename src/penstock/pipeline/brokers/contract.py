@@ -53,9 +53,6 @@ class Streams(Protocol):
     for a stream that is not there, `AccessRefused` for one this user may not read.
     """
 
-    #: Whether a range read in several parts costs the broker no more than in one.
-    divisible: bool
-
     def names(self) -> set[str]:
         """All streams this user may read."""
 

@@ -61,10 +61,9 @@ class Look:
 
 def look(connection: Connection, wanted: Mapping[str, Look]) -> dict[str, Look]:
     """Look at all of the streams at once; those that are not there are left out of the answer."""
-    channels: dict[int, tuple[str, Look]] = {}
-    for name, each in wanted.items():
-        channel = connection.open_channel()
-        channels[channel] = (name, each)
+    # All channels first: waiting for one to open would pass over what comes on another.
+    channels = {connection.open_channel(): item for item in wanted.items()}
+    for channel, (name, each) in channels.items():
         qos = method(channel, commands.Basic.Qos(0, each.prefetch))
         consume = commands.Basic.Consume(0, name, "look", arguments={OFFSET: each.where})
         connection.send(qos + method(channel, consume))

@@ -1,8 +1,7 @@
 """Penstock's streams: ranges as Arrow record batches over HTTP.
 
 The broker hands on chunks of its log as they lie on disk and the batches that arrive here point
-into what was received: nothing touches single messages on the way. A range costs the broker the
-same in one part or in several, so Spark may divide it among its workers.
+into what was received: nothing touches single messages on the way.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ _COLUMNS: Final = "name,first_offset,committed_offset"
 
 class ArrowRanges:
     """Keeps `contract.Streams`."""
-
-    divisible = True
 
     def __init__(self, management: Management, vhost: str) -> None:
         self._management = management

@@ -42,8 +42,6 @@ STALL_SECONDS: Final = 5.0
 class Replays:
     """Keeps `contract.Streams`."""
 
-    divisible = False
-
     def __init__(self, address: BrokerAddress, management: str) -> None:
         self._address = address
         self._management = management
@@ -108,10 +106,13 @@ class Replays:
             if deliveries:
                 stall = time.monotonic() + STALL_SECONDS
                 gathered.add(deliveries)
-                if deliveries.tag - acknowledged >= (prefetch + 1) // 2:
-                    acknowledged = deliveries.tag
-                    connection.send(method(channel, commands.Basic.Ack(acknowledged, True)))
                 deliveries.clear()
+                # Credit for what is still wanted: nothing beyond the range is delivered.
+                most = len(wanted) + gathered.early - prefetch
+                tag = min(deliveries.tag, most)
+                if tag - acknowledged >= (prefetch + 1) // 2 or acknowledged < tag == most:
+                    acknowledged = tag
+                    connection.send(method(channel, commands.Basic.Ack(tag, True)))
             if gathered.full or gathered.complete:
                 yield gathered.take()
             if gathered.complete:
@@ -142,6 +143,7 @@ class _Gathered:
     def __init__(self, wanted: Range) -> None:
         self._wanted = wanted
         self._texts: dict[bytes, tuple[str, str]] = {}
+        self.early = 0  #: delivered, and before the range
         self.complete = False  #: the last of the range, or one behind it, has come
         self._bytes = 0
         self._offsets: list[int] = []
@@ -162,6 +164,7 @@ class _Gathered:
         ):
             offset, header = take_offset(header)
             if offset < start:  # a broker may begin at the chunk that holds the start
+                self.early += 1
                 continue
             if offset >= stop:
                 self.complete = True

@@ -8,8 +8,8 @@ from typing import Final
 
 from penstock.pipeline.brokers.contract import Range
 
-#: Without `minPartitions`, a range of a divisible stream is divided into parts of about so many
-#: messages: enough that a task's own cost does not show, few enough to keep all cores busy.
+#: Without `minPartitions`, a range is divided into parts of about so many messages: enough that a
+#: task's own cost does not show, few enough to keep all cores busy.
 PART_MESSAGES: Final = 131_072
 
 
@@ -35,7 +35,7 @@ def admit(start: Mapping[str, int], ends: Mapping[str, int], limit: int) -> dict
     return {name: start[name] + shares[name] if name in shares else ends[name] for name in ends}
 
 
-def divide(ranges: Iterable[Range], minimum: int | None, divisible: bool) -> list[Range]:
+def divide(ranges: Iterable[Range], minimum: int | None) -> list[Range]:
     """Parts of the ranges, one a task: at least `minimum`, as long as there are messages for it."""
     whole = [each for each in ranges if len(each) > 0]
     total = sum(len(each) for each in whole)
@@ -43,10 +43,8 @@ def divide(ranges: Iterable[Range], minimum: int | None, divisible: bool) -> lis
     for each in whole:
         if minimum is not None:
             count = -(-len(each) * minimum // total)
-        elif divisible:
-            count = -(-len(each) // PART_MESSAGES)
         else:
-            count = 1
+            count = -(-len(each) // PART_MESSAGES)
         parts += _parts(each, min(count, len(each)))
     return parts
 

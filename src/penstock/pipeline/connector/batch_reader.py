@@ -40,7 +40,6 @@ class BatchReader(DataSourceReader):
             start = options.starting.resolve(streams, names)
             stop = options.ending.resolve(streams, names)
             firsts = streams.firsts(names)
-            divisible = streams.divisible
         loss = LossPolicy(options.fail_on_loss)
         ranges = []
         for name in names:
@@ -52,7 +51,7 @@ class BatchReader(DataSourceReader):
                     f"endingOffsets: stream {name!r} begins at {begin}, behind {stop[name]}"
                 )
             ranges.append(Range(name, begin, max(begin, stop[name])))
-        return [Part(door, each) for each in divide(ranges, options.min_partitions, divisible)]
+        return [Part(door, each) for each in divide(ranges, options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # When there is nothing to read, Spark makes up a partition of its own.

@@ -110,8 +110,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         firsts = self._ask(lambda streams: streams.firsts(wanted))
         ranges = [self._range(name, start[name], end[name], firsts) for name in wanted]
-        assert self._door is not None and self._streams is not None  # noqa: PT018 (both by asking)
-        parts = divide(ranges, self._options.min_partitions, self._streams.divisible)
+        assert self._door is not None  # found by asking
+        parts = divide(ranges, self._options.min_partitions)
         return [Part(self._door, each) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -193,11 +193,8 @@ class PacketReader:
                 pos = after
                 self._handler.on_acknowledgement(kind, number, 0, b"")
             else:
-                if kind == PUBLISH:
-                    done = self._long_publish(data, pos, start, after)
-                else:
-                    done = self._other(data, pos, start, after)
-                if not done:
+                read = self._long_publish if kind == PUBLISH else self._other
+                if not (done := read(data, pos, start, after)):
                     break
                 pos = done
                 version, limit, large = self.version, self.limit, self.large

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 #: How long a client that is sent away may take to read what it is told.
 CLOSE_SECONDS: Final = 5.0
 
+#: The largest packet of a stranger: five fields of 64 KiB, and properties.
+CONNECT_BYTES: Final = 512 * 1024
+
 _log = get_logger("penstock.mqtt")
 
 
@@ -108,10 +111,7 @@ class MqttTerminal(asyncio.Protocol):
         self.inflow = Inflow(self)
         self.outflow = Outflow(self)
         self.intake = Intake(self)
-        settings = kernel.settings
-        self.reader = PacketReader(
-            self.inflow, settings.mqtt.max_packet_bytes, settings.spool_threshold
-        )
+        self.reader = PacketReader(self.inflow, CONNECT_BYTES, kernel.settings.spool_threshold)
         self._joining: Joining | None = Joining(self)
         self._permissions = self.host.users.version
         self._timer: asyncio.TimerHandle | None = None
@@ -272,6 +272,7 @@ class MqttTerminal(asyncio.Protocol):
     def open(self, exchange: Exchange, *, window: int, largest: int, aliases: int) -> None:
         """The client is let in."""
         self.opened = True
+        self.reader.limit = self.host.kernel.settings.mqtt.max_packet_bytes
         self._joining = None
         self._window = window
         self.outflow.begin(self.version, largest, aliases)

@@ -31,6 +31,7 @@ from penstock.terminals.mqtt.properties import (
     encode_properties,
     read_properties,
 )
+from penstock.terminals.mqtt.reasons import MqttError, Reason
 from penstock.terminals.mqtt.topics import to_key, to_topic
 
 ENVELOPE: Final = "x-mqtt-properties"
@@ -184,4 +185,8 @@ def _bytes(value: bytes | bytearray | str) -> bytes:
 
 
 def decoded(properties: bytes) -> Properties:
-    return decode_properties(properties, PUBLISH)
+    """The properties of a client's publication."""
+    told = decode_properties(properties, PUBLISH)
+    if Property.SUBSCRIPTION_IDENTIFIER in told:
+        raise MqttError(Reason.PROTOCOL_ERROR, "subscription identifiers are the server's to tell")
+    return told

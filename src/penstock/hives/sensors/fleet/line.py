@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.hives.sensors.fleet.demand import SLOT_SECONDS
 from penstock.hives.sensors.fleet.makings import Makings
 from penstock.hives.sensors.fleet.quirks import Quirks
-from penstock.hives.sensors.fleet.sent import Fate, Form, Sent
+from penstock.hives.sensors.fleet.sent import Fate, Form, Sent, picked
 
 _OUTAGE: Final = (5 * 60_000, 2 * 3_600_000)
 #: How much later a late frame is, ms: enough to arrive after those that were sent after it.
@@ -32,13 +33,16 @@ class Line:
             [quirks.loss, quirks.corrupt, quirks.scrambled, quirks.duplicates, quirks.late]
         )
 
+    def carry_well(self, sent: Sent) -> None:
+        """Nothing happens to these."""
+        sent["arrives"] = sent["at"] + self._transit[sent["sensor"]]
+
     def carry(self, sent: Sent, slot: int, rng: np.random.Generator) -> None:
         """Decide, for what was sent in the five minutes from `slot` (ms)."""
         if self._outages:
             begin = np.flatnonzero(rng.random(len(self._until)) < self._outages)
             self._until[begin] = slot + rng.integers(*_OUTAGE, len(begin))
-        sensor = sent["sensor"]
-        sent["arrives"] = sent["at"] + self._transit[sensor]
+        self.carry_well(sent)
         sent["dice"] = rng.integers(0, 1 << 32, len(sent), np.uint32)
         lot = rng.random(len(sent))
         troubled = np.flatnonzero(lot < self._chances[-1])
@@ -47,18 +51,18 @@ class Line:
         unseen = sent["form"][troubled] == Form.REPORT
         fate[(fate == Fate.SCRAMBLED) & ~unseen] = Fate.DAMAGED
         sent["fate"][troubled] = fate
-        sent["fate"][sent["at"] < self._until[sensor]] = Fate.LOST
+        sent["fate"][sent["at"] < self._until[sent["sensor"]]] = Fate.LOST
         late = np.flatnonzero(sent["fate"] == Fate.LATE)
         sent["arrives"][late] += _between(_LATENESS, sent["dice"][late])
 
 
 def copies(sent: Sent) -> Sent:
     """The second ones of what arrives twice."""
-    again: Sent = sent[sent["fate"] == Fate.TWICE]
+    again = picked(sent, np.flatnonzero(sent["fate"] == Fate.TWICE))
     again["arrives"] += _between(_SECOND_COPY, again["dice"])
     return again
 
 
-def _between(bounds: tuple[int, int], dice: np.ndarray[tuple[int], np.dtype[np.uint32]]):  # type: ignore[no-untyped-def]
+def _between(bounds: tuple[int, int], dice: NDArray[np.uint32]) -> NDArray[np.int64]:
     low, high = bounds
     return low + dice.astype(np.int64) % (high - low)

@@ -32,7 +32,9 @@ class Makings:
     swapped: Flags
     clock_error: Numbers  #: ms
     transit: Numbers  #: ms from the device to the broker, when all is well
-    first_total: Numbers  #: what it had counted, in each direction, before anything here began
+    stagger: Numbers  #: thousandths, so that not all send a status at once
+    first_in: Numbers  #: what it had counted before anything here began
+    first_out: Numbers
 
     def __len__(self) -> int:
         return len(self.hive)
@@ -46,7 +48,7 @@ def make(hives: Sequence[Hive], quirks: Quirks, seed: int) -> Makings:
     protocol = np.where(lot < quirks.v2, V2, np.where(lot < quirks.v2 + quirks.event, EVENT, V1))
     wrap_at = rng.choice(WRAP_POINTS, count) if quirks.wraps else np.full(count, WRAP_POINTS[0])
     modulus = np.where(protocol == V2, 1 << 32, wrap_at + 1)
-    ran_before = rng.integers(0, 1 << 16, count) % modulus
+    before = rng.integers(0, 1 << 16, (2, count)) % modulus * quirks.wraps
     # Each lot is drawn whether it is needed or not, so that no quirk changes what another does.
     return Makings(
         hive=hive,
@@ -57,7 +59,9 @@ def make(hives: Sequence[Hive], quirks: Quirks, seed: int) -> Makings:
         swapped=rng.random(count) < quirks.swapped,
         clock_error=_clock_errors(count, quirks.wrong_clocks, rng),
         transit=rng.integers(80, 900, count),
-        first_total=ran_before if quirks.wraps else np.zeros(count, np.int64),
+        stagger=rng.integers(0, 1000, count),
+        first_in=before[0],
+        first_out=before[1],
     )
 
 

@@ -6,6 +6,7 @@ have serve another: a status keeps its start-up time and configuration id where 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ SENT: Final = np.dtype(
         ("dateless", "?"),
     ]
 )
+_BYTES: Final = np.dtype(f"V{SENT.itemsize}")
 
 
 class Form(IntEnum):
@@ -57,6 +59,16 @@ def rows(sensor: Sensors, **values: Any) -> Sent:
     for name, value in values.items():
         made[name] = value
     return made
+
+
+def joined(parts: Sequence[Sent]) -> Sent:
+    """One after the other. NumPy copies records field by field, but bytes as fast as they go."""
+    return np.concatenate([part.view(_BYTES) for part in parts]).view(SENT)
+
+
+def picked(sent: Sent, places: NDArray[np.int64]) -> Sent:
+    """Those at the places, in this order."""
+    return sent.view(_BYTES).take(places).view(SENT)
 
 
 def delivered(sent: Sent) -> NDArray[np.bool_]:

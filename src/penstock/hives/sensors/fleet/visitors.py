@@ -20,6 +20,7 @@ from penstock.hives.sensors.fleet.demand import SLOT_SECONDS, SLOTS_A_WEEK, dema
 from penstock.hives.sensors.fleet.hive_types import HIVE_TYPES
 
 Counts = NDArray[np.int64]
+Shares = NDArray[np.float64]
 
 #: 1970 began on a Thursday; a week here begins on Monday.
 _TO_MONDAY: Final = 3 * 86_400
@@ -57,21 +58,25 @@ class Visitors:
         """Of each hive, seconds east of Greenwich; it holds for the whole slot."""
         at = datetime.fromtimestamp(slot, UTC)
         offsets = [at.astimezone(zone).utcoffset() or timedelta() for zone in self._zones]
-        seconds: Counts = np.array([int(offset.total_seconds()) for offset in offsets])
-        return seconds[self._zone]
+        seconds = np.array([int(offset.total_seconds()) for offset in offsets])
+        of_hives: Counts = seconds[self._zone]
+        return of_hives
 
     def step(self, slot: int, offsets: Counts, rng: np.random.Generator) -> tuple[Counts, Counts]:
         """Who passes each door, in and out, in the five minutes from `slot` (Unix seconds)."""
         self._wake(slot // 86_400)
         time_of_week = (slot + offsets + _TO_MONDAY) // SLOT_SECONDS % SLOTS_A_WEEK
         busy = self._weeks[self._kind, time_of_week]
-        room = np.maximum(self._capacity - self.occupancy, 0)
-        coming = np.minimum(rng.poisson(busy * self._arrivals * self._mood), room)
-        leaving = rng.binomial(self.occupancy, np.where(busy > 0, self._leaving, _CLOSED))
-        last_ones = (busy == 0) & (self.occupancy < _FEW)
-        leaving = np.where(last_ones, self.occupancy, leaving)
-        self.occupancy = self.occupancy + coming - leaving
-        return self._doors.spread(coming, rng), self._doors.spread(leaving, rng)
+        # Most places are closed and empty for most of the day: only the others are drawn for.
+        some = np.flatnonzero((busy > 0) | (self.occupancy > 0))
+        open_to, inside = busy[some], self.occupancy[some]
+        coming = rng.poisson(open_to * self._arrivals[some] * self._mood[some])
+        coming = np.minimum(coming, np.maximum(self._capacity[some] - inside, 0))
+        leaving = rng.binomial(inside, np.where(open_to > 0, self._leaving[some], _CLOSED))
+        leaving = np.where((open_to == 0) & (inside < _FEW), inside, leaving)
+        self.occupancy = self.occupancy.copy()
+        self.occupancy[some] += coming - leaving
+        return self._doors.spread(some, coming, rng), self._doors.spread(some, leaving, rng)
 
     def _wake(self, day: int) -> None:
         if day != self._day:
@@ -84,21 +89,26 @@ class _Doors:
     """How people spread over the doors of their hive. Doors are numbered hive by hive."""
 
     def __init__(self, doors: Sequence[int]) -> None:
-        self._total = sum(doors)
-        first = np.cumsum([0, *doors[:-1]])
-        self._turns: list[tuple[Counts, Counts, NDArray[np.float64]]] = []
-        for turn in range(max(doors)):
-            hives = np.array([hive for hive, many in enumerate(doors) if many > turn])
-            left = np.array([doors[hive] for hive in hives]) - turn
+        self._doors = np.array(doors)
+        self._first = np.cumsum(self._doors) - self._doors
+
+    def spread(self, hives: Counts, people: Counts, rng: np.random.Generator) -> Counts:
+        """By door, of all hives; nobody where none are named."""
+        through: Counts = np.zeros(self._doors.sum(), np.int64)
+        turn = 0
+        while len(hives):
+            left = self._doors[hives] - turn
             # Those not through an earlier door take this one or a later one; of the last, all.
             share = (1 - _LESSER_DOOR) / (1 - _LESSER_DOOR**left)
-            self._turns.append((hives, first[hives] + turn, share))
-
-    def spread(self, people: Counts, rng: np.random.Generator) -> Counts:
-        through: Counts = np.zeros(self._total, np.int64)
-        rest = people.copy()
-        for hives, doors, share in self._turns:
-            taken = rng.binomial(rest[hives], share)
-            through[doors] = taken
-            rest[hives] -= taken
+            taken = np.where(left == 1, people, some_of(people, share, rng))
+            through[self._first[hives] + turn] = taken
+            people = people - taken
+            on = (left > 1) & (people > 0)
+            hives, people, turn = hives[on], people[on], turn + 1
         return through
+
+
+def some_of(people: Counts, share: float | Shares, rng: np.random.Generator) -> Counts:
+    """A share of each number, rounded by lot: right on average, at a tenth of a binomial's cost."""
+    some: Counts = (people * share + rng.random(len(people))).astype(np.int64)
+    return some

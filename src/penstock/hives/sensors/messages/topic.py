@@ -14,9 +14,9 @@ from typing import Final
 
 from penstock.hives.sensors.messages.reason import MalformedFrame, Reason
 
-#: For subscriptions: what all sensors say, and what is said to all.
-EVERYTHING: Final = "sensors.#"
-COMMANDS: Final = "commands.sensor.*"
+#: For subscriptions, as MQTT writes them: what all sensors say, and what is said to any.
+EVERYTHING: Final = "sensors/#"
+COMMANDS: Final = "commands/sensor/+"
 
 _SERIAL: Final = r"[A-Za-z0-9_-]{1,64}"
 _TOPIC: Final = re.compile(rf"sensors([/.])({_SERIAL})\1(report|event|status)", re.ASCII)

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
-from benchmarks.broker.load import Measurement
-from benchmarks.broker.machine import Machine
-from benchmarks.broker.memory import Footprint
+from benchmarks.harness.machine import Machine
+from benchmarks.harness.measurement import Measurement
+from benchmarks.harness.memory import Footprint
+from benchmarks.peers import Peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Summary:
     peer: str
     rate: float
     broker_cpu_per_million: float
+    broker_cpu_per_million_deliveries: float
     generator_cpu_per_million: float
     latency_p50: float
     latency_p99: float
@@ -36,6 +38,7 @@ def summary(runs: Sequence[Measurement]) -> Summary:
         runs[0].peer,
         median(run.rate for run in runs),
         median(run.broker_cpu_per_million for run in runs),
+        median(run.broker_cpu_per_million_deliveries for run in runs),
         median(run.generator_cpu_per_million for run in runs),
         median(run.latency_p50 for run in runs),
         median(run.latency_p99 for run in runs),
@@ -53,6 +56,13 @@ class Results:
     versions: dict[str, str] = field(default_factory=dict)
     runs: list[Measurement] = field(default_factory=list)
     footprints: list[Footprint] = field(default_factory=list)
+
+    def add(self, peer: Peer, figures: Measurement | Footprint) -> None:
+        self.versions[peer.name] = peer.version
+        if isinstance(figures, Measurement):
+            self.runs.append(figures)
+        else:
+            self.footprints.append(figures)
 
     def scenarios(self) -> Iterable[str]:
         return dict.fromkeys(run.scenario for run in self.runs)

@@ -1,0 +1,100 @@
+"""Telling a sensor how to behave, and waiting until it says that it does."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+
+from penstock.client import Fabric, NoReply
+from penstock.hives.sensors.messages import (
+    ByteOrder,
+    Configuration,
+    Kind,
+    MalformedFrame,
+    Profile,
+    SensorTopic,
+    Status,
+)
+from penstock.hives.sensors.messages.topic import command_topic
+from penstock.hives.sensors.sending import spelled
+
+
+async def configure(
+    fabric: Fabric,
+    serial: str,
+    configuration: Configuration,
+    profile: Profile,
+    *,
+    mqtt: bool,
+    timeout: float,
+) -> Status:
+    """The status that names the configuration's id. Over MQTT the command is retained, so that a
+    sensor that is away finds it; AMQP has no such thing, and the sensor has to be there."""
+    statuses = SensorTopic(serial, Kind.STATUS).topic
+    command = spelled(command_topic(serial), mqtt)
+    body = configuration.encode(profile)
+    heard = _Heard(serial, configuration, profile)
+    # Listen first: the answer may be there before the broker has confirmed the question.
+    async with fabric.subscribe(spelled(statuses, mqtt)) as inflow:
+        if mqtt:
+            await fabric.mqtt.publish(command, body, retain=True)
+        else:
+            await fabric.publish(command, body)
+        try:
+            async with asyncio.timeout(timeout), aclosing(aiter(inflow)) as messages:
+                async for message in messages:
+                    status = heard.hear(message.body)
+                    if status is not None:
+                        return status
+        except TimeoutError:
+            pass
+    raise NoReply(heard.what_to_check(timeout, mqtt))
+
+
+class _Heard:
+    """What came while we waited, for the advice if it is not what we waited for."""
+
+    def __init__(self, serial: str, wanted: Configuration, profile: Profile) -> None:
+        self._serial = serial
+        self._wanted = wanted.configuration_id
+        self._profile = profile
+        self._other: str | None = None
+
+    def hear(self, body: bytes) -> Status | None:
+        try:
+            status = Status.decode(body, self._profile)
+            mirrored = Status.decode(body, replace(self._profile, byte_order=self._opposite))
+        except MalformedFrame as error:
+            self._other = f"what it sent is no status ({error}): is it another device?"
+            return None
+        if status.configuration_id == self._wanted:
+            return status
+        if mirrored.configuration_id == self._wanted:
+            self._other = f"it answered in the other byte order: use --byte-order {self._opposite}"
+        elif self._other is None:
+            self._other = f"its status still names configuration {status.configuration_id}"
+        return None
+
+    def what_to_check(self, timeout: float, mqtt: bool) -> str:
+        if self._other is not None:
+            advice = self._other
+        else:
+            advice = (
+                "it sent no status at all: is it switched on, and connected to this broker? "
+                f"watch it with: penstock sub 'sensors{'/' if mqtt else '.'}#'"
+            )
+        kept = (
+            "the configuration is retained, and the sensor will find it"
+            if mqtt
+            else "over amqp:// nothing is kept for a sensor that is away: use mqtt://"
+        )
+        return (
+            f"sensor {self._serial} has not acknowledged configuration {self._wanted} within "
+            f"{timeout:g} s; {advice}; {kept}"
+        )
+
+    @property
+    def _opposite(self) -> ByteOrder:
+        big = self._profile.byte_order is ByteOrder.BIG
+        return ByteOrder.LITTLE if big else ByteOrder.BIG

@@ -1,0 +1,58 @@
+"""Every scenario runs against every broker that is there, and what arrives is right.
+
+Nothing is said about time: a figure from so few messages on a busy machine means nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.harness import memory, rounds
+from benchmarks.harness.memory import Idleness
+from benchmarks.mqtt.load import measure
+from benchmarks.mqtt.memory import IDLE, SUBSCRIBED
+from benchmarks.mqtt.packets import V5
+from benchmarks.mqtt.scenarios import MOST_CONNECTIONS, SCENARIOS, Scenario
+from benchmarks.peers import MQTT_STARTERS, Peer, available
+
+#: No multiple of a batch: the last write is a short one.
+MESSAGES = {"penstock": 2_345, "mosquitto": 2_345, "amqtt": 123}
+CONNECTIONS = 150
+
+
+@pytest.fixture(scope="module", params=MQTT_STARTERS)
+def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
+    name = request.param
+    if not available(name) and os.environ.get("CI") != "true":
+        pytest.skip(f"{name} is not installed here")
+    memory.raise_descriptor_limit(MOST_CONNECTIONS)
+    with rounds.running(MQTT_STARTERS[name]) as running:
+        yield running
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_all_messages_arrive_in_order_and_unaltered(scenario: Scenario, peer: Peer) -> None:
+    if peer.name == "amqtt" and scenario.layout.version == V5:
+        pytest.skip("amqtt speaks 3.1.1 only")
+    messages = MESSAGES[peer.name]
+    reached: list[int] = []
+
+    run = measure(scenario, peer, messages, reached.append)
+
+    assert (run.scenario, run.peer, run.messages) == (scenario.name, peer.name, messages)
+    assert run.deliveries == messages * scenario.subscribers
+    assert 0 < run.latency_p50 <= run.latency_p99 <= run.wall_seconds
+    assert run.rss_bytes > 0
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("idleness", [IDLE, SUBSCRIBED], ids=lambda idleness: idleness.title)
+def test_idle_connections_are_counted(idleness: Idleness, peer: Peer) -> None:
+    footprint = memory.footprint(peer, idleness, CONNECTIONS, lambda opened: None)
+
+    assert footprint.connections == CONNECTIONS
+    assert footprint.connected_bytes > 0

@@ -1,0 +1,103 @@
+"""What tests of sessions stand on: messages of every quality, and a session with its subscriber."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.broker.contract import (
+    ONCE,
+    PERSISTENT,
+    RETAIN,
+    UNLIMITED,
+    Channel,
+    Delivery,
+    Fragment,
+    Message,
+)
+from penstock.broker.sessions import Letter, Subscription
+from tests.doubles import Client, Listener, Stand, message
+
+FLAGS = (0, PERSISTENT, PERSISTENT | ONCE)
+
+
+def publication(
+    body: bytes = b"hello",
+    key: str = "a",
+    qos: int = 1,
+    *,
+    expiry: int | None = None,
+    retain: bool = False,
+) -> Message:
+    """As a client's publication reaches an exchange."""
+    told: dict[str, Any] = {} if expiry is None else {"expiration": str(expiry * 1000)}
+    made = message(body, key, "amq.topic", delivery_mode=2 if qos else 1, **told)
+    made.flags |= FLAGS[qos] | (RETAIN if retain else 0)
+    return made
+
+
+def new_session(stand: Stand, name: str = "c", *, durable: bool = True) -> Any:
+    return stand.vhost.declare_queue(
+        f"mqtt-subscription-{name}", durable=durable, arguments={"x-queue-type": "mqtt"}
+    )
+
+
+def found_session(stand: Stand, name: str = "c") -> Any:
+    return stand.vhost.queues[f"mqtt-subscription-{name}"]
+
+
+def subscribe(stand: Stand, session: Any, pattern: str = "a", qos: int = 1, **options: Any) -> None:
+    wanted = Subscription(pattern, qos, **options)
+    stand.vhost.bind("amq.topic", session, pattern, wanted.arguments)
+
+
+def publish(stand: Stand, *messages: Message) -> int:
+    """To the exchange; what became of them."""
+    outcome = 0
+    for one in messages:
+        outcome |= stand.vhost.exchange("amq.topic").accept(one)
+    return outcome
+
+
+class Subscriber(Client):
+    """A session's client, connected."""
+
+    __slots__ = ()
+
+    def __init__(self, session: Any, window: int = 10, credit: int = UNLIMITED) -> None:
+        super().__init__(session, window=window)
+        if credit:
+            self.request(credit)
+
+    @property
+    def letters(self) -> list[Letter]:
+        """All that was delivered to be answered, in order; what was released comes as itself."""
+        return [one for one in self.ear.deliveries if isinstance(one, Letter) and one.number]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [letter.number for letter in self.letters]
+
+    def answer(self, letter: Delivery) -> None:
+        """All there is to say to it, and that there is room for more."""
+        assert isinstance(letter, Letter)
+        if letter.qos == 2 and not letter.released:
+            self.confirm(letter)
+        self.confirm(letter)
+        self.request()
+
+
+class Member(Listener):
+    """The far end of a share that takes one message at a time."""
+
+
+__all__ = [
+    "Channel",
+    "Fragment",
+    "Member",
+    "Subscriber",
+    "found_session",
+    "new_session",
+    "publication",
+    "publish",
+    "subscribe",
+]

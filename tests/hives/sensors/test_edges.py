@@ -1,0 +1,138 @@
+"""A fleet on a real broker: its frames arrive, and it does what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from penstock.client import Fabric, NoReply, connect
+from penstock.hives.sensors.configuring import configure
+from penstock.hives.sensors.fleet import Fleet
+from penstock.hives.sensors.messages import (
+    ByteOrder,
+    Configuration,
+    Profile,
+    SensorTopic,
+    Status,
+)
+from penstock.hives.sensors.messages.topic import COMMANDS, EVERYTHING, command_topic
+from penstock.hives.sensors.sending import RECEIVED_AT, Sender, speaks_mqtt, spelled
+from penstock.hives.sensors.simulating import obey
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+PATIENCE = 20.0
+
+#: Brokers are shared, and retain: no two tests may mean the same configuration.
+identities = itertools.count(1000)
+
+
+@pytest.fixture
+async def fabric(url: str) -> AsyncIterator[Fabric]:
+    async with connect(url) as fabric:
+        yield fabric
+
+
+@asynccontextmanager
+async def obeying(fleet: Fleet, fabric: Fabric, url: str) -> AsyncIterator[None]:
+    sender = Sender(fabric, url, stamped=False)
+    async with fabric.subscribe(spelled(COMMANDS, speaks_mqtt(url))) as orders:
+        work = asyncio.create_task(obey(orders, fleet, sender))
+        yield
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_frames_arrive_in_order_and_say_when_they_are_from(fabric: Fabric, url: str) -> None:
+    frames = list(Fleet(start=NOON, hives=5).frames(NOON + timedelta(hours=1)))
+    sender = Sender(fabric, url, stamped=True)
+    seen: dict[str, list[tuple[bytes, str]]] = defaultdict(list)
+    async with fabric.subscribe(spelled(EVERYTHING, speaks_mqtt(url))) as inflow:
+        for frame in frames:
+            await sender.send(frame)
+        await sender.flush()
+        async with asyncio.timeout(PATIENCE):
+            for _ in frames:
+                message = await inflow.receive()
+                topic = SensorTopic.parse(message.address).topic
+                seen[topic].append((message.body, message.headers[RECEIVED_AT]))
+    sent = defaultdict(list)
+    for frame in frames:
+        sent[frame.topic].append((frame.body, str(frame.at)))
+    assert seen == sent
+    assert sender.sent == len(frames)
+
+
+@pytest.mark.parametrize("order", ByteOrder)
+async def test_a_sensor_acknowledges_its_configuration(
+    fabric: Fabric, url: str, order: ByteOrder
+) -> None:
+    fleet = Fleet(start=NOON, hives=20)
+    sensor = next(s for s in fleet.sensors if s.profile.byte_order is order)
+    wanted = Configuration(next(identities), event_threshold=9)
+    async with obeying(fleet, fabric, url):
+        status = await configure(
+            *(fabric, sensor.serial, wanted, sensor.profile),
+            mqtt=speaks_mqtt(url),
+            timeout=PATIENCE,
+        )
+    assert status.configuration_id == wanted.configuration_id
+
+
+async def test_a_sensor_that_was_away_finds_its_configuration(mqtt_url: str) -> None:
+    fleet = Fleet(start=NOON, hives=1)
+    sensor = fleet.sensors[0]
+    wanted = Configuration(next(identities))
+    async with connect(mqtt_url) as fabric:
+        with pytest.raises(NoReply, match="retained, and the sensor will find it"):
+            await configure(fabric, sensor.serial, wanted, sensor.profile, mqtt=True, timeout=0.0)
+        async with fabric.subscribe(f"sensors/{sensor.serial}/status") as statuses:
+            async with obeying(fleet, fabric, mqtt_url), asyncio.timeout(PATIENCE):
+                message = await statuses.receive()
+    assert Status.decode(message.body, sensor.profile).configuration_id == wanted.configuration_id
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        (lambda wanted: None, "is it switched on"),
+        (lambda wanted: b"nonsense", "is no status"),
+        (lambda wanted: status_of(3).encode(Profile()), "still names configuration 3"),
+        (
+            lambda wanted: status_of(wanted).encode(Profile(ByteOrder.LITTLE)),
+            "use --byte-order little",
+        ),
+    ],
+)
+async def test_who_waits_in_vain_is_told_what_to_check(
+    fabric: Fabric, url: str, answer: Any, advice: str
+) -> None:
+    mqtt = speaks_mqtt(url)
+    wanted = next(identities)
+    serial = f"away-{wanted}"
+
+    async def device() -> None:
+        """Answers in its own way, which is not the right one."""
+        async for _ in fabric.subscribe(spelled(command_topic(serial), mqtt)):
+            if (body := answer(wanted)) is not None:
+                await fabric.publish(spelled(f"sensors/{serial}/status", mqtt), body)
+
+    work = asyncio.create_task(device())
+    try:
+        with pytest.raises(NoReply, match=advice):
+            await configure(
+                *(fabric, serial, Configuration(wanted), Profile()), mqtt=mqtt, timeout=1.0
+            )
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+def status_of(configuration: int) -> Status:
+    return Status(0, 0, 0, 0, 0, (0, 0, 0, 0), configuration)

@@ -1,0 +1,83 @@
+"""The offset a stream adds to a content header, and the headers of what is published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.broker.contract import Message
+from penstock.broker.properties import Properties, decode_header, encode_header
+from penstock.core.errors import ConfigurationError, WireSyntaxError
+from penstock.drivers.stream import with_offset
+from penstock.pipeline.amqp.contents import content_header, short_string, take_offset
+
+names = st.text("abyz", min_size=1, max_size=6)
+values = st.one_of(
+    st.text(max_size=20),
+    st.integers(-(2**63), 2**63 - 1),
+    st.booleans(),
+    st.none(),
+    st.just("\x0fx-stream-offsetl12345678"),
+)
+properties = st.builds(
+    Properties,
+    content_type=st.none() | names,
+    content_encoding=st.none() | names,
+    headers=st.none() | st.dictionaries(names, values, min_size=1, max_size=4),
+    delivery_mode=st.none() | st.integers(1, 2),
+    message_id=st.none() | names,
+    timestamp=st.none() | st.integers(0, 2**40),
+)
+offsets = st.integers(0, 2**62)
+
+
+@given(properties, offsets)
+def test_the_offset_comes_off_and_leaves_the_header_as_it_was_published(
+    published: Properties, offset: int
+) -> None:
+    header = encode_header(published, 5)
+    sent = with_offset(Message(b"", header, b"12345"), offset)
+
+    assert take_offset(sent.header) == (offset, header)
+
+
+@given(properties, offsets)
+def test_rabbitmq_sorts_the_offset_in(published: Properties, offset: int) -> None:
+    headers: dict[str, Any] = {**(published.headers or {}), "x-stream-offset": offset + 2**40}
+    before = encode_header(published, 5)
+    published.headers = dict(sorted(headers.items()))
+
+    found, rest = take_offset(encode_header(published, 5))
+
+    assert found == offset + 2**40
+    left = decode_header(rest)
+    assert left.headers == decode_header(before).headers or not left.headers
+    assert left.message_id == published.message_id
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"a": "x-stream-offset"}])
+def test_a_message_of_a_plain_queue_has_no_offset(headers: dict[str, Any] | None) -> None:
+    with pytest.raises(WireSyntaxError):
+        take_offset(encode_header(Properties(headers=headers), 0))
+
+
+@given(st.none() | names, st.none() | st.dictionaries(names, st.none() | st.text()), names)
+def test_what_is_published_can_be_read(
+    content_type: str | None, headers: dict[str, str | None] | None, message_id: str
+) -> None:
+    found = decode_header(content_header(7, content_type, headers, message_id))
+
+    assert (found.content_type, found.message_id, found.delivery_mode) == (
+        content_type,
+        message_id,
+        2,
+    )
+    assert (found.headers or {}) == (headers or {})
+
+
+def test_a_name_that_is_too_long_says_which() -> None:
+    with pytest.raises(ConfigurationError, match="routing_key"):
+        short_string("x" * 256, "routing_key")

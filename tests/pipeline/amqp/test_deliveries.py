@@ -1,0 +1,105 @@
+"""Frames and deliveries out of a stream of bytes, in whatever pieces it comes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pamqp import commands
+
+from penstock.core.errors import FrameError, UnexpectedFrame
+from penstock.pipeline.amqp.deliveries import Deliveries
+from penstock.pipeline.amqp.frames import BODY, HEADER, PREFIX, Frame, Frames, method
+
+CHANNEL = 1
+Delivery = tuple[str, str, bytes]
+
+
+def frame(kind: int, payload: bytes, channel: int = CHANNEL) -> bytes:
+    return PREFIX.pack(kind, channel, len(payload)) + payload + b"\xce"
+
+
+def header(size: int) -> bytes:
+    return b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + b"\x00\x00"
+
+
+def delivered(number: int, message: Delivery, frame_max: int) -> bytes:
+    exchange, key, body = message
+    deliver = commands.Basic.Deliver("spark", number, False, exchange, key)
+    pieces = [body[at : at + frame_max] for at in range(0, len(body), frame_max)]
+    frames = [method(CHANNEL, deliver), frame(HEADER, header(len(body)))]
+    return b"".join(frames + [frame(BODY, piece) for piece in pieces])
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[start:stop] for start, stop in pairwise(edges)]
+
+
+messages = st.lists(
+    st.tuples(st.text("ab.", max_size=5), st.text("xy.", max_size=9), st.binary(max_size=40))
+)
+places = st.lists(st.integers(0, 10_000), max_size=12)
+
+
+@given(messages, places, st.integers(1, 50))
+def test_deliveries_do_not_depend_on_how_the_bytes_are_cut(
+    sent: list[Delivery], where: list[int], frame_max: int
+) -> None:
+    data = b"".join(delivered(number, message, frame_max) for number, message in enumerate(sent, 1))
+    deliveries = Deliveries(CHANNEL)
+    found: list[Delivery] = []
+    for piece in cut(data, where):
+        assert deliveries.feed(piece) == []
+        for route, body in zip(deliveries.routes, deliveries.bodies, strict=False):
+            middle = 1 + route[0]
+            found.append((route[1:middle].decode(), route[middle + 1 :].decode(), body))
+        deliveries.clear()
+
+    assert found == sent
+    assert deliveries.tag == len(sent)
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 9), st.binary(max_size=20))), places)
+def test_frames_do_not_depend_on_how_the_bytes_are_cut(
+    sent: list[tuple[int, int, bytes]], where: list[int]
+) -> None:
+    data = b"".join(frame(kind, payload, channel) for kind, channel, payload in sent)
+    frames = Frames()
+
+    found = [each for piece in cut(data, where) for each in frames.feed(piece)]
+
+    assert found == [Frame(*each) for each in sent]
+
+
+def test_what_is_no_delivery_is_handed_over() -> None:
+    cancel = method(CHANNEL, commands.Basic.Cancel("spark"))
+    elsewhere = frame(BODY, b"x", channel=2)
+
+    others = Deliveries(CHANNEL).feed(cancel + elsewhere)
+
+    assert [(each.kind, each.channel) for each in others] == [(1, 1), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(HEADER, header(0)),
+        method(CHANNEL, commands.Basic.Deliver("s", 1, False, "", "")) + frame(BODY, b"early"),
+        method(CHANNEL, commands.Basic.Deliver("s", 1, False, "", ""))
+        + frame(HEADER, header(1))
+        + frame(BODY, b"xx"),
+    ],
+    ids=["no delivery", "no header", "too long"],
+)
+def test_content_out_of_order_is_refused(data: bytes) -> None:
+    with pytest.raises(UnexpectedFrame):
+        Deliveries(CHANNEL).feed(data)
+
+
+@pytest.mark.parametrize("reader", [Frames(), Deliveries(CHANNEL)])
+def test_what_is_not_framed_is_refused(reader: Frames | Deliveries) -> None:
+    with pytest.raises(FrameError):
+        reader.feed(frame(1, b"")[:-1] + b"x")

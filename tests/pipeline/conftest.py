@@ -1,0 +1,76 @@
+"""One Spark for all tests of the connector, and what they ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.pipeline import open_session
+from tests.peers import Broker
+
+QUERY_SECONDS = 90
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = open_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@dataclass
+class Reader:
+    """Reads streams of one broker through Spark."""
+
+    spark: SparkSession
+    broker: Broker
+    folder: Path
+
+    def batch(self, streams: str, **options: Any) -> DataFrame:
+        return cast(DataFrame, self._configured(self.spark.read, streams, options).load())
+
+    def stream(self, streams: str, **options: Any) -> DataFrame:
+        return cast(DataFrame, self._configured(self.spark.readStream, streams, options).load())
+
+    def run(self, streams: str, **options: Any) -> list[Any]:
+        """A query that takes what there is and ends; again with the same name, it goes on."""
+        query = self.start(self.stream(streams, **options), trigger={"availableNow": True})
+        return finished(query)
+
+    def start(self, frame: DataFrame, trigger: dict[str, Any] | None = None) -> StreamingQuery:
+        written = frame.writeStream.format("parquet").option("path", str(self.folder / "out"))
+        checkpoint = str(self.folder / "checkpoint")
+        return (
+            written.option("checkpointLocation", checkpoint)
+            .trigger(**(trigger or {"processingTime": "0 seconds"}))
+            .start()
+        )
+
+    def offsets(self) -> list[tuple[str, int]]:
+        """What has been written: streams and offsets, sorted."""
+        out = self.spark.read.parquet(str(self.folder / "out"))
+        return sorted((row.stream, row.offset) for row in out.select("stream", "offset").collect())
+
+    def _configured(self, reader: Any, streams: str, options: dict[str, Any]) -> Any:
+        given = {"url": self.broker.url, "streams": streams, "patienceSeconds": 30} | options
+        return reader.format("penstock").options(**given)
+
+
+def finished(query: StreamingQuery) -> list[Any]:
+    """The batches a query has run, once it has ended."""
+    assert query.awaitTermination(QUERY_SECONDS), "the query goes on"
+    return list(query.recentProgress)
+
+
+@pytest.fixture
+def reader(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Reader]:
+    yield Reader(spark, broker, tmp_path)
+    for query in spark.streams.active:
+        query.stop()

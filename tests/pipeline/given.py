@@ -1,0 +1,63 @@
+"""What tests of the connector begin with: streams with messages in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+STREAM = {"x-queue-type": "stream"}
+
+
+@contextmanager
+def channel(url: str) -> Iterator[BlockingChannel]:
+    """A channel that confirms what is published on it."""
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    try:
+        opened = connection.channel()
+        opened.confirm_delivery()
+        yield opened
+    finally:
+        connection.close()
+
+
+def declare(url: str, name: str, **arguments: Any) -> None:
+    with channel(url) as opened:
+        given = {key.replace("_", "-"): value for key, value in arguments.items()}
+        opened.queue_declare(name, durable=True, arguments=STREAM | given)
+
+
+def delete(url: str, name: str) -> None:
+    with channel(url) as opened:
+        opened.queue_delete(name)
+
+
+def publish(url: str, name: str, bodies: Iterable[bytes], **properties: Any) -> None:
+    """Returns when the broker has them all safe."""
+    with channel(url) as opened:
+        for body in bodies:
+            opened.basic_publish(
+                "", name, body, pika.BasicProperties(delivery_mode=2, **properties), mandatory=True
+            )
+
+
+def stream(url: str, name: str, count: int, **arguments: Any) -> None:
+    """A stream of numbered messages."""
+    declare(url, name, **arguments)
+    publish(url, name, numbered(count))
+
+
+def numbered(count: int, first: int = 0) -> list[bytes]:
+    return [b"message %d" % number for number in range(first, first + count)]
+
+
+def taken(url: str, queue: str) -> list[tuple[Any, Any, bytes]]:
+    """All that is in a queue: method, properties, body of each."""
+    found = []
+    with channel(url) as opened:
+        while (got := opened.basic_get(queue, auto_ack=True))[0] is not None:
+            found.append(got)
+    return found
