@@ -29,7 +29,7 @@ def missing(peer: PeerMissing) -> None:
 
 @pytest.fixture(scope="session")
 def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
-    server = Penstock(tmp_path_factory.mktemp("penstock"))
+    server = Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)
     server.start()
     yield server
     server.stop()

@@ -9,6 +9,10 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from penstock.pipeline.amqp.address import parse_url
+from penstock.pipeline.amqp.contents import content_header, short_string
+from penstock.pipeline.amqp.publisher import Publisher
+
 STREAM = {"x-queue-type": "stream"}
 
 
@@ -35,13 +39,13 @@ def delete(url: str, name: str) -> None:
         opened.queue_delete(name)
 
 
-def publish(url: str, name: str, bodies: Iterable[bytes], **properties: Any) -> None:
+def publish(url: str, name: str, bodies: Iterable[bytes]) -> None:
     """Returns when the broker has them all safe."""
-    with channel(url) as opened:
-        for body in bodies:
-            opened.basic_publish(
-                "", name, body, pika.BasicProperties(delivery_mode=2, **properties), mandatory=True
-            )
+    route = b"\x00" + short_string(name, "routing_key")
+    with Publisher(parse_url(url), mandatory=True, patience=60.0) as publisher:
+        for number, body in enumerate(bodies):
+            publisher.publish(route, content_header(len(body), None, None, f"{number}"), body)
+        publisher.flush()
 
 
 def stream(url: str, name: str, count: int, **arguments: Any) -> None:

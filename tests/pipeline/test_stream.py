@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -23,7 +23,7 @@ def when(query: StreamingQuery, holds: Callable[[Any], bool]) -> None:
     seen = 0
     while True:
         # Ends the wait, with the query's own error, should it fail.
-        assert not query.awaitTermination(0.05)
+        assert not query.awaitTermination(cast(int, 0.05))
         batches = query.recentProgress
         if any(holds(batch) for batch in batches[seen:]):
             return
@@ -175,6 +175,6 @@ def test_a_stream_declared_anew_is_read_from_its_beginning_when_told_so(
 def test_a_broker_that_is_not_there_is_told_at_once(reader: Reader, name: str) -> None:
     query = reader.start(reader.stream(name, url="amqp://ada:pa55word@127.0.0.1:9"))
 
-    with pytest.raises(StreamingQueryException, match="no broker at 127.0.0.1:9") as refused:
+    with pytest.raises(StreamingQueryException, match=r"no broker at 127\.0\.0\.1:9") as refused:
         query.awaitTermination(QUERY_SECONDS)
     assert "pa55word" not in str(refused.value)

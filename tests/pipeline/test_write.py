@@ -13,8 +13,8 @@ from tests.pipeline.given import channel, declare, stream, taken
 
 
 def write(frame: DataFrame, reader: Reader, **options: Any) -> None:
-    options = {"url": reader.broker.url, "patienceSeconds": 30} | options
-    frame.write.format("penstock").options(**options).mode("append").save()
+    given: dict[str, Any] = {"url": reader.broker.url, "patienceSeconds": 30, **options}
+    frame.write.format("penstock").options(**given).mode("append").save()
 
 
 def queue(reader: Reader, name: str, **arguments: Any) -> str:

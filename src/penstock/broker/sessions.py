@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from penstock.broker.contract import Delivery, Message
+from penstock.broker.contract import Channel, Delivery, Message
 from penstock.broker.destinations import Queue
 
 #: How many numbers there are: 1 to this.
@@ -91,6 +91,9 @@ class Session(Queue, Protocol):
 
     def subscription(self, pattern: str) -> Subscription | None:
         """What was asked for by a filter."""
+
+    def attach(self, channel: Channel, window: int) -> None:
+        """The client is here: no more letters may be out to it than its window."""
 
     def recall(self, keys: list[bytes], subscription: Subscription) -> None:
         """Deliver what is kept under these keys, as the client takes it."""

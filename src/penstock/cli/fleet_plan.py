@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from penstock.core.errors import ConfigurationError
 from penstock.hives.sensors.fleet.fleet import WINDOW_SLOTS
+
+#: A fleet begins with five quiet minutes; one that begins now has them behind it.
+LEAD: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     start: datetime
+    first: datetime  #: the first moment that is waited for; what was before it is sent at once
     until: datetime | None  #: None: for ever
     speed: float | None  #: None: as fast as it goes
-    now: datetime
+    stamped: bool  #: frames have to say when they are from
     live: bool = False  #: afterwards, go on as time does
 
     @classmethod
@@ -32,19 +37,15 @@ class Plan:
                 raise ConfigurationError("--backlog says how long: leave --for away")
             span = timedelta(seconds=backlog)
             begin = start or now - span
-            return cls(begin, begin + span, None, now, live)
+            return cls(begin, begin, begin + span, None, stamped=True, live=live)
         if live:
             raise ConfigurationError("--live is what comes after a --backlog")
-        begin = start or now
-        until = None if lasting is None else begin + timedelta(seconds=lasting)
+        first = start or now
+        until = None if lasting is None else first + timedelta(seconds=lasting)
         if until is None and speed is None:
             raise ConfigurationError("--speed max has no end: say how long with --for 1d")
-        return cls(begin, until, speed, now)
-
-    @property
-    def as_it_is(self) -> bool:
-        """Frames are sent when they should be, and need not say when that was."""
-        return self.speed == 1.0 and self.start == self.now
+        begin = start or now - LEAD
+        return cls(begin, first, until, speed, stamped=speed != 1.0 or start is not None)
 
     @property
     def slots(self) -> int:

@@ -66,8 +66,8 @@ class FleetRun:
 
     async def _send(self, url: str, fabric: Fabric, shown: Shown) -> None:
         plan = self._plan
-        sender = Sender(fabric, url, stamped=not plan.as_it_is)
-        pace = Pace(int(plan.start.timestamp() * 1000), plan.speed)
+        sender = Sender(fabric, url, stamped=plan.stamped)
+        pace = Pace(int(plan.first.timestamp() * 1000), plan.speed)
         windows = self._fleet.windows(plan.until, plan.slots)
         try:
             if plan.speed is None:

@@ -123,6 +123,11 @@ class Holding:
             return False
         return lane.paged > 0 or self.memory > self._kernel.settings.queue_memory_bytes
 
+    @property
+    def paged(self) -> bool:
+        """Some wait on disk only."""
+        return any(lane.paged for lane in self._lanes)
+
     def _charge(self, message: Message) -> None:
         size = len(message.body) + OVERHEAD
         self.memory += size
@@ -139,7 +144,7 @@ class Holding:
         for lane in reversed(self._lanes):
             if lane.peek(self._store) is not None:
                 return self._pop(lane)
-        if any(lane.paged for lane in self._lanes):  # until the disk takes something again
+        if self.paged:  # until the disk takes something again
             if not self._stalled:
                 self._stalled = True
                 self._kernel.committer.after(self._go_on, lambda _: self._go_on())

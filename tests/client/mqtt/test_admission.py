@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from penstock.client import BrokerUnreachable, connect
-from penstock.core.errors import AccessRefused, AuthenticationFailed, ContentTooLarge
+from penstock.core.errors import (
+    AccessRefused,
+    AuthenticationFailed,
+    ContentTooLarge,
+    PenstockError,
+    ProtocolError,
+    Unsupported,
+)
 from tests.client.test_tls import write_certificate
 from tests.conftest import NewMosquitto
 from tests.peers import Mosquitto, Penstock, RabbitMQ, free_port
@@ -119,6 +126,30 @@ async def test_what_is_no_broker_is_said_to_be_none(scheme: str, words: bytes) -
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(BrokerUnreachable, match=f"127.0.0.1:{port}"):
             await connect(f"{scheme}://127.0.0.1:{port}").open()
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "words"),
+    [
+        ("84", Unsupported, r"add \?version=3\.1\.1"),
+        ("85", AccessRefused, r"choose another with \?client_id="),
+        ("87", AuthenticationFailed, "does not let"),
+        ("89", BrokerUnreachable, "it answers server busy"),
+        ("82", ProtocolError, "refuses the connection: protocol error"),
+    ],
+)
+async def test_why_one_is_refused_is_said(
+    reason: str, error: type[PenstockError], words: str
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(bytes.fromhex(f"200300{reason}00"))
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(error, match=words):
+            await connect(f"mqtt://127.0.0.1:{port}").open()
 
 
 async def test_patience_waits_for_a_broker_to_appear(

@@ -9,7 +9,7 @@ import pytest
 from penstock.client import connect
 from penstock.core.errors import AccessRefused, ProtocolError, ResourceLocked
 from tests.client.line import Line
-from tests.peers import MqttBroker
+from tests.peers import Mosquitto, MqttBroker, Penstock
 
 TAKEN_OVER = bytes.fromhex("e0028e00")
 NOT_AUTHORIZED = bytes.fromhex("e0028700")
@@ -208,3 +208,67 @@ async def test_a_message_that_always_ends_the_connection_is_given_up(name: str) 
         async with connect(f"mqtt://127.0.0.1:{port}?version=3.1.1") as fabric:
             with pytest.raises(ProtocolError, match="closed the connection 3 times"):
                 await fabric.publish(name, b"forbidden")
+
+
+async def test_what_comes_with_the_greeting_belongs_to_the_new_connection() -> None:
+    """It is not taken for a copy from before the break, and its acknowledgement counts."""
+    acknowledged = asyncio.Event()
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.read(1000)
+        if connections == 1:
+            writer.write(bytes.fromhex("2003000000"))
+            subscribe = await reader.read(1000)
+            writer.write(b"\x90\x04" + subscribe[2:4] + b"\x00\x01")
+            writer.write(bytes.fromhex("3207000174000100") + b"x")  # quality 1, packet 1
+            await writer.drain()
+            writer.close()
+        else:
+            writer.write(bytes.fromhex("20030100003a07000174000100") + b"x")
+            if (await reader.read(1000)).startswith(bytes.fromhex("40020001")):
+                acknowledged.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(10):
+            fabric = await connect(f"mqtt://127.0.0.1:{port}?session_expiry=60").open()
+            messages = await fabric.subscribe("t").open()
+            again = await messages.receive()
+            while not again.redelivered:
+                again = await messages.receive()
+            await again.ack()
+            await acknowledged.wait()
+        await fabric.close()
+
+
+async def test_a_taken_over_client_stays_away(line: Line, name: str) -> None:
+    async with connect(line.mqtt_url) as fabric, fabric.subscribe(name) as messages:
+        line.tell(TAKEN_OVER)
+        with pytest.raises(ResourceLocked):
+            await messages.receive()
+        line.hold()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(line.wait_for_bytes(1), 1.0)
+
+
+@pytest.mark.parametrize("server", ["penstock", pytest.param("mosquitto", marks=pytest.mark.peer)])
+async def test_a_fabric_outlives_its_broker(
+    server: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    """The broker restarts: what it was given stays, and both sides go on."""
+    start = request.getfixturevalue(f"new_{server}")
+    broker: Penstock | Mosquitto = start(mqtt=True) if server == "penstock" else start()
+    async with (
+        connect(f"{broker.mqtt_url}?session_expiry=60") as fabric,
+        fabric.subscribe(name) as messages,
+    ):
+        await fabric.publish(name, b"before")
+        await asyncio.to_thread(broker.stop)
+        sending = asyncio.create_task(fabric.publish(name, b"after"))
+        await asyncio.to_thread(broker.start)
+        await sending
+        bodies = {(await messages.receive()).body for _ in range(2)}
+    assert bodies == {b"before", b"after"}

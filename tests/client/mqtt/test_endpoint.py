@@ -56,7 +56,7 @@ def test_a_name_is_a_session_that_lasts() -> None:
         ("mqtt://localhost?version=4", "version should be 5 or 3.1.1"),
         ("mqtt://localhost?clientid=x", "there is no 'clientid'"),
         ("mqtt://localhost?keepalive=soon", "keepalive should be whole seconds"),
-        ("mqtt://localhost?keepalive=99999", "at most 65535"),
+        ("mqtt://localhost?keepalive=99999", "1 to 65535"),
         ("mqtt://localhost:99999", "port"),
     ],
 )

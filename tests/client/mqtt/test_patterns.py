@@ -11,7 +11,7 @@ import pytest
 from penstock.client import FabricClosed, Message, NoReply, NoService, RemoteError, connect
 from penstock.client.mqtt.fabric import MqttFabric
 from penstock.core.errors import PreconditionFailed, Unsupported
-from tests.peers import MqttBroker
+from tests.peers import Mosquitto, MqttBroker, Penstock
 
 
 class TestPublishSubscribe:
@@ -130,6 +130,20 @@ class TestPublishSubscribe:
             with pytest.raises(Unsupported, match="MQTT 5"):
                 await fabric.publish(name, b"", headers={"unit": "K"})
 
+    @pytest.mark.parametrize(
+        "server", ["mqtt_penstock", pytest.param("mosquitto", marks=pytest.mark.peer)]
+    )
+    async def test_a_websocket_carries_the_same(
+        self, server: str, name: str, request: pytest.FixtureRequest
+    ) -> None:
+        broker: Penstock | Mosquitto = request.getfixturevalue(server)
+        async with connect(broker.ws_url) as fabric, fabric.subscribe(name) as numbers:
+            for number in range(200):
+                await fabric.publish(name, number)
+            await fabric.publish(name, b"x" * 100_000)
+            assert [(await numbers.receive()).json() for _ in range(200)] == list(range(200))
+            assert len((await numbers.receive()).body) == 100_000
+
 
 class TestSessions:
     async def test_a_named_subscription_keeps_what_is_published_while_nobody_listens(
@@ -153,6 +167,21 @@ class TestSessions:
                 await other.publish(name, number)
         async with connect(url) as again, again.subscribe(name) as kept:
             assert [(await kept.receive()).json() for _ in range(3)] == [0, 1, 2]
+
+    async def test_what_comes_before_anybody_asks_waits(
+        self, mqtt_broker: MqttBroker, name: str
+    ) -> None:
+        url = f"{mqtt_broker.mqtt_url}?client_id={name}&session_expiry=60"
+        async with connect(url) as first, first.subscribe(name):
+            pass
+        async with connect(mqtt_broker.mqtt_url) as other:
+            await other.publish(name, b"kept")
+        async with connect(url) as again:
+            await again.publish(f"{name}/other", b"")  # the word for it comes after what was kept
+            async with again.subscribe(name) as kept:
+                message = await kept.receive()
+                assert message.body == b"kept"
+                await message.ack()
 
     async def test_what_was_not_acknowledged_comes_again(
         self, fabric: MqttFabric, name: str
@@ -269,6 +298,14 @@ def test_what_mqtt_cannot_do_says_what_to_use_instead(
 def test_what_cannot_be_sent_or_asked_for_is_refused(use: Callable[[Any], Any]) -> None:
     with pytest.raises(PreconditionFailed):
         use(connect("mqtt://localhost"))
+
+
+async def test_what_cannot_be_written_as_mqtt_fails_alone(fabric: MqttFabric, name: str) -> None:
+    with pytest.raises(PreconditionFailed, match="cannot be sent"):
+        await fabric.publish(name, b"", headers={"x": "y" * 70_000})
+    with pytest.raises(PreconditionFailed, match="texts and numbers"):
+        await fabric.publish(name, b"", headers={"x": {"nested": 1}})
+    await fabric.publish(name, b"fine")
 
 
 async def test_a_message_cannot_be_handed_back(fabric: MqttFabric, name: str) -> None:

@@ -11,11 +11,10 @@ from penstock.broker.contract import (
     UNLIMITED,
     Channel,
     Delivery,
-    Fragment,
     Message,
 )
 from penstock.broker.sessions import Letter, Subscription
-from tests.doubles import Client, Listener, Stand, message
+from tests.doubles import Listener, Stand, message
 
 FLAGS = (0, PERSISTENT, PERSISTENT | ONCE)
 
@@ -58,15 +57,29 @@ def publish(stand: Stand, *messages: Message) -> int:
     return outcome
 
 
-class Subscriber(Client):
+class Subscriber(Channel):
     """A session's client, connected."""
 
-    __slots__ = ()
+    __slots__ = ("ear",)
 
     def __init__(self, session: Any, window: int = 10, credit: int = UNLIMITED) -> None:
-        super().__init__(session, window=window)
+        self.ear = Listener()
+        super().__init__(self.ear, session)
+        session.attach(self, window)
         if credit:
             self.request(credit)
+
+    def request(self, credit: int = UNLIMITED) -> None:
+        self.driver.channel_request(self, credit)
+
+    def confirm(self, delivery: Delivery) -> None:
+        self.driver.channel_confirm(self, delivery)
+
+    def refuse(self, delivery: Delivery) -> None:
+        self.driver.channel_failure(self, delivery, False)
+
+    def close(self) -> None:
+        self.driver.channel_close(self)
 
     @property
     def letters(self) -> list[Letter]:
@@ -84,20 +97,3 @@ class Subscriber(Client):
             self.confirm(letter)
         self.confirm(letter)
         self.request()
-
-
-class Member(Listener):
-    """The far end of a share that takes one message at a time."""
-
-
-__all__ = [
-    "Channel",
-    "Fragment",
-    "Member",
-    "Subscriber",
-    "found_session",
-    "new_session",
-    "publication",
-    "publish",
-    "subscribe",
-]

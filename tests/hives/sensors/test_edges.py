@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from penstock.client import Fabric, NoReply, connect
+from penstock.client import Fabric, Inflow, NoReply, connect
 from penstock.hives.sensors.configuring import configure
 from penstock.hives.sensors.fleet import Fleet
 from penstock.hives.sensors.messages import (
@@ -22,12 +21,15 @@ from penstock.hives.sensors.messages import (
     SensorTopic,
     Status,
 )
-from penstock.hives.sensors.messages.topic import COMMANDS, EVERYTHING, command_topic
+from penstock.hives.sensors.messages.topic import COMMANDS, EVERYTHING
 from penstock.hives.sensors.sending import RECEIVED_AT, Sender, speaks_mqtt, spelled
 from penstock.hives.sensors.simulating import obey
+from tests.peers import Penstock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 PATIENCE = 20.0
+
+Answer = Callable[[int], bytes | None]
 
 #: Brokers are shared, and retain: no two tests may mean the same configuration.
 identities = itertools.count(1000)
@@ -111,27 +113,28 @@ async def test_a_sensor_that_was_away_finds_its_configuration(mqtt_url: str) -> 
     ],
 )
 async def test_who_waits_in_vain_is_told_what_to_check(
-    fabric: Fabric, url: str, answer: Any, advice: str
+    mqtt_penstock: Penstock, answer: Answer, advice: str
 ) -> None:
-    mqtt = speaks_mqtt(url)
     wanted = next(identities)
     serial = f"away-{wanted}"
 
-    async def device() -> None:
-        """Answers in its own way, which is not the right one."""
-        async for _ in fabric.subscribe(spelled(command_topic(serial), mqtt)):
+    async def misunderstand(orders: Inflow, fabric: Fabric) -> None:
+        """A device that answers in its own way, which is not the right one."""
+        async for _ in orders:
             if (body := answer(wanted)) is not None:
-                await fabric.publish(spelled(f"sensors/{serial}/status", mqtt), body)
+                await fabric.publish(f"sensors.{serial}.status", body)
 
-    work = asyncio.create_task(device())
-    try:
+    async with (
+        connect(mqtt_penstock.url) as fabric,
+        fabric.subscribe(f"commands.sensor.{serial}") as orders,
+    ):
+        device = asyncio.create_task(misunderstand(orders, fabric))
         with pytest.raises(NoReply, match=advice):
             await configure(
-                *(fabric, serial, Configuration(wanted), Profile()), mqtt=mqtt, timeout=1.0
+                *(fabric, serial, Configuration(wanted), Profile()), mqtt=False, timeout=1.0
             )
-    finally:
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        device.cancel()
+        await asyncio.gather(device, return_exceptions=True)
 
 
 def status_of(configuration: int) -> Status:

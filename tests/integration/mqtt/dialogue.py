@@ -164,6 +164,8 @@ class Client:
         return parse(first, body, end, self.version)
 
     def _fill(self) -> bool:
+        # A broker that sends small packets one by one would wait for the acknowledgement of each.
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         try:
             data = self.socket.recv(262144)
         except (ConnectionResetError, BrokenPipeError):

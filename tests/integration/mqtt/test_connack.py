@@ -7,7 +7,7 @@ import pytest
 from tests.integration.mqtt.building import connect_bytes, publish_bytes, subscribe_bytes
 from tests.integration.mqtt.dialogue import GUEST, Client, Connect, lasting
 from tests.integration.mqtt.packets import MQTT_3, MQTT_5, Kind, Packet, Property
-from tests.integration.mqtt.statements import mosquitto_departs, mqtt_3, mqtt_5
+from tests.integration.mqtt.statements import left_open, mqtt_3, mqtt_5
 
 NO_SUCH_METHOD = (Property.AUTHENTICATION_METHOD, "NONE-SUCH")
 
@@ -80,7 +80,7 @@ def test_a_refusal_says_no_session_is_present(connect: Connect, dial: Connect) -
 
 
 @mqtt_3
-@mosquitto_departs("lets anyone in, so nobody with a session is refused")
+@left_open("lets anyone in, so nobody with a session is refused")
 def test_a_refusal_by_code_says_no_session_is_present(connect: Connect, dial: Connect) -> None:
     first = connect(**lasting(MQTT_3))
     first.disconnect()

@@ -37,15 +37,15 @@ def test_its_will_is_sent(connect: Connect, client: Client, topic: str) -> None:
 def test_who_says_anything_in_time_is_not_closed(connect: Connect) -> None:
     client = connect(keep_alive=1)
 
-    for _ in range(3):
-        client.stay_silent(0.8)
+    for _ in range(2):
+        client.stay_silent(0.9)
         client.call(PINGREQ, Kind.PINGRESP)
 
 
 def test_without_a_keep_alive_nobody_is_closed(connect: Connect) -> None:
     client = connect(keep_alive=0)
 
-    client.stay_silent(1.8)
+    client.stay_silent(1.6)
 
     assert client.settle() == []
 

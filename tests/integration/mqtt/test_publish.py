@@ -7,7 +7,7 @@ import pytest
 from tests.integration.mqtt.building import PINGREQ, answer_bytes, publish_bytes
 from tests.integration.mqtt.dialogue import Client, Connect
 from tests.integration.mqtt.packets import MQTT_3, MQTT_5, Kind, Property
-from tests.integration.mqtt.statements import mosquitto_departs, mqtt_3, mqtt_5
+from tests.integration.mqtt.statements import left_open, mosquitto_departs, mqtt_3, mqtt_5
 
 
 def test_qos_0_gets_no_answer(client: Client, version: int, topic: str) -> None:
@@ -136,6 +136,17 @@ def test_overlapping_subscriptions_give_the_highest_qos_of_them(
     publisher.publish(f"{topic}/a", qos=2)
 
     assert max(packet.qos for packet in client.settle()) == 2
+
+
+@left_open("sends a client of 5.0 a copy for each of its subscriptions")
+def test_overlapping_subscriptions_give_one_copy(
+    client: Client, publisher: Client, topic: str
+) -> None:
+    client.subscribe(f"{topic}/+", f"{topic}/#", f"{topic}/a", options=1)
+
+    publisher.publish(f"{topic}/a")
+
+    assert len(client.settle()) == 1
 
 
 @mqtt_3

@@ -49,18 +49,6 @@ def test_the_same_filter_replaces_its_subscription(
     assert [packet.qos for packet in client.settle()] == [after]
 
 
-@mqtt_5
-def test_the_identifier_is_replaced_with_the_rest(
-    client: Client, publisher: Client, topic: str
-) -> None:
-    for identifier in (1, 2):
-        client.subscribe(topic, properties=[(Property.SUBSCRIPTION_IDENTIFIER, identifier)])
-
-    publisher.publish(topic)
-
-    assert client.receive(Kind.PUBLISH).all(Property.SUBSCRIPTION_IDENTIFIER) == [2]
-
-
 def test_replacing_a_subscription_loses_nothing(
     connect: Connect, publisher: Client, version: int, topic: str
 ) -> None:
@@ -184,45 +172,6 @@ def test_no_local_is_not_for_shared_subscriptions(client: Client, topic: str) ->
     client.send(subscribe_bytes(1, [(f"$share/g/{topic}", NO_LOCAL)]))
 
     client.expect_refusal(0x82)
-
-
-@mqtt_5
-def test_identifiers_of_all_matching_subscriptions_come_with_the_message(
-    client: Client, publisher: Client, topic: str
-) -> None:
-    """In one copy or in many; none is left out, and none is there that does not match."""
-    for number, one in enumerate([f"{topic}/a", f"{topic}/#", f"{topic}/b"], 1):
-        client.subscribe(one, properties=[(Property.SUBSCRIPTION_IDENTIFIER, number)])
-    client.subscribe(f"{topic}/+")
-
-    publisher.publish(f"{topic}/a")
-
-    packets = client.settle()
-    found = [one for packet in packets for one in packet.all(Property.SUBSCRIPTION_IDENTIFIER)]
-    assert sorted(found) == [1, 2]
-
-
-@mqtt_5
-@pytest.mark.parametrize("identifier", [1, 127, 128, 268_435_455])
-def test_an_identifier_may_be_as_large_as_it_can(
-    client: Client, publisher: Client, topic: str, identifier: int
-) -> None:
-    client.subscribe(topic, properties=[(Property.SUBSCRIPTION_IDENTIFIER, identifier)])
-
-    publisher.publish(topic)
-
-    assert client.receive(Kind.PUBLISH).get(Property.SUBSCRIPTION_IDENTIFIER) == identifier
-
-
-@mqtt_5
-def test_identifiers_come_with_retained_messages_too(
-    client: Client, publisher: Client, topic: str
-) -> None:
-    publisher.publish(topic, b"kept", retain=True)
-
-    client.subscribe(topic, properties=[(Property.SUBSCRIPTION_IDENTIFIER, 7)])
-
-    assert client.receive(Kind.PUBLISH).get(Property.SUBSCRIPTION_IDENTIFIER) == 7
 
 
 def test_a_subscription_holds_from_its_suback_on(

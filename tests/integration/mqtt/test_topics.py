@@ -7,7 +7,7 @@ import pytest
 from tests.integration.mqtt.building import PINGREQ, publish_bytes, subscribe_bytes
 from tests.integration.mqtt.dialogue import Client
 from tests.integration.mqtt.packets import MQTT_5, Kind
-from tests.integration.mqtt.statements import mosquitto_departs
+from tests.integration.mqtt.statements import left_open
 
 
 @pytest.mark.parametrize(
@@ -145,6 +145,15 @@ def test_a_byte_order_mark_is_kept(client: Client, publisher: Client, topic: str
     assert client.receive(Kind.PUBLISH).topic == f"{topic}/\ufeffmark"
 
 
+def test_the_broker_tells_of_itself(client: Client) -> None:
+    client.subscribe("$SYS/broker/version")
+
+    packet = client.receive(Kind.PUBLISH)
+
+    assert (packet.topic, packet.retain) == ("$SYS/broker/version", True)
+    assert packet.payload
+
+
 def test_a_topic_may_be_long(client: Client, publisher: Client, topic: str) -> None:
     longest = f"{topic}/".ljust(255, "x")
     client.subscribe(f"{topic}/+")
@@ -163,7 +172,7 @@ def test_a_topic_may_have_many_levels(client: Client, publisher: Client, topic: 
     assert client.receive(Kind.PUBLISH).topic == deep
 
 
-@mosquitto_departs("takes topics of any length; ours are routing keys of AMQP as well")
+@left_open("takes topics of any length; ours are routing keys of AMQP as well")
 def test_a_topic_longer_than_a_routing_key_is_refused(
     client: Client, version: int, topic: str
 ) -> None:
@@ -172,7 +181,7 @@ def test_a_topic_longer_than_a_routing_key_is_refused(
     client.expect_refusal(0x90)
 
 
-@mosquitto_departs("takes filters of any length; ours are binding keys of AMQP as well")
+@left_open("takes filters of any length; ours are binding keys of AMQP as well")
 def test_a_filter_longer_than_a_routing_key_is_refused(
     client: Client, version: int, topic: str
 ) -> None:

@@ -172,7 +172,7 @@ def test_who_comes_back_in_time_is_not_mourned(
 
     connect(first.client_id, **lasting(MQTT_5))
 
-    witness.stay_silent(1.8)
+    witness.stay_silent(1.5)
 
 
 @mqtt_5
@@ -183,7 +183,7 @@ def test_who_takes_over_in_time_is_not_mourned(
 
     connect(first.client_id, **lasting(MQTT_5))
 
-    witness.stay_silent(1.8)
+    witness.stay_silent(1.5)
 
 
 @mqtt_5
@@ -221,7 +221,7 @@ def test_it_does_not_wait_when_a_clean_start_ends_the_session(
 def test_a_leave_cancels_a_delayed_one_too(connect: Connect, witness: Client, topic: str) -> None:
     connect(**delayed(topic, 1, 60)).disconnect()
 
-    witness.stay_silent(1.8)
+    witness.stay_silent(1.5)
 
 
 @mqtt_3

@@ -46,11 +46,19 @@ def test_what_is_no_position_says_what_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "certain"),
-    [("earliest", True), ("latest", False), ("2026-01-31", False), ('{"a": 3}', True)],
+    ("text", "offset", "settled"),
+    [
+        ("earliest", 10, True),
+        ('{"a": 10}', 10, True),
+        ("latest", 10, False),
+        ("2026-01-31", 9, True),
+        ("2026-01-31", 10, False),
+    ],
 )
-def test_whether_a_beginning_is_found_again(text: str, certain: bool) -> None:
-    assert parse_positions(text, "startingOffsets", EARLIEST).certain is certain
+def test_whether_a_beginning_is_found_again(text: str, offset: int, settled: bool) -> None:
+    positions = parse_positions(text, "startingOffsets", EARLIEST)
+
+    assert positions.settled("a", offset, end=10) is settled
 
 
 @pytest.mark.parametrize(

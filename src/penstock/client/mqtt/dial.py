@@ -16,6 +16,8 @@ from penstock.client.mqtt.endpoint import Endpoint
 from penstock.client.mqtt.faults import FAILURE
 
 CONNECT_SECONDS: Final = 10.0
+#: What a packet's length has room for.
+LARGEST: Final = 0x0FFF_FFFF
 #: How many messages the broker may send ahead of our acknowledgements.
 RECEIVE_MAXIMUM: Final = 1000
 
@@ -27,7 +29,7 @@ class Greeting:
     session_present: bool
     receive_maximum: int
     maximum_qos: int
-    maximum_bytes: int | None
+    maximum_bytes: int
     retains: bool
     identifiers: bool  #: it tells which subscription a message is for
 
@@ -78,7 +80,7 @@ def read_greeting(session_present: bool, said: Properties | None, modern: bool) 
         session_present=session_present,
         receive_maximum=getattr(said, "ReceiveMaximum", 0xFFFF),
         maximum_qos=getattr(said, "MaximumQoS", 2),
-        maximum_bytes=getattr(said, "MaximumPacketSize", None),
+        maximum_bytes=getattr(said, "MaximumPacketSize", LARGEST),
         retains=bool(getattr(said, "RetainAvailable", 1)),
         identifiers=modern and bool(getattr(said, "SubscriptionIdentifierAvailable", 1)),
     )

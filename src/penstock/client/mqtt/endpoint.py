@@ -97,15 +97,17 @@ def parse_endpoint(url: str) -> Endpoint:
         tls=parts.scheme in ("mqtts", "wss"),
         cafile=options.get("cafile"),
         version=version,
-        session_expiry=_seconds(url, options, "session_expiry", 0, FOREVER),
-        keepalive=_seconds(url, options, "keepalive", KEEPALIVE_SECONDS, 0xFFFF),
+        session_expiry=_seconds(url, options, "session_expiry", 0, 0, FOREVER),
+        keepalive=_seconds(url, options, "keepalive", KEEPALIVE_SECONDS, 1, 0xFFFF),
     )
 
 
-def _seconds(url: str, options: dict[str, str], name: str, default: int, most: int) -> int:
+def _seconds(
+    url: str, options: dict[str, str], name: str, default: int, least: int, most: int
+) -> int:
     text = options.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal()) or int(text) > most:
-        raise ConfigurationError(f"{url!r}: {name} should be whole seconds, at most {most}")
+    if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
+        raise ConfigurationError(f"{url!r}: {name} should be whole seconds, {least} to {most}")
     return int(text)

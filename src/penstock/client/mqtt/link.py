@@ -43,6 +43,9 @@ class Part(Protocol):
 
     def paused(self, lost: Lost) -> None: ...
 
+    def renewed(self, session_present: bool) -> None:
+        """There is a connection; what arrives from now on arrives on it."""
+
     async def resume(self, session_present: bool) -> None:
         """Go on; raises `Lost` when this connection went as well."""
 
@@ -135,6 +138,14 @@ class Link:
         self._awaited -= 1
         self._steer()
 
+    def greeted(self, greeting: Greeting) -> None:
+        self._welcomed = True
+        self.generation += 1
+        self.greeting = greeting
+        self._steer()
+        for part in self._parts:
+            part.renewed(greeting.session_present)
+
     def arrived(self, packet: MQTTMessage) -> None:
         self.on_arrival(packet)
 
@@ -167,10 +178,6 @@ class Link:
             raise
         except (OSError, ValueError, Lost) as error:
             raise unreachable(self.endpoint, error) from error
-        self._welcomed = True
-        self.generation += 1
-        self.greeting = greeting
-        self._steer()
         try:
             for part in self._parts:
                 await part.resume(greeting.session_present)
@@ -184,6 +191,8 @@ class Link:
         since, brief = clock(), 0
         while True:
             await self._changed.wait()
+            if self._failure is not None:
+                return
             brief = brief + 1 if self._welcomed and clock() - since < BRIEF_SECONDS else 0
             if brief == SUSPICIOUS:
                 log.warning(

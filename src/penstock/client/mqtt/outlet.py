@@ -36,7 +36,13 @@ from penstock.client.mqtt.faults import (
 )
 from penstock.client.mqtt.link import Link
 from penstock.client.window import Window
-from penstock.core.errors import ContentTooLarge, PenstockError, ProtocolError, Unsupported
+from penstock.core.errors import (
+    ContentTooLarge,
+    PenstockError,
+    PreconditionFailed,
+    ProtocolError,
+    Unsupported,
+)
 from penstock.core.units import MiB
 
 #: Enough to keep a connection busy, little enough to hold in memory.
@@ -121,6 +127,9 @@ class Outlet:
                 self._land(packet_id) for packet_id in reversed(list(self._flying))
             )
 
+    def renewed(self, session_present: bool) -> None:
+        """paho sends again what it keeps, before anything new."""
+
     async def resume(self, session_present: bool) -> None:
         # Once the parts after us have resumed as well, and paho has sent again what it keeps.
         asyncio.get_running_loop().call_soon(self._pump)
@@ -145,9 +154,13 @@ class Outlet:
             if (reason := _unfit(posting, greeting)) is not None:
                 posting.settle(reason)
                 continue
-            packet_id = self._link.wire.publish(
-                posting.topic, posting.body, posting.qos, posting.retain, posting.properties
-            )
+            try:
+                packet_id = self._link.wire.publish(
+                    posting.topic, posting.body, posting.qos, posting.retain, posting.properties
+                )
+            except Exception as error:  # paho has many for what cannot be written as MQTT
+                posting.settle(PreconditionFailed(f"{posting.topic!r} cannot be sent: {error}"))
+                continue
             self._flying[packet_id] = posting
             self._link.expect()
 
@@ -190,9 +203,7 @@ def _unfit(posting: Posting, greeting: Greeting) -> PenstockError | None:
         return Unsupported(f"the broker has no quality of service above {greeting.maximum_qos}")
     if posting.retain and not greeting.retains:
         return Unsupported("the broker retains no messages")
-    size = len(posting.body) + len(posting.topic)
-    if greeting.maximum_bytes is not None and size > greeting.maximum_bytes:
-        return ContentTooLarge(
-            f"{posting.topic!r}: {size:,} bytes, and the broker takes {greeting.maximum_bytes:,}"
-        )
+    size, most = len(posting.body) + len(posting.topic), greeting.maximum_bytes
+    if size > most:
+        return ContentTooLarge(f"{posting.topic!r}: {size:,} bytes, and the broker takes {most:,}")
     return None

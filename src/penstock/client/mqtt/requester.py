@@ -117,7 +117,8 @@ class Requester:
         try:
             await asyncio.shield(self._listening)
         except PenstockError:
-            self._listening = None
+            self._listening = None  # the next request tries again
+            self._session.subscriptions.remove(self)
             raise
 
     def _end(self, error: Exception) -> None:

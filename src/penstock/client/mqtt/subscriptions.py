@@ -62,6 +62,7 @@ class Subscriptions:
         self._identifiers: dict[int, Subscribed] = {}
         self._unclaimed: deque[MQTTMessage] = deque()
         self._last = 0
+        self._on_arrival = False  #: paho acknowledges what comes, as it comes
         link.join(self)
         link.on_arrival = self._arrived
 
@@ -102,9 +103,11 @@ class Subscriptions:
     def paused(self, lost: Lost) -> None:
         self._unclaimed.clear()
 
-    async def resume(self, session_present: bool) -> None:
+    def renewed(self, session_present: bool) -> None:
         for taker in self._takers(self._patterns.values()):
             taker.renewed(session_present)
+
+    async def resume(self, session_present: bool) -> None:
         for entry in list(self._patterns.values()):
             if session_present:
                 entry.granted = self._link.generation

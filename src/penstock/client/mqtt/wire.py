@@ -34,6 +34,9 @@ CLOSE_SECONDS: Final = 3.0
 
 
 class Events(Protocol):
+    def greeted(self, greeting: Greeting) -> None:
+        """A connection is there. What the broker has kept may arrive before `connect` returns."""
+
     def arrived(self, packet: MQTTMessage) -> None: ...
 
     def acknowledged(self, packet_id: int, reason: ReasonCode) -> None: ...
@@ -141,7 +144,9 @@ class Wire:
             self._greeting.set_exception(refused(self._endpoint, reason))
             return
         self._up = True
-        self._greeting.set_result(read_greeting(flags.session_present, said, self._endpoint.modern))
+        greeting = read_greeting(flags.session_present, said, self._endpoint.modern)
+        self._events.greeted(greeting)
+        self._greeting.set_result(greeting)
 
     def _on_disconnect(
         self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: object

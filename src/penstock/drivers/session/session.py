@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 _NO_LIMITS: Final = Limits()
+#: Stands for what the client has already: only its number is still spoken of.
+_FORGOTTEN: Final = Message(b"", b"", b"")
 
 
 class Session:
@@ -105,21 +107,21 @@ class Session:
         self._sending: Sending | None = None
         self._directory = self.kernel.directory / "queues" / folder(vhost.name) / folder(name)
         if durable and self._directory.exists():
-            self._hold()
+            self._recover()
 
     # The contract.
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
-        if arguments.get("post"):
-            self.vhost.exchanges[""].channel_open(channel, {})
-            return
-        if "window" not in arguments:
+        if not arguments.get("post"):
             raise ResourceLocked(
                 f"queue '{self.name}' in vhost '{self.vhost.name}' is the session of an MQTT "
                 "client, which alone reads from it"
             )
+        self.vhost.exchanges[""].channel_open(channel, {})
+
+    def attach(self, channel: Channel, window: int) -> None:
         self._channel = channel
-        self._window = min(arguments["window"], NUMBERS)
+        self._window = min(window, NUMBERS)
         channel.state = self
         for letter in list(self.letters.values()):  # the client has them, and may forget
             channel.terminal.channel_forward(channel, letter.message, letter)
@@ -146,8 +148,9 @@ class Session:
         assert isinstance(delivery, Letter)
         if delivery.qos == 2 and not delivery.released:
             delivery.released = True
-            if delivery.offset >= 0:
+            if self.durable:  # the message itself is not needed any more, but its number is
                 self.once.release(delivery.offset)
+                self._hold().done(delivery)
             return
         self._finish(delivery)
 
@@ -174,6 +177,7 @@ class Session:
             if not letter.released:
                 del self.letters[number]
                 letter.count += 1
+                letter.expires = 0.0  # it was begun, and is to be brought to an end
                 self._hold().give_back(letter)
 
     # In.
@@ -220,6 +224,8 @@ class Session:
             outcome = LOGGED
         letters[number] = letter
         channel.terminal.channel_forward(channel, message, letter)
+        if self._shares and len(letters) >= self._window:
+            self.share_out()
         return outcome
 
     def _wait(self, message: Message) -> int:
@@ -237,7 +243,9 @@ class Session:
         holding = self._hold() if self._channel is not None else self._holding
         if holding is None or self._channel is None:
             return TAKEN
-        if holding.memory > self.kernel.settings.queue_memory_bytes:
+        settings = self.kernel.settings
+        full = settings.mqtt.max_queued and holding.ready >= settings.mqtt.max_queued
+        if full or holding.memory > settings.queue_memory_bytes:
             self.dropped += 1
             self.kernel.metrics.dropped += 1
             return TAKEN
@@ -300,16 +308,13 @@ class Session:
     def _letter(self, delivery: Delivery) -> Letter:
         """What comes from where it waited, as it is to be delivered today."""
         message = delivery.message
-        grant = self._grants.only or self._grants.of(message.route)
+        grant = self._grants.of(message.route)
         if grant.qos < 0:
             grant = self._shared_grant(message.route)
         letter = Letter(message, delivery.position, grant, _qos(message, grant))
         letter.offset = delivery.offset
         letter.count = delivery.count
         letter.expires = delivery.expires
-        if letter.offset >= 0 and self._once is not None and letter.offset in self._once.released:
-            letter.qos = 2
-            letter.released = True
         return letter
 
     def _sent(self) -> None:
@@ -337,7 +342,8 @@ class Session:
         if letter.offset >= 0 and not self.deleted:
             if letter.released:
                 self.once.complete(letter.offset)
-            self._hold().done(letter)
+            else:
+                self._hold().done(letter)
         if self._shares:
             self.share_out()
 
@@ -368,6 +374,9 @@ class Session:
             return True
         holding = self._hold()
         letter = Letter(message, holding.position, grant, _qos(message, grant))
+        if letter.qos and holding.paged:  # its record would be read back with those around it
+            holding.add(message)
+            return True
         holding.position += 1
         if message.flags & EXPIRES:
             letter.expires = holding.expiry(message)
@@ -450,9 +459,17 @@ class Session:
                 expired=self._expired,
                 recovered=self._drain,
             )
-            if self.durable and (self._directory / "once").exists():
-                self._once = Once(self.kernel, self._directory / "once")
         return self._holding
+
+    def _recover(self) -> None:
+        """What was in the middle of being delivered once goes on where it was."""
+        self._hold()
+        for offset in sorted(self.once.released):
+            letter = Letter(_FORGOTTEN, 0, AS_PUBLISHED, 2)
+            letter.offset = offset
+            letter.number = offset % NUMBERS + 1
+            letter.released = True
+            self.letters[letter.number] = letter
 
     @property
     def subscription_count(self) -> int:

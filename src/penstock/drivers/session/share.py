@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
 from penstock.broker.destinations import Queue
+from penstock.broker.properties import decode_header, encode_header
 from penstock.broker.sessions import Subscription
 from penstock.drivers.session.grants import grant_of
 
@@ -50,14 +51,27 @@ class Share:
         if message.spool is not None:
             self._move_large(message, delivery)
             return
-        self._session.take(message, self.grant)
+        self._session.take(self._aged(message, delivery), self.grant)
         self.queue.channel_confirm(channel, delivery)
+
+    def _aged(self, message: Message, delivery: Delivery) -> Message:
+        """A message that has its time has spent some of it waiting here."""
+        if not delivery.expires:
+            return message
+        left = delivery.expires - self._session.kernel.loop.time()
+        properties = decode_header(message.header)
+        properties.expiration = str(max(0, round(left * 1000)))
+        header = encode_header(properties, message.size)
+        aged = Message(message.route, header, message.body, message.flags)
+        aged.spool = message.spool
+        return aged
 
     def _move_large(self, message: Message, delivery: Delivery) -> None:
         """The body's file is handed over; that the queue would read it out is cut short."""
         assert message.spool is not None
         channel = self._channel
-        moved = Message(message.route, message.header, b"", message.flags)
+        aged = self._aged(message, delivery)
+        moved = Message(aged.route, aged.header, b"", aged.flags)
         moved.spool = self._session.kernel.spools.keep(message.spool)
         self.queue.channel_close(channel)
         self._channel = Channel(self, self.queue)

@@ -138,6 +138,9 @@ def _fence(connection: Connection, channel: int, each: Look) -> None:
 
 def _check_missing(connection: Connection, close: commands.Channel.Close) -> None:
     """Raises unless the broker closed for a stream that is not there."""
-    error = closed_for(close.reply_code or 0, close.reply_text or "", connection.address)
+    text = close.reply_text or ""
+    error = closed_for(close.reply_code or 0, text, connection.address)
+    if isinstance(error, PreconditionFailed) and OFFSET in text:
+        raise PreconditionFailed(f"this is a queue and no stream: {error}")
     if not isinstance(error, NotFound):
         raise error

@@ -46,11 +46,15 @@ class Positions:
     def of(self, stream: str) -> Position:
         return self.named.get(stream, self.default)
 
-    @property
-    def certain(self) -> bool:
-        """Whether asking again later gives the same answer, unless retention comes between."""
-        every = {self.default.kind, *(position.kind for position in self.named.values())}
-        return every <= {Kind.EARLIEST, Kind.OFFSET}
+    def settled(self, stream: str, offset: int, end: int) -> bool:
+        """Whether asking again later would give the same, unless retention comes between."""
+        match self.of(stream).kind:
+            case Kind.EARLIEST | Kind.OFFSET:
+                return True
+            case Kind.MOMENT:
+                return offset < end  # else it lies ahead, and what comes next will be behind it
+            case Kind.LATEST:
+                return False
 
     def resolve(self, streams: Streams, names: Collection[str]) -> dict[str, int]:
         """The offsets these positions are now, for the streams of those names."""

@@ -5,8 +5,8 @@ and reads again after a crash; a stream is a log, so the same pair is the same m
 keep that true at the edges:
 
 * Where a query begins is asked for again if it crashes before its first batch is done. `latest`
-  would be later then. So, where the answer may change, the first batch ends where it begins: it
-  holds nothing, and writes the beginning down.
+  would be later then. So, where the answer may change, the first batch takes nothing of a stream:
+  it ends where it begins, and that is written down.
 * A stream that appears while the query runs enters the offsets with its first one and gives its
   messages from the next batch on, for the same reason.
 * What is planned is there: ends are of messages safely kept, and what retention takes before it is
@@ -53,15 +53,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._loss = LossPolicy(options.fail_on_loss)
         self._door: Door | None = None
         self._streams: Streams | None = None
-        self._hold = False  # the next batch is to hold nothing
+        self._initial: Offsets | None = None
+        self._held: set[str] = set()  # streams of which the first batch takes nothing
         self._target: Offsets | None = None  # where a query that ends by itself does
         self._latest: Offsets | None = None
 
     # Offsets.
 
     def initialOffset(self) -> dict[str, Any]:
-        self._hold = not self._options.starting.certain
-        return self._ask(self._initial)
+        if self._initial is None:  # Spark asks twice, and shall not hear two answers
+            self._initial = self._ask(self._find_initial)
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_offsets
@@ -71,9 +73,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ask(lambda streams: self._ends(streams, {}))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if self._hold:
-            self._hold = False
-            return start
         ends = self._latest = self._ask(lambda streams: self._ends(streams, start))
         if self._target is not None:
             # What has come since is left for the next run; what was read before stays read.
@@ -91,7 +90,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._loss.ended(name, position, ends[name])
                 stop[name] = ends[name]
             else:
-                begin[name], stop[name] = position, ends[name]
+                begin[name] = position
+                stop[name] = position if name in self._held else ends[name]
+        self._held.clear()
         if isinstance(limit, ReadMaxRows):
             stop |= admit(begin, {name: stop[name] for name in begin}, limit.max_rows)
         if new := [name for name in ends if name not in start]:
@@ -104,7 +105,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Ranges.
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        self._hold = False  # a batch that was planned before a crash is being run again
         wanted = [name for name in end if name in start and end[name] != start[name]]
         if not wanted:
             return []
@@ -128,9 +128,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Asking the broker.
 
-    def _initial(self, streams: Streams) -> Offsets:
+    def _find_initial(self, streams: Streams) -> Offsets:
         names = self._options.selection.choose(streams)
-        return self._options.starting.resolve(streams, names)
+        starting = self._options.starting
+        initial = starting.resolve(streams, names)
+        ends = streams.ends(names, {})
+        self._held = {
+            name for name in names if not starting.settled(name, initial[name], ends[name])
+        }
+        return initial
 
     def _ends(self, streams: Streams, known: Mapping[str, int]) -> Offsets:
         names = self._options.selection.choose(streams)
@@ -141,7 +147,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if first is None:
             self._loss.missing(name, start)
             return Range(name, start, start)
-        if stop < start:  # a stream declared anew, which was told when its end was found
+        if stop < start:
+            if self._initial is not None and start == self._initial.get(name):
+                # The first batch is run again: it took nothing, and now would begin later.
+                return Range(name, stop, stop)
+            # A stream declared anew, which was told when its end was found.
             return Range(name, min(first, stop), stop)
         if start < first:
             self._loss.gap(name, start, min(first, stop))

@@ -35,6 +35,7 @@ HEADERS: Final = 4096
 TWICE: Final = 1 << 16  #: answered by PUBREC
 KEPT: Final = 1 << 17  #: a retained copy must be safe too
 SILENT: Final = 1 << 18  #: nobody waits for an answer
+LATER: Final = 1 << 19  #: a large one of QoS 2: remembered when it has come whole
 
 _log = get_logger("penstock.mqtt")
 
@@ -50,6 +51,7 @@ class Inflow:
         "_owed",
         "_producer",
         "_routes",
+        "_silent",
         "_terminal",
         "_unanswered",
     )
@@ -65,6 +67,7 @@ class Inflow:
         self._unanswered = 0  #: of QoS 1
         self._owed: set[int] = set()  #: of QoS 2
         self._large: LargePublish | None = None
+        self._silent = 0
         self._keeping: dict[int, Message] | None = None  #: large ones to be retained, by receipt
 
     def open(self, exchange: Exchange) -> None:
@@ -116,7 +119,9 @@ class Inflow:
     def on_large_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, size: int
     ) -> None:
-        self._large = LargePublish(self._terminal, self._producer, first, number)
+        if not self._terminal.opened:
+            raise MqttError(Reason.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
+        self._large = LargePublish(self._terminal, self._producer)
         told = self._told(properties)
         topic = self._named(topic, told)
         route = self._routes.get(topic) or self._route(topic)
@@ -124,14 +129,20 @@ class Inflow:
             self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
             return
         qos = first >> 1 & 3
-        if qos == 2 and self._is_repeated(number):
+        if qos == 2 and number in self._terminal.need_session().received:
+            self._repeat(number)
             return
         self._terminal.published += 1
         flags = flags_for(qos, told) | (RETAIN if first & 1 else 0)
         message = Message(route, header_for(told, qos, size), b"", flags, more=True)
         receipt = self._receipt(qos, number)
+        if qos == 2:
+            receipt |= LATER
         if first & 1:
-            receipt = (receipt or SILENT) | KEPT
+            if not receipt:
+                self._silent = self._silent % 0xFFFF + 1
+                receipt = self._silent | SILENT
+            receipt |= KEPT
             if self._keeping is None:
                 self._keeping = {}
             self._keeping[receipt] = message
@@ -269,13 +280,20 @@ class Inflow:
         if number not in session.received:
             session.remember(number)
             return False
-        if number not in self._owed:
-            self._owe(number)
-        if session.durable:  # that it is here must be on disk before it is said again
-            self._terminal.host.kernel.committer.wait(self._producer, number | TWICE)
-        else:
-            self.confirmed(number | TWICE)
+        self._repeat(number)
         return True
+
+    def _repeat(self, number: int) -> None:
+        """Say again that a publication is here."""
+        self._owe(number)
+        self._answer_when_safe(number | TWICE)
+
+    def _answer_when_safe(self, receipt: int) -> None:
+        """What the session remembers must be on disk before the client hears of it."""
+        if self._terminal.need_session().durable:
+            self._terminal.host.kernel.committer.wait(self._producer, receipt)
+        else:
+            self.confirmed(receipt)
 
     def _release(self, number: int) -> None:
         terminal = self._terminal
@@ -316,6 +334,9 @@ class Inflow:
             self._unanswered -= 1
             self._terminal.host.kernel.metrics.confirmed += 1
             self._terminal.outflow.send(b"\x40\x02" + receipt.to_bytes(2, "big"))
+        elif receipt & LATER:
+            self._terminal.need_session().remember(receipt & 0xFFFF)
+            self._answer_when_safe(receipt & ~LATER)
         elif receipt & KEPT:
             self._keep(receipt)
         elif not receipt & SILENT:
@@ -323,7 +344,8 @@ class Inflow:
 
     def _keep(self, receipt: int) -> None:
         """Everybody else has it; the copy that is kept must be on disk as well."""
-        message = self._keeping.pop(receipt, None) if self._keeping else None
+        key = receipt | LATER if receipt & TWICE else receipt
+        message = self._keeping.pop(key, None) if self._keeping else None
         if message is not None:
             self._terminal.vhost.retained.keep(message)
         receipt &= ~KEPT
@@ -332,6 +354,9 @@ class Inflow:
 
     def failed(self, receipt: int, error: Exception) -> None:
         """No subscriber, no room, or no exchange any more."""
+        if receipt & LATER:
+            self._terminal.need_session().remember(receipt & 0xFFFF)
+            receipt &= ~LATER
         if isinstance(error, NoRoute):
             self._terminal.host.kernel.metrics.unroutable += 1
             if receipt & KEPT:
@@ -340,8 +365,11 @@ class Inflow:
                 self._answer(receipt, Reason.NO_MATCHING_SUBSCRIBERS)
         elif not receipt:
             self._terminal.fail(MqttError(Reason.ADMINISTRATIVE_ACTION, str(error)))
-        elif not receipt & SILENT:
-            self._decline(receipt & ~KEPT, Reason.QUOTA_EXCEEDED, str(error))
+        else:
+            if self._keeping:
+                self._keeping.pop(receipt | LATER if receipt & TWICE else receipt, None)
+            if not receipt & SILENT:
+                self._decline(receipt & ~KEPT, Reason.QUOTA_EXCEEDED, str(error))
 
     def _refuse(self, first: int, number: int, reason: Reason, topic: bytes) -> None:
         """The client may not publish there. At QoS 0 there is no way to say so."""

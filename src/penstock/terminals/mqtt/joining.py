@@ -48,6 +48,7 @@ class Joining:
             raise
         terminal.version = terminal.reader.version = request.version
         properties = request.properties
+        terminal.outflow.limit(properties.get(Property.MAXIMUM_PACKET_SIZE, 0))
         terminal.explains = bool(properties.get(Property.REQUEST_PROBLEM_INFORMATION, 1))
         if Property.AUTHENTICATION_METHOD in properties:
             method = properties[Property.AUTHENTICATION_METHOD]
@@ -73,8 +74,10 @@ class Joining:
                 terminal.host.kernel.metrics.refused += 1
                 error = MqttError(Reason.BAD_USER_NAME_OR_PASSWORD, "user or password is wrong")
             terminal.fail(error)
-        terminal.reader.stopped = False
-        terminal.data_received(b"")
+        if not terminal.closing:
+            terminal.reader.stopped = False
+            terminal.data_received(b"")
+        terminal.host.kernel.turn.end()
 
     async def _identify(self, request: Connect) -> tuple[VirtualHost, User]:
         """The user, and the virtual host: the user name may begin with it, as `vhost:user`."""
@@ -137,7 +140,6 @@ class Joining:
                 settings.mqtt.max_inflight,
                 request.properties.get(Property.RECEIVE_MAXIMUM, RECEIVE_MAXIMUM),
             ),
-            largest=request.properties.get(Property.MAXIMUM_PACKET_SIZE, 0),
             aliases=request.properties.get(Property.TOPIC_ALIAS_MAXIMUM, 0),
         )
 
@@ -182,4 +184,9 @@ class Joining:
                 told[Property.TOPIC_ALIAS_MAXIMUM] = settings.topic_alias_maximum
             if settings.max_packet_bytes < VARINT_MAX:
                 told[Property.MAXIMUM_PACKET_SIZE] = settings.max_packet_bytes
-        terminal.send(connack(request.version, present, Reason.SUCCESS, told))
+        packet = connack(request.version, present, Reason.SUCCESS, told)
+        if len(packet) > terminal.outflow.largest:
+            raise MqttError(
+                Reason.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK"
+            )
+        terminal.send(packet)

@@ -12,13 +12,11 @@ if TYPE_CHECKING:
 
 
 class LargePublish:
-    __slots__ = ("_begun", "_bucket", "_first", "_number", "_producer", "_receipt", "_terminal")
+    __slots__ = ("_begun", "_bucket", "_producer", "_receipt", "_terminal")
 
-    def __init__(self, terminal: MqttTerminal, producer: Channel, first: int, number: int) -> None:
+    def __init__(self, terminal: MqttTerminal, producer: Channel) -> None:
         self._terminal = terminal
         self._producer = producer
-        self._first = first
-        self._number = number
         self._receipt = 0
         self._begun = False  #: otherwise nobody wants it, and it is let pass
         self._bucket: Bucket | None = None

@@ -76,15 +76,18 @@ class Outflow:
         self._bytes = 0
         self._delivered = 0
         self._touched = False
-        self._large = False  #: in the middle of a large message
+        self._large: Letter | None = None  #: a large message that is on its way
         self._behind: list[bytes] = []
         self._buckets: list[Bucket] | None = None
 
-    def begin(self, version: int, largest: int, aliases: int) -> None:
-        """What the client speaks and takes is known."""
+    def limit(self, largest: int) -> None:
+        """The client takes no larger packets; 0 if it did not say."""
+        self.largest = largest or _NO_LIMIT
+
+    def begin(self, version: int, aliases: int) -> None:
+        """What the client speaks is known."""
         if version == 5:
             self._print = self._press.print5
-        self.largest = largest or _NO_LIMIT
         self.most_aliases = aliases
         if aliases:
             self.aliases = {}
@@ -132,7 +135,7 @@ class Outflow:
         self.touch()
         self.out.append(opening)
         if fragment.more:
-            self._large = True
+            self._large = letter
             self._draw_soon(channel)
         elif fragment.body:
             self.out.append(fragment.body)
@@ -202,7 +205,12 @@ class Outflow:
         self._terminal.inflow.confirmed(receipt)
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
-        if channel is self.channel:
+        if isinstance(error, OSError):  # half a message is out, and the rest cannot be read
+            letter, self._large = self._large, None
+            if letter is not None:
+                channel.driver.channel_failure(channel, letter, False)
+            self._terminal.fail(error)
+        elif channel is self.channel:
             self._terminal.session_ended()
         else:
             self._terminal.inflow.failed(receipt, error)
@@ -222,7 +230,7 @@ class Outflow:
         if fragment.more:
             self._draw_soon(channel)
             return
-        self._large = False
+        self._large = None
         self.out += self._behind
         self._behind.clear()
 
@@ -249,7 +257,7 @@ class Outflow:
             self._turn.touched.append(self)
 
     def send(self, packet: bytes) -> None:
-        if self._large:
+        if self._large is not None:
             self._behind.append(packet)
             return
         self.touch()

@@ -64,20 +64,21 @@ class Sessions:
                 )
             before.fail(MqttError(Reason.SESSION_TAKEN_OVER, "another client has this client id"))
         self._stop_waiting(client_id)
-        if clean_start:
+        session = self._session(client_id)
+        if clean_start or session is None:  # an operator may have deleted it
             self._end(client_id)
+            session = None
         elif client_id in self._wills:
             self._wills.pop(client_id)[1].cancel()
+        terminal.session = session
+        if terminal.expiry and session is None:
+            terminal.session = self._declare(client_id, durable=True)
+        if terminal.expiry or session is not None:
+            will = terminal.will.packed() if terminal.will is not None else None
+            user = terminal.access.user.name
+            self._put(client_id, user=user, expiry=terminal.expiry, left=None, will=will)
         self.clients[client_id] = terminal
-        terminal.session = self._session(client_id)
-        present = terminal.session is not None
-        if terminal.expiry:
-            self._put(client_id, user=terminal.access.user.name, expiry=terminal.expiry, left=None)
-            will = terminal.will
-            self._put(client_id, will=will.packed() if will is not None else None)
-            if terminal.session is None:
-                terminal.session = self._declare(client_id, durable=True)
-        return present
+        return session is not None
 
     def rejoin(self, terminal: MqttTerminal) -> None:
         """A session that was found takes up its shares again."""
@@ -156,7 +157,8 @@ class Sessions:
     # Records.
 
     def _session(self, client_id: str) -> Session | None:
-        return cast("Session | None", self.vhost.queues.get(PREFIX + client_id))
+        queue = self.vhost.queues.get(PREFIX + client_id)
+        return cast(Session, queue) if queue is not None and queue.type == SESSION else None
 
     def _declare(self, client_id: str, durable: bool) -> Session:
         queue = self.vhost.declare_queue(
@@ -177,14 +179,16 @@ class Sessions:
         for name, queue in list(self.vhost.queues.items()):
             if queue.type == SESSION and name.removeprefix(PREFIX) not in self._records:
                 self.vhost.delete_queue(name)
-            if name.startswith(SHARED):
+            if name.startswith(SHARED) and queue.type != SESSION:
                 self._members[name] = set()
         for client_id, record in list(self._records.items()):
             for name in record.get("shares", ()):
                 self._members.setdefault(name, set()).add(client_id)
             left = record.get("left")
             expiry = float(record["expiry"])
-            if left is not None and expiry < FOREVER:  # whatever the clock did meanwhile
+            if left is None:
+                self._put(client_id, left=time.time())
+            elif expiry < FOREVER:  # whatever the clock did meanwhile
                 expiry = min(expiry, max(0.0, expiry - (time.time() - left)))
             will = record.get("will")
             self._await(client_id, expiry, Will.unpacked(will) if will else None)
@@ -196,7 +200,7 @@ class Sessions:
 
     def join(self, terminal: MqttTerminal, group: str, subscription: Subscription) -> None:
         """Compete with the rest of a group for what a filter matches."""
-        session = self.need(terminal)
+        session = terminal.need_session()
         name = f"{SHARED}{group}/{subscription.pattern}"
         settings = self.vhost.kernel.settings.mqtt
         limit = {"x-max-length": settings.max_queued} if settings.max_queued else {}

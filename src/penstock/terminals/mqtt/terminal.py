@@ -50,6 +50,9 @@ CLOSE_SECONDS: Final = 5.0
 #: The largest packet of a stranger: five fields of 64 KiB, and properties.
 CONNECT_BYTES: Final = 512 * 1024
 
+#: What an answer takes at most, beside what it has to tell.
+ANSWER_BYTES: Final = 16
+
 _log = get_logger("penstock.mqtt")
 
 
@@ -137,11 +140,11 @@ class MqttTerminal(asyncio.Protocol):
         if self._permissions != self.host.users.version:
             self._permissions = self.host.users.version
             self.inflow.forget_permissions()
-        if not self.closing:
-            try:
+        try:
+            if not self.closing:
                 self.reader.feed(data)
-            except Exception as error:
-                self.fail(error)
+        except Exception as error:
+            self.fail(error)
         metrics = self.host.kernel.metrics
         if self.answered:
             metrics.acknowledged += self.answered
@@ -234,9 +237,8 @@ class MqttTerminal(asyncio.Protocol):
                 )
             most = self.host.kernel.settings.mqtt.max_session_expiry
             self.expiry = min(expiry, most)
-        if reason != Reason.DISCONNECT_WITH_WILL_MESSAGE:
+        if reason == Reason.SUCCESS:
             self.will = None
-        self.closing = True
         self._leave()
         self.transport.close()
 
@@ -246,8 +248,12 @@ class MqttTerminal(asyncio.Protocol):
         self.outflow.send(packet)
 
     def explained(self, text: str) -> Properties | None:
-        """A sentence for the client's log, if it wants one."""
-        return {Property.REASON_STRING: text} if self.explains and self.version == 5 else None
+        """A sentence for the client's log, if it wants one and has room for it."""
+        if not self.explains or self.version < 5:
+            return None
+        if len(text.encode()) + ANSWER_BYTES > self.outflow.largest:
+            return None
+        return {Property.REASON_STRING: text}
 
     def need_session(self) -> Session:
         """The session; a client that only publishes does without."""
@@ -260,7 +266,7 @@ class MqttTerminal(asyncio.Protocol):
     def _open_session(self) -> None:
         assert self.session is not None
         channel = Channel(self.outflow, self.session)
-        self.session.channel_open(channel, {"window": self._window})
+        self.session.attach(channel, self._window)
         self.outflow.open(channel)
 
     def alarms_changed(self) -> None:
@@ -269,13 +275,13 @@ class MqttTerminal(asyncio.Protocol):
 
     # Life.
 
-    def open(self, exchange: Exchange, *, window: int, largest: int, aliases: int) -> None:
+    def open(self, exchange: Exchange, *, window: int, aliases: int) -> None:
         """The client is let in."""
         self.opened = True
         self.reader.limit = self.host.kernel.settings.mqtt.max_packet_bytes
         self._joining = None
         self._window = window
-        self.outflow.begin(self.version, largest, aliases)
+        self.outflow.begin(self.version, aliases)
         self.inflow.open(exchange)
         if self.session is not None:
             self._open_session()
@@ -342,8 +348,9 @@ class MqttTerminal(asyncio.Protocol):
             self.send(connack(self.version, False, reason))
 
     def _leave(self) -> None:
-        """Once: let go of everything but the socket."""
+        """Once: let go of everything but the socket; what was read behind is not looked at."""
         self.closing = True
+        self.reader.stopped = True
         if self._joining is not None:
             self._joining.cancel()
             self._joining = None

@@ -23,7 +23,7 @@ from penstock.broker.contract import EXPIRES, ONCE, PERSISTENT, Message
 from penstock.broker.properties import Properties as Header
 from penstock.broker.properties import decode_header, encode_header
 from penstock.core.errors import WireSyntaxError
-from penstock.terminals.mqtt.fields import PUBLISH
+from penstock.terminals.mqtt.fields import LENGTH_MAX, PUBLISH
 from penstock.terminals.mqtt.properties import (
     Properties,
     Property,
@@ -127,7 +127,9 @@ def _translate(header: Header, headers: dict[str, Any], found: Properties) -> No
     if header.correlation_id is not None:
         found[Property.CORRELATION_DATA] = header.correlation_id.encode("utf-8", "surrogateescape")
     elif isinstance(correlation := headers.get(CORRELATION), bytes | bytearray | str):
-        found[Property.CORRELATION_DATA] = _bytes(correlation)
+        data = _bytes(correlation)
+        if len(data) <= LENGTH_MAX:
+            found[Property.CORRELATION_DATA] = data
     reply_to = headers.get(REPLY_TO)
     if isinstance(reply_to, str) and _is_text(reply_to):
         topic = to_topic(reply_to.encode()).decode()
@@ -162,7 +164,7 @@ def _text_of(value: Any) -> str | None:
 
 def _is_text(text: str) -> bool:
     """Whether MQTT has it as a string: UTF-8, and no null character."""
-    if "\0" in text or len(text) > 65535 // 4:
+    if "\0" in text or len(text) > LENGTH_MAX // 4:
         return False
     try:
         text.encode()

@@ -125,7 +125,7 @@ class Fleet:
             rest = _in_order(self._on_its_way, np.arange(len(self._on_its_way)))
             self._on_its_way = np.zeros(0, SENT)
             last = _moment(int(rest["arrives"][-1]) + 1)
-            yield Window(self.now, last, self._packer.pack(rest), Truth(self._serials))
+            yield Window(self.now, last, self._packer.pack(rest), self._truth())
 
     def frames(self, until: datetime | None = None, slots: int = WINDOW_SLOTS) -> Iterator[Frame]:
         """The same, one by one."""
@@ -139,15 +139,18 @@ class Fleet:
         self._devices.configure(sensors, configuration)
         status = self._devices.status_of(sensors, np.array([int(at.timestamp() * 1000)]))
         status["arrives"] = status["at"]
-        return next(iter(Window(at, at, self._packer.pack(status), Truth(self._serials))))
+        return next(iter(Window(at, at, self._packer.pack(status), self._truth())))
 
     def ledger(self) -> pa.RecordBatch:
         """By sensor, from the start: counted, known, lost and open, in and out."""
         return self._ledger.to_arrow(self._serials)
 
+    def _truth(self) -> Truth:
+        return Truth(self._serials, len(self.hives))
+
     def _window(self, slots: int) -> Window:
         start = self.now
-        truth = Truth(self._serials)
+        truth = self._truth()
         sent = joined([self._step(truth) for _ in range(slots)])
         self._numbering.number(sent)
         coming = joined([self._on_its_way, copies(sent), sent])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 
+from penstock.hives.sensors.columns.bodies import Rows
 from penstock.hives.sensors.fleet.damage import damage
-from penstock.hives.sensors.fleet.encoding import LENGTHS, Encoder
+from penstock.hives.sensors.fleet.encoding import LENGTHS, Bytes, Encoder
 from penstock.hives.sensors.fleet.sent import Fate, Form, Sent, picked
 from penstock.hives.sensors.messages.topic import Kind, SensorTopic
 
@@ -46,25 +47,34 @@ class Packer:
         )
 
     def _bodies(self, sent: Sent) -> pa.Array:
-        damaged = np.flatnonzero(sent["fate"] == Fate.DAMAGED)
-        harmed = [self._harmed(sent[row : row + 1]) for row in damaged]
+        encoded = [
+            (rows, self._encoder.encode(form, picked(sent, rows)))
+            for form in Form
+            if len(rows := np.flatnonzero(sent["form"] == form))
+        ]
         lengths = LENGTHS[sent["form"]]
-        lengths[damaged] = [len(body) for body in harmed]
+        harmed = dict(self._harmed(sent, encoded))
+        for row, body in harmed.items():
+            lengths[row] = len(body)
         ends = np.zeros(len(sent) + 1, np.int32)
         np.cumsum(lengths, out=ends[1:])
         # Room at the end, so that a window over the last bytes exists for every length.
         data = np.zeros(ends[-1] + LENGTHS.max(), np.uint8)
-        whole = sent["fate"] != Fate.DAMAGED
-        for form in Form:
-            rows = np.flatnonzero(whole & (sent["form"] == form))
-            if len(rows):
-                windows = sliding_window_view(data, int(LENGTHS[form]), writeable=True)
-                windows[ends[rows]] = self._encoder.encode(form, picked(sent, rows))
-        for row, body in zip(damaged, harmed, strict=True):
+        for rows, bodies in encoded:
+            whole = sent["fate"][rows] != Fate.DAMAGED
+            windows = sliding_window_view(data, bodies.shape[1], writeable=True)
+            windows[ends[rows[whole]]] = bodies[whole]
+        for row, body in harmed.items():
             data[ends[row] : ends[row + 1]] = np.frombuffer(body, np.uint8)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.binary(), len(sent), buffers)
 
-    def _harmed(self, one: Sent) -> bytes:
-        form = Form(one["form"][0])
-        return damage(form, self._encoder.encode(form, one).tobytes(), int(one["dice"][0]))
+    def _harmed(
+        self, sent: Sent, encoded: Sequence[tuple[Rows, Bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
+        """What has become of damaged frames, by row; they are few."""
+        for rows, bodies in encoded:
+            for place in np.flatnonzero(sent["fate"][rows] == Fate.DAMAGED):
+                row = int(rows[place])
+                form, dice = Form(sent["form"][row]), int(sent["dice"][row])
+                yield row, damage(form, bodies[place].tobytes(), dice)

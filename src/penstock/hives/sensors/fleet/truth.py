@@ -34,10 +34,11 @@ _EMPTY: Final[Numbers] = np.zeros(0, np.int64)
 
 
 class Truth:
-    """Of one window."""
+    """Of one window; empty, if it only has what was still on its way."""
 
-    def __init__(self, serials: pa.Array) -> None:
+    def __init__(self, serials: pa.Array, hives: int) -> None:
         self._serials = serials
+        self._hives = hives
         self._passages: list[Passages] = []
         self._lost: list[Numbers] = []
         self._occupancy: list[Numbers] = []
@@ -64,7 +65,7 @@ class Truth:
         )
 
     def occupancy(self) -> pa.RecordBatch:
-        inside = np.array(self._occupancy, np.int32).reshape(len(self._occupancy), -1)
+        inside = np.array(self._occupancy, np.int32).reshape(-1, self._hives)
         slot, hive = np.indices(inside.shape)
         columns = [
             self._times(slot.ravel()),

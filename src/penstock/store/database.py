@@ -1,0 +1,151 @@
+"""A PostgreSQL database: transactions, statements, rows.
+
+    with Database(url) as database:
+        with database.transaction() as connection:
+            connection.execute("UPDATE hive SET capacity = %s WHERE id = %s", (80, 7))
+        database.rows("SELECT id, name FROM hive")
+
+Connections are kept for the next call and looked at before they are used again, so a server that
+was restarted in between is not noticed. One that is away is a `StoreUnavailable`; `patience.py`
+tries again. Any number of threads may share a `Database`; it does not cross into other processes:
+send them the `url`.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, LiteralString, Self, cast
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import DictRow, dict_row
+from psycopg.sql import SQL, Composable
+
+from penstock.store.address import checked, place
+from penstock.store.errors import explain
+
+Connection = psycopg.Connection[DictRow]
+Parameters = Sequence[Any] | Mapping[str, Any]
+#: Text is sent as it stands. What is put together at run time is composed (`psycopg.sql`).
+Statement = str | Composable
+
+#: Idle connections kept. A process has few threads that talk to the database at once.
+KEPT: Final = 4
+CONNECT_SECONDS: Final = 10
+#: No statement of ours should come near it. One that does holds locks others wait for.
+STATEMENT_SECONDS: Final = 300.0
+_ENDED: Final = select.POLLIN | select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class Database:
+    """One database by URL. Nothing is connected until something is asked."""
+
+    __slots__ = ("_closed", "_idle", "_lock", "_statement_seconds", "_where", "url")
+
+    def __init__(self, url: str, statement_seconds: float = STATEMENT_SECONDS) -> None:
+        self.url = checked(url)
+        self._where = place(url)
+        self._statement_seconds = statement_seconds
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def transaction(self, *, serializable: bool = False) -> Iterator[Connection]:
+        """All or nothing: committed at the end of the block, rolled back if it raises."""
+        connection = self._take()
+        try:
+            if serializable:
+                connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+            with connection.transaction():
+                yield connection
+        except psycopg.Error as error:
+            raise explain(error, self._where) from error
+        finally:
+            self._give_back(connection)
+
+    def execute(self, statement: Statement, parameters: Parameters | None = None) -> int:
+        """Run one statement in a transaction of its own. How many rows it touched."""
+        with self.transaction() as connection:
+            return connection.execute(_query(statement), parameters).rowcount
+
+    def rows(
+        self, statement: Statement, parameters: Parameters | None = None
+    ) -> list[dict[str, Any]]:
+        with self.transaction() as connection:
+            return connection.execute(_query(statement), parameters).fetchall()
+
+    def close(self) -> None:
+        """Let go of idle connections; those in use are closed when they come back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _take(self) -> Connection:
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return connect(self.url, self._statement_seconds)
+            if _quiet(connection):
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: Connection) -> None:
+        if not connection.closed:
+            connection.isolation_level = None
+        with self._lock:
+            keep = not (self._closed or connection.closed) and len(self._idle) < KEPT
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+
+
+def connect(url: str, statement_seconds: float = STATEMENT_SECONDS) -> Connection:
+    """A connection of one's own, with our session settings; its errors have our names."""
+    given = conninfo_to_dict(checked(url))
+    ours = f"-c TimeZone=UTC -c statement_timeout={int(statement_seconds * 1000)}"
+    settings: dict[str, Any] = {
+        "connect_timeout": CONNECT_SECONDS,
+        "application_name": "penstock",
+        **given,
+        "options": f"{ours} {given.get('options') or ''}".strip(),
+    }
+    try:
+        # Out of a transaction unless in `transaction()`: an idle connection holds nothing up.
+        return psycopg.Connection[DictRow].connect(autocommit=True, row_factory=dict_row, **settings)
+    except psycopg.Error as error:
+        raise explain(error, place(url)) from error
+
+
+def _query(statement: Statement) -> Composable:
+    if isinstance(statement, Composable):
+        return statement
+    # psycopg wants literals, so that nobody pastes values into statements. Ours are read from
+    # files and constants; values always travel as parameters.
+    return SQL(cast(LiteralString, statement))
+
+
+def _quiet(connection: Connection) -> bool:
+    """Whether an idle connection still stands: a server that ended it has sent a word or an end."""
+    poll = select.poll()
+    poll.register(connection.fileno(), _ENDED)
+    return not poll.poll(0)

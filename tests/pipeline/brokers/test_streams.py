@@ -1,0 +1,142 @@
+"""What every way to a stream promises (`brokers/contract.py`)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from penstock.core.errors import NotFound
+from penstock.pipeline.brokers.contract import MESSAGES, Range
+from tests.pipeline.brokers.conftest import Way
+from tests.pipeline.given import declare, delete, numbered, publish, stream
+
+#: Retention works by segments: small ones show it soon.
+SMALL = {"x_stream_max_segment_size_bytes": 2000, "x_max_length_bytes": 4000}
+
+
+def offsets(way: Way, name: str, start: int, stop: int) -> list[int]:
+    found: list[int] = []
+    for batch in way.streams.read(Range(name, start, stop)):
+        assert batch.schema == MESSAGES
+        found += batch.column("offset").to_pylist()
+    return found
+
+
+def overflow(way: Way, name: str) -> int:
+    """A stream that has forgotten its beginning; its first offset."""
+    declare(way.url, name, **SMALL)
+    for begin in range(0, 100_000, 100):
+        publish(way.url, name, [b"x" * 500] * 100)
+        if (first := way.streams.firsts([name])[name]) > 0:
+            return first
+        assert begin < 5_000, "retention takes nothing"
+    raise AssertionError
+
+
+def test_the_end_is_behind_the_last_message(way: Way, name: str) -> None:
+    stream(way.url, name, 7)
+
+    assert way.streams.ends([name], {}) == {name: 7}
+    assert way.streams.firsts([name]) == {name: 0}
+
+
+@pytest.mark.parametrize("count", [1, 1000, 3000])
+def test_the_end_is_exact_however_messages_lie_in_chunks(way: Way, name: str, count: int) -> None:
+    stream(way.url, name, count)
+
+    for _ in range(5):
+        assert way.streams.ends([name], {name: count}) == {name: count}
+
+
+def test_many_streams_are_asked_about_together(way: Way, name: str) -> None:
+    sizes = {f"{name}-{part}": part % 4 for part in range(12)}
+    for each, count in sizes.items():
+        stream(way.url, each, count)
+
+    assert way.streams.ends(list(sizes), {}) == sizes
+
+
+def test_an_empty_stream_begins_and_ends_at_zero(way: Way, name: str) -> None:
+    declare(way.url, name)
+
+    assert way.streams.ends([name], {}) == {name: 0}
+    assert way.streams.firsts([name]) == {name: 0}
+
+
+def test_a_stream_that_is_not_there_is_left_out(way: Way, name: str) -> None:
+    stream(way.url, name, 2)
+
+    assert way.streams.ends([name, "nowhere"], {}) == {name: 2}
+    assert way.streams.firsts(["nowhere", name]) == {name: 0}
+    # And what was asked over the same connection before is none the worse for it.
+    assert way.streams.ends([name], {}) == {name: 2}
+
+
+def test_a_range_is_what_it_says_and_no_more(way: Way, name: str) -> None:
+    stream(way.url, name, 500)
+
+    assert offsets(way, name, 0, 500) == list(range(500))
+    assert offsets(way, name, 123, 321) == list(range(123, 321))
+    assert offsets(way, name, 499, 500) == [499]
+
+
+def test_a_long_range_comes_whole(way: Way, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.pipeline.brokers.replays.PREFETCH", 64)
+    monkeypatch.setattr("penstock.pipeline.brokers.replays.BATCH_ROWS", 100)
+    stream(way.url, name, 1000)
+
+    for start, stop in ((0, 1000), (1, 66), (1, 129), (7, 900), (0, 64), (0, 65)):
+        assert offsets(way, name, start, stop) == list(range(start, stop))
+
+
+def test_bodies_are_those_that_were_published(way: Way, name: str) -> None:
+    bodies = [b"", b"\x00", b"x" * 200_000, *numbered(3)]
+    declare(way.url, name)
+    publish(way.url, name, bodies)
+
+    batches = way.streams.read(Range(name, 0, len(bodies)))
+
+    assert [body for batch in batches for body in batch.column("body").to_pylist()] == bodies
+
+
+def test_a_range_that_ends_beyond_the_stream_comes_as_far_as_it_is(
+    way: Way, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.pipeline.brokers.replays.STALL_SECONDS", 0.5)
+    stream(way.url, name, 10)
+
+    assert offsets(way, name, 5, 15) == list(range(5, 10))
+
+
+def test_a_range_that_retention_has_eaten_into_begins_later(way: Way, name: str) -> None:
+    first = overflow(way, name)
+    end = way.streams.ends([name], {})[name]
+
+    found = offsets(way, name, 0, end)
+
+    # Retention may go on meanwhile; what is left comes in order, and its end is the stream's.
+    assert found[0] >= first
+    assert found == sorted(set(found))
+    assert found[-1] == end - 1
+
+
+def test_a_moment_is_an_offset(way: Way, name: str) -> None:
+    stream(way.url, name, 3)
+    time.sleep(1.1)  # RabbitMQ counts in seconds
+    between = int(time.time()) * 1000
+    publish(way.url, name, numbered(2))
+
+    assert way.streams.at(name, between) == 3
+    assert way.streams.at(name, 0) == 0
+    assert way.streams.at(name, between + 10**9) == 5
+
+
+def test_reading_a_stream_that_is_not_there_says_so(way: Way, name: str) -> None:
+    stream(way.url, name, 3)
+    delete(way.url, name)
+
+    with pytest.raises(NotFound):
+        offsets(way, name, 0, 3)
+    with pytest.raises(NotFound):
+        way.streams.at(name, 0)

@@ -1,0 +1,214 @@
+"""What is in the stream is in the table, once, whoever is killed: driver, worker or broker."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.pipeline.amqp.address import parse_url
+from penstock.pipeline.brokers.contract import Range
+from penstock.pipeline.brokers.opening import find_door
+from tests.conftest import missing
+from tests.peers import Broker, PeerMissing, Penstock, Process, RabbitMQ
+from tests.pipeline.conftest import Reader, finished
+from tests.pipeline.given import declare, numbered, publish
+
+MASTER = "local[2,4]"
+STREAMS = 2
+slow = pytest.mark.slow
+
+
+@pytest.fixture(params=["penstock", pytest.param("rabbitmq", marks=pytest.mark.peer)])
+def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """A broker for this test alone, which may be killed."""
+    try:
+        kinds: dict[str, Callable[..., Any]] = {"penstock": Penstock, "rabbitmq": RabbitMQ}
+        server = kinds[request.param](tmp_path / "broker")
+    except PeerMissing as peer:
+        missing(peer)
+        raise
+    server.start()
+    yield server
+    server.kill()
+
+
+class Flow:
+    """Messages that keep coming, into several streams, until told to stop."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.names = [f"{name}-{part}" for part in range(STREAMS)]
+        self._url = url
+        self._end = threading.Event()
+        for each in self.names:
+            declare(url, each)
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        count = 0
+        while not self._end.is_set():
+            for each in self.names:
+                publish(self._url, each, numbered(random.randrange(1, 200), count))
+            count += 200
+            self._end.wait(0.05)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            self._thread.join()
+
+    def content(self) -> Counter[tuple[str, int, bytes]]:
+        """What the streams hold, read without Spark."""
+        streams = find_door(parse_url(self._url), None).open()
+        ends = streams.ends(self.names, {name: 1 for name in self.names})
+        return Counter(
+            (name, offset, body)
+            for name in self.names
+            for batch in streams.read(Range(name, 0, ends[name]))
+            for offset, body in zip(
+                batch.column("offset").to_pylist(), batch.column("body").to_pylist(), strict=True
+            )
+        )
+
+
+class Driver:
+    """The program `driver.py`, started as often as it takes."""
+
+    def __init__(self, folder: Path, url: str, names: list[str]) -> None:
+        self._folder = folder
+        self._starts = 0
+        self._options = [
+            f"url={url}",
+            f"streams={','.join(names)}",
+            "startingOffsets=earliest",
+            "maxOffsetsPerTrigger=300",
+            "minPartitions=4",
+        ]
+
+    def start(self, how: str = "follow") -> Process:
+        self._starts += 1
+        log = self._folder / f"driver-{self._starts}.log"
+        program = [sys.executable, "-m", "tests.pipeline.driver", str(self._folder), MASTER, how]
+        return Process([*program, *self._options], log, {**os.environ, "PYTHONPATH": os.getcwd()})
+
+
+def written(spark: SparkSession, folder: Path) -> Counter[tuple[str, int, bytes]]:
+    table = spark.read.parquet(str(folder / "out")).select("stream", "offset", "body")
+    return Counter((row.stream, row.offset, bytes(row.body)) for row in table.collect())
+
+
+def batches(process: Process) -> int:
+    return process.output().count("batch ")
+
+
+def after_batches(process: Process, count: int) -> None:
+    """Returns when the driver has done so many batches."""
+    deadline = time.monotonic() + 120
+    while batches(process) < count:
+        assert process.running(), process.output()[-4000:]
+        assert time.monotonic() < deadline, process.output()[-4000:]
+        time.sleep(0.02)
+
+
+def workers(process: Process) -> list[int]:
+    """The Python workers below a driver: what Spark's daemon has forked."""
+    parents: dict[int, int] = {}
+    commands: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                stat = (entry / "stat").read_text()
+                parents[int(entry.name)] = int(stat[stat.rindex(")") + 2 :].split()[1])
+                commands[int(entry.name)] = (entry / "cmdline").read_text()
+    below = {process.pid}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    daemons = {pid for pid in below if "pyspark.daemon" in commands.get(pid, "")}
+    return [pid for pid in daemons if parents[pid] in daemons]
+
+
+def finish(driver: Driver) -> None:
+    process = driver.start("once")
+    process.wait_for_line("done")
+    process.end(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=slow)])
+@pytest.mark.timeout(900)
+def test_the_driver_is_killed(
+    broker: Broker, spark: SparkSession, tmp_path: Path, name: str, kills: int
+) -> None:
+    if kills == 1 and broker.name == "rabbitmq":
+        pytest.skip("with many kills only, to save time")
+    flow = Flow(broker.url, name)
+    driver = Driver(tmp_path, broker.url, flow.names)
+    with flow.running():
+        for _ in range(kills):
+            process = driver.start()
+            after_batches(process, random.randrange(1, 4))
+            time.sleep(random.uniform(0, 0.5))  # anywhere in a batch
+            process.end_group(signal.SIGKILL)
+
+    finish(driver)
+
+    assert written(spark, tmp_path) == flow.content()
+
+
+@slow
+@pytest.mark.timeout(900)
+def test_a_worker_is_killed(broker: Broker, spark: SparkSession, tmp_path: Path, name: str) -> None:
+    flow = Flow(broker.url, name)
+    driver = Driver(tmp_path, broker.url, flow.names)
+    killed = 0
+    process = driver.start()
+    with flow.running():
+        for round_ in range(1, 9):
+            after_batches(process, 2 * round_)
+            for pid in workers(process):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+        after_batches(process, batches(process) + 2)
+    process.end_group(signal.SIGKILL)
+
+    finish(driver)
+
+    assert killed > 0
+    assert written(spark, tmp_path) == flow.content()
+
+
+@pytest.mark.timeout(900)
+def test_the_broker_is_killed(own: Broker, spark: SparkSession, tmp_path: Path, name: str) -> None:
+    flow = Flow(own.url, name)
+    reader = Reader(spark, own, tmp_path)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 300, "patienceSeconds": 60}
+    frame = reader.stream(",".join(flow.names), **options)
+    query = reader.start(frame)
+    with flow.running():
+        for _ in range(3):
+            seen = len(query.recentProgress)
+            while len(query.recentProgress) < seen + 3:
+                assert query.isActive, query.exception()
+                time.sleep(0.02)
+            own.kill()
+            own.start()
+    query.stop()
+
+    finished(reader.start(frame, trigger={"availableNow": True}))
+
+    assert written(spark, tmp_path) == flow.content()
