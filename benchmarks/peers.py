@@ -1,7 +1,7 @@
 """Starting the brokers that are compared, each with private directories and free loopback ports.
 
-A peer runs with its own defaults, except where they would stop a load that is the same for all:
-what is set is at the top. It is ready when `start_*` returns. `Peer.close()` ends the processes it
+A peer runs with its own defaults, except where they could hold back a load that is the same for
+all: what is set is at the top. It is ready when `start_*` returns. `Peer.close()` ends the processes it
 started, by their ids, and no others.
 """
 
@@ -28,8 +28,8 @@ from benchmarks.usage import Usage, usage_of
 
 _MOSQUITTO = "/usr/sbin/mosquitto"
 _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-#: Its default lets 20 messages be on their way to a client and 1,000 wait, and drops the rest. The
-#: other settings are what it would choose itself, or do less work: it keeps nothing on disk.
+#: By default 20 messages may be on their way to a client and 1,000 may wait: here it has no limits,
+#: so that none of them is what is measured. It writes at once, and keeps nothing on disk.
 _MOSQUITTO_SETTINGS = """\
 allow_anonymous true
 max_inflight_messages 0

@@ -23,9 +23,9 @@ _AMQTT_LEAST: Final = 500
 _ACCOUNT: Final = Account(
     "MQTT's benchmarks",
     "Medians over rounds in which the brokers take turns; brokers and generator share the machine "
-    "and speak over loopback. The generator writes prebuilt packets, unless a scenario says "
-    "otherwise of MQTT 3.1.1, 100 messages a write, at most 20,000 ahead of the slowest "
-    "subscriber, and checks every octet that arrives: count, each publisher's order, content; at "
+    "and speak over loopback. The generator writes prebuilt packets and, where a scenario does not "
+    "say otherwise, speaks MQTT 3.1.1, writes 100 messages at a time and is at most 20,000 ahead "
+    "of the slowest subscriber. It checks every octet that arrives: count, each publisher's order, content; at "
     "QoS 1 also that each message is answered in its order. A subscriber of QoS 1 answers each "
     "message, all of one read in one write. Sessions end with their connections, so nothing is "
     "kept on disk. Rates and CPU seconds are per message published, and where there is more than "
@@ -35,7 +35,7 @@ _ACCOUNT: Final = Account(
     "generator's own CPU shows how far it is from being the limit itself. RSS is read at the end "
     "of a run. A ratio is the first broker's figure over the other's.\n\n"
     "Penstock runs with its defaults. mosquitto has `max_inflight_messages 0`, "
-    "`max_queued_messages 0` (with its defaults it drops messages under these loads), "
+    "`max_queued_messages 0` (no limits: by default 20 and 1,000 a client), "
     "`set_tcp_nodelay true`, `persistence false`, and lets anyone in. amqtt has the configuration "
     "it comes with, without the plugin for $SYS; it speaks 3.1.1 only, and gets a fiftieth of the "
     "messages.",

@@ -70,8 +70,7 @@ class Terminal:
     def unblocking(self) -> None:
         self.told.append("go on")
 
-    @property
-    def reading(self) -> bool:
+    def is_read(self) -> bool:
         assert self.intake.reading == self.transport.reading
         return self.intake.reading
 
@@ -96,11 +95,11 @@ async def test_who_has_published_waits_while_an_alarm_sounds(terminal: Terminal)
     terminal.published = 1
     terminal.host.alarms.sound("disk", "the disk is full")
     terminal.intake.alarms_changed()
-    assert not terminal.reading
+    assert not terminal.is_read()
     assert terminal.told == ["the disk is full"]
     terminal.host.alarms.clear("disk")
     terminal.intake.alarms_changed()
-    assert terminal.reading
+    assert terminal.is_read()
     assert terminal.told[1:] == ["go on"]
     assert terminal.host.kernel.metrics.blocked == 0
 
@@ -108,14 +107,14 @@ async def test_who_has_published_waits_while_an_alarm_sounds(terminal: Terminal)
 async def test_who_has_not_published_is_left_alone(terminal: Terminal) -> None:
     terminal.host.alarms.sound("disk", "full")
     terminal.intake.alarms_changed()
-    assert terminal.reading
+    assert terminal.is_read()
 
 
 async def test_who_publishes_during_an_alarm_waits_from_then_on(terminal: Terminal) -> None:
     terminal.host.alarms.sound("disk", "full")
     terminal.published = 1
     terminal.intake.look()
-    assert not terminal.reading
+    assert not terminal.is_read()
 
 
 async def test_a_second_alarm_is_not_told_again(terminal: Terminal) -> None:
@@ -127,7 +126,7 @@ async def test_a_second_alarm_is_not_told_again(terminal: Terminal) -> None:
     terminal.host.alarms.clear("disk")
     terminal.intake.alarms_changed()
     assert terminal.told == ["full"]
-    assert not terminal.reading
+    assert not terminal.is_read()
 
 
 async def test_one_that_leaves_while_it_waits_is_counted_no_more(terminal: Terminal) -> None:
@@ -146,10 +145,10 @@ async def test_a_spent_budget_stops_publishers_until_it_is_relieved(terminal: Te
     pool = terminal.host.kernel.pool
     pool.charge(pool.budget)
     terminal.intake.look()
-    assert not terminal.reading
+    assert not terminal.is_read()
     pool.discharge(pool.budget)
     await a_moment()
-    assert terminal.reading
+    assert terminal.is_read()
 
 
 # Large messages.
@@ -163,12 +162,12 @@ async def test_a_full_window_of_buckets_stops_reading_until_half_is_on_disk(
     while not account.spent:
         buckets.append(account.take())
     terminal.intake.look()
-    assert not terminal.reading
+    assert not terminal.is_read()
     while account.used > ACCOUNT_WINDOW // 2:
-        assert not terminal.reading
+        assert not terminal.is_read()
         buckets.pop().release()
         await a_moment()
-    assert terminal.reading
+    assert terminal.is_read()
     for bucket in buckets:
         bucket.release()
     assert account.used == 0
@@ -177,14 +176,13 @@ async def test_a_full_window_of_buckets_stops_reading_until_half_is_on_disk(
 async def test_a_held_terminal_goes_on_when_all_is_on_disk(terminal: Terminal) -> None:
     first, second = terminal.intake.account.take(), terminal.intake.account.take()
     terminal.intake.hold()
-    assert not terminal.reading
+    assert not terminal.is_read()
     first.release()
     await a_moment()
-    assert terminal.held
+    assert (terminal.held, terminal.is_read()) == (True, False)
     second.release()
     await a_moment()
-    assert terminal.reading
-    assert not terminal.held
+    assert (terminal.held, terminal.is_read()) == (False, True)
     assert terminal.looked == 1, "what was read before is looked at now"
 
 
@@ -203,10 +201,10 @@ async def test_who_does_not_read_its_answers_is_not_read_from(terminal: Terminal
     assert terminal.intake.unread
     terminal.intake.pause()
     terminal.intake.resume()
-    assert not terminal.reading
+    assert not terminal.is_read()
     terminal.unread_bytes = 0
     terminal.intake.resume()
-    assert terminal.reading
+    assert terminal.is_read()
 
 
 # Several reasons.
@@ -221,26 +219,26 @@ async def test_it_goes_on_when_the_last_reason_is_gone(terminal: Terminal) -> No
     terminal.unread_bytes = ANSWER_BYTES + 1
     bucket.release()
     await a_moment()
-    assert not terminal.reading
+    assert not terminal.is_read()
     terminal.unread_bytes = 0
     terminal.intake.resume()
-    assert not terminal.reading
+    assert not terminal.is_read()
     terminal.host.alarms.clear("disk")
     terminal.intake.alarms_changed()
-    assert terminal.reading
+    assert terminal.is_read()
 
 
 async def test_one_that_is_closing_is_not_read_from_again(terminal: Terminal) -> None:
     terminal.intake.pause()
     terminal.closing = True
     terminal.intake.resume()
-    assert not terminal.reading
+    assert not terminal.is_read()
 
 
 async def test_a_transport_that_is_gone_is_left_alone(terminal: Terminal) -> None:
     terminal.transport.closing = True
     terminal.intake.pause()
-    assert terminal.reading
+    assert terminal.is_read()
 
 
 async def test_reopening_asks_for_no_reason(terminal: Terminal) -> None:
@@ -248,7 +246,7 @@ async def test_reopening_asks_for_no_reason(terminal: Terminal) -> None:
     terminal.host.alarms.sound("disk", "full")
     terminal.intake.alarms_changed()
     terminal.intake.reopen()
-    assert terminal.reading
+    assert terminal.is_read()
     assert not terminal.held
 
 

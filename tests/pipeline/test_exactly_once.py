@@ -18,12 +18,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.pipeline.amqp.address import parse_url
+from penstock.pipeline.amqp.contents import content_header, short_string
+from penstock.pipeline.amqp.publisher import Publisher
 from penstock.pipeline.brokers.contract import Range
 from penstock.pipeline.brokers.opening import find_door
 from tests.conftest import missing
 from tests.peers import Broker, PeerMissing, Penstock, Process, RabbitMQ
 from tests.pipeline.conftest import Reader, finished
-from tests.pipeline.given import declare, numbered, publish
+from tests.pipeline.given import declare, numbered
 
 MASTER = "local[2,4]"
 STREAMS = 2
@@ -56,12 +58,15 @@ class Flow:
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
+        routes = [b"\x00" + short_string(each, "routing_key") for each in self.names]
         count = 0
-        while not self._end.is_set():
-            for each in self.names:
-                publish(self._url, each, numbered(random.randrange(1, 200), count))
-            count += 200
-            self._end.wait(0.05)
+        with Publisher(parse_url(self._url), mandatory=True, patience=120.0) as publisher:
+            while not self._end.wait(0.05):
+                for body in numbered(random.randrange(1, 60), count):
+                    header = content_header(len(body), None, None, body.decode())
+                    publisher.publish(random.choice(routes), header, body)
+                    count += 1
+                publisher.flush()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -75,11 +80,11 @@ class Flow:
     def content(self) -> Counter[tuple[str, int, bytes]]:
         """What the streams hold, read without Spark."""
         streams = find_door(parse_url(self._url), None).open()
-        ends = streams.ends(self.names, {name: 1 for name in self.names})
+        ends = streams.ends(self.names, dict.fromkeys(self.names, 1))
         return Counter(
             (name, offset, body)
             for name in self.names
-            for batch in streams.read(Range(name, 0, ends[name]))
+            for batch in streams.read(Range(name, 0, ends[name] or 0))
             for offset, body in zip(
                 batch.column("offset").to_pylist(), batch.column("body").to_pylist(), strict=True
             )
@@ -96,7 +101,6 @@ class Driver:
             f"url={url}",
             f"streams={','.join(names)}",
             "startingOffsets=earliest",
-            "maxOffsetsPerTrigger=300",
             "minPartitions=4",
         ]
 
@@ -104,7 +108,10 @@ class Driver:
         self._starts += 1
         log = self._folder / f"driver-{self._starts}.log"
         program = [sys.executable, "-m", "tests.pipeline.driver", str(self._folder), MASTER, how]
-        return Process([*program, *self._options], log, {**os.environ, "PYTHONPATH": os.getcwd()})
+        limit = [] if how == "once" else ["maxOffsetsPerTrigger=300"]
+        return Process(
+            [*program, *self._options, *limit], log, {**os.environ, "PYTHONPATH": str(Path.cwd())}
+        )
 
 
 def written(spark: SparkSession, folder: Path) -> Counter[tuple[str, int, bytes]]:
@@ -196,7 +203,7 @@ def test_a_worker_is_killed(broker: Broker, spark: SparkSession, tmp_path: Path,
 def test_the_broker_is_killed(own: Broker, spark: SparkSession, tmp_path: Path, name: str) -> None:
     flow = Flow(own.url, name)
     reader = Reader(spark, own, tmp_path)
-    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 300, "patienceSeconds": 60}
+    options = {"startingOffsets": "earliest", "patienceSeconds": 60}
     frame = reader.stream(",".join(flow.names), **options)
     query = reader.start(frame)
     with flow.running():

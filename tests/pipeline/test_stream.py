@@ -34,6 +34,11 @@ def reached(name: str, offset: int) -> Callable[[Any], bool]:
     return lambda batch: json.loads(batch["sources"][0]["endOffset"]).get(name) == offset
 
 
+def full(offsets: dict[str, int]) -> dict[str, int]:
+    """Without streams that are empty, which only Penstock has an offset for."""
+    return {name: offset for name, offset in offsets.items() if offset}
+
+
 def test_a_query_goes_on_where_it_ended(reader: Reader, name: str) -> None:
     stream(reader.broker.url, name, 20)
     reader.run(name, startingOffsets="earliest")
@@ -64,9 +69,9 @@ def test_a_batch_takes_no_more_than_it_may(reader: Reader, name: str) -> None:
 
     assert rows(batches) == [40, 40]
     first = json.loads(batches[0]["sources"][0]["endOffset"])
-    assert first == {f"{name}-0": 30, f"{name}-1": 10, f"{name}-2": 0}
+    assert full(first) == {f"{name}-0": 30, f"{name}-1": 10}
     latest = json.loads(batches[0]["sources"][0]["latestOffset"])
-    assert latest == {f"{name}-0": 60, f"{name}-1": 20, f"{name}-2": 0}
+    assert full(latest) == {f"{name}-0": 60, f"{name}-1": 20}
 
 
 def test_latest_is_what_comes_after_the_query_began(reader: Reader, name: str) -> None:
@@ -126,7 +131,7 @@ def test_a_batch_that_is_run_again_is_the_same(reader: Reader, name: str) -> Non
 def test_streams_may_be_empty_and_fill_later(reader: Reader, name: str) -> None:
     declare(reader.broker.url, name)
     query = reader.start(reader.stream(name, startingOffsets="earliest"))
-    when(query, reached(name, 0))
+    when(query, lambda batch: batch["batchId"] == 0)
 
     publish(reader.broker.url, name, numbered(3))
     when(query, reached(name, 3))

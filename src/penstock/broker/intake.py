@@ -56,12 +56,13 @@ class Reads(Protocol):
 
 
 class Intake:
-    __slots__ = ("_account", "_terminal", "blocked", "reading")
+    __slots__ = ("_account", "_terminal", "blocked", "reading", "resumed_at")
 
     def __init__(self, terminal: Reads) -> None:
         self._terminal = terminal
         self._account: Account | None = None  # few connections ever need one
         self.reading = True
+        self.resumed_at = 0.0  #: since when the client can be heard again
         self.blocked = False  #: an alarm has stopped it
 
     @property
@@ -131,6 +132,7 @@ class Intake:
         if self.unread:
             return
         self.reading = True
+        self.resumed_at = terminal.host.kernel.loop.time()
         terminal.transport.resume_reading()
         if terminal.held:
             terminal.held = False

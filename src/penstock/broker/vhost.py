@@ -426,4 +426,7 @@ class VirtualHost:
         for name in list(self.exchanges):
             if name not in PREDECLARED:
                 self.delete_exchange(name)
+        for key, _ in self.topology.all("session"):
+            if key[1] == self.name:
+                self.topology.drop(key)
         self.topology.drop(("vhost", self.name))

@@ -120,7 +120,7 @@ class MqttSettings(BaseModel):
     """The topic exchange that MQTT topics lead to and come from."""
     anonymous: bool = True
     """Whether clients without a user name are let in as guest, and so from this machine only."""
-    max_packet_bytes: Bytes = Field(default=268_435_455, ge=KiB, le=268_435_460)
+    max_packet_bytes: Bytes = Field(default=268_435_460, ge=KiB, le=268_435_460)
     """The largest packet a client may send."""
     max_inflight: int = Field(default=2048, ge=1, le=65535)
     """The most messages on their way to one client and not answered, unless it wants fewer."""

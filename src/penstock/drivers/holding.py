@@ -11,7 +11,7 @@ read. Who gets what waits, and what becomes of what nobody gets, is the queue's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,7 @@ class Holding:
         *,
         expired: Callable[[Delivery], None],
         recovered: Callable[[], None],
+        settled: Container[int] = (),
     ) -> None:
         self._kernel = kernel
         self._pool = kernel.pool
@@ -74,7 +75,7 @@ class Holding:
         self.log = None if directory is None else Store(kernel, directory)
         self._store = self.log  #: where messages are paged
         if self.log is not None:
-            self._recover(self.log)
+            self._recover(self.log, settled)
 
     # In.
 
@@ -244,12 +245,15 @@ class Holding:
         self._charge(message)
         return delivery
 
-    def _recover(self, store: Store) -> None:
-        """What was persistent is here again. It may have been delivered before: say so."""
+    def _recover(self, store: Store, settled: Container[int]) -> None:
+        """What was persistent is here again. It may have been delivered before: say so.
+
+        What is known to be settled is done with, whatever the store says.
+        """
         self._next_run = store.log.next_offset
         for record in store.records():
             message = record.message
-            if record.transient:
+            if record.transient or record.offset in settled:
                 store.done(record.offset, message.spool is not None)
                 continue
             self.ready += 1

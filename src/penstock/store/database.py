@@ -18,20 +18,21 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, LiteralString, Self, cast
+from typing import Any, Final, Self
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
-from psycopg.sql import SQL, Composable
+from psycopg.sql import SQL, Composed
 
 from penstock.store.address import checked, place
 from penstock.store.errors import explain
 
 Connection = psycopg.Connection[DictRow]
 Parameters = Sequence[Any] | Mapping[str, Any]
-#: Text is sent as it stands. What is put together at run time is composed (`psycopg.sql`).
-Statement = str | Composable
+#: Text is sent as it stands; what is put together at run time is composed (`psycopg.sql`). Values
+#: travel as parameters, always.
+Statement = str | SQL | Composed
 
 #: Idle connections kept. A process has few threads that talk to the database at once.
 KEPT: Final = 4
@@ -71,13 +72,13 @@ class Database:
     def execute(self, statement: Statement, parameters: Parameters | None = None) -> int:
         """Run one statement in a transaction of its own. How many rows it touched."""
         with self.transaction() as connection:
-            return connection.execute(_query(statement), parameters).rowcount
+            return connection.execute(statement, parameters).rowcount
 
     def rows(
         self, statement: Statement, parameters: Parameters | None = None
     ) -> list[dict[str, Any]]:
         with self.transaction() as connection:
-            return connection.execute(_query(statement), parameters).fetchall()
+            return connection.execute(statement, parameters).fetchall()
 
     def close(self) -> None:
         """Let go of idle connections; those in use are closed when they come back."""
@@ -131,17 +132,11 @@ def connect(url: str, statement_seconds: float = STATEMENT_SECONDS) -> Connectio
     }
     try:
         # Out of a transaction unless in `transaction()`: an idle connection holds nothing up.
-        return psycopg.Connection[DictRow].connect(autocommit=True, row_factory=dict_row, **settings)
+        return psycopg.Connection[DictRow].connect(
+            autocommit=True, row_factory=dict_row, **settings
+        )
     except psycopg.Error as error:
         raise explain(error, place(url)) from error
-
-
-def _query(statement: Statement) -> Composable:
-    if isinstance(statement, Composable):
-        return statement
-    # psycopg wants literals, so that nobody pastes values into statements. Ours are read from
-    # files and constants; values always travel as parameters.
-    return SQL(cast(LiteralString, statement))
 
 
 def _quiet(connection: Connection) -> bool:

@@ -22,7 +22,7 @@ FOLDER: Final = "pg"
 
 
 @contextmanager
-def open(url: str | None, data: Path, *, migrated: bool = True) -> Iterator[Database]:  # noqa: A001
+def open(url: str | None, data: Path, *, migrated: bool = True) -> Iterator[Database]:  # noqa: A001 - store.open, as gzip.open
     """A database for the length of the block, its schema up to date unless told otherwise."""
     if url is not None:
         with Database(url) as database:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.broker.contract import Fragment
 from penstock.broker.sessions import Subscription
+from penstock.broker.spool import Spool
 from tests.doubles import Stand
 from tests.drivers.session.given import (
     Subscriber,
@@ -20,6 +22,12 @@ def group(stand: Stand, pattern: str = "a") -> Any:
     queue = stand.queue("mqtt-shared-g/" + pattern, durable=True)
     stand.vhost.bind("amq.topic", queue, pattern)
     return queue
+
+
+def spooled(stand: Stand, body: bytes) -> Spool:
+    spool = Spool(stand.kernel.spools.directory / "large", owned=True)
+    spool.write(memoryview(body))
+    return spool
 
 
 def member(
@@ -45,11 +53,11 @@ async def test_a_member_whose_window_is_full_holds_nothing_back_from_the_others(
 ) -> None:
     queue = group(stand)
     slow_session, slow = member(stand, queue, "slow", window=1)
-    _, quick = member(stand, queue, "quick", window=1)
+    quick_session, quick = member(stand, queue, "quick", window=1)
     for n in range(6):
         publish(stand, publication(b"%d" % n))
         for letter in quick.letters:
-            if letter.number in quick.driver.letters:
+            if letter.number in quick_session.letters:
                 quick.answer(letter)
     assert len(slow.ear.bodies) == 1
     assert slow_session.message_count == 0
@@ -79,3 +87,70 @@ async def test_what_waits_in_the_group_grows_old_there(stand: Stand) -> None:
     _, client = member(stand, queue, "late")
     (letter,) = client.letters
     assert letter.expires - stand.clock.time() == 70
+
+
+async def test_what_a_deleted_member_did_not_answer_goes_to_another(stand: Stand) -> None:
+    queue = group(stand)
+    first, client = member(stand, queue, "first")
+    publish(stand, publication(b"at least once"), publication(b"exactly once", qos=2))
+    assert len(client.letters) == 2
+    _, other = member(stand, queue, "other")
+    stand.vhost.delete_queue(first.name)
+    assert other.ear.bodies == [b"at least once"]
+
+
+async def test_a_member_that_is_away_keeps_what_it_was_given(stand: Stand) -> None:
+    queue = group(stand)
+    session, client = member(stand, queue, "first")
+    publish(stand, publication(b"its own"))
+    client.close()
+    _, other = member(stand, queue, "other")
+    publish(stand, publication(b"another's"))
+    assert other.ear.bodies == [b"another's"]
+    assert Subscriber(session).ear.bodies == [b"its own"]
+
+
+async def test_who_left_gets_nothing_more(stand: Stand) -> None:
+    queue = group(stand)
+    session, client = member(stand, queue, "first")
+    session.leave(queue.name)
+    publish(stand, publication())
+    assert not client.ear.bodies
+    assert queue.message_count == 1
+
+
+async def test_a_group_that_is_deleted_is_left(stand: Stand) -> None:
+    queue = group(stand)
+    session, client = member(stand, queue, "first")
+    stand.vhost.delete_queue(queue.name)
+    assert session.subscription_count == 0
+    publish(stand, publication())
+    client.request()
+    assert not client.ear.bodies
+
+
+async def test_a_large_message_goes_to_one_member_whole(stand: Stand) -> None:
+    queue = group(stand)
+    clients = [member(stand, queue, name)[1] for name in ("one", "other")]
+    body = bytes(1000) * 600
+    large = publication(body)
+    large.body = b""
+    large.spool = spooled(stand, body)
+    publish(stand, large)
+    del large
+    (taker,) = [client for client in clients if client.ear.forwarded]
+    while taker.ear.forwarded[-1][0].more:
+        seen = len(taker.ear.forwarded)
+        taker.request()
+        await taker.ear.until_more(seen)
+    got = b""
+    for fragment, _ in taker.ear.forwarded:
+        got += fragment.body
+        if isinstance(fragment, Fragment):
+            fragment.bucket.release()
+    assert got == body
+    taker.answer(taker.letters[0])
+    stand.kernel.turn.end()
+    assert queue.message_count == queue.unanswered == 0
+    assert not list((stand.kernel.directory / "queues").rglob("*.body"))
+    assert stand.pool.used == 0

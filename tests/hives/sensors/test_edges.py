@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.client import Fabric, Inflow, NoReply, connect
+from penstock.core.errors import PreconditionFailed
 from penstock.hives.sensors.configuring import configure
 from penstock.hives.sensors.fleet import Fleet
 from penstock.hives.sensors.messages import (
@@ -85,6 +86,23 @@ async def test_a_sensor_acknowledges_its_configuration(
             timeout=PATIENCE,
         )
     assert status.configuration_id == wanted.configuration_id
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("little", "big"), ("big", "little")])
+async def test_a_sensor_that_misread_its_configuration_is_told_of(
+    mqtt_penstock: Penstock, theirs: str, ours: str
+) -> None:
+    fleet = Fleet(start=NOON, hives=20)
+    sensor = next(s for s in fleet.sensors if s.profile.byte_order == theirs)
+    wanted = Configuration(next(identities))
+    url = mqtt_penstock.url
+    async with connect(url) as fabric, obeying(fleet, fabric, url):
+        with pytest.raises(PreconditionFailed, match=f"--byte-order {theirs}"):
+            await configure(
+                *(fabric, sensor.serial, wanted, Profile(ByteOrder(ours))),
+                mqtt=False,
+                timeout=PATIENCE,
+            )
 
 
 async def test_a_sensor_that_was_away_finds_its_configuration(mqtt_url: str) -> None:

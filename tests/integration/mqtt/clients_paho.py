@@ -4,7 +4,8 @@ paho runs its network loop in a thread of its own; its callbacks put what they a
 and the calls here wait for it there, so that no test sleeps. Reason codes are plain numbers. A
 client never reconnects by itself unless it was told to: a test wants to see that it was closed.
 
-Properties of MQTT 5 are keyword arguments by paho's names for them (`ContentType="text/plain"`).
+Properties of MQTT 5 are keyword arguments by paho's names for them (`ContentType="text/plain"`),
+and come back in a dictionary by the same names.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import Any, Final, Literal, Self
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from tests.integration.mqtt.clients_properties import AN_HOUR, properties_of, values_of
 
 MQTT_3: Final = MQTTProtocolVersion.MQTTv311
 MQTT_5: Final = MQTTProtocolVersion.MQTTv5
@@ -31,8 +33,6 @@ MQTT_5: Final = MQTTProtocolVersion.MQTTv5
 WITHOUT_A_WORD: Final = -1
 
 PATIENCE: Final = 10.0
-#: A session that outlives the connection, in the seconds of MQTT 5.
-AN_HOUR: Final = 3600
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,6 @@ class Will:
     qos: int = 0
     retain: bool = False
     delay: int = 0
-
-
-def properties_of(kind: int, values: dict[str, Any]) -> Properties | None:
-    if not values:
-        return None
-    properties: Properties = Properties(kind)  # type: ignore[no-untyped-call]
-    for name, value in values.items():
-        setattr(properties, name, value)
-    return properties
-
-
-def values_of(properties: Properties | None) -> dict[str, Any]:
-    if properties is None:
-        return {}
-    names = (name.replace(" ", "") for name in properties.names)
-    return {name: getattr(properties, name) for name in names if hasattr(properties, name)}
 
 
 class Paho:

@@ -15,7 +15,8 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 
-from tests.integration.mqtt.clients_paho import AN_HOUR, MQTT_5, properties_of
+from tests.integration.mqtt.clients_paho import MQTT_5
+from tests.integration.mqtt.clients_properties import AN_HOUR, properties_of
 
 PATIENCE: Final = 60.0
 #: MQTT 5's packet identifier not found: no error while an exchange is taken up again.

@@ -36,7 +36,10 @@ class Closed(Exception):
 
 
 class Client:
-    """A connection to a broker; what arrives is read packet by packet."""
+    """A connection to a broker; what arrives is read packet by packet.
+
+    `exact` holds the broker to the reasons it gives as well.
+    """
 
     def __init__(
         self, port: int, version: int = MQTT_5, client_id: str = "", *, exact: bool = True

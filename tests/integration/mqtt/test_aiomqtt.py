@@ -11,7 +11,7 @@ from aiomqtt import ProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 
 from tests.conftest import NewPenstock
-from tests.integration.mqtt.clients_paho import AN_HOUR, properties_of, values_of
+from tests.integration.mqtt.clients_properties import AN_HOUR, properties_of, values_of
 from tests.peers import MqttBroker
 
 PATIENCE = 20

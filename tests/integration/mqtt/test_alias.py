@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.mqtt.building import publish_bytes
-from tests.integration.mqtt.dialogue import Client, Connect
-from tests.integration.mqtt.packets import Kind, Packet, Properties, Property
+from tests.integration.mqtt.dialogue import Client, Connect, lasting
+from tests.integration.mqtt.packets import MQTT_5, Kind, Packet, Properties, Property
 from tests.integration.mqtt.statements import mosquitto_departs, mqtt_5
 
 pytestmark = mqtt_5
@@ -165,3 +165,20 @@ def test_the_broker_makes_use_of_them(connect: Connect, publisher: Client, topic
     packets = received(connect, publisher, topic, 10)
 
     assert [packet.topic for packet in packets[3:]] == ["", "", ""]
+
+
+@mosquitto_departs("never uses aliases")
+def test_the_broker_names_the_topic_again_on_a_new_connection(
+    connect: Connect, publisher: Client, topic: str
+) -> None:
+    fields = lasting(MQTT_5, properties=[(Property.TOPIC_ALIAS_MAXIMUM, 10)])
+    first = connect(**fields)
+    first.subscribe(topic, options=1)
+    for _ in range(2):
+        publisher.publish(topic)
+    assert [packet.topic for packet in first.receive_many(2)] == [topic, ""]
+    first.close()
+
+    again = connect(first.client_id, **fields).receive_many(2)
+
+    assert [(packet.topic, packet.dup) for packet in again] == [(topic, True), ("", True)]

@@ -75,8 +75,18 @@ def test_another_protocol_name_is_not_let_in(dial: Connect, version: int) -> Non
 
 
 @mqtt_3
-@pytest.mark.parametrize("level", [0, 6, 127])
-def test_an_unknown_protocol_level_is_refused(dial: Connect, level: int) -> None:
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_level_from_before_3_1_is_refused_by_code(dial: Connect, level: int) -> None:
+    client = dial()
+
+    client.send(connect_bytes("a", version=level, **GUEST))
+
+    assert client.receive_rest() == b"\x20\x02\x00\x01"
+
+
+@mqtt_5
+@pytest.mark.parametrize("level", [6, 127])
+def test_a_level_yet_to_come_is_refused(dial: Connect, level: int) -> None:
     client = dial()
 
     client.send(connect_bytes("a", version=level, **GUEST))

@@ -124,6 +124,22 @@ def test_the_window_belongs_to_the_connection(
     assert [packet.number for packet in narrow.receive_many(2)] == numbers[2:]
 
 
+@mosquitto_departs("sends nothing more after it")
+def test_a_message_that_expires_before_there_is_room_is_passed_over(
+    connect: Connect, publisher: Client, topic: str
+) -> None:
+    client = subscriber(connect, topic, 1, 1)
+    publisher.publish(topic, b"first")
+    publisher.publish(topic, b"short", properties=[(Property.MESSAGE_EXPIRY, 1)])
+    publisher.publish(topic, b"last")
+    packet = client.receive(Kind.PUBLISH)
+    client.stay_silent(1.2)
+
+    client.answer(Kind.PUBACK, packet)
+
+    assert client.receive(Kind.PUBLISH).payload == b"last"
+
+
 # The broker receives
 
 

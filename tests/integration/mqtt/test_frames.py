@@ -99,7 +99,7 @@ def test_a_text_frame_ends_the_connection(web: ClientConnection, version: int, t
 
 
 def test_a_large_message_passes(web: ClientConnection, version: int, topic: str) -> None:
-    payload = bytes(range(256)) * 400
+    payload = bytes(range(256)) * 100
     web.send(
         connect_bytes("", version=version, **GUEST)
         + subscribe_bytes(1, [(topic, 0)], version=version)

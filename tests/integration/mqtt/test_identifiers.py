@@ -56,3 +56,14 @@ def test_identifiers_come_with_retained_messages_too(
     client.subscribe(topic, properties=[(Property.SUBSCRIPTION_IDENTIFIER, 7)])
 
     assert client.receive(Kind.PUBLISH).get(Property.SUBSCRIPTION_IDENTIFIER) == 7
+
+
+def test_an_identifier_comes_with_a_shared_subscription_too(
+    client: Client, publisher: Client, topic: str
+) -> None:
+    identifier = [(Property.SUBSCRIPTION_IDENTIFIER, 9)]
+    client.subscribe(f"$share/group/{topic}", properties=identifier)
+
+    publisher.publish(topic)
+
+    assert client.receive(Kind.PUBLISH).get(Property.SUBSCRIPTION_IDENTIFIER) == 9

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tests.integration.mqtt.building import publish_bytes
+import pytest
+
+from tests.integration.mqtt.building import answer_bytes, publish_bytes
 from tests.integration.mqtt.dialogue import Client, Connect, lasting
 from tests.integration.mqtt.packets import MQTT_5, Kind
-from tests.integration.mqtt.statements import mqtt_5
+from tests.integration.mqtt.statements import mosquitto_departs, mqtt_5
 
 # The broker receives
 
@@ -144,3 +146,23 @@ def test_numbers_of_the_two_directions_have_nothing_to_do_with_each_other(
 
     assert packets[Kind.PUBACK].number == 1
     assert client.receive(Kind.PUBACK).number == number
+
+
+@pytest.mark.slow
+@mosquitto_departs("uses a number again that is still in flight")
+def test_numbers_that_come_round_again_pass_over_those_in_flight(
+    client: Client, publisher: Client, version: int, topic: str
+) -> None:
+    client.subscribe(topic, options=1)
+    publisher.publish(topic)
+    kept = client.receive(Kind.PUBLISH).number
+    batch = b"".join(
+        publish_bytes(topic, version=version, qos=1, number=one) for one in range(1, 51)
+    )
+
+    for _ in range(65_600 // 50):
+        publisher.send(batch)
+        packets = client.receive_many(50)
+        assert kept not in [packet.number for packet in packets]
+        client.send(b"".join(answer_bytes(Kind.PUBACK, packet.number) for packet in packets))
+        publisher.receive_many(50, Kind.PUBACK)

@@ -95,7 +95,6 @@ def test_subscriptions_fit_in_memory_and_find_their_messages(broker: Penstock, c
         assert reader.settle() == []
 
     assert arrived == [b"0", b"%d" % (count // 2), b"%d" % (count - 1)]
-    print("EACH", grown / count, "bytes")
     assert grown < count * SUBSCRIPTION_BYTES + BESIDE, f"{grown // count} bytes each"
 
 
@@ -126,7 +125,6 @@ def test_a_filter_that_does_not_match_costs_nothing(broker: Penstock, count: int
         subscribe_to_sensors(reader, count)
         among_many = publish_elsewhere(broker, writer)
 
-    print("CPU", alone, among_many)
     assert among_many < 1.5 * alone + 0.1, f"{alone:.2f} s, then {among_many:.2f} s"
 
 
@@ -141,7 +139,6 @@ def test_retained_messages_fit_in_memory_and_are_found(broker: Penstock, count: 
     broker.start()
     check_found(broker, count)
 
-    print("EACH", grown / count, "bytes")
     assert grown < count * RETAINED_BYTES + BESIDE, f"{grown // count} bytes each"
 
 
@@ -153,7 +150,6 @@ def check_found(broker: Penstock, count: int) -> None:
                 reader.subscribe(pattern)
                 packet = reader.receive(Kind.PUBLISH)
                 assert (packet.retain, int(packet.payload)) == (True, number)
-        print("FOUND", time.monotonic() - began)
         assert time.monotonic() - began < 1.0, "what does not match is looked at"
 
 
@@ -170,7 +166,6 @@ def test_a_subscriber_to_all_that_is_retained_gets_it_a_little_at_a_time(
 
     assert len(found) == count
     # The names of what is to come, and no more than a socket's worth of messages.
-    print("ALL", (resident_bytes(broker.pid) - before) / count)
     assert resident_bytes(broker.pid) - before < count * 150 + BESIDE
 
 

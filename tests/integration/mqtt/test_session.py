@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.integration.mqtt.building import publish_bytes
 from tests.integration.mqtt.dialogue import Client, Connect, lasting
 from tests.integration.mqtt.packets import MQTT_3, MQTT_5, Kind, Property
 from tests.integration.mqtt.statements import mqtt_3, mqtt_5
@@ -81,6 +82,20 @@ def test_a_clean_start_forgets_what_is_in_flight(
 
     assert connect(first.client_id, clean=True).settle() == []
     assert connect(first.client_id, clean=True).settle() == []
+
+
+def test_a_clean_start_forgets_what_was_not_released(
+    connect: Connect, client: Client, version: int, topic: str
+) -> None:
+    """The same number of QoS 2 is a new message then."""
+    client.subscribe(topic)
+    first = connect(**lasting(version))
+    first.call(publish_bytes(topic, b"old", version=version, qos=2, number=5), Kind.PUBREC)
+    first.close()
+
+    connect(first.client_id, clean=True).publish(topic, b"new", qos=2, number=5)
+
+    assert client.settle()[-1].payload == b"new"
 
 
 @mqtt_3

@@ -37,6 +37,25 @@ def test_many_filters_get_one_answer_with_a_reason_for_each_in_their_order(
     assert [packet.payload for packet in client.receive_many(2)] == [b"b", b"a"]
 
 
+def test_there_may_be_very_many_filters(client: Client, version: int, topic: str) -> None:
+    filters: list[tuple[str | bytes, int]] = [(f"{topic}/{count}", 1) for count in range(1000)]
+
+    client.send(subscribe_bytes(1, filters, version=version))
+
+    assert client.receive(Kind.SUBACK).reasons == (1,) * 1000
+
+
+def test_the_same_filter_twice_is_one_subscription(
+    client: Client, publisher: Client, version: int, topic: str
+) -> None:
+    client.send(subscribe_bytes(1, [(topic, 0), (topic, 1)], version=version))
+    assert client.receive(Kind.SUBACK).reasons == (0, 1)
+
+    publisher.publish(topic)
+
+    assert [packet.qos for packet in client.settle()] == [1]
+
+
 @pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 1)])
 def test_the_same_filter_replaces_its_subscription(
     client: Client, publisher: Client, topic: str, before: int, after: int
@@ -153,6 +172,16 @@ def test_with_no_local_ones_own_messages_do_not_come_back(
     publisher.publish(topic, b"another's")
 
     assert [packet.payload for packet in client.settle()] == [b"another's"]
+
+
+@mqtt_5
+def test_no_local_holds_for_its_subscription_only(client: Client, topic: str) -> None:
+    client.subscribe(topic, options=NO_LOCAL)
+    client.subscribe(f"{topic}/#")
+
+    client.send(publish_bytes(topic, b"mine"))
+
+    assert [packet.payload for packet in client.settle()] == [b"mine"]
 
 
 @mqtt_5

@@ -24,16 +24,13 @@ from penstock.terminals.mqtt.fields import (
     DISCONNECT,
     PUBACK,
     PUBCOMP,
-    PUBLISH,
     PUBREC,
-    PUBREL,
     SUBACK,
     UNSUBACK,
 )
 from penstock.terminals.mqtt.packets import Subscription
 from penstock.terminals.mqtt.properties import Properties, Property, encode_properties
 from penstock.terminals.mqtt.service import Mqtt
-from penstock.terminals.mqtt.terminal import MqttTerminal
 from tests import mqtt_wire
 from tests.broker.users.ground import CountingHasher
 from tests.doubles import Stand
@@ -113,9 +110,9 @@ class Caller:
     def __init__(self, house: House, version: int, peer: tuple[str, int]) -> None:
         self.house = house
         self.version = version
-        self.terminal: Any = house.mqtt.terminal()
-        assert isinstance(self.terminal, MqttTerminal)
-        self.cable = Cable(self.terminal, peer)
+        terminal: Any = house.mqtt.terminal()
+        self.terminal = terminal
+        self.cable: Any = Cable(self.terminal, peer)
         self.terminal.connection_made(self.cable)
         self._seen = 0
 
@@ -142,9 +139,7 @@ class Caller:
         told: Properties = {Property[name.upper()]: value for name, value in properties.items()}
         if expiry:
             told[Property.SESSION_EXPIRY] = expiry
-        wanted = Connect(
-            self.version, client_id, clean, keep_alive, username, password, will, told
-        )
+        wanted = Connect(self.version, client_id, clean, keep_alive, username, password, will, told)
         self.say(mqtt_wire.connect(wanted))
         _, body = await self.hear(CONNACK)
         return mqtt_wire.decode_connack(body, self.version)
@@ -240,6 +235,7 @@ class Caller:
         return (said[-1][1][0] if said[-1][1] else 0) if said else None
 
     async def cut(self) -> None:
+        """Gone without a word, and noticed."""
         self.cable.cut()
 
 
@@ -296,9 +292,7 @@ class House:
     def caller(self, version: int = 5, peer: tuple[str, int] = LOOPBACK) -> Caller:
         return Caller(self, version, peer)
 
-    async def connected(
-        self, client_id: str = "c", *, version: int = 5, **options: Any
-    ) -> Caller:
+    async def connected(self, client_id: str = "c", *, version: int = 5, **options: Any) -> Caller:
         """A client that was let in."""
         caller = self.caller(version)
         _, reason, _ = await caller.connect(client_id, **options)

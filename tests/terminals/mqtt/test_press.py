@@ -8,8 +8,8 @@ from penstock.broker.contract import RECALLED, Message
 from penstock.broker.properties import Properties, encode_header, encode_route
 from penstock.terminals.mqtt import press as press_module
 from penstock.terminals.mqtt.press import ROUTES, Press
-from penstock.terminals.mqtt.translation import CORRELATION, header_for, plain_header
 from penstock.terminals.mqtt.properties import Property
+from penstock.terminals.mqtt.translation import CORRELATION, header_for, plain_header
 from tests.mqtt_wire import Published, decode_publish, split
 
 

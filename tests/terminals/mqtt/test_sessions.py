@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.broker.permissions import Permission
-from penstock.terminals.mqtt.fields import PUBACK, PUBLISH
+from penstock.terminals.mqtt.fields import PUBACK
 from penstock.terminals.mqtt.properties import Property
 from penstock.terminals.mqtt.reasons import Reason
 from penstock.terminals.mqtt.sessions import FOREVER
@@ -143,7 +144,7 @@ async def test_a_session_of_another_user_is_not_given_out(house: House) -> None:
     house.users.set_permissions("eve", "/", Permission(".*", ".*", ".*"))
     caller = await house.connected(expiry=100)
     stranger = house.caller()
-    eve = {"username": "eve", "password": b"secret"}
+    eve: dict[str, Any] = {"username": "eve", "password": b"secret"}
     _, reason, _ = await stranger.connect(clean=True, **eve)
     assert reason == Reason.NOT_AUTHORIZED
     assert not caller.cable.lost
@@ -333,6 +334,3 @@ async def test_a_queue_that_has_the_name_of_a_session_is_neither_used_nor_delete
     await caller.until_closed()
     assert not house.mqtt.sessions(house.vhost).clients
     assert not records(house)
-
-
-__all__ = ["PUBLISH"]

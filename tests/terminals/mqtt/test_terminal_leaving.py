@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.terminals.mqtt.encode import disconnect
-from penstock.terminals.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.terminals.mqtt.packets import Subscription
 from tests import mqtt_wire
-from tests.doubles import Client
 from tests.terminals.mqtt.house import House, published
 
 

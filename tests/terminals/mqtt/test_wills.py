@@ -124,9 +124,7 @@ async def test_a_clean_start_ends_the_session_and_has_it_said(
     assert witness.payloads == [b"gone"]
 
 
-async def test_a_take_over_has_it_said_unless_it_was_to_wait(
-    house: House, witness: Caller
-) -> None:
+async def test_a_take_over_has_it_said_unless_it_was_to_wait(house: House, witness: Caller) -> None:
     await house.connected("at once", will=will(), expiry=100)
     await house.connected("at once", clean=False, expiry=100)
     assert witness.payloads == [b"gone"]

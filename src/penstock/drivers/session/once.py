@@ -140,10 +140,11 @@ class Once:
             self._end()
 
     def delete(self) -> None:
+        path = self._path
         self._pending.clear()
         self._end()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        if path is not None:
+            path.unlink(missing_ok=True)
 
     def _end(self) -> None:
         if self._fd >= 0:

@@ -13,6 +13,7 @@ beyond that is `once.py`, what comes from retained messages is drawn as the clie
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -150,6 +151,7 @@ class Session:
             delivery.released = True
             if self.durable:  # the message itself is not needed any more, but its number is
                 self.once.release(delivery.offset)
+            if delivery.offset >= 0:
                 self._hold().done(delivery)
             return
         self._finish(delivery)
@@ -299,7 +301,7 @@ class Session:
             self._sending = Sending(self.kernel, channel, letter, self._sent)
             self._sending.open()
         else:
-            plain = not letter.qos and letter.grant.plain
+            plain = not letter.qos and letter.grant.plain and not letter.expires
             channel.terminal.channel_forward(channel, letter.message, None if plain else letter)
         if not letter.qos and letter.offset >= 0:
             holding.done(letter)
@@ -340,10 +342,10 @@ class Session:
     def _finish(self, letter: Letter) -> None:
         self.letters.pop(letter.number, None)
         if letter.offset >= 0 and not self.deleted:
-            if letter.released:
-                self.once.complete(letter.offset)
-            else:
+            if not letter.released:
                 self._hold().done(letter)
+            elif self.durable:
+                self.once.complete(letter.offset)
         if self._shares:
             self.share_out()
 
@@ -458,6 +460,7 @@ class Session:
                 _NO_LIMITS,
                 expired=self._expired,
                 recovered=self._drain,
+                settled=self.once.released if self.durable else (),
             )
         return self._holding
 
@@ -508,6 +511,8 @@ class Session:
             self._once.delete()
         if self._holding is not None:
             self._holding.delete()
+        if self.durable:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     # Management.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Final
 
 from penstock.client import Fabric, NoReply
+from penstock.core.errors import PreconditionFailed
 from penstock.hives.sensors.messages import (
     ByteOrder,
     Configuration,
@@ -18,6 +20,10 @@ from penstock.hives.sensors.messages import (
 )
 from penstock.hives.sensors.messages.topic import command_topic
 from penstock.hives.sensors.sending import spelled
+
+#: What radios and batteries can be; the other byte order takes them far beyond.
+_WEAKEST_DBM: Final = 150
+_STRONGEST_MV: Final = 15_000
 
 
 async def configure(
@@ -69,6 +75,8 @@ class _Heard:
             self._other = f"what it sent is no status ({error}): is it another device?"
             return None
         if status.configuration_id == self._wanted:
+            if _plausible(mirrored) and not _plausible(status):
+                raise PreconditionFailed(self._misread())
             return status
         if mirrored.configuration_id == self._wanted:
             self._other = f"it answered in the other byte order: use --byte-order {self._opposite}"
@@ -94,7 +102,19 @@ class _Heard:
             f"{timeout:g} s; {advice}; {kept}"
         )
 
+    def _misread(self) -> str:
+        # The id alone cannot tell: misread one way and written the same way, it comes back whole.
+        return (
+            f"sensor {self._serial} has acknowledged, but its status makes sense only if it is "
+            f"{self._opposite}-endian: it has misread every number of the configuration; "
+            f"send it again with --byte-order {self._opposite}"
+        )
+
     @property
     def _opposite(self) -> ByteOrder:
         big = self._profile.byte_order is ByteOrder.BIG
         return ByteOrder.LITTLE if big else ByteOrder.BIG
+
+
+def _plausible(status: Status) -> bool:
+    return -_WEAKEST_DBM <= status.signal <= 0 and status.battery <= _STRONGEST_MV

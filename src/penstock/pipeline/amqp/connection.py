@@ -188,6 +188,9 @@ class Connection:
         try:
             tune = self._await(commands.Connection.Tune)
         except (AuthenticationFailed, ConnectionResetError) as error:
+            told = self.greeting.get("capabilities", {}).get("authentication_failure_close")
+            if told and isinstance(error, ConnectionResetError):
+                raise  # this broker would have said so
             raise AuthenticationFailed(
                 f"{address} does not let {address.user!r} in: "
                 "wrong name or password, or a user that may not connect from here"
@@ -199,7 +202,7 @@ class Connection:
         )
         try:
             self._await(commands.Connection.OpenOk)
-        except (NotAllowed, ConnectionResetError) as error:
+        except NotAllowed as error:
             raise NotFound(
                 f"{address} refused the virtual host {address.vhost!r}: {error}"
             ) from error

@@ -46,7 +46,7 @@ class Publisher:
         self._unsent_bytes = 0
         self._confirmed = 0  # delivery tags up to here, on this connection
         self._ahead: set[int] = set()  # confirmed out of order
-        self._connection, self._channel = self._connect()
+        self._connection, self._channel = self._connect(time.monotonic() + patience)
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +125,17 @@ class Publisher:
             self._confirmed += 1
             self._unconfirmed_bytes -= len(self._unconfirmed.popleft())
 
-    def _connect(self) -> tuple[Connection, int]:
+    def _connect(self, deadline: float) -> tuple[Connection, int]:
+        """A channel that confirms, as soon as there is a broker to have one on."""
+        while True:
+            try:
+                return self._open_channel()
+            except (OSError, EOFError, PenstockError) as error:
+                if not passing(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY_SECONDS)
+
+    def _open_channel(self) -> tuple[Connection, int]:
         connection = Connection(self._address, "spark publisher")
         try:
             channel = connection.open_channel()
@@ -138,14 +148,7 @@ class Publisher:
     def _again(self, deadline: float) -> None:
         """A new connection, on which all that is not confirmed goes out again."""
         self._connection.abandon()
-        while True:
-            time.sleep(_RETRY_SECONDS)
-            try:
-                self._connection, self._channel = self._connect()
-                break
-            except (OSError, EOFError, PenstockError) as error:
-                if not passing(error) or time.monotonic() > deadline:
-                    raise
+        self._connection, self._channel = self._connect(deadline)
         self._confirmed = 0
         self._ahead.clear()
         self._unsent = list(self._unconfirmed)

@@ -46,6 +46,11 @@ class Range:
         return f"{self.stream}[{self.start}, {self.stop})"
 
 
+#: By stream. One that is not there is not in it; None is one in which nothing shows itself: it is
+#: empty, and where its next message will stand cannot be told before it has come.
+Offsets = dict[str, int | None]
+
+
 class Streams(Protocol):
     """One broker's streams, over connections that are made when needed and may break.
 
@@ -56,13 +61,13 @@ class Streams(Protocol):
     def names(self) -> set[str]:
         """All streams this user may read."""
 
-    def firsts(self, names: Collection[str]) -> dict[str, int]:
-        """The oldest offset of each that is kept; a stream that is not there is not in it."""
+    def firsts(self, names: Collection[str]) -> Offsets:
+        """The oldest offset of each that is kept."""
 
-    def ends(self, names: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
-        """The next offset of each; a stream that is not there is not in it.
+    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+        """The next offset of each; `known` is what was found the last time.
 
-        `known` has ends seen before: a broker that can only wait and see waits longer for those.
+        Where nothing shows itself the end is what it was.
         """
 
     def at(self, name: str, moment_ms: int) -> int:

@@ -9,8 +9,9 @@ goes on to the next method, so the answer to a method sent after the first deliv
 comes behind the chunk. A broker that delivers in slices gets another fence as long as the last one
 brought something.
 
-Only an empty stream is told by silence, and there alone a too short wait could matter; it errs to
-the safe side, for a stream taken as empty is looked at again for the next batch.
+Only an empty stream is told by silence: one that never had a message, or whose last one retention
+has taken. A wait that was too short errs to the safe side, for the stream is looked at again for
+the next batch.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from penstock.pipeline.amqp.contents import OFFSET, take_offset
 from penstock.pipeline.amqp.faults import closed_for
 from penstock.pipeline.amqp.frames import HEADER, METHOD, Frame, method, read_method
 
-#: Silence that means an empty stream: at the first look, and when it was empty before.
+#: Silence that means an empty stream, and one that was empty the last time.
 EMPTY_SECONDS: Final = 2.0
 STILL_EMPTY_SECONDS: Final = 0.1
-#: A stream that had messages has some: a broker that is slow to show them is waited for.
-FULL_SECONDS: Final = 20.0
+#: What has begun to come goes on coming.
+CHUNK_SECONDS: Final = 20.0
 #: More than a chunk holds.
 PREFETCH: Final = 65_535
 #: A stream that is written to while it is looked at could go on forever.
@@ -46,17 +47,11 @@ class Look:
 
     where: str | int | datetime
     prefetch: int = PREFETCH
-    known: int | None = None  #: the end it had before
-    first: int = 0  #: the first offset that was delivered
-    end: int = 0  #: the one after the last
+    patience: float = EMPTY_SECONDS
+    first: int | None = None  #: the first offset that was delivered
+    end: int | None = None  #: the one after the last
     fences: int = 0
     done: bool = False
-
-    @property
-    def patience(self) -> float:
-        if self.known is None:
-            return EMPTY_SECONDS
-        return FULL_SECONDS if self.known else STILL_EMPTY_SECONDS
 
 
 def look(connection: Connection, wanted: Mapping[str, Look]) -> dict[str, Look]:
@@ -79,13 +74,13 @@ def _watch(connection: Connection, channels: Mapping[int, tuple[str, Look]]) -> 
     missing: set[str] = set()
     began = time.monotonic()
     answers = dict.fromkeys(channels, 0)
-    seen = dict.fromkeys(channels, 0)  # the end at the last fence
+    seen: dict[int, int | None] = {}  # the end at the last fence
     while waiting := [each for _, each in channels.values() if not each.done]:
         left = began + max(_patience(each) for each in waiting) - time.monotonic()
         try:
             frames = connection.receive(left)
         except TimeoutError:
-            if all(each.end == 0 for each in waiting):
+            if all(each.end is None for each in waiting):
                 return missing  # silence: they are empty
             raise
         for frame in frames:
@@ -107,7 +102,7 @@ def _watch(connection: Connection, channels: Mapping[int, tuple[str, Look]]) -> 
                     answers[frame.channel] += 1
                     # The first answers the prefetch; each after it, a fence.
                     if answers[frame.channel] > 1 and not each.done:
-                        each.done = each.end == seen[frame.channel] or each.fences >= FENCES
+                        each.done = each.end == seen.get(frame.channel) or each.fences >= FENCES
                         seen[frame.channel] = each.end
                         if not each.done:
                             _fence(connection, frame.channel, each)
@@ -115,7 +110,7 @@ def _watch(connection: Connection, channels: Mapping[int, tuple[str, Look]]) -> 
 
 
 def _patience(each: Look) -> float:
-    return FULL_SECONDS if each.end else each.patience
+    return each.patience if each.end is None else CHUNK_SECONDS
 
 
 def _note(each: Look, frame: Frame, name: str) -> None:
@@ -123,9 +118,9 @@ def _note(each: Look, frame: Frame, name: str) -> None:
         offset, _ = take_offset(frame.payload)
     except WireSyntaxError:
         raise PreconditionFailed(f"{name!r} is a queue and no stream") from None
-    if not each.end:
+    if each.first is None:
         each.first = offset
-    each.end = max(each.end, offset + 1)
+    each.end = offset + 1
 
 
 def _fence(connection: Connection, channel: int, each: Look) -> None:

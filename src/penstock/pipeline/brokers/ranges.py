@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.core.errors import NotFound
-from penstock.pipeline.brokers.contract import Range
+from penstock.pipeline.brokers.contract import Offsets, Range
 from penstock.pipeline.brokers.http import Management
 
 #: Up to so many streams are asked about one by one; of more, the whole list is fetched.
@@ -32,10 +32,10 @@ class ArrowRanges:
     def names(self) -> set[str]:
         return {row["name"] for row in self._list()}
 
-    def firsts(self, names: Collection[str]) -> dict[str, int]:
+    def firsts(self, names: Collection[str]) -> Offsets:
         return {name: row["first_offset"] for name, row in self._describe(names).items()}
 
-    def ends(self, names: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
+    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
         return {name: row["committed_offset"] for name, row in self._describe(names).items()}
 
     def at(self, name: str, moment_ms: int) -> int:

@@ -26,9 +26,9 @@ from penstock.pipeline.amqp.connection import Connection
 from penstock.pipeline.amqp.contents import OFFSET, take_offset
 from penstock.pipeline.amqp.deliveries import Deliveries
 from penstock.pipeline.amqp.frames import method
-from penstock.pipeline.brokers.contract import MESSAGES, Range
+from penstock.pipeline.brokers.contract import MESSAGES, Offsets, Range
 from penstock.pipeline.brokers.http import Management
-from penstock.pipeline.brokers.looking import Look, look
+from penstock.pipeline.brokers.looking import EMPTY_SECONDS, STILL_EMPTY_SECONDS, Look, look
 
 #: Messages under way: more than a round trip's worth, and no more than a broker should hold.
 PREFETCH: Final = 10_000
@@ -60,20 +60,28 @@ class Replays:
             ) from None
         return {row["name"] for row in rows if row.get("type") == "stream"}
 
-    def firsts(self, names: Collection[str]) -> dict[str, int]:
+    def firsts(self, names: Collection[str]) -> Offsets:
         seen = self._look({name: Look("first", 1) for name in names})
         return {name: each.first for name, each in seen.items()}
 
-    def ends(self, names: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
-        seen = self._look({name: Look("last", known=known.get(name)) for name in names})
-        return {name: each.end for name, each in seen.items()}
+    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+        patience = {
+            name: STILL_EMPTY_SECONDS if name in known and known[name] is None else EMPTY_SECONDS
+            for name in names
+        }
+        seen = self._look({name: Look("last", patience=patience[name]) for name in names})
+        return {
+            name: known.get(name) if each.end is None else each.end for name, each in seen.items()
+        }
 
     def at(self, name: str, moment_ms: int) -> int:
         moment = datetime.fromtimestamp(max(moment_ms, 0) // 1000, UTC)
         seen = self._look({name: Look(moment, 1)})
         if name not in seen:
             raise NotFound(f"{self._address}: there is no stream {name!r}")
-        return seen[name].first if seen[name].end else self.ends([name], {})[name]
+        found = seen[name].first
+        # Nothing came then or later: behind all there is.
+        return (self.ends([name], {})[name] or 0) if found is None else found
 
     def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
         with Connection(self._address, f"spark {wanted}") as connection:
@@ -120,7 +128,7 @@ class Replays:
             try:
                 data = connection.receive_bytes(stall - time.monotonic())
             except TimeoutError:
-                if self.ends([wanted.stream], {wanted.stream: 1})[wanted.stream] < wanted.stop:
+                if (self.ends([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
                     yield from gathered.rest()
                     return
                 raise

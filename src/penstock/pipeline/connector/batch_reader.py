@@ -42,10 +42,11 @@ class BatchReader(DataSourceReader):
             firsts = streams.firsts(names)
         loss = LossPolicy(options.fail_on_loss)
         ranges = []
-        for name in names:
-            if start[name] < firsts[name]:
-                loss.gap(name, start[name], firsts[name])
-            begin = max(start[name], firsts[name])
+        for name in start.keys() & stop.keys():
+            first = firsts.get(name) or 0
+            if start[name] < first:
+                loss.gap(name, start[name], first)
+            begin = max(start[name], first)
             if stop[name] < begin and options.ending.named:
                 raise ConfigurationError(
                     f"endingOffsets: stream {name!r} begins at {begin}, behind {stop[name]}"

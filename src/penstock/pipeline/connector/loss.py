@@ -49,7 +49,8 @@ class LossPolicy:
         """Messages that the stream was seen to have are not in it."""
         self._lost(
             f"stream {stream!r} has no messages from offset {position} to {stop - 1}, which it had "
-            f"when the batch was planned: it was deleted and declared anew, or damaged. {_TO_DO}",
+            "when the batch was planned: retention has removed them, or it was deleted and "
+            f"declared anew. {_TO_DO}",
             stream,
             stop - position,
         )

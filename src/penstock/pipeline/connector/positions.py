@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Final
 
 from penstock.core.errors import ConfigurationError, NotFound
-from penstock.pipeline.brokers.contract import Streams
+from penstock.pipeline.brokers.contract import Offsets, Streams
 
 
 class Kind(Enum):
@@ -57,8 +57,8 @@ class Positions:
                 return False
 
     def resolve(self, streams: Streams, names: Collection[str]) -> dict[str, int]:
-        """The offsets these positions are now, for the streams of those names."""
-        found: dict[str, int] = {}
+        """The offsets these positions are now; streams that are empty may be left out."""
+        found: Offsets = {}
         by_kind: dict[Kind, list[str]] = {}
         for name in names:
             by_kind.setdefault(self.of(name).kind, []).append(name)
@@ -75,15 +75,17 @@ class Positions:
                 f"streams: there is no stream {', '.join(map(repr, missing))}; declare it first, "
                 "or use a pattern to read streams as they appear"
             )
-        return found
+        return {name: offset for name, offset in found.items() if offset is not None}
 
-    def _checked(self, name: str, end: int) -> int:
+    def _checked(self, name: str, end: int | None) -> int | None:
         position = self.of(name)
         if position.kind is Kind.LATEST:
             return end
-        if position.value > end:
+        next_offset = end or 0
+        if position.value > next_offset:
             raise ConfigurationError(
-                f"offset {position.value} of stream {name!r} is not there yet: the next is {end}"
+                f"offset {position.value} of stream {name!r} is not there yet: the next is "
+                f"{next_offset}"
             )
         return position.value
 

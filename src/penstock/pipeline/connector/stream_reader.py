@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.pipeline.amqp.faults import passing
-from penstock.pipeline.brokers.contract import Range, Streams
+from penstock.pipeline.brokers.contract import Offsets, Range, Streams
 from penstock.pipeline.brokers.opening import Door, find_door
 from penstock.pipeline.connector.admission import admit, divide
 from penstock.pipeline.connector.batch_reader import Part
@@ -42,7 +42,6 @@ from penstock.pipeline.connector.reading import RETRY_SECONDS, Reading
 
 _log = get_logger(__name__)
 
-Offsets = dict[str, int]
 _T = TypeVar("_T")
 
 
@@ -53,7 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._loss = LossPolicy(options.fail_on_loss)
         self._door: Door | None = None
         self._streams: Streams | None = None
-        self._initial: Offsets | None = None
+        self._initial: dict[str, int] | None = None
         self._held: set[str] = set()  # streams of which the first batch takes nothing
         self._target: Offsets | None = None  # where a query that ends by itself does
         self._latest: Offsets | None = None
@@ -74,33 +73,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         ends = self._latest = self._ask(lambda streams: self._ends(streams, start))
-        if self._target is not None:
-            # What has come since is left for the next run; what was read before stays read.
-            ends = {
-                name: max(min(end, self._target[name]), min(end, start.get(name, 0)))
-                for name, end in ends.items()
-                if name in self._target
-            }
-        begin: Offsets = {}
-        stop: Offsets = {}
+        begin: dict[str, int] = {}
+        stop: dict[str, int] = {}
         for name, position in start.items():
             if name not in ends:
                 self._loss.missing(name, position)
-            elif ends[name] < position:
-                self._loss.ended(name, position, ends[name])
-                stop[name] = ends[name]
+                continue
+            end = ends[name]
+            if end is None or name in self._held:
+                stop[name] = position
+            elif end < position:
+                self._loss.ended(name, position, end)
+                stop[name] = end
             else:
-                begin[name] = position
-                stop[name] = position if name in self._held else ends[name]
+                begin[name], stop[name] = position, self._bounded(name, position, end)
         self._held.clear()
         if isinstance(limit, ReadMaxRows):
             stop |= admit(begin, {name: stop[name] for name in begin}, limit.max_rows)
-        if new := [name for name in ends if name not in start]:
-            stop |= self._ask(lambda streams: streams.firsts(new))
+        stop |= self._joining([name for name in ends if name not in start])
         return dict(sorted(stop.items()))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self._latest
+        if self._latest is None:
+            return None
+        return {name: end for name, end in self._latest.items() if end is not None}
 
     # Ranges.
 
@@ -128,25 +124,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Asking the broker.
 
-    def _find_initial(self, streams: Streams) -> Offsets:
+    def _find_initial(self, streams: Streams) -> dict[str, int]:
         names = self._options.selection.choose(streams)
         starting = self._options.starting
         initial = starting.resolve(streams, names)
-        ends = streams.ends(names, {})
+        ends = streams.ends(initial, initial)
         self._held = {
-            name for name in names if not starting.settled(name, initial[name], ends[name])
+            name
+            for name, offset in initial.items()
+            if not starting.settled(name, offset, ends.get(name) or 0)
         }
         return initial
 
     def _ends(self, streams: Streams, known: Mapping[str, int]) -> Offsets:
         names = self._options.selection.choose(streams)
-        return streams.ends(names, known or self._latest or {})
+        return streams.ends(names, {**(self._latest or {}), **known})
 
-    def _range(self, name: str, start: int, stop: int, firsts: Mapping[str, int]) -> Range:
-        first = firsts.get(name)
-        if first is None:
+    def _bounded(self, name: str, position: int, end: int) -> int:
+        """The end, unless the query is to take only what was there when it began."""
+        if self._target is None:
+            return end
+        return max(position, min(end, self._target.get(name) or 0))
+
+    def _joining(self, names: list[str]) -> dict[str, int]:
+        """Where streams begin that were not there, or empty, until now."""
+        wanted = [name for name in names if self._target is None or name in self._target]
+        firsts = self._ask(lambda streams: streams.firsts(wanted)) if wanted else {}
+        return {name: first for name, first in firsts.items() if first is not None}
+
+    def _range(self, name: str, start: int, stop: int, firsts: Offsets) -> Range:
+        if name not in firsts:
             self._loss.missing(name, start)
             return Range(name, start, start)
+        first = firsts[name]
+        if first is None:  # whoever reads will see
+            return Range(name, start, max(start, stop))
         if stop < start:
             if self._initial is not None and start == self._initial.get(name):
                 # The first batch is run again: it took nothing, and now would begin later.

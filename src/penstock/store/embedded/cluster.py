@@ -29,7 +29,7 @@ _SETTINGS: Final = {
     # One machine, everybody local: what an analytical query sorts should fit in memory.
     "work_mem": "16MB",
     "maintenance_work_mem": "128MB",
-    "log_min_messages": "warning",
+    "log_checkpoints": "off",
     # Who waits for a lock for long is told about in the log.
     "log_lock_waits": "on",
     "TimeZone": "UTC",

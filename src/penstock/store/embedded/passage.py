@@ -36,7 +36,8 @@ def open_passage(target: Path, account: Account) -> None:
         if may_pass(status, account):
             continue
         entries = _entries(directory, status)
-        if entries.get((_USER, account.uid), 0) & _PASS:
+        # A `chmod` since then may have left our entry and taken its effect, through the mask.
+        if entries.get((_USER, account.uid), 0) & entries.get((_MASK, _NOBODY), 0) & _PASS:
             continue
         try:
             os.setxattr(directory, _ATTRIBUTE, _packed(_let_through(entries, account.uid)))

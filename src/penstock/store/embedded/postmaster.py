@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = "postmaster.pid"
+SOCKET: Final = ".s.PGSQL.5432"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +40,17 @@ def read(data: Path) -> Postmaster | None:
     return found if _works_in(found.pid, data) else None
 
 
-def forget_stale(data: Path) -> bool:
-    """Remove the file of a server that is gone. Whether there was one to remove.
+def forget_stale(data: Path, sockets: Path) -> bool:
+    """Remove what a server that is gone has left lying. Whether there was something.
 
-    PostgreSQL does so itself, except when the number belongs to another process of the same user:
-    then it refuses to start. Orphans of a killed server are why it is careful, so we are too.
+    PostgreSQL does so itself, unless the number is that of a process of the same user, or of one
+    that nobody has buried: then it refuses to start. Orphans of a killed server are why it is
+    careful, so we are too.
     """
     if not _lines(data) or workers(data):
         return False
-    (data / FILE).unlink(missing_ok=True)
+    for left in (data / FILE, *sockets.glob(f"{SOCKET}*")):
+        left.unlink(missing_ok=True)
     return True
 
 

@@ -56,9 +56,13 @@ class EmbeddedServer:
                 open_passage(self.data, account)
                 open_passage(programs.folder() / "postgres", account)
             cluster.prepare(self.data, account)
-            running = self._taken_over() or self._launched(account)
-            self.url = self._with_database(running)
             self._claims.enter()
+            try:
+                running = self._taken_over() or self._launched(account)
+                self.url = self._with_database(running)
+            except BaseException:
+                self._leave(account)
+                raise
         return self.url
 
     def close(self) -> None:
@@ -67,15 +71,19 @@ class EmbeddedServer:
             return
         self.url = ""
         with self._claims.alone():
-            if self._claims.leave():
-                process.stop(self.data, self._log)
-                log.info("embedded database stopped", directory=str(self.data))
+            self._leave(Account.of_this_process())
 
     @property
     def pid(self) -> int | None:
-        """The server's process, if it runs."""
+        """The server's process, if it runs, whoever uses it."""
         found = postmaster.read(self.data)
         return found.pid if found else None
+
+    @property
+    def running_url(self) -> str | None:
+        """Where it is, if it runs, whoever uses it. Not a claim: it may be stopped any time."""
+        found = postmaster.read(self.data)
+        return _url(found, cluster.DATABASE) if found and found.ready else None
 
     def __enter__(self) -> Self:
         self.start()
@@ -98,12 +106,18 @@ class EmbeddedServer:
         return found
 
     def _launched(self, account: Account) -> Postmaster:
-        if postmaster.forget_stale(self.data):
-            log.info("a killed database recovers", directory=str(self.data))
         place = sockets.directory(self.data, account)
+        if postmaster.forget_stale(self.data, place):
+            log.info("a killed database recovers", directory=str(self.data))
         found = process.launch(self.data, place, self._log, account)
         log.info("embedded database started", directory=str(self.data), pid=found.pid)
         return found
+
+    def _leave(self, account: Account) -> None:
+        if self._claims.leave():
+            process.stop(self.data, self._log)
+            sockets.forget(self.data, account)
+            log.info("embedded database stopped", directory=str(self.data))
 
     def _with_database(self, running: Postmaster) -> str:
         """The URL of our database, which a new server does not have yet."""
@@ -116,8 +130,9 @@ class EmbeddedServer:
                     name = Identifier(cluster.DATABASE)
                     connection.execute(SQL("CREATE DATABASE {}").format(name))
         except (PenstockError, psycopg.Error) as error:
+            words = process.last_words(self._log)
             raise StoreUnavailable(
-                f"the database in {self.data} does not answer: {error}\n{process.last_words(self._log)}"
+                f"the database in {self.data} does not answer: {error}\n{words}"
             ) from error
         return _url(running, cluster.DATABASE)
 

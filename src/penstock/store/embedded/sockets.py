@@ -1,7 +1,7 @@
-"""Where an embedded server's socket lies: in its data directory, if the name is short enough.
+"""Where an embedded server's socket lies: in its data directory, if the path will do.
 
 A socket's path has to fit into 107 bytes. A data directory deep down gets a directory for its
-socket among the system's temporary ones, closed to others like itself.
+socket among the system's temporary ones, closed to others like itself, while the server runs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import Final
 
 from penstock.core.errors import AccessRefused
 from penstock.store.embedded.account import Account
+from penstock.store.embedded.postmaster import SOCKET
 
 _LONGEST: Final = 107
-_SOCKET: Final = ".s.PGSQL.5432"
 #: PostgreSQL makes a lock file beside the socket, whose name is longer.
 _LOCK: Final = ".lock"
 
 
 def directory(data: Path, account: Account) -> Path:
     """A directory that only the account (and root) may enter."""
-    if len(os.fsencode(data / (_SOCKET + _LOCK))) <= _LONGEST:
+    # A comma would part it in two wherever a list of hosts can stand.
+    if len(os.fsencode(data / (SOCKET + _LOCK))) <= _LONGEST and "," not in str(data):
         return data
     digest = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
     short = Path(tempfile.gettempdir()) / f"penstock-{account.uid}-{digest}"
@@ -34,6 +35,13 @@ def directory(data: Path, account: Account) -> Path:
     except FileExistsError:
         _ours(short, account)
     return short
+
+
+def forget(data: Path, account: Account) -> None:
+    """Remove the directory of a server that has stopped."""
+    place = directory(data, account)
+    if place != data:
+        place.rmdir()
 
 
 def _ours(short: Path, account: Account) -> None:

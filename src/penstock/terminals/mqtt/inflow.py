@@ -43,17 +43,21 @@ _log = get_logger("penstock.mqtt")
 class Inflow:
     __slots__ = (
         "_aliases",
+        "_deferred",
         "_exchange",
         "_headers",
         "_keeping",
         "_large",
+        "_later",
         "_most",
         "_owed",
+        "_posting",
         "_producer",
         "_routes",
         "_silent",
         "_terminal",
         "_unanswered",
+        "_verdicts",
     )
 
     def __init__(self, terminal: MqttTerminal) -> None:
@@ -67,7 +71,11 @@ class Inflow:
         self._unanswered = 0  #: of QoS 1
         self._owed: set[int] = set()  #: of QoS 2
         self._large: LargePublish | None = None
+        self._later = 0  #: the number of a large one of QoS 2 that is not remembered yet
         self._silent = 0
+        self._posting = 0  #: the receipt of what is being posted right now
+        self._deferred = 0  #: answers that wait for the disk: later ones wait behind them
+        self._verdicts: dict[int, tuple[Reason, str]] = {}  #: bad news among those
         self._keeping: dict[int, Message] | None = None  #: large ones to be retained, by receipt
 
     def open(self, exchange: Exchange) -> None:
@@ -81,8 +89,9 @@ class Inflow:
         if self._large is not None:
             self._large.abandon()
             self._large = None
-        if self._terminal.opened:
-            self._exchange.channel_close(self._producer)
+        if self._later and self._producer.state is None:  # it was posted, and not answered yet
+            self._terminal.need_session().remember(self._later)
+        self._exchange.channel_close(self._producer)
 
     def forget_permissions(self) -> None:
         self._routes.clear()
@@ -130,13 +139,15 @@ class Inflow:
             return
         qos = first >> 1 & 3
         if qos == 2 and number in self._terminal.need_session().received:
-            self._repeat(number)
+            self._owe(number)
+            self._defer(number | TWICE)
             return
         self._terminal.published += 1
         flags = flags_for(qos, told) | (RETAIN if first & 1 else 0)
         message = Message(route, header_for(told, qos, size), b"", flags, more=True)
         receipt = self._receipt(qos, number)
         if qos == 2:
+            self._later = number
             receipt |= LATER
         if first & 1:
             if not receipt:
@@ -149,6 +160,8 @@ class Inflow:
         session = self._terminal.session
         if session is not None:
             session.mine = message
+        if receipt and not receipt & SILENT:
+            self._deferred += 1
         self._large.begin(message, receipt)
 
     def on_payload(self, piece: memoryview, more: bool) -> None:
@@ -173,7 +186,7 @@ class Inflow:
                 unknown = Reason.PACKET_IDENTIFIER_NOT_FOUND
                 terminal.send(acknowledgement(PUBREL, number, unknown, version=terminal.version))
             return
-        if kind == PUBACK if letter.qos == 1 else kind == PUBCOMP:
+        if kind == PUBACK if letter.qos == 1 else kind == PUBCOMP and letter.released:
             session.channel_confirm(channel, letter)
             terminal.answered += 1
         elif kind == PUBREC and letter.qos == 2:
@@ -234,7 +247,11 @@ class Inflow:
         session = self._terminal.session
         if session is not None:
             session.mine = message
+        self._posting = receipt
         self._exchange.channel_post(self._producer, message, receipt)
+        if self._posting:  # it waits for the disk
+            self._posting = 0
+            self._deferred += 1
 
     def _named(self, topic: bytes, told: Properties) -> bytes:
         """The topic, which may have a short name, or get one."""
@@ -277,23 +294,12 @@ class Inflow:
     def _is_repeated(self, number: int) -> bool:
         """Whether a publication is one that is here already, or else remember that it is now."""
         session = self._terminal.need_session()
+        self._owe(number)
         if number not in session.received:
             session.remember(number)
             return False
-        self._repeat(number)
+        self._defer(number | TWICE)
         return True
-
-    def _repeat(self, number: int) -> None:
-        """Say again that a publication is here."""
-        self._owe(number)
-        self._answer_when_safe(number | TWICE)
-
-    def _answer_when_safe(self, receipt: int) -> None:
-        """What the session remembers must be on disk before the client hears of it."""
-        if self._terminal.need_session().durable:
-            self._terminal.host.kernel.committer.wait(self._producer, receipt)
-        else:
-            self.confirmed(receipt)
 
     def _release(self, number: int) -> None:
         terminal = self._terminal
@@ -330,78 +336,88 @@ class Inflow:
             )
 
     def confirmed(self, receipt: int) -> None:
-        if receipt < TWICE:
+        if receipt == self._posting:  # at once; but answers are given in the order of questions
+            self._posting = 0
+            if self._deferred or receipt >= KEPT:
+                self._defer(receipt & ~KEPT)
+                return
+        elif not receipt & SILENT:
+            self._deferred -= 1
+        if receipt < TWICE and not self._verdicts:
             self._unanswered -= 1
             self._terminal.host.kernel.metrics.confirmed += 1
             self._terminal.outflow.send(b"\x40\x02" + receipt.to_bytes(2, "big"))
-        elif receipt & LATER:
-            self._terminal.need_session().remember(receipt & 0xFFFF)
-            self._answer_when_safe(receipt & ~LATER)
-        elif receipt & KEPT:
-            self._keep(receipt)
-        elif not receipt & SILENT:
-            self._answer(receipt, Reason.SUCCESS)
+        elif receipt >= KEPT:
+            self._complete(receipt)
+        else:
+            self._answer(receipt, *self._verdicts.pop(receipt, (Reason.SUCCESS, "")))
 
-    def _keep(self, receipt: int) -> None:
-        """Everybody else has it; the copy that is kept must be on disk as well."""
-        key = receipt | LATER if receipt & TWICE else receipt
-        message = self._keeping.pop(key, None) if self._keeping else None
+    def _defer(self, receipt: int) -> None:
+        """Answer when all that was said so far is on disk."""
+        self._deferred += 1
+        self._terminal.host.kernel.committer.wait(self._producer, receipt)
+
+    def _complete(self, receipt: int) -> None:
+        """A large one is where it should be; what is kept of it must be on disk as well."""
+        message = self._keeping.pop(receipt, None) if self._keeping else None
         if message is not None:
             self._terminal.vhost.retained.keep(message)
-        receipt &= ~KEPT
+        if receipt & LATER and self._later:
+            self._later = 0
+            self._terminal.need_session().remember(receipt & 0xFFFF)
         if not receipt & SILENT:
-            self._terminal.host.kernel.committer.wait(self._producer, receipt)
+            self._defer(receipt & ~(KEPT | LATER))
 
     def failed(self, receipt: int, error: Exception) -> None:
         """No subscriber, no room, or no exchange any more."""
-        if receipt & LATER:
-            self._terminal.need_session().remember(receipt & 0xFFFF)
-            receipt &= ~LATER
-        if isinstance(error, NoRoute):
+        if not receipt:
+            self._terminal.fail(MqttError(Reason.ADMINISTRATIVE_ACTION, str(error)))
+        elif isinstance(error, NoRoute):
             self._terminal.host.kernel.metrics.unroutable += 1
             if receipt & KEPT:
-                self._keep(receipt)
+                self.confirmed(receipt)
             else:
-                self._answer(receipt, Reason.NO_MATCHING_SUBSCRIBERS)
-        elif not receipt:
-            self._terminal.fail(MqttError(Reason.ADMINISTRATIVE_ACTION, str(error)))
+                self._settle(receipt, Reason.NO_MATCHING_SUBSCRIBERS, "")
         else:
             if self._keeping:
-                self._keeping.pop(receipt | LATER if receipt & TWICE else receipt, None)
+                self._keeping.pop(receipt, None)
             if not receipt & SILENT:
-                self._decline(receipt & ~KEPT, Reason.QUOTA_EXCEEDED, str(error))
+                self._settle(receipt & 0x1FFFF, Reason.QUOTA_EXCEEDED, str(error))
+
+    def _settle(self, receipt: int, reason: Reason, text: str) -> None:
+        """Answer with this reason, behind the answers that wait."""
+        if self._posting:
+            self._posting = 0
+        else:
+            self._deferred -= 1
+        if self._deferred:
+            self._verdicts[receipt] = (reason, text)
+            self._defer(receipt)
+        else:
+            self._answer(receipt, reason, text)
 
     def _refuse(self, first: int, number: int, reason: Reason, topic: bytes) -> None:
         """The client may not publish there. At QoS 0 there is no way to say so."""
-        terminal = self._terminal
         name = topic.decode("utf-8", "replace")
-        _log.info("publication refused", connection=terminal.name, topic=name)
+        _log.info("publication refused", connection=self._terminal.name, topic=name)
         qos = first >> 1 & 3
         if qos:
-            if qos == 2:
-                terminal.need_session().remember(number)
-            self._decline(self._receipt(qos, number), reason, f"not allowed to publish to {name}")
+            self._posting = self._receipt(qos, number)
+            self._settle(self._posting, reason, f"not allowed to publish to {name}")
 
-    def _decline(self, receipt: int, reason: Reason, text: str) -> None:
+    def _answer(self, receipt: int, reason: Reason, text: str) -> None:
+        terminal = self._terminal
         number = receipt & 0xFFFF
-        terminal = self._terminal
-        if receipt & TWICE:
-            self._owed.discard(number)
-            terminal.need_session().forget(number)
-        else:
-            self._unanswered -= 1
-        if terminal.version < 5:  # it has no word for it: what is not closed would seem accepted
-            terminal.fail(MqttError(reason, text))
-            return
-        kind = PUBREC if receipt & TWICE else PUBACK
-        told = terminal.explained(text)
-        terminal.send(acknowledgement(kind, number, reason, told, version=5))
-
-    def _answer(self, receipt: int, reason: Reason) -> None:
-        terminal = self._terminal
         kind = PUBREC if receipt & TWICE else PUBACK
         if kind == PUBACK:
             self._unanswered -= 1
-        terminal.host.kernel.metrics.confirmed += 1
-        number = receipt & 0xFFFF
-        terminal.send(acknowledgement(kind, number, reason, version=terminal.version))
+        if reason < Reason.UNSPECIFIED_ERROR:
+            terminal.host.kernel.metrics.confirmed += 1
+        elif terminal.version < 5:  # it has no word for it: what is not closed seems accepted
+            terminal.fail(MqttError(reason, text))
+            return
+        elif kind == PUBREC:
+            self._owed.discard(number)
+            terminal.need_session().forget(number)
+        told = terminal.explained(text) if text else None
+        terminal.send(acknowledgement(kind, number, reason, told, version=terminal.version))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.user import User
 from penstock.core.addresses import is_loopback
-from penstock.core.errors import AuthenticationFailed, PenstockError
+from penstock.core.errors import AuthenticationFailed, NotFound
 from penstock.terminals.mqtt.access import Access
 from penstock.terminals.mqtt.connect import Connect, decode_connect
 from penstock.terminals.mqtt.encode import connack
@@ -55,7 +55,7 @@ class Joining:
             raise MqttError(
                 Reason.BAD_AUTHENTICATION_METHOD, f"authentication method {method!r}: none is known"
             )
-        terminal.reader.stopped = True
+        terminal.intake.hold()
         loop = terminal.host.kernel.loop
         self._task = loop.create_task(self._authenticate(request))
 
@@ -69,14 +69,14 @@ class Joining:
             vhost, user = await self._identify(request)
             self._task = None
             self._enter(request, vhost, user)
-        except PenstockError as error:
-            if isinstance(error, AuthenticationFailed):
-                terminal.host.kernel.metrics.refused += 1
-                error = MqttError(Reason.BAD_USER_NAME_OR_PASSWORD, "user or password is wrong")
+        except AuthenticationFailed:
+            terminal.host.kernel.metrics.refused += 1
+            terminal.fail(
+                MqttError(Reason.BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong")
+            )
+        except Exception as error:
             terminal.fail(error)
-        if not terminal.closing:
-            terminal.reader.stopped = False
-            terminal.data_received(b"")
+        terminal.intake.resume()
         terminal.host.kernel.turn.end()
 
     async def _identify(self, request: Connect) -> tuple[VirtualHost, User]:
@@ -88,7 +88,10 @@ class Joining:
         if name is None:
             if not settings.mqtt.anonymous or not loopback:
                 raise MqttError(Reason.NOT_AUTHORIZED, "a user name and a password are needed")
-            user = host.users.get("guest")
+            try:
+                user = host.users.get("guest")
+            except NotFound as error:
+                raise MqttError(Reason.NOT_AUTHORIZED, str(error)) from None
         else:
             if ":" in name:
                 vhost, name = name.split(":", 1)
@@ -127,8 +130,8 @@ class Joining:
         exchange = vhost.exchange(settings.mqtt.exchange)
         terminal.vhost = vhost
         terminal.access = Access(host.users, user, vhost.name, exchange.name, client_id)
-        terminal.client_id = client_id
         terminal.sessions = terminal.mqtt.sessions(vhost)
+        terminal.client_id = client_id
         self._take_will(request, exchange.name)
         terminal.expiry = self._expiry(request, told)
         terminal.keep_alive = self._keep_alive(request, told)
@@ -182,7 +185,7 @@ class Joining:
             told[Property.RECEIVE_MAXIMUM] = settings.receive_maximum
             if settings.topic_alias_maximum:
                 told[Property.TOPIC_ALIAS_MAXIMUM] = settings.topic_alias_maximum
-            if settings.max_packet_bytes < VARINT_MAX:
+            if settings.max_packet_bytes < VARINT_MAX + 5:
                 told[Property.MAXIMUM_PACKET_SIZE] = settings.max_packet_bytes
         packet = connack(request.version, present, Reason.SUCCESS, told)
         if len(packet) > terminal.outflow.largest:

@@ -8,6 +8,7 @@ between its pieces: answers wait behind it.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.buckets import Bucket
@@ -43,6 +44,8 @@ class Outflow:
         "_buckets",
         "_bytes",
         "_delivered",
+        "_gone",
+        "_introduced",
         "_large",
         "_metrics",
         "_press",
@@ -76,6 +79,8 @@ class Outflow:
         self._bytes = 0
         self._delivered = 0
         self._touched = False
+        self._gone = False
+        self._introduced = b""  #: the topic that the packet at hand gives a short name
         self._large: Letter | None = None  #: a large message that is on its way
         self._behind: list[bytes] = []
         self._buckets: list[Bucket] | None = None
@@ -129,6 +134,8 @@ class Outflow:
         size = len(opening) + (fragment.size if fragment.more else len(fragment.body))
         if not opening or size > self.largest:
             self._metrics.dropped += 1
+            if self.aliases is not None and self._introduced:
+                del self.aliases[self._introduced]  # the client never heard of it
             if letter is not None:
                 channel.driver.channel_failure(channel, letter, False)
             return
@@ -180,7 +187,7 @@ class Outflow:
                     properties[Property.SUBSCRIPTION_IDENTIFIER] = list(identifiers)
                 if waited and letter is not None:
                     left = letter.expires - self._turn.loop.time()
-                    properties[Property.MESSAGE_EXPIRY] = max(0, round(left))
+                    properties[Property.MESSAGE_EXPIRY] = max(0, math.ceil(left))
                 encoded = encode_properties(properties) if properties else NONE
         if message.size + len(topic) + len(encoded or b"") + 9 > VARINT_MAX:
             return b""
@@ -191,6 +198,7 @@ class Outflow:
     def _alias(self, topic: bytes) -> tuple[int, bytes]:
         """The short name of a topic, and what of the topic must still be said."""
         aliases = self.aliases
+        self._introduced = b""
         if aliases is None:
             return 0, topic
         alias = aliases.get(topic)
@@ -199,21 +207,22 @@ class Outflow:
         if len(aliases) >= self.most_aliases:
             return 0, topic
         aliases[topic] = alias = len(aliases) + 1
+        self._introduced = topic
         return alias, topic
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         self._terminal.inflow.confirmed(receipt)
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
-        if isinstance(error, OSError):  # half a message is out, and the rest cannot be read
+        if channel is not self.channel:
+            self._terminal.inflow.failed(receipt, error)
+        elif isinstance(error, OSError):  # half a message is out, and the rest cannot be read
             letter, self._large = self._large, None
             if letter is not None:
                 channel.driver.channel_failure(channel, letter, False)
             self._terminal.fail(error)
-        elif channel is self.channel:
-            self._terminal.session_ended()
         else:
-            self._terminal.inflow.failed(receipt, error)
+            self._terminal.session_ended()
 
     # Large messages.
 
@@ -257,6 +266,8 @@ class Outflow:
             self._turn.touched.append(self)
 
     def send(self, packet: bytes) -> None:
+        if self._gone:  # a receipt may come when the client has left
+            return
         if self._large is not None:
             self._behind.append(packet)
             return
@@ -316,6 +327,7 @@ class Outflow:
 
     def forget(self) -> None:
         """The connection has ended."""
+        self._gone = True
         self.out.clear()
         self._behind.clear()
         self._release()

@@ -45,7 +45,11 @@ class Press:
             self.encoded = NONE
         else:
             self._properties = properties_of(message)
-            self.encoded = encode_properties(self._properties)
+            try:
+                self.encoded = encode_properties(self._properties)
+            except MqttError:  # they are an AMQP client's, and more than MQTT has room for
+                self._properties = None
+                self.encoded = NONE
 
     @property
     def properties(self) -> Properties:

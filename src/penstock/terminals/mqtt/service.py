@@ -31,7 +31,9 @@ class Mqtt:
 
     def sessions(self, vhost: VirtualHost) -> Sessions:
         found = self._sessions.get(vhost.name)
-        if found is None or found.vhost is not vhost:
+        if found is None or found.vhost is not vhost:  # another may have had its name
+            if found is not None:
+                found.close()
             found = self._sessions[vhost.name] = Sessions(vhost)
         return found
 

@@ -149,6 +149,13 @@ class Sessions:
         self._records.pop(client_id, None)
         self.vhost.topology.drop(("session", self.vhost.name, client_id))
 
+    def forget_client(self, terminal: MqttTerminal) -> None:
+        """One that did not get all the way in."""
+        if self.clients.get(terminal.client_id) is terminal:
+            del self.clients[terminal.client_id]
+            if self._session(terminal.client_id) is not None:
+                self._await(terminal.client_id, terminal.expiry, None)
+
     def forget(self, terminal: MqttTerminal) -> None:
         """An operator has deleted the session's queue."""
         terminal.session = None
@@ -186,6 +193,9 @@ class Sessions:
                 self._members.setdefault(name, set()).add(client_id)
             left = record.get("left")
             expiry = float(record["expiry"])
+            if not expiry:
+                self._end(client_id)
+                continue
             if left is None:
                 self._put(client_id, left=time.time())
             elif expiry < FOREVER:  # whatever the clock did meanwhile

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import penstock
 from penstock.broker.contract import RETAIN, Message
+from penstock.broker.equivalence import SESSION
 from penstock.broker.host import Host
 from penstock.broker.properties import encode_route
+from penstock.broker.sessions import Session
 from penstock.terminals.mqtt.sessions import SYS_EXCHANGE
 from penstock.terminals.mqtt.translation import plain_header
 
@@ -60,6 +62,9 @@ class SysTopics:
             self._timer.cancel()
 
     def _publish(self) -> None:
+        for name, sessions in list(self._sessions.items()):
+            if self._host.vhosts.get(name) is not sessions.vhost:  # it was deleted
+                del self._sessions[name]
         figures = self._figures()
         for sessions in self._sessions.values():
             vhost = sessions.vhost
@@ -99,10 +104,10 @@ class SysTopics:
 
     def _subscriptions(self) -> int:
         return sum(
-            terminal.session.subscription_count
+            cast(Session, queue).subscription_count
             for sessions in self._sessions.values()
-            for terminal in sessions.clients.values()
-            if terminal.session is not None
+            for queue in sessions.vhost.queues.values()
+            if queue.type == SESSION
         )
 
     def _load(self, topic: str, count: int) -> list[tuple[int, float]]:

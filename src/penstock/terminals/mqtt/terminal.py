@@ -297,7 +297,8 @@ class MqttTerminal(asyncio.Protocol):
     def _silent(self) -> None:
         """Half again as long as it said it would be silent at most: is it still there?"""
         patience = self.keep_alive * 1.5
-        silence = self._turn.loop.time() - self._last_heard
+        since = max(self._last_heard, self.intake.resumed_at)
+        silence = self._turn.loop.time() - since
         if not self.intake.reading:  # who is not read from cannot be heard
             silence = 0.0
         if silence < patience:
@@ -361,6 +362,8 @@ class MqttTerminal(asyncio.Protocol):
             self.inflow.close()
             self.opened = False
             self.sessions.leave(self)
+        elif self.client_id:
+            self.sessions.forget_client(self)
 
     def session_ended(self) -> None:
         """An operator has deleted the session."""

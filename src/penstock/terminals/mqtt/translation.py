@@ -38,6 +38,8 @@ ENVELOPE: Final = "x-mqtt-properties"
 REPLY_TO: Final = "x-reply-to-topic"
 CORRELATION: Final = "x-correlation-id"
 
+_RESERVED: Final = frozenset({ENVELOPE, REPLY_TO, CORRELATION})
+
 #: The short strings of AMQP end here.
 SHORT: Final = 255
 
@@ -89,7 +91,7 @@ def header_for(properties: Properties, qos: int, size: int) -> bytes:
     if expiry is not None:
         header.expiration = str(expiry * 1000)
     for name, value in carried.get(Property.USER_PROPERTY, ()):
-        if len(name.encode()) > SHORT or name in headers:
+        if len(name.encode()) > SHORT or name in headers or name in _RESERVED:
             lost = True
         else:
             headers[name] = value
@@ -114,10 +116,12 @@ def properties_of(message: Message) -> Properties:
         with contextlib.suppress(Exception):
             raw = envelope if not isinstance(envelope, str) else envelope.encode("latin-1")
             found, _ = read_properties(bytes(raw), 0, PUBLISH)
+            for name in (*_NOT_CARRIED, Property.MESSAGE_EXPIRY):  # an AMQP client may forge it
+                found.pop(name, None)
     if not found:
         _translate(header, headers, found)
     if header.expiration is not None:
-        found[Property.MESSAGE_EXPIRY] = min(int(header.expiration) // 1000, 0xFFFFFFFF)
+        found[Property.MESSAGE_EXPIRY] = min(-(-int(header.expiration) // 1000), 0xFFFFFFFF)
     return found
 
 
@@ -138,9 +142,7 @@ def _translate(header: Header, headers: dict[str, Any], found: Properties) -> No
     pairs = [
         (name, text)
         for name, value in headers.items()
-        if name not in (ENVELOPE, REPLY_TO, CORRELATION)
-        and _is_text(name)
-        and (text := _text_of(value)) is not None
+        if name not in _RESERVED and _is_text(name) and (text := _text_of(value)) is not None
     ]
     if pairs:
         found[Property.USER_PROPERTY] = pairs
@@ -164,13 +166,12 @@ def _text_of(value: Any) -> str | None:
 
 def _is_text(text: str) -> bool:
     """Whether MQTT has it as a string: UTF-8, and no null character."""
-    if "\0" in text or len(text) > LENGTH_MAX // 4:
+    if "\0" in text or len(text) > LENGTH_MAX:
         return False
     try:
-        text.encode()
+        return len(text.encode()) <= LENGTH_MAX
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _short_text(data: bytes) -> str | None:

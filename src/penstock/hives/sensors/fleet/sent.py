@@ -32,7 +32,8 @@ SENT: Final = np.dtype(
         ("type", "u1"),
         ("fate", "u1"),
         ("dateless", "?"),
-    ]
+    ],
+    align=True,  # else, with rows of an odd length, most numbers are not
 )
 _BYTES: Final = np.dtype(f"V{SENT.itemsize}")
 

@@ -91,6 +91,16 @@ class _Doors:
     def __init__(self, doors: Sequence[int]) -> None:
         self._doors = np.array(doors)
         self._first = np.cumsum(self._doors) - self._doors
+        #: Of those who have so many doors left, who takes the next.
+        self._shares = np.array(
+            [
+                0.0,
+                *(
+                    (1 - _LESSER_DOOR) / (1 - _LESSER_DOOR**left)
+                    for left in range(1, max(doors) + 1)
+                ),
+            ]
+        )
 
     def spread(self, hives: Counts, people: Counts, rng: np.random.Generator) -> Counts:
         """By door, of all hives; nobody where none are named."""
@@ -99,8 +109,7 @@ class _Doors:
         while len(hives):
             left = self._doors[hives] - turn
             # Those not through an earlier door take this one or a later one; of the last, all.
-            share = (1 - _LESSER_DOOR) / (1 - _LESSER_DOOR**left)
-            taken = np.where(left == 1, people, some_of(people, share, rng))
+            taken = np.where(left == 1, people, some_of(people, self._shares[left], rng))
             through[self._first[hives] + turn] = taken
             people = people - taken
             on = (left > 1) & (people > 0)

@@ -1,0 +1,101 @@
+"""`penstock store`: the embedded database alone, until it is told to stop; and its schema.
+
+Others that use the same data directory meanwhile share the server. It is stopped when the last of
+them has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated
+
+import typer
+
+from penstock.cli.lifetime import until_stopped
+from penstock.cli.options import ConfigFile, Data, effective, prepare
+from penstock.core.config import Settings
+
+app = typer.Typer(help="Run the embedded database alone, or look after any database's schema.")
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url", metavar="URL", help="A PostgreSQL, as postgresql://user@host/name; not embedded."
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def store(
+    context: typer.Context,
+    file: ConfigFile = None,
+    data: Data = None,
+    with_stdin: Annotated[
+        bool,
+        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
+    ] = False,
+) -> None:
+    """Run the embedded database: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
+    if context.invoked_subcommand is None:
+        asyncio.run(_run(prepare(file, None, data).settings, with_stdin))
+
+
+@app.command()
+def migrate(url: DatabaseUrl = None, data: Data = None, file: ConfigFile = None) -> None:
+    """Bring a database's schema up to date; the embedded one is started for it if need be."""
+    from penstock import store
+    from penstock.store.migrating import version
+
+    settings = effective(file, None, data).settings
+    with store.open(url, settings.data, migrated=False) as database:
+        before = version(database.url)
+        store.migrate(database.url)
+        after = version(database.url)
+    typer.echo(f"schema at {after}" + ("" if before == after else f", was {before or 'empty'}"))
+
+
+@app.command()
+def url(data: Data = None, file: ConfigFile = None) -> None:
+    """Print the URL of the embedded database that runs, for psql and other programs."""
+    from penstock.store import EmbeddedServer, StoreUnavailable
+    from penstock.store.opening import FOLDER
+
+    settings = effective(file, None, data).settings
+    found = EmbeddedServer(settings.data / FOLDER).running_url
+    if found is None:
+        raise StoreUnavailable(f"no database runs on {settings.data / FOLDER}; try: penstock store")
+    typer.echo(found)
+
+
+async def _run(settings: Settings, with_stdin: bool) -> None:
+    from penstock import store
+    from penstock.store import EmbeddedServer, StoreUnavailable
+    from penstock.store.opening import FOLDER
+
+    async with until_stopped(with_stdin) as stop:
+        with EmbeddedServer(settings.data / FOLDER) as server:
+            store.migrate(server.url)
+            pid = server.pid
+            if pid is None:
+                raise StoreUnavailable("the database ended as soon as it was ready")
+            typer.echo(f"penstock store ready: {server.url}")
+            if await _died(pid, stop):
+                raise StoreUnavailable("the database has ended, and not by us")
+
+
+async def _died(pid: int, stop: asyncio.Event) -> bool:
+    """Wait until told to stop, or until the server's process is gone. Whether it was that."""
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    handle = os.pidfd_open(pid)
+    loop.add_reader(handle, gone.set)
+    waiting = [loop.create_task(event.wait()) for event in (gone, stop)]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return gone.is_set()
+    finally:
+        for task in waiting:
+            task.cancel()
+        loop.remove_reader(handle)
+        os.close(handle)
