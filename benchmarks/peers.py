@@ -1,8 +1,8 @@
 """Starting the brokers that are compared, each with private directories and free loopback ports.
 
 A peer runs with its own defaults, except where they could hold back a load that is the same for
-all: what is set is at the top. It is ready when `start_*` returns. `Peer.close()` ends the processes it
-started, by their ids, and no others.
+all: what is set is at the top. It is ready when `start_*` returns. `Peer.close()` ends the
+processes it started, by their ids, and no others.
 """
 
 from __future__ import annotations

@@ -57,3 +57,4 @@ class DiskThread:
                 self._loop.call_soon_threadsafe(done, failure)
             except RuntimeError:  # the loop has ended
                 return
+            del job, work, done  # what they hold on to may have a file of its own

@@ -84,7 +84,8 @@ class Session(Queue, Protocol):
 
     letters: dict[int, Letter]  #: out and not answered, by number
     received: set[int]  #: the numbers of what the client sent to be taken once, not released yet
-    mine: Message | None  #: what this session's client is publishing right now
+    spurns_own: bool  #: some subscription does not want what the client itself publishes
+    mine: Message | None  #: what it publishes right now, to be told if it spurns its own
 
     @property
     def subscription_count(self) -> int: ...

@@ -125,6 +125,11 @@ class Holding:
         return lane.paged > 0 or self.memory > self._kernel.settings.queue_memory_bytes
 
     @property
+    def returned(self) -> bool:
+        """Some have been delivered before."""
+        return any(lane.returned for lane in self._lanes)
+
+    @property
     def paged(self) -> bool:
         """Some wait on disk only."""
         return any(lane.paged for lane in self._lanes)

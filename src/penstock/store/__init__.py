@@ -9,7 +9,7 @@
 """
 
 from penstock.store.batches import Batches
-from penstock.store.bulk import copy_batches, merge
+from penstock.store.bulk import copy_batches, fill, merge
 from penstock.store.database import Connection, Database, connect
 from penstock.store.embedded import EmbeddedServer
 from penstock.store.errors import (
@@ -40,6 +40,7 @@ __all__ = [
     "connect",
     "copy_batches",
     "discard",
+    "fill",
     "merge",
     "migrate",
     "open",

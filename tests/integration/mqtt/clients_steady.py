@@ -1,14 +1,18 @@
 """A publisher and a subscriber that go on when the broker goes away, and keep books.
 
 Each payload is the number of the message. Both clients are paho's, with sessions that are kept:
-they reconnect by themselves and take up every exchange where it stopped, as the standard has it.
+told that the broker is back, they take up every exchange where it stopped, as the standard has it.
 So what they see tells what the broker has forgotten, or done twice.
+
+They are told, and do not try by themselves: paho forgets at a second attempt that a message of
+QoS 2 has been received, and would publish it again.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import paho.mqtt.client as paho
@@ -21,28 +25,31 @@ from tests.integration.mqtt.clients_properties import AN_HOUR, properties_of
 PATIENCE: Final = 60.0
 #: MQTT 5's packet identifier not found: no error while an exchange is taken up again.
 NOT_FOUND: Final = 0x92
-#: Seconds between attempts to reconnect; paho doubles them unless told not to.
-AGAIN: Final = 1
 
 
 class SteadyClient:
-    """The connection of either: kept, and remade whenever it breaks."""
+    """The connection of either: kept, and remade when it is told to."""
 
     def __init__(self, port: int, client_id: str, version: MQTTProtocolVersion) -> None:
         self.connections: list[bool] = []  #: whether each found its session
+        self.ready = False  #: connected, and what was under way has been taken up
+        self.changed = threading.Condition()
         self._port = port
         self._version = version
-        self.changed = threading.Condition()
+        self._ended = threading.Event()
+        self._answered = threading.Event()
         self.paho = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id,
             clean_session=None if version == MQTT_5 else False,
             protocol=version,
+            reconnect_on_failure=False,
         )
         self.paho.username_pw_set("guest", "guest")
-        self.paho.reconnect_delay_set(AGAIN, AGAIN)
         self.paho.max_inflight_messages_set(200)
         self.paho.on_connect = self._on_connect
+        self.paho.on_disconnect = self._on_disconnect
+        self.paho.on_subscribe = self._on_subscribe
 
     def open(self) -> None:
         session = {"SessionExpiryInterval": AN_HOUR} if self._version == MQTT_5 else {}
@@ -52,14 +59,33 @@ class SteadyClient:
             clean_start=False if self._version == MQTT_5 else paho.MQTT_CLEAN_START_FIRST_ONLY,
             properties=properties_of(PacketTypes.CONNECT, session),
         )
+        self._go_on()
+
+    def resume(self) -> None:
+        """The broker is back."""
+        assert self._ended.wait(PATIENCE)
+        self.paho.loop_stop()
+        self.paho.reconnect()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._ended.clear()
         self.paho.loop_start()
-        self.wait_for(lambda: bool(self.connections))
+        self.subscribe("resumed", 0)  # paho sends what was under way before it reads the answer
+        with self.changed:
+            self.ready = True
+            self.changed.notify_all()
 
     def close(self) -> None:
         self.paho.disconnect()
         self.paho.loop_stop()
 
-    def wait_for(self, condition: Any) -> None:
+    def subscribe(self, topic: str, qos: int) -> None:
+        self._answered.clear()
+        self.paho.subscribe(topic, qos)
+        assert self._answered.wait(PATIENCE), f"no answer to a subscription to {topic}"
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, PATIENCE), "has not come about"
 
@@ -68,6 +94,13 @@ class SteadyClient:
         with self.changed:
             self.connections.append(flags.session_present)
             self.changed.notify_all()
+
+    def _on_disconnect(self, *_: Any) -> None:
+        self.ready = False
+        self._ended.set()
+
+    def _on_subscribe(self, *_: Any) -> None:
+        self._answered.set()
 
 
 class Publisher:
@@ -107,7 +140,7 @@ class Publisher:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self.client.wait_for(lambda: self._outstanding < self.AHEAD)
+            self.client.wait_for(lambda: self.client.ready and self._outstanding < self.AHEAD)
             number = self.sent
             self.client.paho.publish(self._topic, b"%d" % number, self._qos)
             self.sent += 1
@@ -135,10 +168,7 @@ class Subscriber:
         self._qos = qos
 
     def subscribe(self) -> None:
-        granted = threading.Event()
-        self.client.paho.on_subscribe = lambda *_: granted.set()
-        self.client.paho.subscribe(self._topic, self._qos)
-        assert granted.wait(PATIENCE)
+        self.client.subscribe(self._topic, self._qos)
 
     def wait_for_all(self, count: int) -> None:
         """Until the last one is there, and all before it as far as they come at all."""
@@ -150,7 +180,7 @@ class Subscriber:
         reached = threading.Event()
         fence = f"{self._topic}/fence/{time.monotonic_ns()}"
         self.client.paho.message_callback_add(fence, lambda *_: reached.set())
-        self.client.paho.subscribe(fence, self._qos)
+        self.client.subscribe(fence, self._qos)
         self.client.paho.publish(fence, b"", self._qos)
         assert reached.wait(PATIENCE)
 

@@ -29,7 +29,7 @@ HISTORY: Final = 4096
 
 
 class Once:
-    __slots__ = ("_fd", "_kernel", "_path", "_pending", "_records", "received", "released")
+    __slots__ = ("_fd", "_kernel", "_new", "_path", "_pending", "_records", "received", "released")
 
     def __init__(self, kernel: Kernel, path: Path | None) -> None:
         self._kernel = kernel
@@ -37,6 +37,7 @@ class Once:
         self._pending: list[bytes] = []
         self._records = 0
         self._fd = -1
+        self._new = False
         self.received: set[int] = set()
         self.released: set[int] = set()
         if path is not None and path.exists():
@@ -89,7 +90,13 @@ class Once:
             self._rewrite(self._path)
 
     def begin_sync(self) -> list[int]:
-        return [os.dup(self._fd)] if self._fd >= 0 else []
+        if self._fd < 0:
+            return []
+        descriptors = [os.dup(self._fd)]
+        if self._new and self._path is not None:  # its name must be on disk too
+            self._new = False
+            descriptors.append(os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY))
+        return descriptors
 
     def end_sync(self, error: OSError | None) -> None:
         """The next change is written all the same."""
@@ -97,6 +104,7 @@ class Once:
     # The file.
 
     def _open(self, path: Path) -> None:
+        self._new = True
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _load(self, path: Path) -> None:

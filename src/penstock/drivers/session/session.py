@@ -71,6 +71,7 @@ class Session:
         "letters",
         "mine",
         "name",
+        "spurns_own",
         "type",
         "vhost",
     )
@@ -93,6 +94,7 @@ class Session:
         self.arguments = arguments
         self.kernel = vhost.kernel
         self.letters: dict[int, Letter] = {}
+        self.spurns_own = False
         self.mine: Message | None = None
         self.dropped = 0  #: messages there was no room for
         self.deleted = False
@@ -186,7 +188,7 @@ class Session:
 
     def push(self, message: Message) -> int:
         grants = self._grants
-        if grants.spurn_own and message is self.mine:
+        if self.spurns_own and message is self.mine:
             grant = grants.of_own(message.route)
         else:
             grant = grants.only or grants.of(message.route)
@@ -276,9 +278,9 @@ class Session:
     def _deliver_next(self, channel: Channel) -> bool:
         if len(self.letters) >= self._window:
             return False
-        if self._recalls:
-            return self._recall_next(channel, self._recalls)
         holding = self._holding
+        if self._recalls and not (holding is not None and holding.returned):
+            return self._recall_next(channel, self._recalls)
         if holding is None or not holding.ready:
             return False
         delivery = holding.pop()
@@ -483,9 +485,11 @@ class Session:
 
     def bound(self, binding: Binding) -> None:
         self._grants.add(Subscription.of(binding.key, binding.arguments))
+        self.spurns_own = self._grants.spurn_own
 
     def unbound(self, binding: Binding) -> None:
         self._grants.remove(Subscription.of(binding.key, binding.arguments))
+        self.spurns_own = self._grants.spurn_own
 
     def used(self) -> None:
         """How long a session may go unused is its client's to say."""

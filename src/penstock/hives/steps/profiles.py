@@ -7,7 +7,7 @@ serial. A worker gets all of them with its task: a hundred bytes a sensor, once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -45,7 +45,7 @@ class SensorProfile:
     hive_id: int
     time_zone: str
     protocol: Protocol = Protocol.V1
-    firmware: Profile = Profile()
+    firmware: Profile = field(default_factory=Profile)
     direction_swapped: bool = False
     report_interval_min: int = 30
 

@@ -8,7 +8,8 @@ tally, however they are cut into batches, and a sensor takes as much room after 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,22 +21,74 @@ Numbers = NDArray[np.int64]
 
 #: The least rate of each bucket: 0 to 7 singly, then four to every doubling.
 EDGES: Final = np.array(
-    [*range(8), *(2**octave + 2 ** (octave - 2) * part for octave in range(3, 17) for part in range(4))],
+    [
+        *range(8),
+        *(2**octave + 2 ** (octave - 2) * part for octave in range(3, 17) for part in range(4)),
+    ],
     np.int64,
 )
+_EDGES: Final = EDGES.tolist()
 BUCKETS: Final = len(EDGES)
 #: The greatest rate of each bucket, by which the percentile is told.
 _MOST: Final = np.append(EDGES[1:] - 1, EDGES[-1])
+#: More than this would not fit when brought to an hour.
+_MOST_EVENTS: Final = 1 << 31
+#: Up to so many reports are sooner observed one by one.
+_FEW: Final = 100
 NONE: Final = -1
 
 
 @dataclass(slots=True)
-class Rates:
-    """Of many sensors, a row each."""
+class Rate:
+    """Of one sensor, a report at a time."""
 
-    since: Numbers  #: when the open observation began; -1: it has not
-    events: Numbers  #: in the open observation
-    tally: Numbers  #: how many observations are in each bucket
+    since: int = NONE  #: when the open observation began; -1: it has not
+    events: int = 0  #: in the open observation
+    tally: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+    def observe(self, at: int, events: int) -> None:
+        if self.since == NONE:
+            self.since = at
+        elif at // HOUR > self.since // HOUR:
+            self.tally[self._bucket(self.events + events, at)] += 1
+            self.since, self.events = at, 0
+        else:
+            self.events += events
+
+    def observe_all(self, at: Numbers, events: Numbers) -> None:
+        if len(at) <= _FEW:
+            for time, count in zip(at.tolist(), events.tolist(), strict=True):
+                self.observe(time, count)
+            return
+        rates = Rates(np.array([self.since]), np.array([self.events]), np.array([self.tally]))
+        rates.observe(np.zeros(len(at), np.int64), at, events)
+        self.since, self.events = int(rates.since[0]), int(rates.events[0])
+        self.tally = rates.tally[0].tolist()
+
+    def percentile(self, until: int) -> int:
+        """The 99th, what is open included: of few observations it is the greatest."""
+        is_open = self.since != NONE
+        now = self._bucket(self.events, until) if is_open else 0
+        rank = ((sum(self.tally) + is_open) * 99 + 99) // 100
+        reached = 0
+        for place, count in enumerate(self.tally):
+            reached += count + (is_open and place == now)
+            if reached >= rank > 0:
+                return int(_MOST[place])
+        return 0
+
+    def _bucket(self, events: int, until: int) -> int:
+        rate = min(max(events, 0), _MOST_EVENTS) * HOUR // max(until - self.since, HOUR)
+        return bisect_right(_EDGES, rate) - 1
+
+
+@dataclass(slots=True)
+class Rates:
+    """Of many sensors, a row each, and any number of reports at a time."""
+
+    since: Numbers
+    events: Numbers
+    tally: Numbers
 
     @classmethod
     def unknown(cls, sensors: int) -> Rates:
@@ -45,25 +98,26 @@ class Rates:
             np.zeros((sensors, BUCKETS), np.int64),
         )
 
-    def of(self, sensor: int) -> Rates:
-        """One of them, apart from the others."""
-        rows = slice(sensor, sensor + 1)
-        return Rates(self.since[rows].copy(), self.events[rows].copy(), self.tally[rows].copy())
+    def one(self, sensor: int) -> Rate:
+        """A copy of one of them."""
+        tally = self.tally[sensor].tolist()
+        return Rate(int(self.since[sensor]), int(self.events[sensor]), tally)
 
     def observe(self, sensor: Numbers, at: Numbers, events: Numbers) -> None:
         """Reports that count, by sensor and then in their order; `at` is the receipt."""
         if not len(sensor):
             return
         # What is open comes first, as a report of each sensor: so all are treated alike.
-        present, first = np.unique(sensor, return_index=True)
-        place = np.arange(len(sensor)) + np.searchsorted(present, sensor) + 1
+        present, first, group = np.unique(sensor, return_index=True, return_inverse=True)
+        place = np.arange(len(sensor)) + group + 1
         opening = first + np.arange(len(present))
         time, count = (np.empty(len(sensor) + len(present), np.int64) for _ in range(2))
         time[place], time[opening] = at, self.since[present]
         count[place], count[opening] = events, 0
-        hour = time // HOUR
-        owner = np.repeat(present, np.diff(np.append(opening, len(time))))
-        begins = _begins(owner, hour, opening)
+        ends = np.append(opening[1:], len(time))
+        group = np.repeat(np.arange(len(present)), ends - opening)
+        owner = present[group]
+        begins = _begins(group, time // HOUR)
         begins[opening] = self.since[present] != NONE
 
         starts = np.flatnonzero(begins)
@@ -72,11 +126,8 @@ class Rates:
         carried[opening] = self.events[present]
         self._close(owner, time, so_far, carried, starts)
         last = starts[np.append(owner[starts[1:]] != owner[starts[:-1]], True)]
-        ends = np.append(opening[1:], len(time)) - 1
-        sensors = owner[last]
-        end = ends[np.searchsorted(present, sensors)]
-        self.since[sensors] = time[last]
-        self.events[sensors] = so_far[end] - so_far[last] + carried[last]
+        self.since[owner[last]] = time[last]
+        self.events[owner[last]] = so_far[ends[group[last]] - 1] - so_far[last] + carried[last]
 
     def _close(
         self, owner: Numbers, time: Numbers, so_far: Numbers, carried: Numbers, starts: Numbers
@@ -90,7 +141,6 @@ class Rates:
         np.add.at(self.tally, (owner[begin], bucket(rate)), 1)
 
     def percentile(self, until: Numbers) -> Numbers:
-        """The 99th, what is open included: of few observations it is the greatest."""
         is_open = self.since != NONE
         rate = per_hour(self.events, until - self.since)
         tally = self.tally.copy()
@@ -101,20 +151,18 @@ class Rates:
         return np.where(total > 0, _MOST[np.minimum(place, BUCKETS - 1)], 0)
 
 
-def _begins(owner: Numbers, hour: Numbers, opening: Numbers) -> NDArray[np.bool_]:
+def _begins(group: Numbers, hour: Numbers) -> NDArray[np.bool_]:
     """Which reports are the first of an hour later than all before them of their sensor."""
-    group = np.cumsum(np.isin(np.arange(len(owner)), opening, assume_unique=True))
     least = int(hour.min())
     span = int(hour.max()) - least + 1
-    ranked = group * span + (hour - least)
-    highest = np.maximum.accumulate(ranked)
-    begins = np.ones(len(owner), bool)
+    highest = np.maximum.accumulate(group * span + (hour - least))
+    begins = np.ones(len(group), bool)
     begins[1:] = highest[1:] > highest[:-1]
     return begins
 
 
 def per_hour(events: Numbers, elapsed: Numbers) -> Numbers:
-    return np.maximum(events, 0) * HOUR // np.maximum(elapsed, HOUR)
+    return np.clip(events, 0, _MOST_EVENTS) * HOUR // np.maximum(elapsed, HOUR)
 
 
 def bucket(rate: Numbers) -> Numbers:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -38,10 +39,11 @@ def directory(data: Path, account: Account) -> Path:
 
 
 def forget(data: Path, account: Account) -> None:
-    """Remove the directory of a server that has stopped."""
+    """Remove the directory of a server that has stopped; one that was killed leaves its socket."""
     place = directory(data, account)
     if place != data:
-        place.rmdir()
+        with suppress(OSError):
+            place.rmdir()
 
 
 def _ours(short: Path, account: Account) -> None:

@@ -89,8 +89,9 @@ class Inflow:
         if self._large is not None:
             self._large.abandon()
             self._large = None
-        if self._later and self._producer.state is None:  # it was posted, and not answered yet
-            self._terminal.need_session().remember(self._later)
+        session = self._terminal.session
+        if self._later and self._producer.state is None and session is not None:
+            session.remember(self._later)  # it was posted, and not answered yet
         self._exchange.channel_close(self._producer)
 
     def forget_permissions(self) -> None:
@@ -121,7 +122,7 @@ class Inflow:
         else:
             message = Message(route, header, payload)
             session = self._terminal.session
-            if session is not None:
+            if session is not None and session.spurns_own:
                 session.mine = message
             self._exchange.channel_post(self._producer, message, 0)
 
@@ -144,7 +145,7 @@ class Inflow:
             return
         self._terminal.published += 1
         flags = flags_for(qos, told) | (RETAIN if first & 1 else 0)
-        message = Message(route, header_for(told, qos, size), b"", flags, more=True)
+        message = Message(route, self._header_for(told, qos, size), b"", flags, more=True)
         receipt = self._receipt(qos, number)
         if qos == 2:
             self._later = number
@@ -158,7 +159,7 @@ class Inflow:
                 self._keeping = {}
             self._keeping[receipt] = message
         session = self._terminal.session
-        if session is not None:
+        if session is not None and session.spurns_own:
             session.mine = message
         if receipt and not receipt & SILENT:
             self._deferred += 1
@@ -213,6 +214,12 @@ class Inflow:
         header = self._headers[size << 1 | (qos > 0)] = plain_header(qos, size)
         return header
 
+    def _header_for(self, told: Properties, qos: int, size: int) -> bytes:
+        header = header_for(told, qos, size)
+        if len(header) + 8 > self._terminal.host.kernel.settings.frame_max:
+            raise MqttError(Reason.PACKET_TOO_LARGE, "more properties than fit in a frame of AMQP")
+        return header
+
     def _told(self, properties: bytes) -> Properties:
         return decoded(properties) if properties else {}
 
@@ -227,7 +234,7 @@ class Inflow:
             self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
             return
         qos = first >> 1 & 3
-        header = header_for(told, qos, len(payload))
+        header = self._header_for(told, qos, len(payload))
         self._terminal.published += 1
         self._publish(first, number, Message(route, header, payload, flags_for(qos, told)))
 
@@ -245,7 +252,7 @@ class Inflow:
             if receipt and outcome == LOGGED:
                 receipt |= KEPT
         session = self._terminal.session
-        if session is not None:
+        if session is not None and session.spurns_own:
             session.mine = message
         self._posting = receipt
         self._exchange.channel_post(self._producer, message, receipt)
@@ -362,9 +369,11 @@ class Inflow:
         message = self._keeping.pop(receipt, None) if self._keeping else None
         if message is not None:
             self._terminal.vhost.retained.keep(message)
-        if receipt & LATER and self._later:
+        session = self._terminal.session
+        if receipt & LATER and self._later and session is not None:
             self._later = 0
-            self._terminal.need_session().remember(receipt & 0xFFFF)
+            session.remember(receipt & 0xFFFF)
+            session.mine = None
         if not receipt & SILENT:
             self._defer(receipt & ~(KEPT | LATER))
 
@@ -418,6 +427,7 @@ class Inflow:
             return
         elif kind == PUBREC:
             self._owed.discard(number)
-            terminal.need_session().forget(number)
+            if terminal.session is not None:
+                terminal.session.forget(number)
         told = terminal.explained(text) if text else None
         terminal.send(acknowledgement(kind, number, reason, told, version=terminal.version))

@@ -214,7 +214,9 @@ class Sessions:
         name = f"{SHARED}{group}/{subscription.pattern}"
         settings = self.vhost.kernel.settings.mqtt
         limit = {"x-max-length": settings.max_queued} if settings.max_queued else {}
-        queue = self.vhost.declare_queue(name, durable=True, arguments=limit)
+        queue = self.vhost.queues.get(name) or self.vhost.declare_queue(
+            name, durable=True, arguments=limit
+        )
         exchange = settings.exchange
         if subscription.pattern.startswith("$SYS"):
             self.need_sys_exchange()

@@ -1,0 +1,198 @@
+"""Deltas of many reports at once: the rules of `rules`, by the column.
+
+Almost every report goes on from the one before it: a little later, a little more. All these are
+told in one go. Where one does not, its sensor is stepped through by the rules, from there until a
+report is believed that the next one goes on from. The answer is that of stepping through all of
+them, whatever batches they come in, and a test holds it to that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.hives.steps.clocks import FAR
+from penstock.hives.steps.rates import Rate
+from penstock.hives.steps.rules import LEAST_G, Known, Reading, step
+from penstock.hives.steps.states import NOTHING, READING, Readings, States
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """By sensor and then in the order of their stream."""
+
+    sensor: Numbers  #: its row in the states
+    readings: Readings
+    start: Flags
+    told_top: Numbers  #: the greatest total, by profile or version; -1: nobody knows
+
+    def __len__(self) -> int:
+        return len(self.sensor)
+
+    def reading(self, row: int) -> Reading:
+        it = self.readings
+        return Reading(
+            *(int(it.total_in[row]), int(it.total_out[row]), int(it.clock[row])),
+            *(int(it.utc[row]), int(it.received[row]), bool(self.start[row])),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    delta_in: Numbers
+    delta_out: Numbers
+    quality: Numbers
+    accepted: Flags
+
+    @classmethod
+    def zero(cls, rows: int) -> Deltas:
+        delta_in, delta_out, quality = np.zeros((3, rows), np.int64)
+        return cls(delta_in, delta_out, quality, np.zeros(rows, bool))
+
+
+def compute(reports: Reports, states: States) -> Deltas:
+    """What each report adds; the states then know of all of them."""
+    deltas = Deltas.zero(len(reports))
+    if not len(reports):
+        return deltas
+    begins = np.flatnonzero(np.diff(reports.sensor, prepend=NOTHING))
+    ends = np.append(begins[1:], len(reports))
+    sensors = reports.sensor[begins]
+    clean = _go_on(reports, states, begins, deltas)
+    breaks = np.flatnonzero(~clean)
+    broken = np.unique(np.searchsorted(ends, breaks, "right"))
+    walks = [
+        _Walk(reports, states, deltas, breaks, int(begins[each]), int(ends[each]))
+        for each in broken
+    ]
+    for walk in walks:
+        walk.go()
+    counted = np.flatnonzero(deltas.accepted)
+    events = deltas.delta_in[counted] + deltas.delta_out[counted]
+    states.rates.observe(reports.sensor[counted], reports.readings.received[counted], events)
+
+    last = ends - 1
+    states.last.put(sensors, reports.readings, last)
+    states.settled[sensors] = True
+    # In a stretch without a break no total falls: the last are the greatest.
+    greatest = np.maximum(reports.readings.total_in[last], reports.readings.total_out[last])
+    states.seen[sensors] = np.maximum(states.seen[sensors], greatest)
+    for walk in walks:
+        walk.keep()
+    return deltas
+
+
+def _go_on(reports: Reports, states: States, begins: Numbers, deltas: Deltas) -> Flags:
+    """Which reports follow the one before without any doubt; their deltas are told."""
+    new, old = reports.readings, _before(reports, states, begins)
+    rise_in, rise_out = new.total_in - old.total_in, new.total_out - old.total_out
+    few = (rise_in >= 0) & (rise_in <= LEAST_G) & (rise_out >= 0) & (rise_out <= LEAST_G)
+    again = (rise_in == 0) & (rise_out == 0) & (new.clock == old.clock)
+    older = (new.utc < old.utc) & (new.utc >= old.utc - FAR)
+    clean: Flags = few & ~again & ~older & ~reports.start & (old.total_in != NOTHING)
+    clean[begins] &= states.suspect.total_in[reports.sensor[begins]] == NOTHING
+    np.copyto(deltas.delta_in, rise_in, where=clean)
+    np.copyto(deltas.delta_out, rise_out, where=clean)
+    deltas.accepted[:] = clean
+    return clean
+
+
+def _before(reports: Reports, states: States, begins: Numbers) -> Readings:
+    """For each report the one before it, in this batch or an earlier one."""
+    before = reports.readings.take(np.maximum(np.arange(len(reports)) - 1, 0))
+    before.put(begins, states.last, reports.sensor[begins])
+    return before
+
+
+class _Walk:
+    """The reports of one sensor, stepped through wherever one does not go on from another."""
+
+    def __init__(
+        self,
+        reports: Reports,
+        states: States,
+        deltas: Deltas,
+        breaks: Numbers,
+        begin: int,
+        end: int,
+    ) -> None:
+        self._reports = reports
+        self._states = states
+        self._deltas = deltas
+        self._breaks = breaks
+        self._sensor = int(reports.sensor[begin])
+        self._known = _known(states, self._sensor)
+        self._rate: Rate | None = None
+        self._told = self._row = begin
+        self._end = end
+
+    def go(self) -> None:
+        upcoming = int(np.searchsorted(self._breaks, self._row))
+        follows = True  # the report goes on from the last that was believed, or is a break
+        while self._row < self._end:
+            while upcoming < len(self._breaks) and self._breaks[upcoming] < self._row:
+                upcoming += 1
+            stop = self._end
+            if upcoming < len(self._breaks):
+                stop = min(stop, int(self._breaks[upcoming]))
+            if follows and stop > self._row:
+                self._pass(stop)
+            else:
+                follows = self._step()
+
+    def _pass(self, stop: int) -> None:
+        """Over reports that are told already."""
+        known = self._known
+        known.last = last = self._reports.reading(stop - 1)
+        known.settled = True
+        known.seen = max(known.seen, last.total_in, last.total_out)
+        self._row = stop
+
+    def _step(self) -> bool:
+        row, deltas, known = self._row, self._deltas, self._known
+        known.told_top = int(self._reports.told_top[row])
+        found = step(known, self._reports.reading(row), self._busy)
+        deltas.delta_in[row], deltas.delta_out[row] = found.delta_in, found.delta_out
+        deltas.quality[row], deltas.accepted[row] = found.quality, found.accepted
+        self._row += 1
+        return found.accepted
+
+    def _busy(self) -> int:
+        """The percentile of all that was accepted before this row."""
+        last = self._known.last
+        if self._rate is None:
+            self._rate = self._states.rates.one(self._sensor)
+        deltas, rows = self._deltas, slice(self._told, self._row)
+        counted = deltas.accepted[rows]
+        events = (deltas.delta_in[rows] + deltas.delta_out[rows])[counted]
+        received = self._reports.readings.received[rows][counted]
+        self._rate.observe_all(received, events)
+        self._told = self._row
+        return self._rate.percentile(last.received) if last is not None else 0
+
+    def keep(self) -> None:
+        states, sensor, known = self._states, self._sensor, self._known
+        for readings, reading in ((states.last, known.last), (states.suspect, known.suspect)):
+            values = (NOTHING,) * 5 if reading is None else reading[:5]
+            for name, value in zip(READING, values, strict=True):
+                getattr(readings, name)[sensor] = value
+        states.settled[sensor], states.seen[sensor] = known.settled, known.seen
+        states.learned_top[sensor] = known.learned_top
+
+
+def _known(states: States, sensor: int) -> Known:
+    readings = []
+    for held in (states.last, states.suspect):
+        in_, out, *times = (int(getattr(held, name)[sensor]) for name in READING)
+        clock, utc, received = times
+        readings.append(None if in_ == NOTHING else Reading(in_, out, clock, utc, received))
+    last, suspect = readings
+    return Known(
+        *(last, suspect, bool(states.settled[sensor]), int(states.seen[sensor])),
+        learned_top=int(states.learned_top[sensor]),
+    )

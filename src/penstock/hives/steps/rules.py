@@ -1,0 +1,215 @@
+"""What one report means after those before it: the rules for cumulative totals, one row at a time.
+
+In this order: a duplicate is dropped, a late one is stored, a start is a restart; one total that
+fell from near its top has wrapped; both fell is a restart, unless both were near their tops; one
+that fell far from its top is a restart if both are small, else corrupt. *Near* and *small* is `G`:
+64 events, or four times what the sensor does in the time since its last report at its busiest.
+
+A step beyond `G`, up or down, is more than the sensor can have counted: the report is set aside,
+and what was believed before stays. If the next one goes on from there, both are believed, and the
+step is what the rules say of it: a sensor that insists is right, a frame that was scrambled never
+says the same twice. So bad totals cost nothing, and good ones at most one report's delay.
+
+This is the reference. `deltas` gives the same answers by the column, and calls this where it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from penstock.hives.steps.clocks import FAR, HOUR
+from penstock.hives.steps.quality import Quality
+from penstock.hives.steps.wraps import UNKNOWN, Top, learn, top_of
+
+LEAST_G: Final = 64
+_BUSIEST: Final = 4
+
+#: The 99th percentile of events per hour, asked for only where it matters.
+Busy = Callable[[], int]
+
+_RESTART: Final = Quality.RESTART | Quality.LOSS_POSSIBLE
+_NOTHING: Final = Quality(0)
+
+
+class Reading(NamedTuple):
+    """The totals of a report, as the device counts, and its times in microseconds."""
+
+    total_in: int
+    total_out: int
+    clock: int  #: the device's, as it was sent; equal only for the same report
+    utc: int  #: the same in UTC, for order
+    received: int
+    start: bool = False  #: the report says that the device has started
+
+
+class Step(NamedTuple):
+    delta_in: int
+    delta_out: int
+    quality: Quality
+    accepted: bool  #: the reading is what the next one is compared with
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of a sensor before a report."""
+
+    last: Reading | None = None  #: the last that was believed
+    suspect: Reading | None = None  #: one that was not, and may yet be confirmed
+    settled: bool = False  #: `last` is not the very first, of which nobody knows if it was good
+    seen: int = 0  #: the greatest total that was ever believed
+    told_top: int = UNKNOWN  #: by the profile
+    learned_top: int = UNKNOWN
+
+    @property
+    def top(self) -> Top:
+        return top_of(self.told_top, self.learned_top, self.seen)
+
+
+def step(known: Known, new: Reading, busy: Busy) -> Step:
+    """Tell what the report adds, and know more."""
+    last = known.last
+    if last is None:
+        return _first(known, new)
+    for earlier in (last, known.suspect):
+        if earlier is not None and _same(earlier, new):
+            return Step(0, 0, Quality.DUPLICATE, False)
+    older = last.utc - FAR <= new.utc < last.utc
+    if older and new.total_in <= last.total_in and new.total_out <= last.total_out:
+        return Step(0, 0, Quality.LATE, False)
+    found = _judge(known, last, new, busy)
+    if found is not None and not (older and found.quality):
+        return _accept(known, new, found)
+    if older:
+        # Overtaken by a wrap or by a restart. A clock that was set back is no such thing: the
+        # totals go on then, and that was accepted above.
+        return Step(0, 0, Quality.LATE, False)
+    return _doubt(known, last, new, busy)
+
+
+def _first(known: Known, new: Reading) -> Step:
+    _believe(known, new)
+    if new.start:
+        return Step(new.total_in, new.total_out, Quality.FIRST | Quality.RESTART, True)
+    return Step(0, 0, Quality.FIRST, True)
+
+
+def _same(old: Reading, new: Reading) -> bool:
+    totals = old.total_in == new.total_in and old.total_out == new.total_out
+    return totals and old.clock == new.clock
+
+
+def _judge(known: Known, last: Reading, new: Reading, busy: Busy) -> Step | None:
+    """What the rules say of a step within `G`; None of one beyond it."""
+    rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
+    if not new.start and 0 <= rise_in <= LEAST_G and 0 <= rise_out <= LEAST_G:
+        return Step(rise_in, rise_out, _NOTHING, True)
+    reach = _reach(last, new, busy)
+    small = new.total_in <= reach and new.total_out <= reach
+    if new.start:
+        return _restarted(new) if small else None
+    if rise_in >= 0 and rise_out >= 0:
+        near = rise_in <= reach and rise_out <= reach
+        return Step(rise_in, rise_out, _NOTHING, True) if near else None
+    over = _over_the_top(known, last, new, reach)
+    if over is not None:
+        return over
+    return _restarted(new) if small else None
+
+
+def _over_the_top(known: Known, last: Reading, new: Reading, reach: int) -> Step | None:
+    """The step as a wrap of whichever total fell, if they were and are near enough to it."""
+    top = known.top.at
+    quality = Quality.WRAP
+    for old, now in ((last.total_in, new.total_in), (last.total_out, new.total_out)):
+        fell = now < old
+        if fell and (top - old > reach or now > reach):
+            return None
+        if not fell and now - old > reach:
+            return None
+    if new.total_in < last.total_in and new.total_out < last.total_out:
+        quality |= Quality.AMBIGUOUS
+    return _wrapped(known, last, new, quality)
+
+
+def _wrapped(known: Known, last: Reading, new: Reading, quality: Quality) -> Step:
+    if not known.top.known:
+        _learn(known, last, new)
+    top = known.top
+    if not top.known:
+        quality |= Quality.WRAP_ASSUMED
+    modulus = top.at + 1
+    delta_in = (new.total_in - last.total_in) % modulus
+    delta_out = (new.total_out - last.total_out) % modulus
+    return Step(delta_in, delta_out, quality, True)
+
+
+def _learn(known: Known, last: Reading, new: Reading) -> None:
+    ways = ((last.total_in, new.total_in), (last.total_out, new.total_out))
+    for (old, now), (other_old, other_now) in (ways, ways[::-1]):
+        if now < old and other_now >= other_old:
+            known.learned_top = learn(known.seen, old, now, other_now - other_old)
+
+
+def _restarted(new: Reading) -> Step:
+    return Step(new.total_in, new.total_out, _RESTART, True)
+
+
+def _doubt(known: Known, last: Reading, new: Reading, busy: Busy) -> Step:
+    """More than can be: believed if the report before said so, too, else set aside."""
+    suspect = known.suspect
+    if suspect is None or not _goes_on(suspect, new, busy):
+        known.suspect = new
+        return Step(0, 0, Quality.CORRUPT, False)
+    rise_in = new.total_in - suspect.total_in
+    rise_out = new.total_out - suspect.total_out
+    if not known.settled:
+        # Two against the one that came first: that was the bad one, and what it hid is lost.
+        quality = Quality.FIRST | Quality.CONFIRMED
+        known.seen = 0
+        return _accept(known, new, Step(rise_in, rise_out, quality, True))
+    far = _resolve(known, last, suspect)
+    deltas = far.delta_in + rise_in, far.delta_out + rise_out
+    return _accept(known, new, Step(*deltas, far.quality | Quality.CONFIRMED, True))
+
+
+def _goes_on(suspect: Reading, new: Reading, busy: Busy) -> bool:
+    reach = _reach(suspect, new, busy)
+    rise_in, rise_out = new.total_in - suspect.total_in, new.total_out - suspect.total_out
+    return 0 <= rise_in <= reach and 0 <= rise_out <= reach and new.utc >= suspect.utc
+
+
+def _resolve(known: Known, last: Reading, new: Reading) -> Step:
+    """A step that is certain to have been made, however great: as little as it can have been."""
+    rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
+    if rise_in >= 0 and rise_out >= 0 and not new.start:
+        return Step(rise_in, rise_out, _NOTHING, True)
+    modulus = known.top.at + 1
+    restarted = new.total_in + new.total_out
+    if new.start or restarted <= rise_in % modulus + rise_out % modulus:
+        return _restarted(new)
+    return _wrapped(known, last, new, Quality.WRAP | Quality.AMBIGUOUS)
+
+
+def _accept(known: Known, new: Reading, found: Step) -> Step:
+    known.settled = True
+    _believe(known, new)
+    return found
+
+
+def _believe(known: Known, new: Reading) -> None:
+    known.last = replace_start(new)
+    known.suspect = None
+    known.seen = max(known.seen, new.total_in, new.total_out)
+
+
+def replace_start(reading: Reading) -> Reading:
+    """Without the word that it was a start, which is nothing that lasts."""
+    return reading._replace(start=False) if reading.start else reading
+
+
+def _reach(old: Reading, new: Reading, busy: Busy) -> int:
+    """`G`: how far totals can have moved from one report to the other."""
+    elapsed = max(new.received - old.received, 0)
+    return max(LEAST_G, _BUSIEST * busy() * elapsed // HOUR)

@@ -1,0 +1,50 @@
+"""Where a total wraps, when nobody has written it down.
+
+Three points are named for v1: 65503, 65523 and 65535. A total above one excludes it. Reports come
+every few events: a total that wraps within few events of its last report would have been seen above
+the lower points if it went there, so the lowest that is not excluded is the one, and is remembered.
+A wrap that happened unseen, in an outage, proves nothing: the default is assumed, and said to be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.hives.sensors.messages.profile import DEFAULT_WRAP_AT, WRAP_POINTS
+
+#: Totals of v2 have 32 bits.
+V2_TOP: Final = (1 << 32) - 1
+V1_TOP: Final = max(WRAP_POINTS)
+UNKNOWN: Final = -1
+#: Events over a wrap that are few enough to have seen where it was: two reports' worth.
+_DENSE: Final = 12
+_RISING: Final = tuple(sorted(WRAP_POINTS))
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The greatest value of a total, and how well it is known."""
+
+    at: int
+    known: bool
+
+
+def top_of(told: int, learned: int, seen: int) -> Top:
+    """By the profile unless the data exclude it, else by what was learned, else by default.
+
+    `seen` is the greatest total of this sensor that was ever believed."""
+    for known in (told, learned):
+        if known != UNKNOWN and known >= seen:
+            return Top(known, True)
+    if seen > V1_TOP:
+        return Top(V2_TOP, True)
+    if seen > DEFAULT_WRAP_AT:
+        return Top(V1_TOP, True)
+    return Top(DEFAULT_WRAP_AT, False)
+
+
+def learn(seen: int, old: int, new: int, other: int) -> int:
+    """The point that a wrap from `old` to `new` shows, while the other total grew by `other`."""
+    lowest = next(point for point in _RISING if point >= max(seen, old))
+    return lowest if lowest - old + new + 1 + other <= _DENSE else UNKNOWN

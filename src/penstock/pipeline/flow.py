@@ -1,0 +1,97 @@
+"""What the engine asks of a flow: how an application's messages become its tables.
+
+The engine reads streams, keeps bronze, cuts batches, stops and starts again; a flow says what a
+batch means. Spark's checkpoint and this contract together make it exactly once:
+
+* A batch has the same id and the same messages however often it is tried. It is tried again only
+  if the try before did not return, and the next one comes only when it has.
+* `apply` writes silver through `batch.lake`, where a later try replaces an earlier one, and gold in
+  one transaction with a mark of the batch's id. A batch whose mark is there is left out: a process
+  killed between gold's commit and Spark's comes back with it.
+* Ids grow, and may leave gaps. What a batch does to the tables is the same however the same
+  messages are cut into batches: a replay cuts them larger.
+
+A rebuild makes a second set of tables, a *generation*, from bronze, while batches go on being
+applied to the first. The engine says when: `begin_rebuild`, then `apply` with batches that are
+`aside`, then `adopt`, during which no other batch is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.pipeline.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some messages, and where what is made of them goes."""
+
+    id: int
+    #: As bronze has them: the connector's columns, `timestamp` never null, with `day` (UTC, of the
+    #: timestamp) and `batch`. It is read from files: any number of actions on it is cheap.
+    messages: DataFrame
+    rows: int
+    lake: Lake  #: of this batch's generation
+    aside: bool = False  #: belongs to a rebuild: the tables people look at stay as they are
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.messages.sparkSession
+
+    @property
+    def generation(self) -> int:
+        return self.lake.generation
+
+
+class Flow(Protocol):
+    """An application's way from messages to tables. Over Spark Connect it has to be picklable."""
+
+    @property
+    def name(self) -> str:
+        """A short word of a-z, 0-9, - and _: names its checkpoint, its bronze, its marks."""
+
+    @property
+    def streams(self) -> str:
+        """Which streams it reads, as the connector's option has it."""
+
+    def apply(self, batch: Batch) -> None:
+        """Silver and gold of a batch; returns when both are safe."""
+
+    def begin_rebuild(self, generation: int, since: int) -> int:
+        """Make room for a generation of gold that has nothing of batch `since` and later.
+
+        The answer is the first batch to be applied to it: `since` if the tables can be had as they
+        were before it, an earlier one if not; 0 always does. Room left by a rebuild that did not
+        come to its end is cleared.
+        """
+
+    def adopt(self, generation: int) -> None:
+        """Make that generation what people look at, marks included, in one transaction.
+
+        Done already, it does nothing: after a crash it is asked for again.
+        """
+
+    def discard(self, generation: int) -> None:
+        """Throw away a generation that is not to be adopted, if there is anything of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a flow may want to know of where it runs."""
+
+    data: Path
+    broker: str  #: its URL
+    database: str | None = None  #: its URL; none: the embedded one under `data`
+    cache: str | None = None  #: its URL; none: in process
+
+
+#: How a flow is made: `module:function`, with what it opened closed at the end.
+OpenFlow = Callable[[Surroundings], AbstractContextManager[Flow]]

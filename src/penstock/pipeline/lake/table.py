@@ -1,0 +1,128 @@
+"""One table of the lake: batches written, replaced and read, each whole or not at all.
+
+A batch's files are written into a folder of their own that nobody knows, and become the table's by
+one entry in its log. So a reader never sees half a batch, or a batch twice; what a killed process
+leaves is a folder without an entry, which the next compaction sweeps.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet as pq
+
+from penstock.core.errors import NotFound
+from penstock.pipeline.lake.log import Entry, File, Log, chosen, sync
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+#: Every table has it: the UTC day a row belongs to, which tells where it lies.
+DAY: Final = "day"
+#: The same in the path. Files keep the column, so that each can be read alone.
+_FOLDER: Final = "_day"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    rows: int
+    bytes: int
+    files: int
+
+
+class Table:
+    """A table by its folder; `generation` says whose log is read and written."""
+
+    __slots__ = ("folder", "generation", "log", "name")
+
+    def __init__(self, name: str, folder: Path, generation: int) -> None:
+        self.name = name
+        self.folder = folder
+        self.generation = generation
+        self.log = Log(folder / f"log-{generation}")
+
+    def write(
+        self,
+        batch: int,
+        frame: DataFrame,
+        facts: Callable[[Sequence[Path]], Mapping[str, Any]] | None = None,
+    ) -> Entry:
+        """Write a batch, or replace what an earlier try of it wrote; a job of Spark's.
+
+        `facts` are made from the files, before anybody sees them, and kept in the batch's entry.
+        """
+        files = self.lay(frame, f"{batch}", batch, batch)
+        paths = [self.folder / file.path for file in files]
+        entry = Entry(batch, files, dict(facts(paths)) if facts is not None else {})
+        if files:
+            self.log.keep_schema(_columns(frame))
+            self.log.publish(entry)
+        else:
+            self.log.remove(batch)
+        return entry
+
+    def read(
+        self,
+        spark: SparkSession,
+        days: tuple[date, date] | None = None,
+        files: Sequence[File] | None = None,
+    ) -> DataFrame:
+        """What the table has now, or only what those files have."""
+        wanted = chosen(self.log.files(), days) if files is None else files
+        schema = self.schema()
+        if not wanted:
+            return spark.createDataFrame([], schema)
+        paths = [str(self.folder / file.path) for file in wanted]
+        return spark.read.schema(schema).parquet(*paths)
+
+    def schema(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        text = self.log.schema()
+        if text is None:
+            raise NotFound(f"the lake has no table {self.name!r} (yet)")
+        return StructType.fromJson(json.loads(text))
+
+    def size(self) -> Size:
+        files = self.log.files()
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+        return Size(rows, size, len(files))
+
+    def lay(self, frame: DataFrame, label: str, first: int, last: int) -> tuple[File, ...]:
+        """Write files that are no part of the table yet, safe from a power cut."""
+        from pyspark.sql.functions import col
+
+        place = self.folder / "data" / f"{label}-{uuid.uuid4().hex[:12]}"
+        frame.withColumn(_FOLDER, col(DAY)).write.partitionBy(_FOLDER).parquet(str(place))
+        return tuple(self._described(place, first, last))
+
+    def _described(self, place: Path, first: int, last: int) -> list[File]:
+        found = []
+        for day in sorted(place.glob(f"{_FOLDER}=*")):
+            for path in sorted(day.glob("*.parquet")):
+                sync(path)
+                rows = pq.read_metadata(path).num_rows
+                size = path.stat().st_size
+                text = day.name.partition("=")[2]
+                below = str(path.relative_to(self.folder))
+                found.append(File(below, text, rows, size, first, last))
+            sync(day)
+        if found:
+            sync(place)
+            sync(place.parent)
+        return found
+
+
+def _columns(frame: DataFrame) -> str:
+    """The columns as of now; files from before a column was added have nulls there."""
+    from pyspark.sql.types import StructField, StructType
+
+    # Nothing read from Parquet is sure not to be null.
+    return StructType([StructField(each.name, each.dataType) for each in frame.schema]).json()
