@@ -14,8 +14,8 @@ from penstock.broker.buckets import BUCKET_BYTES
 from penstock.broker.intake import (
     ACCOUNT_WINDOW,
     ANSWER_BYTES,
-    BULK_READ_BYTES,
     READ_BYTES,
+    WIDE_READ_BYTES,
     Intake,
 )
 from tests.doubles import Stand
@@ -186,10 +186,20 @@ async def test_a_held_terminal_goes_on_when_all_is_on_disk(terminal: Terminal) -
     assert terminal.looked == 1, "what was read before is looked at now"
 
 
+async def test_who_has_much_to_say_is_read_more_from_at_a_time(terminal: Terminal) -> None:
+    terminal.intake.adapt(READ_BYTES)
+    assert (terminal.intake.wide, terminal.transport.max_size) == (True, WIDE_READ_BYTES)
+    terminal.intake.adapt(WIDE_READ_BYTES)
+    assert terminal.transport.max_size == WIDE_READ_BYTES
+    terminal.intake.adapt(100)
+    assert (terminal.intake.wide, terminal.transport.max_size) == (False, READ_BYTES)
+
+
 async def test_reads_are_smaller_in_the_middle_of_bulk(terminal: Terminal) -> None:
+    terminal.intake.adapt(READ_BYTES)
     terminal.intake.expect_bulk(True)
-    assert terminal.transport.max_size == BULK_READ_BYTES
-    terminal.intake.expect_bulk(False)
+    assert terminal.transport.max_size == READ_BYTES
+    terminal.intake.adapt(READ_BYTES)
     assert terminal.transport.max_size == READ_BYTES
 
 

@@ -59,6 +59,7 @@ def test_or_is_passed_over_when_told_so(reader: Reader, name: str) -> None:
     assert len(set(offsets)) == len(offsets)
 
 
+@pytest.mark.slow
 def test_a_batch_that_asks_for_what_is_gone_is_refused(reader: Reader, name: str) -> None:
     declare(reader.broker.url, name, **SMALL)
     overflow(reader, name, beyond=0)
@@ -67,6 +68,7 @@ def test_a_batch_that_asks_for_what_is_gone_is_refused(reader: Reader, name: str
         reader.batch(name, startingOffsets=json.dumps({name: 0})).collect()
 
 
+@pytest.mark.slow
 def test_earliest_is_what_there_is(reader: Reader, name: str) -> None:
     declare(reader.broker.url, name, **SMALL)
     overflow(reader, name, beyond=0)
@@ -77,6 +79,7 @@ def test_earliest_is_what_there_is(reader: Reader, name: str) -> None:
     assert offsets == sorted(offsets)
 
 
+@pytest.mark.slow
 def test_a_deleted_stream_is_left_behind_when_told_so(reader: Reader, name: str) -> None:
     both = f"{name}-a,{name}-b"
     stream(reader.broker.url, f"{name}-a", 3)

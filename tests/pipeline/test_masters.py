@@ -11,6 +11,7 @@ import pytest
 
 from tests.peers import Broker, Process
 from tests.pipeline.given import channel, numbered, stream, taken
+from tests.pipeline.processes import until
 
 
 @pytest.mark.slow
@@ -30,8 +31,7 @@ def test_nothing_depends_on_one_process(
 
     process = Process(program, tmp_path / "log", environment)
     try:
-        process.wait_for_line("count 400")
-        process.wait_for_line("done")
+        until(process, lambda output: "\ncount 400" in output and "\ndone" in output)
     finally:
         process.end_group(signal.SIGTERM)
 

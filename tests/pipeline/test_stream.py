@@ -86,6 +86,7 @@ def test_latest_is_what_comes_after_the_query_began(reader: Reader, name: str) -
     assert reader.offsets() == [(name, offset) for offset in range(10, 15)]
 
 
+@pytest.mark.slow
 def test_where_a_query_began_is_remembered_before_it_has_read_anything(
     reader: Reader, name: str
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_first_batch_that_is_run_again_begins_where_it_began(reader: Reader, n
     assert reader.offsets() == [(name, offset) for offset in range(10, 15)]
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_run_again_is_the_same(reader: Reader, name: str) -> None:
     stream(reader.broker.url, name, 10)
     reader.run(name, startingOffsets="earliest")
@@ -128,6 +130,7 @@ def test_a_batch_that_is_run_again_is_the_same(reader: Reader, name: str) -> Non
     assert reader.offsets() == [(name, offset) for offset in range(15)]
 
 
+@pytest.mark.slow
 def test_streams_may_be_empty_and_fill_later(reader: Reader, name: str) -> None:
     declare(reader.broker.url, name)
     query = reader.start(reader.stream(name, startingOffsets="earliest"))
@@ -163,6 +166,7 @@ def test_a_stream_declared_anew_ends_the_query_and_says_what_to_do(
         reader.run(name)
 
 
+@pytest.mark.slow
 def test_a_stream_declared_anew_is_read_from_its_beginning_when_told_so(
     reader: Reader, name: str
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -71,16 +70,18 @@ def copied(url: str, batch: Any) -> list[dict[str, Any]]:
             copy.write(HEADER)
             copy.write(encode(batch, [NAMES.get(kind, kind) for kind in kinds]))
             copy.write(TRAILER)
-        return connection.execute(f"SELECT {listed} FROM c ORDER BY place").fetchall()
+        # A real is told in as few digits as tell it from other reals: as a double it is itself.
+        exact = listed.replace("single", "single::double precision AS single")
+        return connection.execute(f"SELECT {exact} FROM c ORDER BY place").fetchall()
 
 
 @pytest.fixture(scope="module")
-def url(embedded: str) -> Iterator[str]:
-    yield embedded
+def url(embedded: str) -> str:
+    return embedded
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows=ROWS)
 def test_what_is_read_is_what_was_written(url: str, rows: list[dict[str, Any]]) -> None:
@@ -88,7 +89,7 @@ def test_what_is_read_is_what_was_written(url: str, rows: list[dict[str, Any]]) 
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows=ROWS, start=st.integers(0, 6))
 def test_a_slice_of_a_batch_is_its_rows(url: str, rows: list[dict[str, Any]], start: int) -> None:

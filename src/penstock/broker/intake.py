@@ -17,9 +17,11 @@ from penstock.core.logs import get_logger
 #: What one connection may have in buckets on their way to the disk.
 ACCOUNT_WINDOW: Final = 4 * 1024 * 1024
 
-#: What asyncio reads from a socket at a time, and what we would rather have in the middle of bulk.
-READ_BYTES: Final = 256 * 1024
-BULK_READ_BYTES: Final = 64 * 1024
+#: What is read from a socket at a time. Room for more is worth having only where it is used: for
+#: so large a piece of memory the allocator asks the system, each time anew, which costs several
+#: times as much as to read a small message. In the middle of bulk others shall have their turn.
+READ_BYTES: Final = 64 * 1024
+WIDE_READ_BYTES: Final = 256 * 1024
 
 #: Answers (not deliveries, which stop much earlier) that may wait for a client to read them.
 ANSWER_BYTES: Final = 4 * 1024 * 1024
@@ -56,11 +58,13 @@ class Reads(Protocol):
 
 
 class Intake:
-    __slots__ = ("_account", "_terminal", "blocked", "reading", "resumed_at")
+    __slots__ = ("_account", "_bulk", "_terminal", "blocked", "reading", "resumed_at", "wide")
 
     def __init__(self, terminal: Reads) -> None:
         self._terminal = terminal
         self._account: Account | None = None  # few connections ever need one
+        self._bulk = False
+        self.wide = False  #: it has much to say: read much at a time
         self.reading = True
         self.resumed_at = 0.0  #: since when the client can be heard again
         self.blocked = False  #: an alarm has stopped it
@@ -74,8 +78,25 @@ class Intake:
 
     def expect_bulk(self, expected: bool) -> None:
         """While a large body comes, read less at a time: others have their turn sooner."""
+        self._bulk = expected
+        self._read_at_most(READ_BYTES)
+
+    def adapt(self, size: int) -> None:
+        """So much was read at once: is there more where it came from?"""
+        if size < READ_BYTES or self._bulk:
+            self.wide = False
+            self._read_at_most(READ_BYTES)
+        elif not self.wide:
+            self.wide = True
+            self._read_at_most(WIDE_READ_BYTES)
+
+    def _read_at_most(self, size: int) -> None:
         transport: Any = self._terminal.transport
-        transport.max_size = BULK_READ_BYTES if expected else READ_BYTES
+        transport.max_size = size
+
+    def begin(self) -> None:
+        """There is a socket."""
+        self._read_at_most(READ_BYTES)
 
     def hold(self) -> None:
         """Look at nothing further until what was received of a large message is on disk."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.pipeline.lake import Entry, Lake
+from penstock.pipeline.lake import Entry, File, Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,16 +32,16 @@ class Kept:
 
     batch: int
     rows: int
-    bytes: int
+    files: tuple[File, ...]
     ends: Mapping[str, int]  #: the next offset of every stream, as of this batch
     newest: datetime | None  #: when its last message came
 
     @classmethod
     def of(cls, entry: Entry) -> Kept:
-        rows, size = sum(f.rows for f in entry.files), sum(f.bytes for f in entry.files)
+        rows = sum(file.rows for file in entry.files)
         newest = entry.facts.get("newest_ms")
         moment = None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
-        return cls(entry.batch, rows, size, entry.facts.get("ends", {}), moment)
+        return cls(entry.batch, rows, entry.files, entry.facts.get("ends", {}), moment)
 
 
 def stamped(messages: DataFrame) -> DataFrame:

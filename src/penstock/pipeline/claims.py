@@ -26,7 +26,7 @@ class Claim(Enum):
 class Claims:
     """The claims on one flow. Picklable: a file is opened when a claim is made."""
 
-    __slots__ = ("_folder", "_flow")
+    __slots__ = ("_flow", "_folder")
 
     def __init__(self, folder: Path, flow: str) -> None:
         self._folder = folder

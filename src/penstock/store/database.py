@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from psycopg.sql import SQL, Composed
 
@@ -110,10 +111,12 @@ class Database:
             connection.close()
 
     def _give_back(self, connection: Connection) -> None:
-        if not connection.closed:
+        # One that broke, or was interrupted in the middle of something, is not for others.
+        sound = connection.info.transaction_status is TransactionStatus.IDLE
+        if sound:
             connection.isolation_level = None
         with self._lock:
-            keep = not (self._closed or connection.closed) and len(self._idle) < KEPT
+            keep = sound and not self._closed and len(self._idle) < KEPT
             if keep:
                 self._idle.append(connection)
         if not keep:

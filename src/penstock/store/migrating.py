@@ -7,6 +7,7 @@ has changed is left alone.
 
 from __future__ import annotations
 
+import threading
 from typing import Final
 
 import psycopg
@@ -22,6 +23,8 @@ log = get_logger(__name__)
 
 _SCRIPTS: Final = "penstock.store:migrations"
 EMPTY: Final = "base"
+#: Alembic keeps what it works on where all threads of a process see it.
+_ONE_AT_A_TIME: Final = threading.Lock()
 
 
 def migrate(url: str, to: str = HEAD) -> None:
@@ -63,7 +66,8 @@ def _alembic(url: str, now: str | None, to: str) -> None:
         )
     ahead = now is not None and (to == EMPTY or steps.index(to) > steps.index(now))
     try:
-        (command.downgrade if ahead else command.upgrade)(config, to)
+        with _ONE_AT_A_TIME:
+            (command.downgrade if ahead else command.upgrade)(config, to)
     except DBAPIError as error:
         if isinstance(error.orig, psycopg.Error):
             raise explain(error.orig, place(url)) from error

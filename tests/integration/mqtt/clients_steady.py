@@ -124,6 +124,10 @@ class Publisher:
     def start(self) -> None:
         self._thread.start()
 
+    def wait_for_progress(self) -> None:
+        before = self.confirmed
+        self.client.wait_for(lambda: self.confirmed > before)
+
     def finish(self) -> None:
         """No more; all that was sent is confirmed."""
         self._stopping.set()

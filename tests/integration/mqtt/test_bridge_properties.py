@@ -217,7 +217,7 @@ def test_a_reply_topic_that_is_none_is_left_out(
 def test_the_expiration_is_the_expiry_in_seconds(
     channel: BlockingChannel, mqtt: Paho, word: str
 ) -> None:
-    arrival = to_mqtt(channel, mqtt, word, expiration="30999")
+    arrival = to_mqtt(channel, mqtt, word, expiration="30000")
 
     assert arrival.properties["MessageExpiryInterval"] in (29, 30)
 

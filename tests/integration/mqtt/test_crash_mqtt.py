@@ -27,8 +27,7 @@ def crash(
 ) -> None:
     """Kill the broker and start it again, so many times, while the clients work."""
     for _ in range(rounds):
-        before = publisher.confirmed
-        publisher.client.wait_for(lambda before=before: publisher.confirmed > before)
+        publisher.wait_for_progress()
         time.sleep(chance.uniform(0.0, 0.5))  # the moment is the point, not an event
         broker.kill()
         broker.start()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 
 from penstock.core.errors import NotFound
-from penstock.pipeline.brokers.contract import MESSAGES, Range
+from penstock.pipeline.brokers.contract import MESSAGES, Ended, Range
 from tests.pipeline.brokers.conftest import Way
 from tests.pipeline.given import declare, delete, numbered, publish, stream
 
@@ -114,7 +115,11 @@ def test_a_range_that_ends_beyond_the_stream_comes_as_far_as_it_is(
     monkeypatch.setattr("penstock.pipeline.brokers.replays.STALL_SECONDS", 0.5)
     stream(way.url, name, 10)
 
-    assert offsets(way, name, 5, 15) == list(range(5, 10))
+    batches = way.streams.read(Range(name, 5, 15))
+
+    assert next(batches).column("offset").to_pylist() == list(range(5, 10))
+    with pytest.raises(Ended):
+        next(batches)
 
 
 def test_a_range_that_retention_has_eaten_into_begins_later(way: Way, name: str) -> None:
@@ -129,6 +134,20 @@ def test_a_range_that_retention_has_eaten_into_begins_later(way: Way, name: str)
     assert found[0] >= first
     assert found == sorted(set(found))
     assert found[-1] == end - 1
+    assert way.streams.lost(name, 0, found[0])
+
+
+def test_a_segment_that_begins_is_no_loss(way: Way, name: str) -> None:
+    """RabbitMQ gives an offset to an entry of its own at the beginning of each."""
+    declare(way.url, name, x_stream_max_segment_size_bytes=2000)
+    publish(way.url, name, [b"x" * 500] * 300)
+    end = way.streams.ends([name], {})[name]
+    assert end is not None
+
+    found = offsets(way, name, 0, end)
+
+    assert len(found) == 300
+    assert not any(way.streams.lost(name, one + 1, next_) for one, next_ in pairwise(found))
 
 
 def test_a_moment_is_an_offset(way: Way, name: str) -> None:

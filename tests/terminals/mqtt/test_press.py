@@ -98,4 +98,4 @@ def test_topics_are_remembered_up_to_a_number() -> None:
     for n in range(ROUTES + 10):
         press.set(message(f"a.{n}"))
     assert read(press.print4(message("a.1")), 4).topic == b"a/1"
-    assert len(press._topics) <= ROUTES
+    assert len(press._heads) <= ROUTES

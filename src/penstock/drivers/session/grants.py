@@ -33,7 +33,7 @@ def grant_of(subscriptions: list[Subscription]) -> Grant:
 
 
 class Grants:
-    __slots__ = ("_answers", "_trie", "only", "spurn_own", "subscriptions")
+    __slots__ = ("_answers", "_not_own", "_trie", "only", "subscriptions")
 
     def __init__(self) -> None:
         self.subscriptions: dict[str, Subscription] = {}
@@ -41,17 +41,27 @@ class Grants:
         self._trie: Trie[Subscription] | None = None  # made when something is to be matched
         #: The answer to all that comes, where there is but one: exchanges send what matches.
         self.only: Grant | None = None
-        #: Some subscription does not want what the client itself publishes.
-        self.spurn_own = False
+        self._not_own = 0  # subscriptions that do not want what the client itself publishes
+
+    @property
+    def spurn_own(self) -> bool:
+        """Some subscription does not want what the client itself publishes."""
+        return self._not_own > 0
 
     def add(self, subscription: Subscription) -> None:
+        before = self.subscriptions.get(subscription.pattern)
+        if before is not None:
+            self._not_own -= before.not_own
         self.subscriptions[subscription.pattern] = subscription
+        self._not_own += subscription.not_own
         if self._trie is not None:
             self._trie.add(subscription.pattern.encode(), subscription)
         self._changed()
 
     def remove(self, subscription: Subscription) -> None:
-        self.subscriptions.pop(subscription.pattern, None)
+        before = self.subscriptions.pop(subscription.pattern, None)
+        if before is not None:
+            self._not_own -= before.not_own
         if self._trie is not None:
             self._trie.remove(subscription.pattern.encode(), subscription)
         self._changed()
@@ -63,9 +73,6 @@ class Grants:
             (subscription,) = self.subscriptions.values()
             if subscription.pattern[:1] not in WILD:
                 self.only = grant_of([subscription])
-            self.spurn_own = subscription.not_own
-        else:
-            self.spurn_own = any(known.not_own for known in self.subscriptions.values())
 
     def of(self, route: bytes) -> Grant:
         """What a message on this route is granted."""

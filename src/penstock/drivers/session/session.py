@@ -188,10 +188,14 @@ class Session:
 
     def push(self, message: Message) -> int:
         grants = self._grants
-        if self.spurns_own and message is self.mine:
+        grant = grants.only or grants.of(message.route)
+        channel = self._taking
+        if channel is not None and grant.plain and not self.spurns_own:  # the short way
+            if not message.flags & PERSISTENT and grant.qos >= 0 and message.spool is None:
+                channel.terminal.channel_forward(channel, message, None)
+                return TAKEN
+        elif self.spurns_own and message is self.mine:
             grant = grants.of_own(message.route)
-        else:
-            grant = grants.only or grants.of(message.route)
         return self.take(message, grant)
 
     def take(self, message: Message, grant: Grant) -> int:

@@ -54,8 +54,8 @@ def turn(
     rows = turnable & (order != 0) & (order != read_as)
     if not rows.any():
         return None
-    turned = (np.where(rows, _other_way(total), total) for total in totals)
-    return Turned(*turned, rows)
+    total_in, total_out = (np.where(rows, _other_way(total), total) for total in totals)
+    return Turned(total_in, total_out, rows)
 
 
 def _other_way(total: Numbers) -> Numbers:

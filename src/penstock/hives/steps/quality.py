@@ -16,7 +16,7 @@ class Quality(IntFlag):
     LOSS_POSSIBLE = 4  #: and what it had not sent by then is lost
     AMBIGUOUS = 8  #: both totals went over their tops at once, or so it looks
     DUPLICATE = 16  #: the same message once more: no delta
-    LATE = 32  #: overtaken by later ones: a total tells nothing then, an event still counts
+    LATE = 32  #: totals overtaken by later ones: no delta
     CORRUPT = 64  #: totals that cannot be: no delta, and the totals before stay what counts
     CLOCK_SUSPECT = 128  #: the device has no time that can be believed: `at` is the receipt
     FIRST = 256  #: the first totals of a sensor: there is nothing to compare them with

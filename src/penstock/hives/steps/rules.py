@@ -79,13 +79,14 @@ def step(known: Known, new: Reading, busy: Busy) -> Step:
     if older and new.total_in <= last.total_in and new.total_out <= last.total_out:
         return Step(0, 0, Quality.LATE, False)
     found = _judge(known, last, new, busy)
-    if found is not None and not (older and found.quality):
-        return _accept(known, new, found)
-    if older:
-        # Overtaken by a wrap or by a restart. A clock that was set back is no such thing: the
-        # totals go on then, and that was accepted above.
+    if not older:
+        return _doubt(known, last, new, busy) if found is None else _accept(known, new, found)
+    if found is None or found.quality:
+        # Overtaken by a wrap or by a restart.
         return Step(0, 0, Quality.LATE, False)
-    return _doubt(known, last, new, busy)
+    # Totals that go on while the clock went back: it was set, if the next report says so, too.
+    # Until then the report may be one from before a restart.
+    return _doubt(known, last, new, busy, Quality.LATE)
 
 
 def _first(known: Known, new: Reading) -> Step:
@@ -156,12 +157,14 @@ def _restarted(new: Reading) -> Step:
     return Step(new.total_in, new.total_out, _RESTART, True)
 
 
-def _doubt(known: Known, last: Reading, new: Reading, busy: Busy) -> Step:
-    """More than can be: believed if the report before said so, too, else set aside."""
+def _doubt(
+    known: Known, last: Reading, new: Reading, busy: Busy, quality: Quality = Quality.CORRUPT
+) -> Step:
+    """Believed if the report before said so, too, else set aside."""
     suspect = known.suspect
     if suspect is None or not _goes_on(suspect, new, busy):
         known.suspect = new
-        return Step(0, 0, Quality.CORRUPT, False)
+        return Step(0, 0, quality, False)
     rise_in = new.total_in - suspect.total_in
     rise_out = new.total_out - suspect.total_out
     if not known.settled:

@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from penstock.core.errors import PenstockError
+
 _TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 #: The timestamp is when the broker took the message in, where the broker tells.
@@ -51,6 +53,10 @@ class Range:
 Offsets = dict[str, int | None]
 
 
+class Ended(PenstockError):
+    """The stream ends before the range that was asked for."""
+
+
 class Streams(Protocol):
     """One broker's streams, over connections that are made when needed and may break.
 
@@ -74,6 +80,15 @@ class Streams(Protocol):
         """The first offset whose message, or its chunk, came at that moment or later."""
 
     def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
-        """The messages of the range, in order: no more than that, and less where some are gone."""
+        """The messages of the range, in order: no more than that, and less where some are gone.
+
+        Raises `Ended` after the last message there is, when the stream ends before the range.
+        """
+
+    def lost(self, name: str, expected: int, found: int) -> bool:
+        """Whether messages are missing where `found` comes in the place of `expected`.
+
+        Not every broker gives every offset to a message.
+        """
 
     def close(self) -> None: ...

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.core.errors import NotFound
-from penstock.pipeline.brokers.contract import Offsets, Range
+from penstock.pipeline.brokers.contract import Ended, Offsets, Range
 from penstock.pipeline.brokers.http import Management
 
 #: Up to so many streams are asked about one by one; of more, the whole list is fetched.
@@ -52,11 +52,17 @@ class ArrowRanges:
                 if answer.status == 410:  # retention took the beginning: what is left of it
                     start = int(self._management.reason(answer)["first_offset"])
                     continue
-                if answer.status == 416:  # it ends before the range begins
-                    return
+                if answer.status == 416:
+                    raise Ended(f"{wanted} is beyond the end")
                 self._management.check(answer)
                 yield from _batches(answer)
+                if (end := int(answer.headers["x-next-offset"])) < wanted.stop:
+                    raise Ended(f"{wanted} ends at {end}")
                 return
+
+    def lost(self, name: str, expected: int, found: int) -> bool:
+        """Every offset is a message's."""
+        return found > expected
 
     def close(self) -> None:
         """Every request has a connection of its own."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.core.errors import ConfigurationError
-from penstock.pipeline.brokers.contract import Range
+from penstock.pipeline.brokers.contract import Range, Streams
 from penstock.pipeline.brokers.opening import Door, find_door
 from penstock.pipeline.connector.admission import divide
 from penstock.pipeline.connector.columns import Columns
@@ -33,26 +33,29 @@ class BatchReader(DataSourceReader):
         self._reading = Reading(columns, options.fail_on_loss, options.patience)
 
     def partitions(self) -> list[InputPartition]:
-        options = self._options
-        door = find_door(options.address, options.management)
+        door = find_door(self._options.address, self._options.management)
         with closing(door.open()) as streams:
-            names = options.selection.choose(streams)
-            start = options.starting.resolve(streams, names)
-            stop = options.ending.resolve(streams, names)
-            firsts = streams.firsts(names)
+            ranges = self._ranges(streams)
+        return [Part(door, each) for each in divide(ranges, self._options.min_partitions)]
+
+    def _ranges(self, streams: Streams) -> list[Range]:
+        options = self._options
+        names = options.selection.choose(streams)
+        start = options.starting.resolve(streams, names)
+        stop = options.ending.resolve(streams, names)
+        firsts = streams.firsts(names)
         loss = LossPolicy(options.fail_on_loss)
         ranges = []
-        for name in start.keys() & stop.keys():
-            first = firsts.get(name) or 0
-            if start[name] < first:
-                loss.gap(name, start[name], first)
-            begin = max(start[name], first)
+        for name in sorted(start.keys() & stop.keys()):
+            begin = max(start[name], firsts.get(name) or 0)
+            if streams.lost(name, start[name], begin):
+                loss.gap(name, start[name], begin)
             if stop[name] < begin and options.ending.named:
                 raise ConfigurationError(
                     f"endingOffsets: stream {name!r} begins at {begin}, behind {stop[name]}"
                 )
             ranges.append(Range(name, begin, max(begin, stop[name])))
-        return [Part(door, each) for each in divide(ranges, options.min_partitions)]
+        return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # When there is nothing to read, Spark makes up a partition of its own.

@@ -1,14 +1,15 @@
 """A range of a stream as Spark's record batches, whole and once, over connections that may break.
 
-The one place where reading is checked, for every broker: messages come in order without a gap, and
-the last one wanted does come. A connection that breaks is made again at the next offset wanted, for
-as long as something comes in `patience` seconds; what has been handed on is not handed on again.
+The one place where reading is checked, for every broker: messages come in order, none is missing,
+and the last one wanted does come. A connection that breaks is made again at the next offset, for as
+long as something comes in `patience` seconds; what has been handed on is not handed on again.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.logs import get_logger
 from penstock.pipeline.amqp.faults import passing
-from penstock.pipeline.brokers.contract import Range
+from penstock.pipeline.brokers.contract import Ended, Range, Streams
 from penstock.pipeline.brokers.opening import Door
 from penstock.pipeline.connector.columns import Columns
 from penstock.pipeline.connector.loss import LossPolicy
@@ -38,37 +39,31 @@ class Reading:
 
     def rows(self, door: Door, wanted: Range) -> Iterator[pa.RecordBatch]:
         loss = LossPolicy(self.fail_on_loss)
-        position = wanted.start
+        name, position = wanted.stream, wanted.start
         deadline = time.monotonic() + self.patience
         while position < wanted.stop:
-            left = Range(wanted.stream, position, wanted.stop)
+            left = Range(name, position, wanted.stop)
             try:
-                for batch in door.open().read(left):
-                    yield from self._checked(batch, wanted.stream, position, loss)
-                    position = batch.column(0)[-1].as_py() + 1
-                    deadline = time.monotonic() + self.patience
+                with closing(door.open()) as streams:
+                    for batch in streams.read(left):
+                        _check(batch, left, position, streams, loss)
+                        position = batch.column(0)[-1].as_py() + 1
+                        deadline = time.monotonic() + self.patience
+                        yield self.columns.build(batch, name)
+                    if position < wanted.stop and streams.lost(name, position, wanted.stop):
+                        loss.gap(name, position, wanted.stop)
+                    return
+            except Ended:
+                loss.short(name, position, wanted.stop)
+                return
             except NotFound:
-                loss.missing(wanted.stream, position)
+                loss.missing(name, position)
                 return
             except (OSError, EOFError, PenstockError) as error:
                 if not passing(error) or time.monotonic() > deadline:
                     raise
                 _log.warning("reading again", range=str(left), reason=str(error))
                 door = self._wait(door, deadline)
-                continue
-            if position < wanted.stop:
-                loss.short(wanted.stream, position, wanted.stop)
-                return
-
-    def _checked(
-        self, batch: pa.RecordBatch, stream: str, expected: int, loss: LossPolicy
-    ) -> Iterator[pa.RecordBatch]:
-        offsets = batch.column(0).to_numpy()
-        steps = np.diff(offsets, prepend=expected - 1)
-        for row in np.flatnonzero(steps != 1).tolist():
-            before = int(offsets[row - 1]) + 1 if row else expected
-            loss.gap(stream, before, int(offsets[row]))
-        yield self.columns.build(batch, stream)
 
     @staticmethod
     def _wait(door: Door, deadline: float) -> Door:
@@ -80,3 +75,15 @@ class Reading:
             except (OSError, EOFError, PenstockError) as error:
                 if not passing(error) or time.monotonic() > deadline:
                     raise
+
+
+def _check(
+    batch: pa.RecordBatch, wanted: Range, expected: int, streams: Streams, loss: LossPolicy
+) -> None:
+    """Every message follows the one before, or the broker knows why not."""
+    offsets = batch.column(0).to_numpy()
+    for row in np.flatnonzero(np.diff(offsets, prepend=expected - 1) != 1).tolist():
+        before = int(offsets[row - 1]) + 1 if row else expected
+        found = int(offsets[row])
+        if streams.lost(wanted.stream, before, found):
+            loss.gap(wanted.stream, before, found)

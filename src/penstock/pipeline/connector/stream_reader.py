@@ -165,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return Range(name, stop, stop)
             # A stream declared anew, which was told when its end was found.
             return Range(name, min(first, stop), stop)
-        if start < first:
+        if start < first and self._ask(lambda streams: streams.lost(name, start, first)):
             self._loss.gap(name, start, min(first, stop))
         return Range(name, min(max(start, first), stop), stop)
 

@@ -100,9 +100,16 @@ class Lake:
         return other
 
     def drop(self, generation: int) -> None:
-        """Forget a generation; its files go with the next sweep."""
+        """Forget a generation; its files go with a later sweep."""
         for table in self.at(generation)._rebuilt():
+            table.retire(table.log.files())
             table.log.drop()
+
+    def generations(self) -> set[int]:
+        """All there is something of."""
+        return {
+            int(path.name.removeprefix("log-")) for path in self.root.glob(f"*/{self.flow}/*/log-*")
+        }
 
     def _rebuilt(self) -> list[Table]:
         return [table for table in self.tables() if not table.name.startswith(f"{BRONZE}.")]

@@ -8,8 +8,10 @@ leaves is a folder without an entry, which the next compaction sweeps.
 from __future__ import annotations
 
 import json
+import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -61,6 +63,8 @@ class Table:
         files = self.lay(frame, f"{batch}", batch, batch)
         paths = [self.folder / file.path for file in files]
         entry = Entry(batch, files, dict(facts(paths)) if facts is not None else {})
+        if (earlier := self.log.entry(batch)) is not None:
+            self.retire(earlier.files)
         if files:
             self.log.keep_schema(_columns(frame))
             self.log.publish(entry)
@@ -103,6 +107,29 @@ class Table:
         frame.withColumn(_FOLDER, col(DAY)).write.partitionBy(_FOLDER).parquet(str(place))
         return tuple(self._described(place, first, last))
 
+    def retire(self, files: Iterable[File]) -> None:
+        """Before files leave the table: their time in which readers may finish begins now."""
+        for file in files:
+            with suppress(FileNotFoundError):
+                os.utime(self.folder / file.path)
+
+    def sweep(self, grace: float, now: float) -> int:
+        """Delete what has been no generation's for so many seconds. How many files."""
+        live = {file.path for log in self._logs() for file in log.files()}
+        swept = 0
+        for place in (self.folder / "data").glob("*"):
+            for path in place.rglob("*"):
+                if path.is_file() and str(path.relative_to(self.folder)) not in live:
+                    with suppress(FileNotFoundError):
+                        if path.stat().st_mtime < now - grace:
+                            path.unlink()
+                            swept += path.suffix == ".parquet"
+            _prune(place)
+        return swept
+
+    def _logs(self) -> list[Log]:
+        return [Log(path) for path in self.folder.glob("log-*")]
+
     def _described(self, place: Path, first: int, last: int) -> list[File]:
         found = []
         for day in sorted(place.glob(f"{_FOLDER}=*")):
@@ -118,6 +145,14 @@ class Table:
             sync(place)
             sync(place.parent)
         return found
+
+
+def _prune(place: Path) -> None:
+    """Remove a batch's folder once it is empty."""
+    for folder in (*place.glob("*"), place):
+        if folder.is_dir():
+            with suppress(OSError):  # not empty
+                folder.rmdir()
 
 
 def _columns(frame: DataFrame) -> str:

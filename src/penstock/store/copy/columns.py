@@ -85,8 +85,9 @@ def _binary(array: Any) -> Column:
 
 def _json(array: Any) -> Column:
     """`jsonb` is text after a byte that says which form of it."""
-    texts = array.cast(pa.large_string())
-    return _varying(pc.binary_join_element_wise("\x01", texts, "").view(pa.large_binary()))
+    version, nothing = (pa.scalar(text, pa.large_string()) for text in ("\x01", ""))
+    texts = pc.binary_join_element_wise(version, array.cast(pa.large_string()), nothing)
+    return _varying(texts.view(pa.large_binary()))
 
 
 def _texts(array: Any) -> Column:

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.host import Host
-from penstock.broker.intake import Intake
+from penstock.broker.intake import READ_BYTES, Intake
 from penstock.core.errors import (
     ChannelError,
     CommandInvalid,
@@ -101,6 +101,7 @@ class Amqp091Terminal(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
+        self.intake.begin()
         self.peer = transport.get_extra_info("peername") or ("", 0)
         here = transport.get_extra_info("sockname") or ("", 0)
         self.tls = transport.get_extra_info("ssl_object") is not None
@@ -125,7 +126,10 @@ class Amqp091Terminal(asyncio.Protocol):
         if outflow.thirsty:
             outflow.request()
         metrics = self.host.kernel.metrics
-        metrics.bytes_in += len(data)
+        size = len(data)
+        metrics.bytes_in += size
+        if size >= READ_BYTES or self.intake.wide:
+            self.intake.adapt(size)
         if self.published != published or self.intake.filling:
             metrics.published += self.published - published
             self.intake.look()

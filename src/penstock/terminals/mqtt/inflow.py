@@ -139,9 +139,7 @@ class Inflow:
             self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
             return
         qos = first >> 1 & 3
-        if qos == 2 and number in self._terminal.need_session().received:
-            self._owe(number)
-            self._defer(number | TWICE)
+        if qos == 2 and self._is_repeated(number):
             return
         self._terminal.published += 1
         flags = flags_for(qos, told) | (RETAIN if first & 1 else 0)
@@ -259,6 +257,10 @@ class Inflow:
         if self._posting:  # it waits for the disk
             self._posting = 0
             self._deferred += 1
+        if qos == 2 and number in self._owed and self._terminal.session is not None:
+            # Behind the message itself: a broker killed between the two files may take it twice,
+            # but does not lose it.
+            self._terminal.session.remember(number)
 
     def _named(self, topic: bytes, told: Properties) -> bytes:
         """The topic, which may have a short name, or get one."""
@@ -299,11 +301,10 @@ class Inflow:
     # Exactly once.
 
     def _is_repeated(self, number: int) -> bool:
-        """Whether a publication is one that is here already, or else remember that it is now."""
+        """Whether a publication is one that is here already; then it is only answered again."""
         session = self._terminal.need_session()
         self._owe(number)
         if number not in session.received:
-            session.remember(number)
             return False
         self._defer(number | TWICE)
         return True

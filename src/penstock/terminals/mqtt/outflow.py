@@ -126,6 +126,8 @@ class Outflow:
             self._forward_piece(channel, fragment)
             return
         letter = delivery if isinstance(delivery, Letter) else None
+        if letter is not None and letter.qos == 1 and self._forward_plain(fragment, letter):
+            return
         if letter is not None and letter.released:
             packet = acknowledgement(PUBREL, letter.number, version=self._terminal.version)
             self.send(packet)
@@ -153,11 +155,29 @@ class Outflow:
         if self._bytes > CHOKE_BYTES and not self.choked:
             self._choke()
 
+    def _forward_plain(self, message: Message, letter: Letter) -> bool:
+        """The short way of QoS 1, if there is nothing to say but the message."""
+        if letter.count or letter.expires or not letter.grant.plain or self.aliases is not None:
+            return False
+        if message.more:
+            return False
+        packet = self._press.numbered(message, letter.number, self._terminal.version)
+        if not packet or len(packet) > self.largest:
+            return False
+        if not self._touched:
+            self._touched = True
+            self._turn.touched.append(self)
+        self.out.append(packet)
+        self._delivered += 1
+        self._bytes += len(packet)
+        if self._bytes > CHOKE_BYTES and not self.choked:
+            self._choke()
+        return True
+
     def _opening(self, message: Message, letter: Letter | None) -> bytes:
         """A PUBLISH up to its payload; empty when the client cannot be told of it."""
         press = self._press
-        if press.message is not message:
-            press.set(message)
+        press.set(message)
         topic = press.topic
         if not topic:
             return b""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.contract import UNLIMITED, Channel
 from penstock.broker.host import Host
-from penstock.broker.intake import Intake
+from penstock.broker.intake import READ_BYTES, Intake
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.mqtt.description import describe_connection, describe_consumers
@@ -60,9 +60,11 @@ class MqttTerminal(asyncio.Protocol):
     __slots__ = (
         "_joining",
         "_last_heard",
+        "_metrics",
         "_permissions",
         "_timer",
         "_turn",
+        "_users",
         "_window",
         "access",
         "answered",
@@ -95,6 +97,8 @@ class MqttTerminal(asyncio.Protocol):
         self.host: Host = mqtt.host
         kernel = self.host.kernel
         self._turn = kernel.turn
+        self._users = self.host.users
+        self._metrics = kernel.metrics
         self.transport: asyncio.Transport
         self.vhost: VirtualHost
         self.access: Access
@@ -126,6 +130,7 @@ class MqttTerminal(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
+        self.intake.begin()
         self.peer = transport.get_extra_info("peername") or ("", 0)
         here = transport.get_extra_info("sockname") or ("", 0)
         self.tls = transport.get_extra_info("ssl_object") is not None
@@ -137,27 +142,31 @@ class MqttTerminal(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         published = self.published
-        if self._permissions != self.host.users.version:
-            self._permissions = self.host.users.version
+        users = self._users
+        if self._permissions != users.version:
+            self._permissions = users.version
             self.inflow.forget_permissions()
         try:
             if not self.closing:
                 self.reader.feed(data)
         except Exception as error:
             self.fail(error)
-        metrics = self.host.kernel.metrics
+        metrics = self._metrics
         if self.answered:
             metrics.acknowledged += self.answered
             self.answered = 0
             self._go_on()
-        metrics.bytes_in += len(data)
+        size = len(data)
+        metrics.bytes_in += size
+        if size >= READ_BYTES or self.intake.wide:
+            self.intake.adapt(size)
         if self.published != published or self.intake.filling:
             metrics.published += self.published - published
             self.intake.look()
         if self.outflow.paused and self.intake.unread:
             self.intake.pause()
         self._last_heard = self._turn.loop.time()
-        self._turn.end()
+        self._turn.rest()
 
     def _go_on(self) -> None:
         """The client has answered letters: there is room for more."""

@@ -91,7 +91,7 @@ def header_for(properties: Properties, qos: int, size: int) -> bytes:
     if expiry is not None:
         header.expiration = str(expiry * 1000)
     for name, value in carried.get(Property.USER_PROPERTY, ()):
-        if len(name.encode()) > SHORT or name in headers or name in _RESERVED:
+        if not _fits(name) or name in headers:
             lost = True
         else:
             headers[name] = value
@@ -118,11 +118,34 @@ def properties_of(message: Message) -> Properties:
             found, _ = read_properties(bytes(raw), 0, PUBLISH)
             for name in (*_NOT_CARRIED, Property.MESSAGE_EXPIRY):  # an AMQP client may forge it
                 found.pop(name, None)
-    if not found:
+    if not found or not _agrees(found, header, headers):
+        found = {name: found[name] for name in (Property.PAYLOAD_FORMAT,) if name in found}
         _translate(header, headers, found)
     if header.expiration is not None:
-        found[Property.MESSAGE_EXPIRY] = min(-(-int(header.expiration) // 1000), 0xFFFFFFFF)
+        found[Property.MESSAGE_EXPIRY] = _seconds(int(header.expiration))
     return found
+
+
+def _seconds(milliseconds: int) -> int:
+    """Whole seconds, as RabbitMQ has it; but what is left is not nothing."""
+    return min(milliseconds // 1000 or bool(milliseconds), 0xFFFFFFFF)
+
+
+def _agrees(told: Properties, header: Header, headers: dict[str, Any]) -> bool:
+    """Whether what travelled beside still says what AMQP says: a relay may have changed that."""
+    content_type = told.get(Property.CONTENT_TYPE)
+    if header.content_type is not None and header.content_type != content_type:
+        return False
+    first: dict[str, str] = {}
+    for name, value in told.get(Property.USER_PROPERTY, ()):
+        first.setdefault(name, value)
+    return all(
+        first.get(name) == value for name, value in headers.items() if name not in _RESERVED
+    ) and all(name in headers for name in first if _fits(name))
+
+
+def _fits(name: str) -> bool:
+    return len(name.encode()) <= SHORT and name not in _RESERVED
 
 
 def _translate(header: Header, headers: dict[str, Any], found: Properties) -> None:

@@ -1,0 +1,1 @@
+"""How busy a hive will be tomorrow, hour by hour; and whether to believe it."""

@@ -1,0 +1,102 @@
+"""From the hourly rollup to a row a hive that holds all of its history: the shape workers forecast in.
+
+What of the rollup was known when a night began is settled here, once: rows of local days before the
+one to be forecast, of hours that had ended. Local hours are worked out by Spark, whatever the
+session's zone; one shuffle brings the rows of a hive together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from penstock.hives.forecast.grid import HOURS, Floats, Grid, day_number, skipped
+from penstock.hives.forecast.public_days import PublicDays
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame
+
+#: Two years: the holidays of one to learn from, and those of another.
+HISTORY_DAYS: Final = 730
+_SCHEMA: Final = "hive_id long, time_zone string, country string, region string, first date, counts array<double>"
+_HIVE: Final = ("hive_id", "time_zone", "country", "region")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    hive_id: int
+    time_zone: str
+    public: PublicDays
+    grid: Grid
+
+
+def histories(hourly: DataFrame, hives: DataFrame, day: date, made_at: datetime) -> DataFrame:
+    """`hourly` has hive_id, slot, entries; `hives` has hive_id, time_zone, country, maybe region."""
+    local = local_hours(hourly, hives, day, made_at)
+    return local.groupBy(*_HIVE).applyInPandas(_gathering(made_at), _SCHEMA)
+
+
+def local_hours(hourly: DataFrame, hives: DataFrame, day: date, made_at: datetime) -> DataFrame:
+    """hive_id, time_zone, country, region, day (since 1970), hour, entries."""
+    from pyspark.sql import functions as f
+
+    known = hives if "region" in hives.columns else hives.withColumn("region", f.lit(""))
+    named = known.select("hive_id", "time_zone", *(_text(known, each) for each in _HIVE[2:]))
+    ended = f.unix_seconds("slot") + 3600 <= int(made_at.timestamp())
+    seconds = f.unix_seconds(f.from_utc_timestamp("slot", f.col("time_zone")))
+    last = day_number(day)
+    return (
+        hourly.where(ended)
+        .join(f.broadcast(named), "hive_id")
+        .withColumn("local", seconds)
+        .withColumn("day", f.floor(f.col("local") / 86400).cast("long"))
+        .withColumn("hour", f.floor(f.col("local") % 86400 / 3600).cast("long"))
+        .where(f.col("day").between(last - HISTORY_DAYS, last - 1))
+        .select(*_HIVE, "day", "hour", f.col("entries").cast("double").alias("entries"))
+    )
+
+
+def each_history(frames: Iterator[pd.DataFrame]) -> Iterator[History]:
+    """What a worker is given, as values."""
+    for frame in frames:
+        for row in frame.itertuples(index=False):
+            found: Any = row
+            grid = Grid(found.first, np.asarray(found.counts, np.float64).reshape(-1, HOURS))
+            public = PublicDays(found.country, found.region)
+            yield History(int(found.hive_id), found.time_zone, public, grid)
+
+
+def _gathering(made_at: datetime) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def gather(rows: pd.DataFrame) -> pd.DataFrame:
+        import pandas as pd
+
+        hive = rows.iloc[0]
+        columns = (rows[name].to_numpy() for name in ("day", "hour", "entries"))
+        grid = Grid.of(*columns, absent=0.0)
+        counts = _told(grid, str(hive["time_zone"]), made_at)
+        held = {name: [hive[name]] for name in _HIVE}
+        return pd.DataFrame({**held, "first": [grid.first], "counts": [counts.ravel()]})
+
+    return gather
+
+
+def _told(grid: Grid, zone: str, made_at: datetime) -> Floats:
+    """No row means that nobody came, save for hours that were not, or had not ended."""
+    now = made_at.astimezone(ZoneInfo(zone))
+    counts = np.where(skipped(grid.first, len(grid.counts), zone), np.nan, grid.counts)
+    today = grid.place(now.date())
+    if 0 <= today < len(counts):
+        counts[today, now.hour :] = np.nan
+    return counts
+
+
+def _text(frame: DataFrame, name: str) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.coalesce(f.col(name).cast("string"), f.lit("")).alias(name)

@@ -1,0 +1,181 @@
+"""Anchors: nights on which hives are taken to be empty, and counts of heads.
+
+A night's reset is made once, when the time has come, and kept (`nightly_reset`): should the hive's
+hours change, past nights stay what they were. A hive that nobody hears of is not reset: nothing is
+known of it, and it must not read empty. Its nights are made up for when it is heard of again. Which
+anchors have been reckoned with is `hive_offset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.hives.gold.columns import fetch
+from penstock.hives.gold.places import Places
+from penstock.hives.steps.calendars import DAY
+from penstock.hives.steps.occupancy import NOTHING, SLOT, Anchors, Counts, begins
+from penstock.hives.steps.resets import Nights, dated
+from penstock.hives.steps.status import Heard
+from penstock.store import Connection
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+#: Of nights: none was made.
+NONE: Final = -1
+NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Caused:
+    """Anchors, with which of them are counts of heads."""
+
+    anchors: Anchors
+    manual: Flags
+
+    @classmethod
+    def of(cls, hive: Numbers, at: Numbers, counted: Numbers, manual: Flags) -> Caused:
+        """In order; of a night and a count at the same moment the count is kept."""
+        order = np.lexsort((~manual, at, hive))
+        hive, at, counted, manual = hive[order], at[order], counted[order], manual[order]
+        first = np.flatnonzero(begins(hive) | begins(at))
+        return cls(Anchors(hive[first], at[first], counted[first]), manual[first])
+
+    def __len__(self) -> int:
+        return len(self.anchors)
+
+    def with_(self, other: Caused) -> Caused:
+        both = [(each.anchors, each.manual) for each in (self, other)]
+        return Caused.of(
+            *(
+                np.concatenate([getattr(anchors, name) for anchors, _ in both])
+                for name in ("hive", "at", "counted")
+            ),
+            np.concatenate([manual for _, manual in both]),
+        )
+
+
+_COUNTED = """
+    SELECT m.hive_id, m.at, m.counted::bigint
+    FROM manual_count m
+    WHERE m.at <= to_timestamp(%(now)s / 1000000.0)
+      AND NOT EXISTS (
+        SELECT FROM hive_offset o
+        WHERE o.hive_id = m.hive_id AND o.at = m.at AND o.cause = 'manual'
+      )
+"""
+#: The nights reckoned with so far, and the first slot there is.
+_SPANS = """
+    SELECT t.hive_id,
+           extract(epoch FROM first.slot)::bigint / 300,
+           coalesce(extract(epoch FROM earliest.at)::bigint * 1000000, -1),
+           coalesce(extract(epoch FROM latest.at)::bigint * 1000000, -1)
+    FROM unnest(%(hives)s::bigint[]) AS t (hive_id)
+    CROSS JOIN LATERAL (
+        SELECT slot FROM occupancy_5min o WHERE o.hive_id = t.hive_id ORDER BY slot LIMIT 1
+    ) AS first
+    LEFT JOIN LATERAL (
+        SELECT at FROM hive_offset o
+        WHERE o.hive_id = t.hive_id AND cause = 'nightly' ORDER BY at LIMIT 1
+    ) AS earliest ON true
+    LEFT JOIN LATERAL (
+        SELECT at FROM hive_offset o
+        WHERE o.hive_id = t.hive_id AND cause = 'nightly' ORDER BY at DESC LIMIT 1
+    ) AS latest ON true
+"""
+_KEEP = """
+    INSERT INTO nightly_reset (hive_id, day, at)
+    SELECT hive_id, '1970-01-01'::date + day, to_timestamp(at / 1000000)
+    FROM unnest(%(hives)s::bigint[], %(days)s::int[], %(ats)s::bigint[]) AS t (hive_id, day, at)
+    ON CONFLICT (hive_id, day) DO NOTHING
+"""
+_KEPT = """
+    SELECT hive_id, at
+    FROM unnest(%(hives)s::bigint[], %(days)s::int[]) AS t (hive_id, day)
+    JOIN nightly_reset n USING (hive_id)
+    WHERE n.day = '1970-01-01'::date + t.day AND n.at <= to_timestamp(%(now)s / 1000000)
+      AND NOT EXISTS (SELECT FROM hive_offset o WHERE o.hive_id = n.hive_id AND o.at = n.at)
+"""
+_SINCE = """
+    SELECT o.hive_id, o.at, coalesce(m.counted, 0)::bigint, (o.cause = 'manual')::int::bigint
+    FROM unnest(%(hives)s::bigint[], %(since)s::bigint[]) AS t (hive_id, since)
+    CROSS JOIN LATERAL (
+        SELECT * FROM hive_offset o
+        WHERE o.hive_id = t.hive_id AND o.at >= to_timestamp(t.since * 300)
+        ORDER BY o.at
+    ) AS o
+    LEFT JOIN manual_count m ON m.hive_id = o.hive_id AND m.at = o.at AND o.cause = 'manual'
+"""
+
+
+def new_counts(connection: Connection, now: int) -> Caused:
+    """Heads that were counted and not reckoned with yet."""
+    kinds = {"hive": "number", "at": "time", "counted": "number"}
+    found = fetch(connection, _COUNTED, kinds, {"now": now})
+    return Caused.of(*found.values(), np.ones(len(found["hive"]), bool))
+
+
+def new_nights(
+    connection: Connection, places: Places, heard: Heard, counts: Counts, now: int
+) -> Caused:
+    """Nights that are due: over, and the hive was heard of then or after.
+
+    `counts` may reach back before all that was known, and nights lie between.
+    """
+    kinds = dict.fromkeys(("hive", "first", "earliest", "latest"), "number")
+    spans = fetch(connection, _SPANS, kinds, {"hives": heard.hive.tolist()})
+    rows = zip(*(column.tolist() for column in spans.values()), strict=True)
+    known = {hive: (first * SLOT, earliest, latest) for hive, first, earliest, latest in rows}
+    for hive, slot in zip(counts.hive[counts.firsts], counts.slot[counts.firsts], strict=True):
+        first, earliest, latest = known.get(int(hive), (NEVER, NONE, NONE))
+        known[int(hive)] = (min(first, int(slot) * SLOT), earliest, latest)
+    due = [
+        (hive, day, at)
+        for hive, fresh_until in zip(heard.hive.tolist(), heard.fresh_until.tolist(), strict=True)
+        if hive in known
+        for day, at in _due(places.nights[hive], min(now, fresh_until - 1), *known[hive])
+    ]
+    return _kept(connection, due, now)
+
+
+def since(connection: Connection, hives: Numbers, slots: Numbers) -> Caused:
+    """The anchors reckoned with already, from these slots on."""
+    kinds = {"hive": "number", "at": "time", "counted": "number", "manual": "number"}
+    given = {"hives": hives.tolist(), "since": slots.tolist()}
+    found = fetch(connection, _SINCE, kinds, given)
+    manual = found.pop("manual") > 0
+    return Caused.of(*found.values(), manual)
+
+
+def _due(
+    nights: Nights, until: int, first: int, earliest: int, latest: int
+) -> Iterator[tuple[int, int]]:
+    """Resets after the first slot and not after `until`, before or after those made already."""
+    spans = [(first, until)] if latest == NONE else [(first, earliest - 1), (latest, until)]
+    for after, to in spans:
+        for day in range(_day(after) - 1, _day(to) + 2):
+            at = nights.reset(dated(day))
+            if after < at <= to:
+                yield day, at
+
+
+def _kept(connection: Connection, due: list[tuple[int, int, int]], now: int) -> Caused:
+    """Make these nights, but for those made before, perhaps at another time of theirs."""
+    if not due:
+        return Caused.of(NOTHING, NOTHING, NOTHING, np.zeros(0, bool))
+    hives, days, ats = zip(*due, strict=True)
+    given = {"hives": list(hives), "days": list(days), "ats": list(ats), "now": now}
+    connection.execute(_KEEP, given)
+    found = fetch(connection, _KEPT, {"hive": "number", "at": "time"}, given)
+    count = len(found["hive"])
+    return Caused.of(*found.values(), np.zeros(count, np.int64), np.zeros(count, bool))
+
+
+def _day(moment: int) -> int:
+    """By UTC, which is a day from the local one at most."""
+    return moment // DAY

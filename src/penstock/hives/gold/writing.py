@@ -1,0 +1,124 @@
+"""Columns into the tables of gold: only rows that are new, or other than they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from penstock.hives.gold.anchors import Caused
+from penstock.hives.gold.slots import Known
+from penstock.hives.steps.occupancy import SLOT, Occupancy, find
+from penstock.hives.steps.rollups import Stretches
+from penstock.store import Connection, discard, merge, stage
+from penstock.store.bulk import fill
+
+Numbers = NDArray[np.int64]
+
+_UTC: Final = pa.timestamp("us", "UTC")
+_SMALL: Final = pa.int32()
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes in one transaction, by way of staging tables that bear its batch's name."""
+
+    connection: Connection
+    flow: str
+    batch: int
+
+    def merge(
+        self,
+        target: str,
+        keys: Sequence[str],
+        table: pa.Table,
+        update: Mapping[str, str] | None = None,
+        *,
+        owner: str = "",
+    ) -> None:
+        """Insert rows, or update those that differ. Of `owner`s that are gone rows are dropped."""
+        if not table.num_rows:
+            return
+        names = table.schema.names
+        changes = {name: f"excluded.{name}" for name in names if name not in keys}
+        changes.update(update or {})
+        staging = stage(self.connection, self.flow, self.batch, target, names)
+        fill(self.connection, staging, table.to_batches(), part=0)
+        if owner:
+            self._drop_orphans(staging, owner)
+        was = ", ".join(f"target.{name}" for name in changes)
+        becomes = ", ".join(changes.values())
+        differs = f"({was}) IS DISTINCT FROM ({becomes})"
+        merge(self.connection, staging, target, keys, changes, where=differs)
+        discard(self.connection, staging)
+
+    def slots(self, occupancy: Occupancy, known: Known) -> None:
+        counts, end, peak = occupancy.counts, occupancy.end, occupancy.peak
+        changed = np.ones(len(counts), bool)
+        row = find(counts, known.counts.hive, known.counts.slot)
+        changed[row] = (
+            (counts.entries[row] != known.counts.entries)
+            | (counts.exits[row] != known.counts.exits)
+            | (end[row] != known.end)
+            | (peak[row] != known.peak)
+        )
+        columns = {
+            "hive_id": counts.hive,
+            "slot": _times(counts.slot),
+            "entries": counts.entries,
+            "exits": counts.exits,
+            "occupancy_end": end,
+            "peak": peak,
+        }
+        chosen = pa.table(columns).filter(pa.array(changed))
+        self.merge("occupancy_5min", ["hive_id", "slot"], chosen)
+
+    def hours(self, hours: Stretches) -> None:
+        named = {"slot": _times(hours.name)}
+        self.merge("occupancy_hour", ["hive_id", "slot"], _rollup(hours, named))
+
+    def days(self, days: Stretches) -> None:
+        day = pa.array(days.name, pa.int32()).cast(pa.date32())
+        table = _rollup(days, {"day": day}).append_column("peak_at", _times(days.peak_at))
+        self.merge("occupancy_day", ["hive_id", "day"], table)
+
+    def corrections(self, caused: Caused, correction: Numbers) -> None:
+        anchors = caused.anchors
+        columns = {
+            "hive_id": anchors.hive,
+            "at": pa.array(anchors.at).cast(_UTC),
+            "correction": correction,
+            "cause": np.where(caused.manual, "manual", "nightly"),
+        }
+        self.merge("hive_offset", ["hive_id", "at"], pa.table(columns))
+
+    def _drop_orphans(self, staging: Any, owner: str) -> None:
+        from psycopg.sql import SQL, Identifier
+
+        self.connection.execute(
+            SQL("DELETE FROM {} AS t WHERE NOT EXISTS (SELECT FROM {} WHERE id = t.{})").format(
+                staging.identifier, Identifier(owner), Identifier(f"{owner}_id")
+            )
+        )
+
+
+def _rollup(stretches: Stretches, named: Mapping[str, pa.Array]) -> pa.Table:
+    return pa.table(
+        {
+            "hive_id": stretches.hive,
+            **named,
+            "entries": stretches.entries,
+            "exits": stretches.exits,
+            "occupancy_end": stretches.end,
+            "peak": stretches.peak,
+            "mean": stretches.mean,
+        }
+    )
+
+
+def _times(slots: Numbers) -> pa.Array:
+    return pa.array(slots * SLOT).cast(_UTC)

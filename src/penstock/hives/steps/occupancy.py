@@ -1,0 +1,213 @@
+"""How full hives are, five minutes at a time: from counts at the doors to people inside.
+
+What was counted adds up. What is known otherwise, that nobody is inside at night, that somebody has
+counted heads, is an *anchor*: from its moment on, occupancy is what it says and what was counted
+since. So a slot depends on the slots back to its anchor and on nothing else, and the same counts
+and anchors give the same occupancy, in whatever order they came to be known.
+
+Occupancy is not below zero, of a hive, never of a door: who came in by one may leave by another.
+`raw` is the figure before that. People who pass in the five minutes of an anchor are taken to be
+spread evenly over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.hives.steps.quality import SET_ASIDE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+SLOT_SECONDS: Final = 300
+#: Microseconds, as Arrow and the clocks have time. Slots are numbered by it, from 1970 on.
+SLOT: Final = SLOT_SECONDS * 1_000_000
+NOTHING: Final[Numbers] = np.zeros(0, np.int64)
+
+
+def slot_counts(reports: DataFrame) -> DataFrame:
+    """Entries and exits by hive and slot of `at`: of silver's reports, those that count.
+
+    A report that counted nobody has its slot, too: the hive was heard of then.
+    """
+    from pyspark.sql import functions as F
+
+    return (
+        reports.where(F.col("quality").bitwiseAND(int(SET_ASIDE)) == 0)
+        .groupBy("hive_id", F.expr(f"unix_micros(at) div {SLOT}").alias("slot"))
+        .agg(F.sum("delta_in").alias("entries"), F.sum("delta_out").alias("exits"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Slots of hives, by hive and then in order of time, each once."""
+
+    hive: Numbers
+    slot: Numbers
+    entries: Numbers
+    exits: Numbers
+
+    def __len__(self) -> int:
+        return len(self.hive)
+
+    def only(self, rows: Flags) -> Counts:
+        return Counts(self.hive[rows], self.slot[rows], self.entries[rows], self.exits[rows])
+
+    @property
+    def firsts(self) -> Flags:
+        """Which rows are the first of their hive."""
+        return begins(self.hive)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchors:
+    """By hive and then in order of time; of several at one moment there is one."""
+
+    hive: Numbers
+    at: Numbers  #: microseconds
+    counted: Numbers
+
+    def __len__(self) -> int:
+        return len(self.hive)
+
+    def only(self, rows: Flags) -> Anchors:
+        return Anchors(self.hive[rows], self.at[rows], self.counted[rows])
+
+    @property
+    def slot(self) -> Numbers:
+        return self.at // SLOT
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What is inside hives at some moment, before it is kept from going below zero."""
+
+    hive: Numbers  #: in order
+    raw: Numbers
+
+    def of(self, hives: Numbers) -> Numbers:
+        """Hives that are not here have nobody inside."""
+        if not len(self.hive):
+            return np.zeros(len(hives), np.int64)
+        place = np.minimum(np.searchsorted(self.hive, hives), len(self.hive) - 1)
+        return np.where(self.hive[place] == hives, self.raw[place], 0)
+
+
+NOBODY: Final = Levels(NOTHING, NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Slots, with who was inside at their ends."""
+
+    counts: Counts
+    raw: Numbers
+    peak: Numbers
+    #: By anchor: what it adds to what was reckoned until then.
+    correction: Numbers
+
+    @property
+    def end(self) -> Numbers:
+        return np.maximum(self.raw, 0)
+
+
+def added(parts: Sequence[Counts]) -> Counts:
+    """Counts of the same slots put together."""
+    hive, slot, entries, exits = (
+        np.concatenate([NOTHING, *(getattr(each, name) for each in parts)])
+        for name in ("hive", "slot", "entries", "exits")
+    )
+    order = np.lexsort((slot, hive))
+    hive, slot = hive[order], slot[order]
+    first = np.flatnonzero(begins(hive) | begins(slot))
+    if not len(first):
+        return Counts(hive, slot, entries, exits)
+    return Counts(
+        hive[first],
+        slot[first],
+        np.add.reduceat(entries[order], first),
+        np.add.reduceat(exits[order], first),
+    )
+
+
+def reckon(counts: Counts, anchors: Anchors, before: Levels) -> Occupancy:
+    """Occupancy of slots; `before` is what was inside when each hive's first one began.
+
+    Every anchor needs its slot among the counts (`marked`), or it holds nowhere.
+    """
+    net = counts.entries - counts.exits
+    row, passed = _passed(counts, net, anchors)
+    started = before.of(counts.hive)
+    firsts = counts.firsts
+    opening = np.where(firsts, started, 0)
+    # Of several anchors in a slot the last holds.
+    anchored = np.zeros(len(counts), bool)
+    anchored[row] = True
+    opening[row] = anchors.counted
+    early = np.zeros(len(counts), np.int64)
+    early[row] = passed
+
+    begin = np.flatnonzero(firsts | anchored)
+    stretch = np.cumsum(firsts | anchored) - 1
+    so_far = np.cumsum(net - early)
+    ahead = so_far - (net - early)
+    raw = so_far - ahead[begin][stretch] + opening[begin][stretch]
+    reached = np.where(firsts, started, np.roll(raw, 1))
+    peak = np.maximum.reduce([raw, np.zeros_like(raw), _seen_first(counts, anchors, row, reached)])
+    if len(row):
+        np.maximum.at(peak, row, anchors.counted)
+    return Occupancy(counts, raw, peak, _corrections(anchors, row, reached, passed))
+
+
+def marked(anchors: Anchors) -> Counts:
+    """Slots in which nobody need have passed, for anchors to hold in."""
+    nobody = np.zeros(len(anchors), np.int64)
+    return Counts(anchors.hive, anchors.slot, nobody, nobody)
+
+
+def begins(column: Numbers) -> Flags:
+    """Where a column has another value than the row before; the first row always."""
+    found = np.ones(len(column), bool)
+    found[1:] = column[1:] != column[:-1]
+    return found
+
+
+def _passed(counts: Counts, net: Numbers, anchors: Anchors) -> tuple[Numbers, Numbers]:
+    """Each anchor's row, and how many of its slot had come, less those gone, when it was made."""
+    row = find(counts, anchors.hive, anchors.slot)
+    since = anchors.at - anchors.slot * SLOT
+    return row, (2 * net[row] * since + SLOT) // (2 * SLOT)
+
+
+def find(counts: Counts, hives: Numbers, slots: Numbers) -> Numbers:
+    """The rows of slots that are there."""
+    least = counts.slot.min(initial=0)
+    span = counts.slot.max(initial=0) - least + 1
+    known = np.unique(counts.hive)
+    keys = np.searchsorted(known, counts.hive) * span + counts.slot - least
+    rows: Numbers = np.searchsorted(keys, np.searchsorted(known, hives) * span + slots - least)
+    return rows
+
+
+def _seen_first(counts: Counts, anchors: Anchors, row: Numbers, reached: Numbers) -> Numbers:
+    """What was inside when each slot began: an anchor at that very moment knows better."""
+    seen = reached.copy()
+    at_once = anchors.at == counts.slot[row] * SLOT
+    seen[row[at_once]] = anchors.counted[at_once]
+    return seen
+
+
+def _corrections(anchors: Anchors, row: Numbers, reached: Numbers, passed: Numbers) -> Numbers:
+    """An anchor that another follows in the same five minutes corrects nothing."""
+    last = np.ones(len(row), bool)
+    last[:-1] = row[1:] != row[:-1]
+    return np.where(last, anchors.counted - reached[row] - passed, 0)

@@ -1,0 +1,191 @@
+"""Silver: messages, the sensors' profiles and their states in; everything there is to know out.
+
+One pass of Spark over a batch: the messages of a sensor come to one worker, which decodes them,
+counts in the order of the stream and tells the new states. All of it is one DataFrame of rows of
+several parts, so that it is computed and written once; `reports`, `events`, `statuses`,
+`dead_letters`, `states` and `notices` are the tables in it.
+
+`decode` and `with_deltas` are the same in two steps, for whoever wants to look in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from penstock.hives.steps.counting import Counts, count
+from penstock.hives.steps.decode import decode_messages
+from penstock.hives.steps.decoded import DECODED, MESSAGES, Part, filled, repeated_text
+from penstock.hives.steps.notices import NOTICES
+from penstock.hives.steps.profiles import Profiles
+from penstock.hives.steps.quality import Quality
+from penstock.hives.steps.states import STATE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: What counting adds to a decoded row.
+_ADDED: Final = [
+    ("delta_in", pa.int32()),
+    ("delta_out", pa.int32()),
+    ("missed", pa.int32()),
+    ("day", pa.date32()),  # of the receipt, UTC
+]
+_OF_STATES: Final = [field for field in STATE if field.name not in DECODED.names]
+_OF_NOTICES: Final = [field for field in NOTICES if field.name not in DECODED.names]
+#: Only of use between the two steps.
+_BETWEEN: Final = ("device_utc", "version", "proven_order")
+SILVER: Final = pa.schema(
+    [
+        *(field for field in DECODED if field.name not in _BETWEEN),
+        *_ADDED,
+        *(field for field in _OF_STATES if field.name != "flags"),
+        *_OF_NOTICES,
+    ]
+)
+_WHERE: Final = ("stream", "offset", "received_at", "day")
+_COUNTS: Final = ("kind", "report_type", "device_time", "at", "quality", "counter")
+_TOTALS: Final = ("total_in", "total_out")
+_DELTAS: Final = ("delta_in", "delta_out", "missed")
+_STATUS: Final = tuple(DECODED.names[DECODED.get_field_index("startup") :])
+#: Rows a batch that goes to Spark has at most.
+_CHUNK: Final = 1 << 16
+_SPARK_TYPES: Final = {
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.timestamp("us", "UTC"): "timestamp",
+}
+
+
+def silver(messages: DataFrame, profiles: Profiles, state: pa.Table) -> DataFrame:
+    """Rows of `SILVER`, of messages as the connector has them and states as `states` gave them."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoded = (part for each in batches for part in decode_messages(each, profiles))
+        return _counted(decoded, profiles, state)
+
+    sensor = F.split_part(F.translate("routing_key", "/", "."), F.lit("."), F.lit(2))
+    apart = messages.select(*MESSAGES.names).repartition(sensor)
+    return apart.mapInArrow(work, ddl(SILVER))
+
+
+def decode(messages: DataFrame, profiles: Profiles) -> DataFrame:
+    """A row of `DECODED` for each message; nothing is lost, and nothing depends on others."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for each in batches:
+            yield from decode_messages(each, profiles)
+
+    return messages.select(*MESSAGES.names).mapInArrow(work, ddl(DECODED))
+
+
+def with_deltas(decoded: DataFrame, profiles: Profiles, state: pa.Table) -> DataFrame:
+    """Rows of `SILVER`, of rows of `DECODED`."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _counted(batches, profiles, state)
+
+    return decoded.repartition("sensor").mapInArrow(work, ddl(SILVER))
+
+
+def reports(rows: DataFrame) -> DataFrame:
+    """Everything that counts people, and what it adds; copies are dropped."""
+    copies = F.col("quality").bitwiseAND(int(Quality.DUPLICATE)) != 0
+    chosen = rows.where((F.col("part") == Part.REPORT.value) & ~copies)
+    columns = ("sensor", "hive_id", *_COUNTS, *_TOTALS, *_DELTAS, "raw")
+    return chosen.select(*_WHERE, *columns)
+
+
+def events(rows: DataFrame) -> DataFrame:
+    chosen = rows.where((F.col("part") == Part.REPORT.value) & (F.col("kind") == "event"))
+    columns = ("sensor", "hive_id", *_COUNTS, "distance", *_DELTAS, "raw")
+    return chosen.select(*_WHERE, *columns)
+
+
+def statuses(rows: DataFrame) -> DataFrame:
+    return _part(rows, Part.STATUS).select(*_WHERE, "sensor", "hive_id", *_STATUS, "raw")
+
+
+def dead_letters(rows: DataFrame) -> DataFrame:
+    return _part(rows, Part.DEAD_LETTER).select(*_WHERE, "sensor", "topic", "reason", "raw")
+
+
+def states(rows: DataFrame) -> DataFrame:
+    """The rows of table `sensor_state` that have changed: columns of `STATE`."""
+    flags = F.col("quality").alias("flags")
+    columns = [flags if name == "flags" else F.col(name) for name in STATE.names]
+    return _part(rows, Part.STATE).select(*columns)
+
+
+def notices(rows: DataFrame) -> DataFrame:
+    return _part(rows, Part.NOTICE).select(*NOTICES.names)
+
+
+def _part(rows: DataFrame, part: Part) -> DataFrame:
+    return rows.where(F.col("part") == part.value)
+
+
+def _counted(
+    decoded: Iterator[pa.RecordBatch], profiles: Profiles, state: pa.Table
+) -> Iterator[pa.RecordBatch]:
+    """What counts waits until all of it is here, for it counts in the order of the stream."""
+    waiting = []
+    for batch in decoded:
+        counts = pc.equal(batch["part"], Part.REPORT.value)
+        if counts.true_count == len(batch):
+            waiting.append(batch)
+            continue
+        waiting.append(batch.filter(counts))
+        yield _others(batch.filter(pc.invert(counts)))
+    rows = pa.Table.from_batches(waiting, DECODED).combine_chunks()
+    if not len(rows):
+        return
+    found = count(rows, profiles, state)
+    counted = pa.Table.from_batches([_with_counts(rows, found)])
+    yield from counted.to_batches(max_chunksize=_CHUNK)
+    yield _of_part(Part.STATE, found.states)
+    if len(found.notices):
+        yield _of_part(Part.NOTICE, found.notices)
+
+
+def _others(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = {name: batch[name] for name in DECODED.names if name not in _BETWEEN}
+    columns["day"] = batch["received_at"].cast(pa.date32())
+    return filled(SILVER, columns, len(batch))
+
+
+def _with_counts(rows: pa.Table, found: Counts) -> pa.RecordBatch:
+    restarts = found.quality & int(Quality.RESTART) != 0
+    batch = rows.to_batches()[0]
+    columns = {name: batch[name] for name in DECODED.names if name not in _BETWEEN}
+    for name in (*_TOTALS, *_DELTAS, "quality"):
+        columns[name] = pa.array(getattr(found, name)).cast(SILVER.field(name).type)
+    # An event has no totals.
+    for name in _TOTALS:
+        columns[name] = pc.if_else(batch[name].is_valid(), columns[name], None)
+    if restarts.any():
+        columns["kind"] = pc.if_else(pa.array(restarts), "restart", batch["kind"])
+    columns["day"] = batch["received_at"].cast(pa.date32())
+    return filled(SILVER, columns, len(batch))
+
+
+def _of_part(part: Part, batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = {name: batch[name] for name in batch.schema.names}
+    if "flags" in columns:
+        columns["quality"] = columns.pop("flags")
+    columns["part"] = repeated_text(part.value, len(batch))
+    return filled(SILVER, columns, len(batch))
+
+
+def ddl(schema: pa.Schema) -> str:
+    """The schema as Spark writes it."""
+    return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)

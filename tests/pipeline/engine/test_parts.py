@@ -1,0 +1,219 @@
+"""The engine's small parts, each alone: claims, checkpoints, progress, faults, cuts. No Spark."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import AccessRefused, ConfigurationError, ResourceLocked
+from penstock.pipeline.bronze import MESSAGES, Kept
+from penstock.pipeline.checkpoint import open_checkpoint
+from penstock.pipeline.claims import Claim, Claims
+from penstock.pipeline.errors import DataLost
+from penstock.pipeline.faults import QueryFailed, explain
+from penstock.pipeline.lake import Entry, File, Lake
+from penstock.pipeline.metrics import registry
+from penstock.pipeline.place import Place
+from penstock.pipeline.progress import Progress, State
+from penstock.pipeline.replay import cut
+from penstock.store import StoreUnavailable
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+def kept(batch: int, rows: int = 100) -> Kept:
+    return Kept(batch, rows, (), {"sensors": 100 * batch + 100}, NOON)
+
+
+class TestClaims:
+    def test_one_holder_at_a_time(self, tmp_path: Path) -> None:
+        claims = Claims(tmp_path, "tally")
+
+        with (
+            claims.hold(Claim.RUNNING),
+            pytest.raises(ResourceLocked, match=f"process {os.getpid()}"),
+            Claims(tmp_path, "tally").hold(Claim.RUNNING, wait=False),
+        ):
+            pass
+
+    def test_claims_of_other_kinds_and_flows_are_free(self, tmp_path: Path) -> None:
+        with (
+            Claims(tmp_path, "tally").hold(Claim.RUNNING),
+            Claims(tmp_path, "tally").hold(Claim.BATCH, wait=False),
+            Claims(tmp_path, "other").hold(Claim.RUNNING, wait=False),
+        ):
+            assert Claims(tmp_path, "tally").held(Claim.BATCH)
+
+    def test_looking_takes_nothing(self, tmp_path: Path) -> None:
+        claims = Claims(tmp_path, "tally")
+
+        assert not claims.held(Claim.RUNNING)
+        with claims.hold(Claim.RUNNING, wait=False):
+            assert claims.held(Claim.RUNNING)
+        assert not claims.held(Claim.RUNNING)
+
+
+class TestCheckpoint:
+    def test_a_first_one_begins_at_nought(self, tmp_path: Path) -> None:
+        found = open_checkpoint(tmp_path / "checkpoint", Lake(tmp_path / "lake", "tally"))
+
+        assert found.number(0) == 0
+        assert found.starting == {}
+
+    def test_one_over_a_lake_with_messages_begins_behind_them(self, tmp_path: Path) -> None:
+        lake = Lake(tmp_path / "lake", "tally")
+        files = (File("data/41", "2026-11-15", 3, 9, 41, 41),)
+        lake.table(MESSAGES).log.publish(Entry(41, files, {"ends": {"sensors": 120}}))
+
+        found = open_checkpoint(tmp_path / "checkpoint", lake)
+
+        assert found.number(0) == 42
+        assert found.starting == {"sensors": 120}
+
+    def test_it_keeps_its_numbers(self, tmp_path: Path) -> None:
+        lake = Lake(tmp_path / "lake", "tally")
+        first = open_checkpoint(tmp_path / "checkpoint", lake)
+        files = (File("data/41", "2026-11-15", 3, 9, 41, 41),)
+        lake.table(MESSAGES).log.publish(Entry(41, files, {"ends": {"sensors": 120}}))
+
+        assert open_checkpoint(tmp_path / "checkpoint", lake) == first
+
+    def test_another_querys_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "metadata").write_text('{"id": "another"}')
+
+        with pytest.raises(ConfigurationError, match="another query"):
+            open_checkpoint(tmp_path, Lake(tmp_path / "lake", "tally"))
+
+
+class TestProgress:
+    def test_nothing_is_known_before_the_first_batch(self, tmp_path: Path) -> None:
+        assert Progress(tmp_path, "tally").done() is None
+        assert Progress(tmp_path, "tally").standing() is None
+
+    def test_the_last_batch_is_told_with_totals(self, tmp_path: Path) -> None:
+        progress = Progress(tmp_path, "tally")
+        progress.record(kept(0), 0.1, 0.2, 1000.0)
+        progress.record(kept(1, rows=50), 0.1, 0.4, 1001.0)
+
+        done = progress.done()
+
+        assert done is not None
+        assert (done.batch, done.rows, done.total_rows, done.total_batches) == (1, 50, 150, 2)
+        assert done.seconds == pytest.approx(0.5)
+        assert done.ends == {"sensors": 200}
+        assert done.newest == NOON.timestamp()
+
+    def test_the_rate_is_of_late(self, tmp_path: Path) -> None:
+        progress = Progress(tmp_path, "tally")
+        for second in range(300):
+            done = progress.record(kept(second, rows=1000), 0.1, 0.2, 1000.0 + second)
+        assert done.rate == pytest.approx(1000, rel=0.01)
+        for second in range(300, 600):
+            done = progress.record(kept(second, rows=10), 0.1, 0.2, 1000.0 + second)
+        assert done.rate == pytest.approx(10, rel=0.01)
+
+    def test_a_state_has_its_reason(self, tmp_path: Path) -> None:
+        Progress(tmp_path, "tally").enter(State.WAITING, 12.0, "no broker", 3)
+
+        found = Progress(tmp_path, "tally").standing()
+
+        assert found is not None
+        assert (found.state, found.reason, found.restarts) == (State.WAITING, "no broker", 3)
+
+    def test_metrics_tell_the_same(self, tmp_path: Path) -> None:
+        place = Place(tmp_path, "tally")
+        progress = Progress(place.progress, "tally")
+        progress.enter(State.RUNNING, 1000.0)
+        progress.record(kept(4), 0.1, 0.2, 1000.0)
+
+        found = registry(place)
+
+        flow = {"flow": "tally"}
+        assert found.get_sample_value("penstock_pipeline_running", flow) == 1
+        assert found.get_sample_value("penstock_pipeline_messages_total", flow) == 100
+        assert found.get_sample_value("penstock_pipeline_batch", flow) == 4
+        ends = {**flow, "stream": "sensors"}
+        assert found.get_sample_value("penstock_pipeline_next_offset", ends) == 500
+
+
+class TestFaults:
+    def test_a_database_that_is_away_passes(self) -> None:
+        fault = explain(RuntimeError("what Spark says"), StoreUnavailable("no database answers"))
+
+        assert fault.passing
+        assert not fault.hopeless
+
+    def test_a_mistake_in_a_flow_is_raised_as_it_was(self) -> None:
+        mistake = KeyError("colour")
+
+        fault = explain(RuntimeError("what Spark says"), mistake)
+
+        assert fault.error is mistake
+        assert not fault.passing
+
+    def test_a_broker_that_is_away_is_known_by_its_traceback(self) -> None:
+        text = (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: Error\n"
+            "Traceback (most recent call last):\n"
+            '  File "x.py", line 1, in latestOffset\n'
+            "ConnectionRefusedError: [Errno 111] Connection refused\n SQLSTATE: XXKST"
+        )
+
+        fault = explain(RuntimeError(text), None)
+
+        assert fault.passing
+        assert fault.reason == "ConnectionRefusedError: [Errno 111] Connection refused"
+
+    @pytest.mark.parametrize("kind", [DataLost, AccessRefused, ConfigurationError])
+    def test_what_only_a_person_can_mend_is_told_by_its_name(self, kind: type[Exception]) -> None:
+        text = f"Query failed\n{kind.__module__}.{kind.__name__}: stream 'a': gone\n"
+
+        fault = explain(RuntimeError(text), None)
+
+        assert fault.hopeless
+        assert type(fault.error) is kind
+        assert str(fault.error) == "stream 'a': gone"
+
+    def test_anything_else_is_told_in_sparks_words(self) -> None:
+        fault = explain(RuntimeError("out of memory\nat line 1"), None)
+
+        assert isinstance(fault.error, QueryFailed)
+        assert fault.reason == "out of memory"
+
+
+class TestCuts:
+    @given(
+        sizes=st.lists(st.integers(1, 40), min_size=1, max_size=30),
+        rows=st.integers(1, 100),
+        overlap=st.sets(st.integers(0, 29)),
+    )
+    def test_no_batch_is_in_two_groups_and_none_is_left_out(
+        self, sizes: list[int], rows: int, overlap: set[int]
+    ) -> None:
+        files = [
+            # Some begin with the batch the one before ended with, as over midnight.
+            File(f"{number}", "2026-11-15", size, 1, number - (number in overlap), number)
+            for number, size in enumerate(sizes)
+        ]
+
+        groups = list(cut(files, rows))
+
+        assert [file for group in groups for file in group.files] == files
+        for before, after in zip(groups, groups[1:], strict=False):
+            assert before.last < after.first
+        assert sum(group.rows for group in groups) == sum(sizes)
+
+    def test_groups_are_about_as_large_as_wanted(self) -> None:
+        files = [File(f"{n}", "2026-11-15", 10, 1, n, n) for n in range(10)]
+
+        assert [group.rows for group in cut(files, 30)] == [30, 30, 30, 10]
+
+
+def test_a_flow_needs_a_name_that_files_can_have(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no name of a flow"):
+        Place(tmp_path, "../elsewhere")
