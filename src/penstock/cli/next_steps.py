@@ -19,6 +19,10 @@ from penstock.core.addresses import PORTS
 _REACH = {
     "amqp": "AMQP, guest/guest",
     "amqps": "AMQP over TLS",
+    "mqtt": "MQTT, guest/guest or nobody",
+    "mqtts": "MQTT over TLS",
+    "ws": "MQTT in a browser",
+    "wss": "MQTT in a browser, TLS",
     "http": "browser, guest/guest",
     "https": "browser, over TLS",
 }
@@ -42,6 +46,9 @@ def next_steps(addresses: Addresses, command: str | None = None) -> list[tuple[s
             (f"{penstock} sub --stream demo.readings{amqp}", "the same from the beginning"),
             (f"{penstock} pub --request demo.thermometer attic{amqp}", "ask a service"),
         ]
+        mqtt = next((url for url in broker if url.startswith("mqtt://")), None)
+        if mqtt is not None:
+            steps.append((f"{penstock} sub {mqtt} 'demo/#'", "the same over MQTT"))
     if any(url.startswith("http") for url in broker):
         steps.append((f"{penstock} broker status{http}", "rates, queues, connections"))
     return steps

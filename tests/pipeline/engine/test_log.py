@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.pipeline.lake.log import Compaction, Entry, File, Log, write_whole
@@ -90,6 +90,7 @@ def test_entries_that_vanish_while_a_reader_looks_are_in_the_compaction(
     assert log.files() == [merged, file(2)]
 
 
+@settings(deadline=None, max_examples=25)  # it syncs files
 @given(cuts=st.lists(st.integers(0, 9), max_size=4))
 def test_however_it_is_compacted_every_batch_is_there_once(
     cuts: list[int], tmp_path_factory: pytest.TempPathFactory

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+import pytest
 from pyspark.sql import SparkSession
 
+from penstock.core.errors import AccessRefused, ResourceLocked
+from penstock.pipeline.claims import Claim
+from penstock.pipeline.faults import QueryFailed
+from penstock.pipeline.flow import Batch
 from penstock.pipeline.place import Place
-from penstock.pipeline.runner import Engine
+from penstock.pipeline.progress import Progress, State
+from penstock.pipeline.runner import Engine, Source
+from penstock.pipeline.status import look
+from penstock.store import Patience, StoreUnavailable
+from tests.peers import free_port
 from tests.pipeline.engine.conftest import Town, in_lake
 from tests.pipeline.engine.tally import SILVER, Tally
 
@@ -21,3 +36,164 @@ def test_what_is_in_the_streams_is_in_all_three_layers(
     assert in_lake(spark, place, SILVER) == town.sent
     assert in_lake(spark, place, "bronze.messages") == town.sent
     assert len(tally.marks()) >= 3
+
+
+def test_a_second_run_takes_only_what_is_new(engine: Engine, tally: Tally, town: Town) -> None:
+    town.publish(60)
+    engine.once()
+    town.publish(60)
+
+    engine.once()
+    engine.once()
+
+    assert tally.counts() == town.sent
+
+
+def test_a_batch_applied_and_not_committed_is_not_applied_twice(
+    engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(60)
+    engine.once()
+    last = max((place.checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    for beside in last.parent.glob(f".{last.name}.crc"):
+        beside.unlink()
+
+    engine.once()
+
+    assert tally.counts() == town.sent
+
+
+def test_without_its_checkpoint_it_goes_on_where_bronze_ends(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(60)
+    engine.once()
+    shutil.rmtree(place.checkpoint)
+    town.publish(60)
+
+    engine.once()
+
+    assert tally.counts() == town.sent
+    assert in_lake(spark, place, "bronze.messages") == town.sent
+    assert len(set(tally.marks())) == len(tally.marks())
+
+
+def test_a_batch_lost_between_bronze_and_gold_is_found_without_a_checkpoint(
+    spark: SparkSession, tally: Tally, place: Place, town: Town
+) -> None:
+    class Failing(Tally):
+        def apply(self, batch: Batch) -> None:
+            raise AccessRefused("not today")  # nothing to wait for
+
+    source = Source(town.url)
+    town.publish(60)
+    with pytest.raises(AccessRefused):
+        Engine(spark, Failing(tally.folder, tally.streams), place, source).once()
+    shutil.rmtree(place.checkpoint)
+
+    Engine(spark, tally, place, source).once()
+
+    assert tally.counts() == town.sent
+
+
+def test_it_follows_until_told_to_stop_and_finishes_its_batch(
+    engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    stop = threading.Event()
+    thread = threading.Thread(target=engine.follow, args=(stop,))
+    town.publish(60)
+    thread.start()
+    wait_for(lambda: sum(tally.counts().values()) == 60)
+    town.publish(60)
+    wait_for(lambda: sum(tally.counts().values()) == 120)
+
+    stop.set()
+    thread.join(60)
+
+    assert not thread.is_alive()
+    assert Progress(place.progress, "tally").standing().state is State.STOPPED  # type: ignore[union-attr]
+    done = Progress(place.progress, "tally").done()
+    assert done is not None
+    assert (place.checkpoint / "commits" / str(done.batch)).exists()
+    assert not place.claims.held(Claim.RUNNING)
+
+
+def test_one_engine_at_a_time(engine: Engine, place: Place) -> None:
+    with place.claims.hold(Claim.RUNNING), pytest.raises(ResourceLocked, match="it runs already"):
+        engine.once()
+
+
+def test_what_is_away_is_waited_for(
+    spark: SparkSession, tally: Tally, place: Place, town: Town
+) -> None:
+    class Away(Tally):
+        """Its database is away, three times."""
+
+        tries: ClassVar[list[int]] = []
+
+        def apply(self, batch: Batch) -> None:
+            self.tries.append(batch.id)
+            if len(self.tries) <= 3:
+                raise StoreUnavailable("no database answers")
+            super().apply(batch)
+
+    town.publish(60)
+
+    Engine(spark, Away(tally.folder, tally.streams), place, Source(town.url)).once(
+        Patience(0.01, 0.01, 120.0)
+    )
+
+    assert tally.counts() == town.sent
+    standing = Progress(place.progress, "tally").standing()
+    assert standing is not None
+    assert standing.restarts == 3
+
+
+def test_a_mistake_is_raised_after_a_few_tries(
+    spark: SparkSession, tally: Tally, place: Place, town: Town
+) -> None:
+    class Mistaken(Tally):
+        def apply(self, batch: Batch) -> None:
+            raise KeyError("colour")
+
+    town.publish(6)
+    flow = Mistaken(tally.folder, tally.streams)
+
+    with pytest.raises(KeyError, match="colour"):
+        Engine(spark, flow, place, Source(town.url)).once(Patience(0.01, 0.01, 120.0))
+
+    standing = Progress(place.progress, "tally").standing()
+    assert standing is not None
+    assert (standing.state, standing.reason) == (State.FAILED, "KeyError: 'colour'")
+
+
+def test_a_broker_that_is_away_is_told(spark: SparkSession, tally: Tally, place: Place) -> None:
+    nowhere = Source(f"amqp://guest:guest@127.0.0.1:{free_port()}/")
+
+    with pytest.raises(QueryFailed, match="refused"):
+        Engine(spark, tally, place, nowhere).once(Patience(0.01, 0.01, 0.0))
+
+
+def test_status_tells_of_batches_lag_and_tables(
+    engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(60)
+    engine.once()
+    town.publish(5)
+
+    found = look(place, town.url, time.time())
+
+    assert found.state is State.STOPPED
+    assert found.lag.messages == 5
+    assert found.lag.seconds is not None
+    assert found.tables["bronze.messages"].rows == 60
+    assert found.done is not None
+    assert found.done.total_rows == 60
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 100
+    while not happened():
+        assert time.monotonic() < deadline, "it has not happened"
+        time.sleep(0.05)

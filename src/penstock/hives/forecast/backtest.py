@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -20,12 +20,14 @@ from penstock.hives.forecast.baseline import MEDIAN
 from penstock.hives.forecast.boosting import Growth
 from penstock.hives.forecast.features import Features, features
 from penstock.hives.forecast.gate import Verdict, judge
-from penstock.hives.forecast.grid import Floats
+from penstock.hives.forecast.grid import Flags, Floats
 from penstock.hives.forecast.measures import Tally, tally
 from penstock.hives.forecast.medians import busy, level
 from penstock.hives.forecast.methods import METHODS
 from penstock.hives.forecast.model import Model, Samples, samples
 from penstock.hives.forecast.venues import Venue
+
+Values = TypeVar("Values", Floats, Flags)
 
 GLOBAL: Final = "global model"
 #: Enough to learn from; more takes longer and changes the third digit.
@@ -112,18 +114,20 @@ def _rolling(
     told: Callable[[str], None],
 ) -> list[tuple[Floats, Floats]]:
     """p50 and p90 by venue, on all its days; unknown outside the span."""
-    said = [(np.full_like(each.grid.counts, np.nan),) * 2 for each in venues]
-    said = [(p50.copy(), p90.copy()) for p50, p90 in said]
+    said = [
+        (np.full_like(each.grid.counts, np.nan), np.full_like(each.grid.counts, np.nan))
+        for each in venues
+    ]
+    taught = Samples.together(
+        samples(each.grid, seen) for each, seen in zip(venues, known, strict=True)
+    )
     for start, stop in span.stretches():
-        learned = Samples.together(
-            samples(each.grid, seen, date.min, start)
-            for each, seen in zip(venues, known, strict=True)
-        ).thinned(MOST_ROWS, seed)
-        if len(learned.ratios) < LEAST_ROWS:
+        learned = taught.before(start).thinned(MOST_ROWS, seed)
+        if len(learned) < LEAST_ROWS:
             raise PreconditionFailed(
                 f"nothing to learn from before {start}: a model needs ten weeks of some venues"
             )
-        told(f"{start} … {stop - timedelta(days=1)}: fitted on {len(learned.ratios):,} hours")
+        told(f"{start} … {stop - timedelta(days=1)}: fitted on {len(learned):,} hours")
         model = Model.fit(learned, seed, growth)
         for venue, seen, (p50, p90) in zip(venues, known, said, strict=True):
             first, end = (max(0, venue.grid.place(day)) for day in (start, stop))
@@ -141,12 +145,11 @@ def _score_baseline(venue: Venue, span: Span) -> Tally:
 
 
 def _score(venue: Venue, span: Span, p50: Floats, p90: Floats | None = None) -> Tally:
-    days = _cut(venue, span, np.arange(len(venue.grid.counts)))
-    off = venue.public.among([venue.grid.first + timedelta(days=int(day)) for day in days])
+    off = _cut(venue, span, venue.public.among(venue.grid.days))
     high = None if p90 is None else _cut(venue, span, p90)
     return tally(_cut(venue, span, venue.grid.counts), _cut(venue, span, p50), off, high)
 
 
-def _cut(venue: Venue, span: Span, values: Floats) -> Floats:
+def _cut(venue: Venue, span: Span, values: Values) -> Values:
     first, end = (max(0, venue.grid.place(day)) for day in (span.first, span.end))
     return values[first:end]

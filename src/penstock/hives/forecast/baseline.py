@@ -41,8 +41,9 @@ class Expected:
     method: str
 
 
-def known_days(grid: Grid) -> int:
-    return int(np.isfinite(grid.counts).any(axis=1).sum())
+def enough(grid: Grid, day: date) -> bool:
+    """Whether there was a past before a day to make more of than a typical week."""
+    return int(np.isfinite(grid.before(day).counts).any(axis=1).sum()) >= FEW_DAYS
 
 
 def alive(grid: Grid, day: date) -> bool:
@@ -57,7 +58,7 @@ def expected(grid: Grid, day: date, public: PublicDays) -> Expected | None:
     if not alive(past, day):
         return None
     past = past.reaching(day)
-    if known_days(past) < FEW_DAYS:
+    if not enough(past, day):
         return _typical(past, day, public)
     start = max(0, len(past.counts) - _REACH)
     counts = past.counts[start:]

@@ -45,10 +45,10 @@ def grow(rows: Floats, targets: Floats, quantile: float, seed: int, growth: Grow
     )
     with threadpool_limits(limits=1):
         model.fit(rows, targets)
-    return _plain(model)
+    return plain(model)
 
 
-def _plain(model: Any) -> Trees:
+def plain(model: Any) -> Trees:
     grown = [trees[0].nodes for trees in model._predictors]
     sizes = np.array([len(nodes) for nodes in grown])
     roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])

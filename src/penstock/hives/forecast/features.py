@@ -127,4 +127,6 @@ def _levels(counts: Floats, usual: Floats, off: Flags, span: int) -> Floats:
         return np.asarray(padded[before + 1] - padded[np.maximum(0, before + 1 - span)])
 
     total = over(due)
-    return np.divide(over(came), total, out=np.full(len(counts), np.nan), where=total > 0)
+    unknown = np.full(len(counts), np.nan)
+    found: Floats = np.divide(over(came), total, out=unknown, where=total > 0)
+    return found

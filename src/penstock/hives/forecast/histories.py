@@ -1,4 +1,4 @@
-"""From the hourly rollup to a row a hive that holds all of its history: the shape workers forecast in.
+"""From the hourly rollup to one row a hive with all of its history: what workers forecast from.
 
 What of the rollup was known when a night began is settled here, once: rows of local days before the
 one to be forecast, of hours that had ended. Local hours are worked out by Spark, whatever the
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 #: Two years: the holidays of one to learn from, and those of another.
 HISTORY_DAYS: Final = 730
-_SCHEMA: Final = "hive_id long, time_zone string, country string, region string, first date, counts array<double>"
+_SCHEMA: Final = (
+    "hive_id long, time_zone string, country string, region string, "
+    "first date, counts array<double>"
+)
 _HIVE: Final = ("hive_id", "time_zone", "country", "region")
 
 
@@ -37,7 +40,7 @@ class History:
 
 
 def histories(hourly: DataFrame, hives: DataFrame, day: date, made_at: datetime) -> DataFrame:
-    """`hourly` has hive_id, slot, entries; `hives` has hive_id, time_zone, country, maybe region."""
+    """`hourly`: hive_id, slot, entries. `hives`: hive_id, time_zone, country, and maybe region."""
     local = local_hours(hourly, hives, day, made_at)
     return local.groupBy(*_HIVE).applyInPandas(_gathering(made_at), _SCHEMA)
 
@@ -77,8 +80,8 @@ def _gathering(made_at: datetime) -> Callable[[pd.DataFrame], pd.DataFrame]:
         import pandas as pd
 
         hive = rows.iloc[0]
-        columns = (rows[name].to_numpy() for name in ("day", "hour", "entries"))
-        grid = Grid.of(*columns, absent=0.0)
+        days, hours, entries = (rows[name].to_numpy() for name in ("day", "hour", "entries"))
+        grid = Grid.of(days, hours, entries, absent=0.0)
         counts = _told(grid, str(hive["time_zone"]), made_at)
         held = {name: [hive[name]] for name in _HIVE}
         return pd.DataFrame({**held, "first": [grid.first], "counts": [counts.ravel()]})

@@ -75,7 +75,9 @@ def tally(actual: Floats, p50: Floats, off: Flags, p90: Floats | None = None) ->
     peak = seen.argmax(axis=1)
     highest = [np.argsort(-each, axis=1, kind="stable")[:, :3] for each in (seen, said)]
     windows = [window(each) for each in said]
-    inside = [each is not None and each[0] <= at < each[1] for each, at in zip(windows, peak)]
+    inside = [
+        each is not None and each[0] <= at < each[1] for each, at in zip(windows, peak, strict=True)
+    ]
     under = known & (actual <= p90) if p90 is not None else np.zeros_like(known)
     return Tally(
         missed=float(missed.sum()),

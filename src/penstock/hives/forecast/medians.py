@@ -42,19 +42,11 @@ def same_hours(counts: Floats, weeks: int) -> Floats:
     return np.stack([earlier(counts, WEEK * week) for week in range(1, weeks + 1)])
 
 
-def median(values: Floats, axis: int | tuple[int, ...] = 0) -> Floats:
-    """Of what is known; unknown where nothing is."""
+def median(values: Floats) -> Floats:
+    """Along the first axis, of what is known; unknown where nothing is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        found: Floats = np.nanmedian(values, axis=axis)
-    return found
-
-
-def mean(values: Floats, axis: int | tuple[int, ...] | None = None) -> Floats:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found: Floats = np.nanmean(values, axis=axis)
-    return found
+        return np.asarray(np.nanmedian(values, axis=0))
 
 
 def median_of_weeks(counts: Floats, weeks: int = BASELINE_WEEKS) -> Floats:
@@ -66,7 +58,8 @@ def level(counts: Floats, days: int = WEEK * SCALE_WEEKS) -> Floats:
     known = np.isfinite(counts)
     total = _over_days(np.where(known, counts, 0).sum(axis=1), days)
     number = _over_days(known.sum(axis=1).astype(np.float64), days)
-    return np.divide(total, number, out=np.full(len(counts), np.nan), where=number > 0)
+    found: Floats = np.divide(total, number, out=np.full(len(counts), np.nan), where=number > 0)
+    return found
 
 
 def busy(counts: Floats, expected: Floats, level: Floats, since: int = 0) -> Floats:

@@ -36,7 +36,9 @@ def fading_weeks(venue: Venue) -> Floats:
     weeks = same_hours(venue.grid.counts, _WEEKS)
     weights = (_FADING ** np.arange(_WEEKS))[:, None, None] * np.isfinite(weeks)
     total, weight = np.nansum(weeks * weights, axis=0), weights.sum(axis=0)
-    return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
+    unknown = np.full_like(total, np.nan)
+    found: Floats = np.divide(total, weight, out=unknown, where=weight > 0)
+    return found
 
 
 def at_recent_level(venue: Venue) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,8 +20,8 @@ import numpy as np
 from penstock.core.errors import PreconditionFailed
 from penstock.hives.forecast.boosting import Growth, grow
 from penstock.hives.forecast.features import NAMES, Features, features
-from penstock.hives.forecast.grid import WEEK, Flags, Floats, Grid
-from penstock.hives.forecast.medians import BASELINE_WEEKS, BUSY_DAY, FEW_DAYS, SCALE_WEEKS
+from penstock.hives.forecast.grid import WEEK, Flags, Floats, Grid, Numbers, day_number
+from penstock.hives.forecast.medians import BASELINE_WEEKS, BUSY_DAY, SCALE_WEEKS
 from penstock.hives.forecast.public_days import PublicDays
 from penstock.hives.forecast.trees import Trees
 
@@ -32,38 +32,47 @@ _LARGEST: Final = 50.0
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Hours to learn from: what was known before, and the ratio that came."""
+    """Hours to learn from: what was known before, the ratio that came, and on which day."""
 
     rows: Floats
     ratios: Floats
+    #: Since 1970.
+    days: Numbers
+
+    def __len__(self) -> int:
+        return len(self.ratios)
+
+    def chosen(self, which: Flags | Numbers) -> Samples:
+        return Samples(self.rows[which], self.ratios[which], self.days[which])
+
+    def before(self, day: date) -> Samples:
+        return self.chosen(self.days < day_number(day))
 
     def thinned(self, most: int, seed: int) -> Samples:
         """So many of them at random, if there are more; by the same seed the same."""
-        if len(self.ratios) <= most:
+        if len(self) <= most:
             return self
-        drawn = np.random.default_rng(seed).choice(len(self.ratios), most, replace=False)
-        drawn.sort()
-        return Samples(self.rows[drawn], self.ratios[drawn])
+        drawn = np.random.default_rng(seed).choice(len(self), most, replace=False)
+        return self.chosen(np.sort(drawn))
 
     @classmethod
     def together(cls, parts: Iterable[Samples]) -> Samples:
         found = list(parts)
-        if not found:
-            return cls(np.empty((0, len(NAMES))), np.empty(0))
         return cls(
             np.concatenate([each.rows for each in found]),
             np.concatenate([each.ratios for each in found]),
+            np.concatenate([each.days for each in found]),
         )
 
 
-def samples(grid: Grid, known: Features, since: date, until: date) -> Samples:
-    """Of the days of a venue from one to before another that have a past of four weeks."""
-    first = max(WEEK * BASELINE_WEEKS, grid.place(since))
-    days = slice(first, max(first, min(len(grid.counts), grid.place(until))))
-    with np.errstate(invalid="ignore"):
-        ratios = grid.counts[days] / known.scale[days]
+def samples(grid: Grid, known: Features) -> Samples:
+    """Of the days of a venue that have a past of four weeks."""
+    past = slice(WEEK * BASELINE_WEEKS, None)
+    ratios = grid.counts[past] / known.scale[past]
     usable: Flags = np.isfinite(ratios)
-    return Samples(known.values[days][usable], np.minimum(ratios[usable], _LARGEST))
+    places = np.arange(len(grid.counts))[past, None] + day_number(grid.first)
+    days = np.broadcast_to(places, ratios.shape)[usable]
+    return Samples(known.values[past][usable], np.minimum(ratios[usable], _LARGEST), days)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +101,7 @@ class Model:
         past = grid.before(day).reaching(day)
         # What features look back to, and the level before that.
         recent = past.counts[-2 * WEEK * (SCALE_WEEKS + 1) :]
-        start = grid.first.fromordinal(day.toordinal() - len(recent) + 1)
+        start = day - timedelta(days=len(recent) - 1)
         known = features(Grid(start, recent), public)
         return self.expected(known.values[-1], known.scale[-1])
 
@@ -108,12 +117,6 @@ class Model:
             raise PreconditionFailed(f"{path}: a model of another version; fit it again")
         p50, p90 = (Trees.from_json(found[each]) for each in ("p50", "p90"))
         return cls(found["name"], p50, p90)
-
-
-def enough(grid: Grid, day: date) -> bool:
-    """Whether a venue has the past a model asks for; those that do not get their own weeks."""
-    past = grid.before(day)
-    return int(np.isfinite(past.counts).any(axis=1).sum()) >= FEW_DAYS
 
 
 def _named(*trees: Trees) -> str:

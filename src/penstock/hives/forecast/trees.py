@@ -58,9 +58,10 @@ class Trees:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Trees:
-        whole = {name: np.array(found[name], np.int32) for name in _WHOLE}
-        real = {name: np.array(found[name], np.float64) for name in ("threshold", "value")}
-        return cls(start=float(found["start"]), depth=int(found["depth"]), **whole, **real)
-
-
-_WHOLE: Final = ("roots", "feature", "low", "high", "unknown")
+        real = ("threshold", "value")
+        arrays: dict[str, Any] = {
+            each.name: np.array(found[each.name], np.float64 if each.name in real else np.int32)
+            for each in fields(cls)
+            if each.name not in ("start", "depth")
+        }
+        return cls(start=float(found["start"]), depth=int(found["depth"]), **arrays)

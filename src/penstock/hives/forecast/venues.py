@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.hives.forecast.grid import Grid
 from penstock.hives.forecast.public_days import PublicDays
@@ -12,4 +12,4 @@ from penstock.hives.forecast.public_days import PublicDays
 class Venue:
     name: str
     grid: Grid
-    public: PublicDays = PublicDays()
+    public: PublicDays = field(default_factory=PublicDays)

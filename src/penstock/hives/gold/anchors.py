@@ -60,6 +60,14 @@ class Caused:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """Anchors that were reckoned with, and what each has added to what was reckoned until then."""
+
+    caused: Caused
+    correction: Numbers
+
+
 _COUNTED = """
     SELECT m.hive_id, m.at, m.counted::bigint
     FROM manual_count m
@@ -102,7 +110,8 @@ _KEPT = """
       AND NOT EXISTS (SELECT FROM hive_offset o WHERE o.hive_id = n.hive_id AND o.at = n.at)
 """
 _SINCE = """
-    SELECT o.hive_id, o.at, coalesce(m.counted, 0)::bigint, (o.cause = 'manual')::int::bigint
+    SELECT o.hive_id, o.at, coalesce(m.counted, 0)::bigint, (o.cause = 'manual')::int::bigint,
+           o.correction
     FROM unnest(%(hives)s::bigint[], %(since)s::bigint[]) AS t (hive_id, since)
     CROSS JOIN LATERAL (
         SELECT * FROM hive_offset o
@@ -143,13 +152,14 @@ def new_nights(
     return _kept(connection, due, now)
 
 
-def since(connection: Connection, hives: Numbers, slots: Numbers) -> Caused:
+def since(connection: Connection, hives: Numbers, slots: Numbers) -> Corrected:
     """The anchors reckoned with already, from these slots on."""
-    kinds = {"hive": "number", "at": "time", "counted": "number", "manual": "number"}
+    kinds = dict.fromkeys(("hive", "at", "counted", "manual", "correction"), "number")
     given = {"hives": hives.tolist(), "since": slots.tolist()}
-    found = fetch(connection, _SINCE, kinds, given)
-    manual = found.pop("manual") > 0
-    return Caused.of(*found.values(), manual)
+    found = fetch(connection, _SINCE, kinds | {"at": "time"}, given)
+    correction, manual = found.pop("correction"), found.pop("manual") > 0
+    order = np.lexsort((found["at"], found["hive"]))
+    return Corrected(Caused.of(*found.values(), manual), correction[order])
 
 
 def _due(

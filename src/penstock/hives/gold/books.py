@@ -22,7 +22,7 @@ from penstock.hives.gold.facts import NO_COUNTS, Facts
 from penstock.hives.gold.places import Places
 from penstock.hives.gold.standing import Standing
 from penstock.hives.gold.writing import Writer
-from penstock.hives.steps.occupancy import SLOT, Counts, added, marked, reckon
+from penstock.hives.steps.occupancy import NOBODY, SLOT, Counts, added, marked, reckon
 from penstock.hives.steps.rollups import days, hours, joined
 from penstock.hives.steps.status import TREND_SLOTS, Figures, figures
 from penstock.store import Batches, Connection
@@ -121,13 +121,14 @@ class Books:
         """Occupancy of all that counts and anchors touch; how full the hives are then."""
         touched = added([counts, marked(new.anchors)])
         if not len(touched):
-            return figures(reckon(touched, new.anchors, slots.NOBODY), slots.NOBODY)
+            return figures(reckon(touched, new.anchors, NOBODY), NOBODY)
         hive = touched.hive[touched.firsts]
         # A whole hour, and the slots a trend looks back on.
         since = places.calendars.hour(hive, touched.slot[touched.firsts] - TREND_SLOTS + 1)
         known = slots.read_slots(self._connection, hive, since)
-        before = slots.levels_before(self._connection, hive, since)
-        caused = anchors.since(self._connection, hive, since).with_(new)
+        corrected = anchors.since(self._connection, hive, since)
+        before = slots.levels_before(self._connection, hive, known.counts, corrected)
+        caused = corrected.caused.with_(new)
         every = added([known.counts, counts, marked(caused.anchors)])
         occupancy = reckon(every, caused.anchors, before)
         writer.slots(occupancy, known)

@@ -6,20 +6,25 @@ from datetime import datetime
 
 from penstock.store import Connection
 
+#: What was said is never unsaid: a count of the same moment comes a moment later.
 _RECORD = """
     INSERT INTO manual_count (hive_id, at, counted, by)
-    VALUES (%(hive)s, %(at)s, %(counted)s, %(by)s)
-    ON CONFLICT (hive_id, at) DO UPDATE SET counted = excluded.counted, by = excluded.by
+    SELECT %(hive)s, greatest(%(at)s, max(at) + interval '1 microsecond'), %(counted)s, %(by)s
+    FROM manual_count
+    WHERE hive_id = %(hive)s AND at >= %(at)s AND at < %(at)s + interval '1 second'
+    RETURNING at
 """
-#: A count that is said again, otherwise, is to be reckoned with again.
-_AGAIN = "DELETE FROM hive_offset WHERE hive_id = %(hive)s AND at = %(at)s AND cause = 'manual'"
 
 
-def record_count(connection: Connection, hive: int, at: datetime, counted: int, by: str) -> None:
-    """Keep a count. The next batch, or the next slot's beginning, reckons with it.
+def record_count(
+    connection: Connection, hive: int, at: datetime, counted: int, by: str
+) -> datetime:
+    """Keep a count, and reckon with it in the next batch. The moment it holds from.
 
     The same moment counted again corrects what was said before.
     """
     given = {"hive": hive, "at": at, "counted": counted, "by": by}
-    connection.execute(_RECORD, given)
-    connection.execute(_AGAIN, given)
+    row = connection.execute(_RECORD, given).fetchone()
+    assert row is not None
+    moment: datetime = row["at"]
+    return moment

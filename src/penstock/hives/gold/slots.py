@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.hives.gold import anchors as kept
+from penstock.hives.gold.anchors import Corrected
 from penstock.hives.gold.columns import fetch
 from penstock.hives.steps.calendars import HOUR_SLOTS
-from penstock.hives.steps.occupancy import NOBODY, SLOT, Counts, Levels, added, marked, reckon
+from penstock.hives.steps.occupancy import SLOT, Counts, Levels
 from penstock.hives.steps.rollups import Stretches
 from penstock.store import Connection
 
@@ -32,21 +32,9 @@ _SLOTS: Final = """
         ORDER BY o.slot
     ) AS o
 """
-#: The last slot before, and the last anchor before.
-_BEFORE: Final = """
-    SELECT t.hive_id, t.since, o.occupancy_end::bigint,
-           coalesce(extract(epoch FROM a.at)::bigint / 300, 0)
-    FROM unnest(%(hives)s::bigint[], %(since)s::bigint[]) AS t (hive_id, since)
-    CROSS JOIN LATERAL (
-        SELECT occupancy_end FROM occupancy_5min o
-        WHERE o.hive_id = t.hive_id AND o.slot < to_timestamp(t.since * 300)
-        ORDER BY o.slot DESC LIMIT 1
-    ) AS o
-    LEFT JOIN LATERAL (
-        SELECT at FROM hive_offset a
-        WHERE a.hive_id = t.hive_id AND a.at < to_timestamp(t.since * 300)
-        ORDER BY a.at DESC LIMIT 1
-    ) AS a ON true
+_STANDING: Final = """
+    SELECT hive_id, raw_occupancy::bigint
+    FROM hive_status WHERE hive_id = ANY (%(hives)s::bigint[])
 """
 #: Hours have what days are made of; the mean is an area over their length.
 _HOURS: Final = """
@@ -90,34 +78,23 @@ def read_slots(connection: Connection, hives: Numbers, since: Numbers) -> Known:
     return Known(Counts(**found), end, peak)
 
 
-def levels_before(connection: Connection, hives: Numbers, since: Numbers) -> Levels:
-    """What was inside when these slots began.
+def levels_before(
+    connection: Connection, hives: Numbers, known: Counts, corrected: Corrected
+) -> Levels:
+    """What was inside before the first of the slots that are known of these hives.
 
-    Occupancy tells that itself, unless it is zero: then it may have been kept from going below, and
-    is reckoned again from the last anchor.
+    Less than now by all that was counted since, and by what anchors since have made of it.
     """
-    kinds = dict.fromkeys(("hive", "since", "end", "anchor"), "number")
-    found = fetch(connection, _BEFORE, kinds, _given(hives, since))
-    zero = found["end"] == 0
-    if zero.any():
-        found["end"][zero] = _reckoned_again(
-            connection, found["hive"][zero], found["anchor"][zero], found["since"][zero]
-        )
-    return _levels(found["hive"], found["end"])
-
-
-def _reckoned_again(
-    connection: Connection, hives: Numbers, anchored: Numbers, until: Numbers
-) -> Numbers:
-    """From the slots of anchors, or the first there are, to the slots before `until`."""
-    rows = read_slots(connection, hives, anchored).counts
-    caused = kept.since(connection, hives, anchored).anchors
-    ends = Levels(hives, until)
-    anchors = caused.only(caused.slot < ends.of(caused.hive))
-    counts = added([rows.only(rows.slot < ends.of(rows.hive)), marked(anchors)])
-    again = reckon(counts, anchors, NOBODY)
-    last = np.append(counts.firsts[1:], True) if len(counts) else counts.firsts
-    return Levels(counts.hive[last], again.raw[last]).of(hives)
+    found = fetch(
+        connection, _STANDING, {"hive": "number", "raw": "number"}, {"hives": hives.tolist()}
+    )
+    raw = _levels(found["hive"], found["raw"]).of(hives)
+    for hive, change in (
+        (known.hive, known.entries - known.exits),
+        (corrected.caused.anchors.hive, corrected.correction),
+    ):
+        np.subtract.at(raw, np.searchsorted(hives, hive), change)
+    return Levels(hives, raw)
 
 
 def read_hours(

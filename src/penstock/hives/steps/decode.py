@@ -28,12 +28,15 @@ from penstock.hives.sensors.messages.status import EARLIEST
 from penstock.hives.steps.clocks import SECOND, Moments, believe, choose
 from penstock.hives.steps.decoded import (
     DECODED,
+    LETTER,
     MESSAGES,
+    STATUS,
     UNKNOWN_SENSOR,
     UNREADABLE,
     Part,
     filled,
     repeated_text,
+    struct,
 )
 from penstock.hives.steps.profiles import Profiles
 from penstock.hives.steps.quality import Quality
@@ -187,10 +190,9 @@ def _statuses(chosen: _Chosen) -> Iterator[pa.RecordBatch]:
     startup, _ = _values(found["startup"])
     received = chosen.received(startup * SECOND)
     started = np.where(startup < EARLIEST, received - startup * SECOND, startup * SECOND)
-    columns = {
-        **{name: found[name] for name in found.schema.names if name != "reason"},
-        "started_at": pa.array(started).cast(_UTC),
-    }
+    fields = {name: found[name] for name in found.schema.names}
+    fields["started_at"] = pa.array(started).cast(_UTC)
+    columns = {"status": struct(STATUS, fields)}
     yield from chosen.good(Part.STATUS, found["reason"], received, columns)
 
 
@@ -206,9 +208,10 @@ def _dead(
         "stream": letters["stream"],
         "offset": letters["offset"],
         "received_at": letters["timestamp"].cast(_UTC),
-        "topic": letters["routing_key"].cast(pa.string()),
         "raw": letters["body"],
-        "reason": reason,
+        "letter": struct(
+            LETTER, {"topic": letters["routing_key"].cast(pa.string()), "reason": reason}
+        ),
     }
     if serials is not None:
         columns["sensor"] = serials.take(pa.array(rows))

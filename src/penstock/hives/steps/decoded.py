@@ -38,6 +38,20 @@ MESSAGES: Final = pa.schema(
         ("body", pa.binary()),
     ]
 )
+#: Fields of which only rows of one part have any: null as a whole in the others.
+LETTER: Final = pa.struct([("topic", pa.string()), ("reason", pa.string())])
+STATUS: Final = pa.struct(
+    [
+        ("startup", pa.int64()),
+        ("started_at", _UTC),
+        ("battery", pa.int32()),
+        ("sensor_state", pa.int32()),
+        ("discarded_events", pa.int32()),
+        ("signal", pa.int32()),
+        ("firmware", pa.string()),
+        ("configuration_id", pa.int64()),
+    ]
+)
 DECODED: Final = pa.schema(
     [
         ("part", pa.string()),
@@ -47,10 +61,7 @@ DECODED: Final = pa.schema(
         ("sensor", pa.string()),  # its serial, from the topic
         ("hive_id", pa.int64()),
         ("raw", pa.binary()),
-        # Dead letters.
-        ("topic", pa.string()),
-        ("reason", pa.string()),
-        # Reports and events.
+        # Of reports and events.
         ("kind", pa.string()),  # report, event
         ("report_type", pa.int32()),
         ("total_in", pa.int64()),
@@ -63,15 +74,9 @@ DECODED: Final = pa.schema(
         ("counter", pa.int32()),
         ("proven_order", pa.string()),
         ("distance", pa.int32()),
-        # Statuses.
-        ("startup", pa.int64()),
-        ("started_at", _UTC),
-        ("battery", pa.int32()),
-        ("sensor_state", pa.int32()),
-        ("discarded_events", pa.int32()),
-        ("signal", pa.int32()),
-        ("firmware", pa.string()),
-        ("configuration_id", pa.int64()),
+        # Of the others.
+        ("letter", LETTER),
+        ("status", STATUS),
     ]
 )
 
@@ -83,6 +88,11 @@ def filled(schema: pa.Schema, columns: Mapping[str, pa.Array], rows: int) -> pa.
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def struct(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """One column of several."""
+    return pa.StructArray.from_arrays([columns[field.name] for field in kind], fields=list(kind))
 
 
 def repeated_text(text: str, rows: int) -> pa.Array:

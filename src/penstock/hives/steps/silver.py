@@ -26,32 +26,26 @@ from penstock.hives.steps.quality import Quality
 from penstock.hives.steps.states import STATE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-#: What counting adds to a decoded row.
-_ADDED: Final = [
-    ("delta_in", pa.int32()),
-    ("delta_out", pa.int32()),
-    ("missed", pa.int32()),
-    ("day", pa.date32()),  # of the receipt, UTC
-]
-_OF_STATES: Final = [field for field in STATE if field.name not in DECODED.names]
-_OF_NOTICES: Final = [field for field in NOTICES if field.name not in DECODED.names]
 #: Only of use between the two steps.
 _BETWEEN: Final = ("device_utc", "version", "proven_order")
+_KEPT: Final = [field for field in DECODED if field.name not in _BETWEEN]
 SILVER: Final = pa.schema(
     [
-        *(field for field in DECODED if field.name not in _BETWEEN),
-        *_ADDED,
-        *(field for field in _OF_STATES if field.name != "flags"),
-        *_OF_NOTICES,
+        *_KEPT,
+        # What counting adds to reports and events.
+        ("delta_in", pa.int32()),
+        ("delta_out", pa.int32()),
+        ("missed", pa.int32()),
+        # And rows of its own.
+        ("state", pa.struct(STATE)),
+        ("notice", pa.struct(NOTICES)),
     ]
 )
-_WHERE: Final = ("stream", "offset", "received_at", "day")
 _COUNTS: Final = ("kind", "report_type", "device_time", "at", "quality", "counter")
 _TOTALS: Final = ("total_in", "total_out")
 _DELTAS: Final = ("delta_in", "delta_out", "missed")
-_STATUS: Final = tuple(DECODED.names[DECODED.get_field_index("startup") :])
 #: Rows a batch that goes to Spark has at most.
 _CHUNK: Final = 1 << 16
 _SPARK_TYPES: Final = {
@@ -60,7 +54,6 @@ _SPARK_TYPES: Final = {
     pa.int32(): "int",
     pa.int64(): "bigint",
     pa.float64(): "double",
-    pa.date32(): "date",
     pa.timestamp("us"): "timestamp_ntz",
     pa.timestamp("us", "UTC"): "timestamp",
 }
@@ -100,38 +93,40 @@ def with_deltas(decoded: DataFrame, profiles: Profiles, state: pa.Table) -> Data
 def reports(rows: DataFrame) -> DataFrame:
     """Everything that counts people, and what it adds; copies are dropped."""
     copies = F.col("quality").bitwiseAND(int(Quality.DUPLICATE)) != 0
-    chosen = rows.where((F.col("part") == Part.REPORT.value) & ~copies)
-    columns = ("sensor", "hive_id", *_COUNTS, *_TOTALS, *_DELTAS, "raw")
-    return chosen.select(*_WHERE, *columns)
+    counted = _part(rows, Part.REPORT).where(~copies)
+    return counted.select(*_where(), "hive_id", *_COUNTS, *_TOTALS, *_DELTAS, "raw")
 
 
 def events(rows: DataFrame) -> DataFrame:
-    chosen = rows.where((F.col("part") == Part.REPORT.value) & (F.col("kind") == "event"))
-    columns = ("sensor", "hive_id", *_COUNTS, "distance", *_DELTAS, "raw")
-    return chosen.select(*_WHERE, *columns)
+    """Those of the reports that are of one person each, with what only they tell."""
+    chosen = _part(rows, Part.REPORT).where(F.col("kind") == "event")
+    return chosen.select(*_where(), "hive_id", *_COUNTS, "distance", *_DELTAS, "raw")
 
 
 def statuses(rows: DataFrame) -> DataFrame:
-    return _part(rows, Part.STATUS).select(*_WHERE, "sensor", "hive_id", *_STATUS, "raw")
+    return _part(rows, Part.STATUS).select(*_where(), "hive_id", "status.*", "raw")
 
 
 def dead_letters(rows: DataFrame) -> DataFrame:
-    return _part(rows, Part.DEAD_LETTER).select(*_WHERE, "sensor", "topic", "reason", "raw")
+    return _part(rows, Part.DEAD_LETTER).select(*_where(), "letter.*", "raw")
 
 
 def states(rows: DataFrame) -> DataFrame:
-    """The rows of table `sensor_state` that have changed: columns of `STATE`."""
-    flags = F.col("quality").alias("flags")
-    columns = [flags if name == "flags" else F.col(name) for name in STATE.names]
-    return _part(rows, Part.STATE).select(*columns)
+    """What the next batch is to be given of the sensors that this one had: columns of `STATE`."""
+    return _part(rows, Part.STATE).select("state.*")
 
 
 def notices(rows: DataFrame) -> DataFrame:
-    return _part(rows, Part.NOTICE).select(*NOTICES.names)
+    return _part(rows, Part.NOTICE).select("notice.*")
 
 
 def _part(rows: DataFrame, part: Part) -> DataFrame:
     return rows.where(F.col("part") == part.value)
+
+
+def _where() -> list[Column]:
+    day = F.to_date("received_at").alias("day")
+    return [F.col("stream"), F.col("offset"), F.col("received_at"), day, F.col("sensor")]
 
 
 def _counted(
@@ -158,34 +153,39 @@ def _counted(
 
 
 def _others(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = {name: batch[name] for name in DECODED.names if name not in _BETWEEN}
-    columns["day"] = batch["received_at"].cast(pa.date32())
+    columns = {field.name: batch[field.name] for field in _KEPT}
     return filled(SILVER, columns, len(batch))
 
 
 def _with_counts(rows: pa.Table, found: Counts) -> pa.RecordBatch:
-    restarts = found.quality & int(Quality.RESTART) != 0
     batch = rows.to_batches()[0]
-    columns = {name: batch[name] for name in DECODED.names if name not in _BETWEEN}
+    columns = {field.name: batch[field.name] for field in _KEPT}
     for name in (*_TOTALS, *_DELTAS, "quality"):
         columns[name] = pa.array(getattr(found, name)).cast(SILVER.field(name).type)
-    # An event has no totals.
     for name in _TOTALS:
-        columns[name] = pc.if_else(batch[name].is_valid(), columns[name], None)
+        if batch[name].null_count:  # an event has none
+            columns[name] = pc.if_else(batch[name].is_valid(), columns[name], None)
+    restarts = found.quality & int(Quality.RESTART) != 0
     if restarts.any():
         columns["kind"] = pc.if_else(pa.array(restarts), "restart", batch["kind"])
-    columns["day"] = batch["received_at"].cast(pa.date32())
     return filled(SILVER, columns, len(batch))
 
 
 def _of_part(part: Part, batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = {name: batch[name] for name in batch.schema.names}
-    if "flags" in columns:
-        columns["quality"] = columns.pop("flags")
-    columns["part"] = repeated_text(part.value, len(batch))
+    columns = {
+        "part": repeated_text(part.value, len(batch)),
+        part.value: batch.to_struct_array(),
+        "sensor": batch["sensor"],
+    }
     return filled(SILVER, columns, len(batch))
 
 
 def ddl(schema: pa.Schema) -> str:
     """The schema as Spark writes it."""
-    return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)
+    return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in schema)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{each.name}: {_spark_type(each.type)}' for each in kind)}>"
+    return _SPARK_TYPES[kind]

@@ -1,0 +1,226 @@
+"""Tables of the lake: batches whole and once, replaced, parted by day, compacted while read."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.core.errors import NotFound
+from penstock.pipeline.compaction import compact
+from penstock.pipeline.lake import Lake
+
+DAY = date(2026, 11, 15)
+TABLE = "silver.facts"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path, "tally")
+
+
+def facts(spark: SparkSession, batch: int, days: tuple[date, ...] = (DAY,)) -> DataFrame:
+    """Two rows a day."""
+    rows = [("s", 10 * batch + place, batch, day) for day in days for place in range(2)]
+    return spark.createDataFrame(rows, "stream string, offset long, batch long, day date")
+
+
+def batches(frame: DataFrame) -> Counter[int]:
+    return Counter(row.batch for row in frame.collect())
+
+
+def parquet_files(lake: Lake) -> int:
+    return len(list(lake.root.rglob("*.parquet")))
+
+
+def test_a_batch_is_there_once_it_is_written(spark: SparkSession, lake: Lake) -> None:
+    entry = lake.write(TABLE, 0, facts(spark, 0))
+
+    assert sum(file.rows for file in entry.files) == 2
+    assert batches(lake.read(spark, TABLE)) == {0: 2}
+
+
+def test_written_again_it_is_there_as_the_last_time(spark: SparkSession, lake: Lake) -> None:
+    lake.write(TABLE, 0, facts(spark, 7))
+    lake.write(TABLE, 0, facts(spark, 8))
+
+    assert batches(lake.read(spark, TABLE)) == {8: 2}
+
+
+def test_written_again_as_nothing_it_is_gone(spark: SparkSession, lake: Lake) -> None:
+    lake.write(TABLE, 0, facts(spark, 0))
+    lake.write(TABLE, 0, facts(spark, 0).limit(0))
+
+    assert lake.read(spark, TABLE).count() == 0
+
+
+def test_a_table_nobody_has_written_is_not_found(spark: SparkSession, lake: Lake) -> None:
+    with pytest.raises(NotFound, match=r"silver\.facts"):
+        lake.read(spark, TABLE)
+
+
+def test_days_are_read_alone(spark: SparkSession, lake: Lake) -> None:
+    lake.write(TABLE, 0, facts(spark, 0, (DAY, DAY + timedelta(1))))
+
+    found = lake.read(spark, TABLE, days=(DAY, DAY))
+
+    assert [row.day for row in found.collect()] == [DAY, DAY]
+    assert found.columns == ["stream", "offset", "batch", "day"]
+
+
+def test_a_column_that_was_added_is_null_in_what_came_before(
+    spark: SparkSession, lake: Lake
+) -> None:
+    from pyspark.sql.functions import lit
+
+    lake.write(TABLE, 0, facts(spark, 0).limit(1))
+    lake.write(TABLE, 1, facts(spark, 1).limit(1).withColumn("late", lit("x")))
+
+    assert {(row.batch, row.late) for row in lake.read(spark, TABLE).collect()} == {
+        (0, None),
+        (1, "x"),
+    }
+
+
+def test_what_a_killed_writer_left_is_no_part_and_is_swept_in_time(
+    spark: SparkSession, lake: Lake
+) -> None:
+    lake.write(TABLE, 0, facts(spark, 0))
+    table = lake.table(TABLE)
+    table.lay(facts(spark, 1), "1", 1, 1)  # files, and no entry
+
+    assert batches(lake.read(spark, TABLE)) == {0: 2}
+    assert table.sweep(3600.0, time.time()) == 0
+    assert table.sweep(3600.0, time.time() + 3601) > 0
+    assert batches(lake.read(spark, TABLE)) == {0: 2}
+
+
+def test_compaction_changes_files_and_no_rows(spark: SparkSession, lake: Lake) -> None:
+    for batch in range(4):
+        lake.write(TABLE, batch, facts(spark, batch, (DAY, DAY + timedelta(1))))
+    before = sorted(lake.read(spark, TABLE).collect())
+    planned = lake.read(spark, TABLE)
+
+    compact(spark, lake)
+
+    assert sorted(lake.read(spark, TABLE).collect()) == before
+    # A file a day, and the last batch, which may be written again.
+    assert lake.table(TABLE).size().files == 2 + len(lake.table(TABLE).log.entry(3).files)  # type: ignore[union-attr]
+    assert lake.table(TABLE).log.batches() == [3]
+    assert sorted(planned.collect()) == before  # who had begun to read finishes
+
+
+def test_compacted_again_it_takes_in_what_has_come(spark: SparkSession, lake: Lake) -> None:
+    for batch in range(3):
+        lake.write(TABLE, batch, facts(spark, batch))
+    compact(spark, lake)
+    for batch in range(3, 5):
+        lake.write(TABLE, batch, facts(spark, batch))
+
+    compact(spark, lake, grace=0.0)
+
+    assert batches(lake.read(spark, TABLE)) == dict.fromkeys(range(5), 2)
+    live = lake.table(TABLE).size().files
+    assert parquet_files(lake) == live
+
+
+def test_a_batch_written_again_after_a_compaction_is_replaced(
+    spark: SparkSession, lake: Lake
+) -> None:
+    for batch in range(3):
+        lake.write(TABLE, batch, facts(spark, batch))
+    compact(spark, lake)
+
+    lake.write(TABLE, 2, facts(spark, 99))
+
+    assert batches(lake.read(spark, TABLE)) == {0: 2, 1: 2, 99: 2}
+
+
+def test_another_generation_has_what_was_before_and_goes_its_own_way(
+    spark: SparkSession, lake: Lake
+) -> None:
+    for batch in range(3):
+        lake.write(TABLE, batch, facts(spark, batch))
+
+    other = lake.branch(1, 2)
+    other.write(TABLE, 2, facts(spark, 99))
+
+    assert batches(other.read(spark, TABLE)) == {0: 2, 1: 2, 99: 2}
+    assert batches(lake.read(spark, TABLE)) == {0: 2, 1: 2, 2: 2}
+
+
+def test_a_generation_begins_where_files_can_be_parted(spark: SparkSession, lake: Lake) -> None:
+    for batch in range(5):
+        lake.write(TABLE, batch, facts(spark, batch))
+    compact(spark, lake)  # 0 to 3 are one file
+
+    assert lake.boundary(4) == 4
+    assert lake.boundary(2) == 0
+
+
+def test_a_generation_that_is_dropped_leaves_files_others_have(
+    spark: SparkSession, lake: Lake
+) -> None:
+    for batch in range(3):
+        lake.write(TABLE, batch, facts(spark, batch))
+    lake.branch(1, 2)
+
+    lake.drop(0)
+    lake.table(TABLE).sweep(0.0, time.time() + 1)
+
+    assert batches(lake.at(1).read(spark, TABLE)) == {0: 2, 1: 2}
+    assert lake.generations() == {1}
+
+
+@pytest.mark.timeout(600)
+def test_readers_see_every_batch_whole_and_once_while_it_is_compacted(
+    spark: SparkSession, lake: Lake
+) -> None:
+    import threading
+
+    written = 0
+    end = threading.Event()
+
+    def write() -> None:
+        nonlocal written
+        for batch in range(12):
+            lake.write(TABLE, batch, facts(spark, batch, (DAY, DAY + timedelta(batch % 2))))
+            written = batch + 1
+        end.set()
+
+    def tidy() -> None:
+        while not end.is_set():
+            compact(spark, lake)
+
+    lake.write(TABLE, 0, facts(spark, 0, (DAY, DAY)))
+    threads = [threading.Thread(target=work) for work in (write, tidy)]
+    for thread in threads:
+        thread.start()
+    looks = 0
+    while not end.is_set():
+        least = written
+        found = batches(lake.read(spark, TABLE))
+        assert set(found.values()) <= {4}, found
+        assert set(range(least)) <= set(found)
+        looks += 1
+    for thread in threads:
+        thread.join()
+
+    assert looks > 0
+    assert batches(lake.read(spark, TABLE)) == dict.fromkeys(range(12), 4)
+
+
+def test_days_are_of_utc(spark: SparkSession, lake: Lake) -> None:
+    from penstock.pipeline.bronze import stamped
+
+    moment = datetime.fromisoformat("2026-11-15T23:30:00-05:00")
+    frame = spark.createDataFrame([(moment,), (None,)], "timestamp timestamp")
+
+    first, second = stamped(frame).collect()
+
+    assert first.day == date(2026, 11, 16)
+    assert second.timestamp is not None

@@ -1,0 +1,163 @@
+"""Replay: the same tables from bronze, whatever the batches, and the flow goes on meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.core.errors import NotFound
+from penstock.pipeline.compaction import compact
+from penstock.pipeline.flow import Batch
+from penstock.pipeline.place import Place
+from penstock.pipeline.replay import Replay
+from penstock.pipeline.runner import Engine
+from tests.pipeline.engine.conftest import Town, in_lake
+from tests.pipeline.engine.tally import SILVER, Tally
+
+
+def test_a_replay_gives_what_live_batches_gave(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(250)
+    engine.once()
+    compact(spark, place.lake)
+    live = tally.counts()
+
+    done = Replay(spark, tally, place, batch_rows=120).run()
+
+    assert tally.counts() == live == town.sent
+    assert in_lake(spark, place, SILVER) == town.sent
+    assert done.rows == 250
+    assert place.lake.generation == done.generation == 1
+
+
+def test_batches_after_a_replay_go_to_the_new_tables(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(90)
+    engine.once()
+    Replay(spark, tally, place).run()
+    town.publish(90)
+
+    engine.once()
+
+    assert tally.counts() == town.sent
+    assert in_lake(spark, place, SILVER) == town.sent
+
+
+def test_batches_during_a_replay_are_in_it(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(90)
+    engine.once()
+    live = threading.Event()
+
+    class Overtaken(Tally):
+        """Live batches are applied while the first replayed one is."""
+
+        def apply(self, batch: Batch) -> None:
+            if not live.is_set():
+                live.set()
+                town.publish(90)
+                engine.once()
+            super().apply(batch)
+
+    Replay(spark, Overtaken(tally.folder, tally.streams), place).run()
+
+    assert tally.counts() == town.sent
+    assert in_lake(spark, place, SILVER) == town.sent
+
+
+def test_a_replay_that_fails_changes_nothing_and_leaves_nothing(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(90)
+    engine.once()
+
+    class Failing(Tally):
+        def apply(self, batch: Batch) -> None:
+            super().apply(batch)
+            raise RuntimeError("the power went")
+
+    with pytest.raises(RuntimeError, match="the power went"):
+        Replay(spark, Failing(tally.folder, tally.streams), place).run()
+
+    assert place.lake.generation == 0
+    assert tally.counts() == town.sent
+    assert Replay(spark, tally, place).run().generation == 2
+    assert place.lake.generations() == {0, 2}  # 0 is bronze's
+    assert sorted(path.name for path in tally.folder.glob("gold*")) == ["gold.json"]
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_an_adoption_cut_short_is_finished_before_the_next_batch(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town, adopted: bool
+) -> None:
+    town.publish(90)
+    engine.once()
+
+    class CutShort(Tally):
+        def adopt(self, generation: int) -> None:
+            if adopted:
+                super().adopt(generation)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Replay(spark, CutShort(tally.folder, tally.streams), place).run()
+    assert place.lake.generation == 0
+    town.publish(30)
+
+    engine.once()
+
+    assert place.lake.generation == 1
+    assert tally.counts() == town.sent
+    assert in_lake(spark, place, SILVER) == town.sent
+
+
+def test_up_to_a_moment_it_is_left_aside(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(90)
+    engine.once()
+
+    done = Replay(spark, tally, place).run(until=datetime.now(UTC) + timedelta(days=1))
+
+    assert not done.adopted
+    assert place.lake.generation == 0
+    aside = replace(place).lake.at(done.generation).read(spark, SILVER)
+    assert sum(row["count"] for row in aside.collect()) == 90
+
+
+def test_from_a_moment_what_was_before_is_kept(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(90)
+    engine.once()
+    began = []
+
+    class Remembering(Tally):
+        """Can have its tables as they were before any batch."""
+
+        def begin_rebuild(self, generation: int, since: int) -> int:
+            began.append(since)
+            (self.folder / f"gold-{generation}.json").write_bytes(
+                (self.folder / "gold.json").read_bytes()
+            )
+            return since
+
+    flow = Remembering(tally.folder, tally.streams)
+    done = Replay(spark, flow, place).run(since=datetime.now(UTC) + timedelta(days=2))
+
+    assert done.rows == 0
+    assert began[-1] > 0
+    assert tally.counts() == town.sent
+    assert in_lake(spark, place, SILVER) == town.sent
+
+
+def test_nothing_to_replay_is_told(spark: SparkSession, tally: Tally, place: Place) -> None:
+    with pytest.raises(NotFound, match="no messages in bronze"):
+        Replay(spark, tally, place).run()
