@@ -69,15 +69,18 @@ def _picture(seen: list[Status]) -> RenderableType:
 
     if not seen:
         return "No flow has run here yet. Try: penstock pipeline run"
-    return Group(_flows(seen), "", _tables(seen))
+    reasons = [
+        f"{each.flow}: {words}" for each in seen if (words := each.reason or each.lag.reason)
+    ]
+    return Group(_flows(seen), *reasons, "", _tables(seen))
 
 
 def _flows(seen: list[Status]) -> Table:
     from rich.text import Text
 
     table = _table(
-        *("flow", "state", ">batch", ">rows", ">seconds", ">rows/s", ">lag", ">behind"),
-        *(">dead letters", ">restarts", "reason"),
+        *("flow", "state", ">batch", ">rows", ">took", ">rows/s", ">lag", ">behind"),
+        *(">dead letters", ">restarts"),
     )
     for each in seen:
         state = each.state or "never run"
@@ -88,13 +91,12 @@ def _flows(seen: list[Status]) -> Table:
             Text(state, style=_STYLES.get(state, "")),
             f"{done.batch:,}" if done else "",
             f"{done.rows:,}" if done else "",
-            f"{done.seconds:.2f}" if done else "",
+            f"{done.seconds:.1f} s" if done else "",
             f"{0 if idle else done.rate:,.0f}" if done else "",
             "?" if each.lag.messages is None else f"{each.lag.messages:,}",
             "?" if each.lag.seconds is None else _ago(each.lag.seconds),
             f"{each.dead_letters:,}",
             f"{each.restarts:,}",
-            Text(each.reason or each.lag.reason, style="dim"),
         )
     return table
 
@@ -120,7 +122,7 @@ def _table(*headings: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in headings:
         justify, text = ("right", heading[1:]) if heading.startswith(">") else ("left", heading)
-        table.add_column(text, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(text, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     return table
 
 

@@ -24,7 +24,10 @@ _SETTINGS: Final = {
     # Files of batches are small and many: a task takes hundreds of them.
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Why a query ended is told by the engine, in a line and not in a hundred.
+    "spark.log.level": "FATAL",
     # What a query remembers of itself and never asks for again.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
@@ -50,11 +53,10 @@ def engine_session(
         spark = _connect(remote)
     else:
         memory = {"spark.driver.memory": f"{_driver_memory() // MiB}m"}
-        spark = open_session(
-            f"penstock-{flow}", master, {**_SETTINGS, **memory, **(settings or {})}
-        )
-        # Why a query ended is told by the engine, in a line and not in a hundred.
-        spark.sparkContext.setLogLevel("FATAL")
+        if master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        ours = {**_SETTINGS, **memory, **(settings or {})}
+        spark = open_session(f"penstock-{flow}", master, ours)
     try:
         yield spark
     finally:

@@ -193,7 +193,8 @@ class _Building:
             messages = messages.filter(col("timestamp") < lit(self._until))
         if group.first < self.next or self._until is not None:
             rows = messages.count()
-        self._flow.apply(Batch(group.last, messages, rows, self.lake, aside=True))
+        lake = self.lake.spanning(max(group.first, self.next))
+        self._flow.apply(Batch(group.last, messages, rows, lake, aside=True))
         self.rows += rows
         self.next = group.last + 1
         log.info("batches replayed", flow=self._flow.name, batch=group.last, rows=rows)

@@ -31,7 +31,7 @@ def counts(days: int, seed: int = 0, level: float = 100.0, first: date = FIRST) 
         mood[day] = 0.8 * mood[day - 1] + random.normal(0, 0.12)
     off = PublicDays("NZ").among(Grid(first, np.zeros((days, HOURS))).days)
     size = level * np.where(weekday < 5, 1.0, 0.5) * np.exp(mood) * np.where(off, 0.2, 1.0)
-    return random.poisson(size[:, None] * hours).astype(np.float64)
+    return np.asarray(random.poisson(size[:, None] * hours), np.float64)
 
 
 def venue(name: str = "one", days: int = 200, **how: Any) -> Venue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_the_hour_a_spring_day_lacks_is_the_only_one_skipped() -> None:
 def test_slots_of_days_follow_one_another_without_gap(day: date, zone: str) -> None:
     here, then = slots(day, zone), slots(day + timedelta(days=1), zone)
     moments = [moment for moment, _ in here + then]
-    steps = {after - before for before, after in zip(moments, moments[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(moments)}
     assert steps == {timedelta(hours=1)}
     assert all(moment.tzinfo is UTC for moment in moments)
 

@@ -105,7 +105,7 @@ def test_a_window_holds_the_busiest_hour(hours: Floats) -> None:
     found = window(hours)
     if found is not None:
         assert found[0] <= int(hours.argmax()) < found[1]
-        assert 0 <= found[0]
+        assert found[0] >= 0
         assert found[1] <= len(hours)
         assert min(3, len(hours)) <= found[1] - found[0] <= 5
 

@@ -10,7 +10,10 @@ from psycopg.sql import SQL, Identifier
 
 from penstock.store import Database, EmbeddedServer, connect, migrate
 from tests.hives.gold.ledger import Bookkeeper
+from tests.pipeline.conftest import spark
 from tests.store.conftest import grounds_of_its_own, with_name
+
+__all__ = ["spark"]  # one Spark for all
 
 
 @pytest.fixture(scope="session")
@@ -30,9 +33,7 @@ def template() -> Iterator[str]:
 def database(template: str) -> Iterator[Database]:
     name = f"t{uuid.uuid4().hex}"
     with connect(with_name(template, "postgres")) as connection:
-        connection.execute(
-            SQL("CREATE DATABASE {} TEMPLATE template").format(Identifier(name))
-        )
+        connection.execute(SQL("CREATE DATABASE {} TEMPLATE template").format(Identifier(name)))
         with Database(with_name(template, name)) as database:
             yield database
         connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))

@@ -33,7 +33,12 @@ class Bookkeeper:
         database.execute("INSERT INTO hive_type (id, code, name) VALUES (1, 'cafe', 'Café')")
 
     def hive(
-        self, hive: int, zone: str = "UTC", capacity: int | None = 100, doors: Sequence[int] = (), **more: Any
+        self,
+        hive: int,
+        zone: str = "UTC",
+        capacity: int | None = 100,
+        doors: Sequence[int] = (),
+        **more: Any,
     ) -> None:
         columns = {"capacity": capacity, "time_zone": zone, **more}
         names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))

@@ -25,6 +25,7 @@ TABLES = {
     "occupancy_day": "*",
     "hive_offset": "*",
     "nightly_reset": "*",
+    "kpi_day": "*",
     "hive_status": "hive_id, occupancy, raw_occupancy, percent, level, trend, quality, as_of",
 }
 
@@ -67,7 +68,7 @@ def test_the_tables_do_not_depend_on_the_cut(books: Bookkeeper, start: datetime)
             record_count(connection, hive, start + timedelta(hours=30.21), 12, "ana")
     rows = passages(start, dice)
     found = []
-    for most in (7, 90, len(rows), 30):
+    for most in (40, len(rows), 150):
         for batch in cut(rows, dice, most) if most < len(rows) else [rows]:
             books.enter(*batch)
         found.append(tables(books))

@@ -43,7 +43,7 @@ def reckoned(rows: list[Row], anchors: list[Anchor], before: Levels = EMPTY) -> 
 
 
 def ends(rows: list[Row], anchors: list[Anchor] | None = None) -> list[int]:
-    return reckoned(rows, anchors or []).end.tolist()
+    return list(map(int, reckoned(rows, anchors or []).end))
 
 
 def slowly(rows: list[Row], anchors: list[Anchor]) -> dict[tuple[int, int], int]:
@@ -132,15 +132,15 @@ def test_all_at_once_is_the_same_as_one_by_one(rows: list[Row], anchors: list[An
 
 
 @given(ROWS, ANCHORS, st.integers(0, 9))
-def test_reckoning_goes_on_from_any_slot(
-    rows: list[Row], anchors: list[Anchor], cut: int
-) -> None:
+def test_reckoning_goes_on_from_any_slot(rows: list[Row], anchors: list[Anchor], cut: int) -> None:
     whole = slowly(rows, anchors)
     before: dict[int, int] = {}
     for (hive, slot), raw in whole.items():
         if slot < cut:
             before[hive] = raw
-    levels = Levels(np.array(sorted(before), np.int64), np.array([before[h] for h in sorted(before)], np.int64))
+    levels = Levels(
+        np.array(sorted(before), np.int64), np.array([before[h] for h in sorted(before)], np.int64)
+    )
     later = reckoned(
         [row for row in rows if row[1] >= cut],
         [anchor for anchor in anchors if anchor[1] // SLOT >= cut],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -204,7 +205,7 @@ class TestCuts:
         groups = list(cut(files, rows))
 
         assert [file for group in groups for file in group.files] == files
-        for before, after in zip(groups, groups[1:], strict=False):
+        for before, after in pairwise(groups):
             assert before.last < after.first
         assert sum(group.rows for group in groups) == sum(sizes)
 

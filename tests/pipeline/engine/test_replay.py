@@ -158,6 +158,17 @@ def test_from_a_moment_what_was_before_is_kept(
     assert in_lake(spark, place, SILVER) == town.sent
 
 
+def test_a_replay_of_a_replay_can_part_it_only_where_its_batches_were(
+    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+) -> None:
+    town.publish(250)
+    engine.once()
+
+    Replay(spark, tally, place).run()
+
+    assert place.lake.boundary(1) == 0
+
+
 def test_nothing_to_replay_is_told(spark: SparkSession, tally: Tally, place: Place) -> None:
     with pytest.raises(NotFound, match="no messages in bronze"):
         Replay(spark, tally, place).run()

@@ -20,6 +20,7 @@ from penstock.hives.forecast.public_days import PublicDays
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 #: Two years: the holidays of one to learn from, and those of another.
@@ -65,14 +66,16 @@ def local_hours(hourly: DataFrame, hives: DataFrame, day: date, made_at: datetim
     )
 
 
-def each_history(frames: Iterator[pd.DataFrame]) -> Iterator[History]:
+def each_history(batches: Iterator[pa.RecordBatch]) -> Iterator[History]:
     """What a worker is given, as values."""
-    for frame in frames:
-        for row in frame.itertuples(index=False):
-            found: Any = row
-            grid = Grid(found.first, np.asarray(found.counts, np.float64).reshape(-1, HOURS))
-            public = PublicDays(found.country, found.region)
-            yield History(int(found.hive_id), found.time_zone, public, grid)
+    for batch in batches:
+        told = batch.drop_columns(["counts"]).to_pylist()
+        for row, counts in zip(told, batch["counts"], strict=True):
+            # Unknown is NaN here and may be null there.
+            known = np.array(counts.values.to_numpy(zero_copy_only=False), np.float64)
+            grid = Grid(row["first"], known.reshape(-1, HOURS))
+            public = PublicDays(row["country"], row["region"])
+            yield History(row["hive_id"], row["time_zone"], public, grid)
 
 
 def _gathering(made_at: datetime) -> Callable[[pd.DataFrame], pd.DataFrame]:

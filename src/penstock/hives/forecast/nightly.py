@@ -44,6 +44,9 @@ class Night:
     verdict: Verdict
     #: Only one that was accepted.
     model: Model | None
+    #: What the verdict is about, whether it was accepted or not.
+    judged: str
+    made_at: datetime
 
 
 def forecast(
@@ -72,10 +75,10 @@ def night(
     """Histories are kept by Spark for the length of the block: read the DataFrames inside."""
     kept = histories(hourly, hives, day, made_at).persist()
     try:
-        verdict, model = _chosen(kept, _learned(kept, seed), day, seed, growth)
-        rows = kept.mapInPandas(per_hive.saying(day, made_at, model), per_hive.FORECASTS)
+        verdict, model, judged = _chosen(kept, _learned(kept, seed), day, seed, growth)
+        rows = kept.mapInArrow(per_hive.saying(day, made_at, model), per_hive.FORECASTS)
         peaks = rows.groupBy("hive_id").applyInPandas(per_hive.peaking(day), per_hive.PEAKS)
-        yield Night(rows, peaks, verdict, model)
+        yield Night(rows, peaks, verdict, model, judged, made_at)
     finally:
         kept.unpersist()
 
@@ -87,7 +90,7 @@ def _learned(kept: DataFrame, seed: int) -> Samples:
     hours = kept.agg(f.sum(f.size("counts"))).first()
     total = int(hours[0] or 0) if hours is not None else 0
     share = min(1.0, MOST_ROWS / max(1, total))
-    table = kept.mapInPandas(per_hive.sampling(share, seed), per_hive.SAMPLES).toArrow()
+    table = kept.mapInArrow(per_hive.sampling(share, seed), per_hive.SAMPLES).toArrow()
     rows = table["features"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
     found = Samples(
         np.asarray(rows, np.float64).reshape(-1, len(NAMES)),
@@ -100,15 +103,18 @@ def _learned(kept: DataFrame, seed: int) -> Samples:
 
 def _chosen(
     kept: DataFrame, learned: Samples, day: date, seed: int, growth: Growth | None
-) -> tuple[Verdict, Model | None]:
+) -> tuple[Verdict, Model | None, str]:
     start = day - timedelta(days=GATE_DAYS)
     past = learned.before(start)
     if len(past) < LEAST_ROWS:
         told = f"{len(past):,} hours to learn from before {start}, fewer than {LEAST_ROWS:,}"
-        return Verdict(False, told), None
+        return Verdict(False, told), None, f"none-{day}"
     challenger = Model.fit(past, seed, growth)
-    scored = kept.mapInPandas(per_hive.judging(challenger, start, day), per_hive.TALLIES).collect()
+    scored = kept.mapInArrow(per_hive.judging(challenger, start, day), per_hive.TALLIES).collect()
     ours = {str(row.hive_id): Tally(row.missed, row.came) for row in scored}
     usual = {str(row.hive_id): Tally(row.usually_missed, row.came) for row in scored}
     verdict = judge(ours, usual)
-    return verdict, Model.fit(learned, seed, growth) if verdict.accepted else None
+    if not verdict.accepted:
+        return verdict, None, challenger.name
+    model = Model.fit(learned, seed, growth)
+    return verdict, model, model.name

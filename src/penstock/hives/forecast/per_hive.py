@@ -1,4 +1,4 @@
-"""What workers do of a night, a hive at a time: functions for `mapInPandas` over histories.
+"""What workers do of a night, a hive at a time: functions for `mapInArrow` over histories.
 
 Each makes a function that Spark sends to its workers with what it needs inside: a model is some
 hundred kilobytes. Nothing here reads a clock, a file or a database.
@@ -11,6 +11,7 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.hives.forecast.baseline import Expected, enough, expected
 from penstock.hives.forecast.features import features
@@ -34,22 +35,28 @@ PEAKS: Final = (
     "starts_at timestamp, ends_at timestamp"
 )
 
-Frames = Iterator["pd.DataFrame"]
-Step = Callable[[Frames], Frames]
+Batches = Iterator[pa.RecordBatch]
+Step = Callable[[Batches], Batches]
+
+_MOMENT: Final = pa.timestamp("us", tz="UTC")
 
 
 def sampling(share: float, seed: int) -> Step:
     """A share of each hive's hours to learn from, by the same seed the same."""
 
-    def sample(frames: Frames) -> Frames:
-        import pandas as pd
-
-        for history in each_history(frames):
+    def sample(batches: Batches) -> Batches:
+        for history in each_history(batches):
             found = samples(history.grid, features(history.grid, history.public))
             random = np.random.default_rng((seed, history.hive_id))
             found = found.chosen(random.random(len(found)) < share)
-            columns = {"day": found.days, "features": list(found.rows), "ratio": found.ratios}
-            yield pd.DataFrame({"hive_id": history.hive_id, **columns})
+            ends = np.arange(len(found) + 1, dtype=np.int32) * found.rows.shape[1]
+            columns = {
+                "hive_id": np.full(len(found), history.hive_id),
+                "day": found.days,
+                "features": pa.ListArray.from_arrays(ends, found.rows.ravel()),
+                "ratio": found.ratios,
+            }
+            yield pa.RecordBatch.from_pydict(columns)
 
     return sample
 
@@ -57,10 +64,8 @@ def sampling(share: float, seed: int) -> Step:
 def judging(challenger: Model, start: date, day: date) -> Step:
     """What a challenger and the medians missed of the days from one to before another."""
 
-    def judge(frames: Frames) -> Frames:
-        import pandas as pd
-
-        for history in each_history(frames):
+    def judge(batches: Batches) -> Batches:
+        for history in each_history(batches):
             if not enough(history.grid, start):
                 continue
             grid = history.grid.reaching(day).before(day)
@@ -76,7 +81,8 @@ def judging(challenger: Model, start: date, day: date) -> Step:
             off = np.zeros(len(actual), dtype=np.bool_)
             ours, theirs = tally(actual, said, off), tally(actual, usual, off)
             figures = [history.hive_id, ours.missed, ours.came, theirs.missed]
-            yield pd.DataFrame([figures], columns=["hive_id", "missed", "came", "usually_missed"])
+            names = ["hive_id", "missed", "came", "usually_missed"]
+            yield pa.RecordBatch.from_arrays([pa.array([each]) for each in figures], names)
 
     return judge
 
@@ -84,10 +90,8 @@ def judging(challenger: Model, start: date, day: date) -> Step:
 def saying(day: date, made_at: datetime, model: Model | None) -> Step:
     """A row for every hour of the hive's local day that something can be said of."""
 
-    def say(frames: Frames) -> Frames:
-        import pandas as pd
-
-        for history in each_history(frames):
+    def say(batches: Batches) -> Batches:
+        for history in each_history(batches):
             found = said(history, day, model)
             if found is None:
                 continue
@@ -95,13 +99,14 @@ def saying(day: date, made_at: datetime, model: Model | None) -> Step:
             told = [each for each in slots(day, history.time_zone) if known[each[1]]]
             hours = [hour for _, hour in told]
             columns = {
-                "slot": pd.to_datetime([moment for moment, _ in told], utc=True),
+                "hive_id": np.full(len(told), history.hive_id),
+                "slot": pa.array([moment for moment, _ in told], _MOMENT),
                 "p50": found.p50[hours],
                 "p90": found.p90[hours],
-                "model": found.method,
-                "made_at": pd.Timestamp(made_at),
+                "model": pa.array([found.method] * len(told), pa.string()),
+                "made_at": pa.array([made_at] * len(told), _MOMENT),
             }
-            yield pd.DataFrame({"hive_id": history.hive_id, **columns})
+            yield pa.RecordBatch.from_pydict(columns)
 
     return say
 

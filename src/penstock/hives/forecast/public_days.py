@@ -7,6 +7,7 @@ none at all, has no holidays: its venues are then forecast by their weeks alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -36,9 +37,9 @@ class PublicDays:
         return str(self._between(day.year, day.year).get(day, ""))
 
     def _between(self, first: int, last: int) -> dict[date, str]:
-        known = holidays.list_supported_countries(include_aliases=False)
-        if self.country not in known:
-            return {}
-        region = self.region if self.region in known[self.country] else None
         years = range(first, last + 1)
-        return dict(holidays.country_holidays(self.country, subdiv=region, years=years))
+        for region in (self.region or None, None):
+            # A region it does not know has the days of the country; a country, none.
+            with suppress(NotImplementedError):
+                return dict(holidays.country_holidays(self.country, subdiv=region, years=years))
+        return {}

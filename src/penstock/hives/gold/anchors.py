@@ -39,25 +39,23 @@ class Caused:
     manual: Flags
 
     @classmethod
-    def of(cls, hive: Numbers, at: Numbers, counted: Numbers, manual: Flags) -> Caused:
+    def of(cls, anchors: Anchors, manual: Flags) -> Caused:
         """In order; of a night and a count at the same moment the count is kept."""
-        order = np.lexsort((~manual, at, hive))
-        hive, at, counted, manual = hive[order], at[order], counted[order], manual[order]
-        first = np.flatnonzero(begins(hive) | begins(at))
-        return cls(Anchors(hive[first], at[first], counted[first]), manual[first])
+        order = np.lexsort((~manual, anchors.at, anchors.hive))
+        hive, at = anchors.hive[order], anchors.at[order]
+        kept = order[begins(hive) | begins(at)]
+        return cls(anchors.only(kept), manual[kept])
 
     def __len__(self) -> int:
         return len(self.anchors)
 
     def with_(self, other: Caused) -> Caused:
-        both = [(each.anchors, each.manual) for each in (self, other)]
-        return Caused.of(
-            *(
-                np.concatenate([getattr(anchors, name) for anchors, _ in both])
-                for name in ("hive", "at", "counted")
-            ),
-            np.concatenate([manual for _, manual in both]),
+        hive, at, counted = (
+            np.concatenate([getattr(self.anchors, name), getattr(other.anchors, name)])
+            for name in ("hive", "at", "counted")
         )
+        manual = np.concatenate([self.manual, other.manual])
+        return Caused.of(Anchors(hive, at, counted), manual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ def new_counts(connection: Connection, now: int) -> Caused:
     """Heads that were counted and not reckoned with yet."""
     kinds = {"hive": "number", "at": "time", "counted": "number"}
     found = fetch(connection, _COUNTED, kinds, {"now": now})
-    return Caused.of(*found.values(), np.ones(len(found["hive"]), bool))
+    return Caused.of(Anchors(**found), np.ones(len(found["hive"]), bool))
 
 
 def new_nights(
@@ -159,7 +157,7 @@ def since(connection: Connection, hives: Numbers, slots: Numbers) -> Corrected:
     found = fetch(connection, _SINCE, kinds | {"at": "time"}, given)
     correction, manual = found.pop("correction"), found.pop("manual") > 0
     order = np.lexsort((found["at"], found["hive"]))
-    return Corrected(Caused.of(*found.values(), manual), correction[order])
+    return Corrected(Caused.of(Anchors(**found), manual), correction[order])
 
 
 def _due(
@@ -177,13 +175,13 @@ def _due(
 def _kept(connection: Connection, due: list[tuple[int, int, int]], now: int) -> Caused:
     """Make these nights, but for those made before, perhaps at another time of theirs."""
     if not due:
-        return Caused.of(NOTHING, NOTHING, NOTHING, np.zeros(0, bool))
+        return Caused.of(Anchors(NOTHING, NOTHING, NOTHING), np.zeros(0, bool))
     hives, days, ats = zip(*due, strict=True)
     given = {"hives": list(hives), "days": list(days), "ats": list(ats), "now": now}
     connection.execute(_KEEP, given)
     found = fetch(connection, _KEPT, {"hive": "number", "at": "time"}, given)
-    count = len(found["hive"])
-    return Caused.of(*found.values(), np.zeros(count, np.int64), np.zeros(count, bool))
+    empty = np.zeros(len(found["hive"]), np.int64)
+    return Caused.of(Anchors(found["hive"], found["at"], empty), empty > 0)
 
 
 def _day(moment: int) -> int:

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.hives.gold import anchors, hearing, slots, standing
+from penstock.hives.gold import anchors, finishing, hearing, slots, standing
 from penstock.hives.gold.anchors import Caused
 from penstock.hives.gold.facts import NO_COUNTS, Facts
 from penstock.hives.gold.places import Places
@@ -34,7 +34,7 @@ _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('penstock.hives.go
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What need not be asked of the database again. Of a transaction that was rolled back: nothing."""
+    """What need not be asked of the database again; of a transaction that failed, nothing is."""
 
     places: Places | None = None
     clock: int = 0
@@ -73,7 +73,13 @@ class Books:
             facts.states.drop_columns(["sensor"]).append_column("batch", _same(batch, facts)),
             owner="sensor",
         )
-        writer.merge("sensor_status", ["sensor_id"], facts.statuses, owner="sensor")
+        writer.merge(
+            "sensor_status",
+            ["sensor_id"],
+            facts.statuses,
+            owner="sensor",
+            where="excluded.received_at >= target.received_at",
+        )
         writer.merge(
             "dead_letter_count",
             ["day", "stream", "reason"],
@@ -113,7 +119,9 @@ class Books:
         looked = places.hive if every else news
         heard = hearing.hear(self._connection, looked, now, every=every)
         nights = anchors.new_nights(self._connection, places, heard, counts, now)
-        inside = self._reckon(writer, places, counts, counted.with_(nights))
+        caused = counted.with_(nights)
+        inside = self._reckon(writer, places, counts, caused)
+        self._finish_days(writer, places, added([counts, marked(caused.anchors)]), now, memory)
         changed = standing.update(self._connection, places, heard, inside, now)
         return Entered(changed, Memory(places, clock, max(slot, memory.looked)))
 
@@ -141,6 +149,22 @@ class Books:
         yesterday = slots.hours_before(self._connection, hive, midnight)
         writer.days(days(joined([earlier, by_hour]), yesterday, places.calendars))
         return figures(occupancy, before)
+
+    def _finish_days(
+        self, writer: Writer, places: Places, touched: Counts, now: int, memory: Memory
+    ) -> None:
+        """KPIs of days that are over: that ended since all hives were looked at, or changed."""
+        today = places.calendars.day(places.hive, np.full(len(places.hive), now // SLOT))
+        if memory.looked >= 0 and memory.places is places:
+            looked = np.full(len(places.hive), memory.looked)
+            first = np.minimum(today, places.calendars.day(places.hive, looked))
+        else:
+            first = finishing.first_unfinished(self._connection, places.hive)
+        rows = np.searchsorted(places.hive, touched.hive[touched.firsts])
+        earliest = touched.slot[touched.firsts]
+        first[rows] = np.minimum(first[rows], places.calendars.day(places.hive[rows], earliest))
+        over = first < today
+        finishing.finish(writer, places, places.hive[over], first[over], today[over])
 
 
 def _same(batch: int, facts: Facts) -> list[list[int]]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from psycopg.rows import tuple_row
-from psycopg.sql import SQL, Identifier, Literal
+from psycopg.sql import SQL, Identifier
 
 from penstock.store import Connection
 
@@ -28,7 +28,7 @@ def fetch(
 ) -> dict[str, Numbers]:
     """What a query selects, by name; `kinds` has the columns in their order: `number`, `time`."""
     columns = [
-        SQL("string_agg({}({}), {})").format(Identifier(_SENT_BY[kind]), Identifier(name), _NO_BYTES)
+        SQL("string_agg({}({}), '')").format(Identifier(_SENT_BY[kind]), Identifier(name))
         for name, kind in kinds.items()
     ]
     statement = SQL("SELECT {} FROM ({}) AS rows ({})").format(
@@ -41,9 +41,6 @@ def fetch(
         name: _read(data or b"", _EPOCH if kind == "time" else 0)
         for (name, kind), data in zip(kinds.items(), row, strict=True)
     }
-
-
-_NO_BYTES: Final = Literal(b"")
 
 
 def _read(data: bytes, epoch: int) -> Numbers:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.hives.steps.calendars import Calendars
+from penstock.hives.steps.kpis import Opening
 from penstock.hives.steps.resets import Nights
 from penstock.store import Connection
 
@@ -26,6 +27,7 @@ class Places:
     capacity: Numbers  #: 0: nobody said
     nights: Mapping[int, Nights]
     calendars: Calendars
+    opening: Opening
 
     @classmethod
     def read(cls, connection: Connection, known: Places | None) -> Places:
@@ -41,6 +43,7 @@ class Places:
             np.array([row["capacity"] or 0 for row in rows], np.int64),
             {row["id"]: Nights.from_row(row) for row in rows},
             Calendars({row["id"]: row["time_zone"] for row in rows}),
+            Opening({row["id"]: row["opening_hours"] for row in rows}),
         )
 
     def capacity_of(self, hives: Numbers) -> Numbers:

@@ -16,7 +16,7 @@ from penstock.hives.gold.anchors import Corrected
 from penstock.hives.gold.columns import fetch
 from penstock.hives.steps.calendars import HOUR_SLOTS
 from penstock.hives.steps.occupancy import SLOT, Counts, Levels
-from penstock.hives.steps.rollups import Stretches
+from penstock.hives.steps.rollups import Stretches, joined
 from penstock.store import Connection
 
 Numbers = NDArray[np.int64]
@@ -97,16 +97,14 @@ def levels_before(
     return Levels(hives, raw)
 
 
-def read_hours(
-    connection: Connection, hives: Numbers, since: Numbers, until: Numbers
-) -> Stretches:
+def read_hours(connection: Connection, hives: Numbers, since: Numbers, until: Numbers) -> Stretches:
     names = (*_NUMBERS, "area")
     kinds = {name: "time" if name == "slot" else "number" for name in names}
     given = _given(hives, since) | {"until": until.tolist()}
     found = fetch(connection, _HOURS, kinds, given)
     name = found.pop("slot") // SLOT
     length = np.full(len(name), HOUR_SLOTS, np.int64)
-    return Stretches(name=name, peak_at=name, slots=length, **found)
+    return joined([Stretches(name=name, peak_at=name, slots=length, **found)])
 
 
 def hours_before(connection: Connection, hives: Numbers, since: Numbers) -> Levels:

@@ -23,7 +23,9 @@ _READ: Final = """
            CASE trend WHEN 'falling' THEN 0 WHEN 'steady' THEN 1 ELSE 2 END::bigint
     FROM hive_status WHERE hive_id = ANY (%(hives)s::bigint[])
 """
-_COLUMNS: Final = "hive_id, occupancy, raw_occupancy, percent, level, trend, quality, as_of, version"
+_COLUMNS: Final = (
+    "hive_id, occupancy, raw_occupancy, percent, level, trend, quality, as_of, version"
+)
 _WRITE: Final = f"""
     INSERT INTO hive_status AS held ({_COLUMNS})
     SELECT hive_id, occupancy, raw, percent, nullif(level, ''), trend, quality,

@@ -79,7 +79,7 @@ class Anchors:
     def __len__(self) -> int:
         return len(self.hive)
 
-    def only(self, rows: Flags) -> Anchors:
+    def only(self, rows: Flags | Numbers) -> Anchors:
         return Anchors(self.hive[rows], self.at[rows], self.counted[rows])
 
     @property

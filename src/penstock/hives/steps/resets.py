@@ -19,7 +19,7 @@ from penstock.hives.steps.occupancy import SLOT
 QUIET_HOUR: Final = time(4)
 #: People leave after the doors have closed.
 AFTER_CLOSING: Final = timedelta(minutes=30)
-_WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = date(1970, 1, 1)
 
@@ -53,7 +53,7 @@ class Nights:
         """By the wall clock: the hours of the day before, which may last into this one, and its."""
         found = []
         for each in (day - _DAY, day):
-            for opens, closes in self.opening_hours.get(_WEEKDAYS[each.weekday()], ()):
+            for opens, closes in self.opening_hours.get(WEEKDAYS[each.weekday()], ()):
                 opened, closed = _at(each, opens), _at(each, closes)
                 found.append((opened, closed if closed > opened else closed + _DAY))
         return found

@@ -53,7 +53,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._door: Door | None = None
         self._streams: Streams | None = None
         self._initial: dict[str, int] | None = None
-        self._held: set[str] = set()  # streams of which the first batch takes nothing
+        self._held: dict[
+            str, int
+        ] = {}  # streams of which a first batch at that offset takes nothing
         self._target: Offsets | None = None  # where a query that ends by itself does
         self._latest: Offsets | None = None
 
@@ -80,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._loss.missing(name, position)
                 continue
             end = ends[name]
-            if end is None or name in self._held:
+            if end is None or position == self._held.get(name):
                 stop[name] = position
             elif end < position:
                 self._loss.ended(name, position, end)
@@ -130,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         initial = starting.resolve(streams, names)
         ends = streams.ends(initial, initial)
         self._held = {
-            name
+            name: offset
             for name, offset in initial.items()
             if not starting.settled(name, offset, ends.get(name) or 0)
         }

@@ -30,12 +30,15 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*")
 class Lake:
     """One flow's tables, of one generation. Small, picklable, keeps nothing open."""
 
-    __slots__ = ("flow", "generation", "root")
+    __slots__ = ("_first", "flow", "generation", "root")
 
-    def __init__(self, root: Path, flow: str, generation: int = 0) -> None:
+    def __init__(
+        self, root: Path, flow: str, generation: int = 0, first: int | None = None
+    ) -> None:
         self.root = root
         self.flow = flow
         self.generation = generation
+        self._first = first
 
     @classmethod
     def open(cls, root: Path, flow: str) -> Lake:
@@ -45,9 +48,17 @@ class Lake:
     def at(self, generation: int) -> Lake:
         return Lake(self.root, self.flow, generation)
 
+    def spanning(self, first: int) -> Lake:
+        """For a batch that stands for several, from that one to its own."""
+        return Lake(self.root, self.flow, self.generation, first)
+
     def write(self, table: str, batch_id: int, frame: DataFrame) -> Entry:
         """Write a batch of a table; a later try replaces an earlier one. Needs a column `day`."""
-        return self.table(table).write(batch_id, frame)
+        return self.table(table).write(batch_id, frame, first=self._first)
+
+    def clear(self, table: str, batch_id: int) -> None:
+        """A batch has nothing of this table, whatever an earlier try of it has written."""
+        self.table(table).clear(batch_id)
 
     def read(
         self, spark: SparkSession, table: str, days: tuple[date, date] | None = None
@@ -93,7 +104,8 @@ class Lake:
             entries = list(table.log.entries())
             for each in table.log.compactions().values():
                 kept = tuple(file for file in each.files if file.last < before)
-                target.publish(Compaction(each.day, min(each.through, before - 1), kept))
+                if kept:
+                    target.publish(Compaction(each.day, min(each.through, before - 1), kept))
             for entry in entries:
                 if entry.batch < before:
                     target.publish(entry)

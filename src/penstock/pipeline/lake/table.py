@@ -55,22 +55,30 @@ class Table:
         batch: int,
         frame: DataFrame,
         facts: Callable[[Sequence[Path]], Mapping[str, Any]] | None = None,
+        first: int | None = None,
     ) -> Entry:
         """Write a batch, or replace what an earlier try of it wrote; a job of Spark's.
 
         `facts` are made from the files, before anybody sees them, and kept in the batch's entry.
+        It may stand for several batches: from `first`.
         """
-        files = self.lay(frame, f"{batch}", batch, batch)
+        files = self.lay(frame, f"{batch}", batch if first is None else first, batch)
         paths = [self.folder / file.path for file in files]
         entry = Entry(batch, files, dict(facts(paths)) if facts is not None else {})
+        if not files:
+            self.clear(batch)
+            return entry
         if (earlier := self.log.entry(batch)) is not None:
             self.retire(earlier.files)
-        if files:
-            self.log.keep_schema(_columns(frame))
-            self.log.publish(entry)
-        else:
-            self.log.remove(batch)
+        self.log.keep_schema(_columns(frame))
+        self.log.publish(entry)
         return entry
+
+    def clear(self, batch: int) -> None:
+        """There is nothing of this batch."""
+        if (earlier := self.log.entry(batch)) is not None:
+            self.retire(earlier.files)
+            self.log.remove(batch)
 
     def read(
         self,
@@ -134,6 +142,8 @@ class Table:
         found = []
         for day in sorted(place.glob(f"{_FOLDER}=*")):
             for path in sorted(day.glob("*.parquet")):
+                # Hadoop's own checksums: as many files again, and pages have theirs.
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
                 sync(path)
                 rows = pq.read_metadata(path).num_rows
                 size = path.stat().st_size

@@ -1,0 +1,1 @@
+"""What forecasts are worth, on open counts of people."""

@@ -1,0 +1,48 @@
+"""`python -m benchmarks.forecast`: both open data sets, the table of each, and the page's plot.
+
+The same as two calls of `penstock pipeline backtest`. It fits a dozen models and takes some
+minutes; figures depend on the data and the seed, not on the machine.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from rich.console import Console
+
+from penstock.cli.backtest import table
+from penstock.hives.forecast.backtest import Span, backtest
+from penstock.hives.forecast.counts import read
+from penstock.hives.forecast.plot import draw
+from penstock.hives.forecast.public_days import PublicDays
+
+HERE: Final = Path(__file__).parents[2]
+COUNTS: Final = HERE / "tests" / "data" / "people-counts"
+PLOT: Final = HERE / "docs" / "forecasts.svg"
+SETS: Final = (
+    (
+        "auckland_hourly_2023_2024.csv",
+        PublicDays("NZ", "AUK"),
+        Span(date(2024, 7, 1), date(2025, 1, 1), 31),
+        PLOT,
+    ),
+    ("calit2.data", PublicDays("US", "CA"), Span(date(2005, 10, 9), date(2005, 11, 6), 28), None),
+)
+
+
+def main() -> None:
+    console = Console()
+    for name, public, span, plot in SETS:
+        started = perf_counter()
+        found = backtest(read(COUNTS / name, public), span, told=console.print)
+        console.print(table(found))
+        console.print(f"{name}: {found.verdict.reason}; {perf_counter() - started:.0f} s")
+        if plot is not None:
+            draw(found, plot)
+
+
+if __name__ == "__main__":
+    main()

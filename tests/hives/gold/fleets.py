@@ -1,0 +1,115 @@
+"""A simulated fleet through the flow: its frames as bronze has them, in batches of any cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.hives import catalogue
+from penstock.hives.flow import HivesFlow
+from penstock.hives.sensors.fleet import Fleet, Quirks
+from penstock.pipeline.flow import Batch
+from penstock.pipeline.lake import Lake
+from penstock.store import Database
+
+START = datetime(2026, 3, 27, tzinfo=UTC)  # clocks change in Europe on the 29th
+
+
+@dataclass
+class Line:
+    """All frames of a fleet, in order, and the flow they go through."""
+
+    spark: SparkSession
+    database: Database
+    flow: HivesFlow
+    lake: Lake
+    fleet: Fleet
+    frames: pa.Table
+
+    @classmethod
+    def laid(
+        cls,
+        spark: SparkSession,
+        database: Database,
+        folder: Path,
+        quirks: Quirks,
+        days: float = 1.0,
+        hives: int = 6,
+    ) -> Line:
+        fleet = Fleet(start=START, seed=3, hives=hives, quirks=quirks)
+        windows = list(fleet.windows(START + timedelta(days=days)))
+        catalogue.write(database, fleet.hives, fleet.sensors)
+        frames = pa.concat_tables(
+            pa.Table.from_batches([window.frames]).cast(FRAMES) for window in windows
+        )
+        lake = Lake(folder / "lake", "hives")
+        return cls(spark, database, HivesFlow(database.url), lake, fleet, frames)
+
+    def messages(self, begin: int, end: int, batch: int) -> DataFrame:
+        rows = self.frames.slice(begin, end - begin)
+        offsets = pa.array(range(begin, begin + len(rows)), pa.int64())
+        frame = self.spark.createDataFrame(rows.append_column("offset", offsets))
+        return frame.select(
+            F.lit("sensors").alias("stream"),
+            "offset",
+            "timestamp",
+            "routing_key",
+            F.expr("cast(map() AS map<string, string>)").alias("headers"),
+            "body",
+            F.to_date("timestamp").alias("day"),
+            F.lit(batch).alias("batch"),
+        )
+
+    def batch(self, number: int, begin: int, end: int, generation: int = 0) -> Batch:
+        messages = self.messages(begin, end, number)
+        lake = self.lake.at(generation)
+        return Batch(number, messages, end - begin, lake, aside=generation > 0)
+
+    def apply(self, cuts: Sequence[int], generation: int = 0) -> None:
+        """Batches that end at these frames; the last takes the rest."""
+        for number, (begin, end) in enumerate(self._cut(cuts)):
+            self.flow.apply(self.batch(number, begin, end, generation))
+
+    def _cut(self, cuts: Sequence[int]) -> Iterator[tuple[int, int]]:
+        ends = [*cuts, len(self.frames)]
+        return zip([0, *ends], ends, strict=False)
+
+    def table(self, name: str, columns: str = "*") -> list[dict[str, Any]]:
+        return self.database.rows(f"SELECT {columns} FROM {name} ORDER BY 1, 2")
+
+
+FRAMES = pa.schema(
+    [
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("routing_key", pa.string()),
+        ("body", pa.binary()),
+    ]
+)
+#: What does not depend on how often a hive's figures were told.
+STATUS = "hive_id, occupancy, raw_occupancy, percent, level, trend, quality, as_of"
+STATE = (
+    "sensor_id, total_in, total_out, device_time, received_at, at, rate_p99, sum_in, sum_out, "
+    "counter, flags, memory"
+)
+GOLD = {
+    "occupancy_5min": "*",
+    "occupancy_hour": "*",
+    "occupancy_day": "*",
+    "kpi_day": "*",
+    "hive_offset": "*",
+    "dead_letter_count": "*",
+    "sensor_status": "*",
+    "sensor_state": STATE,
+    "hive_status": STATUS,
+}
+
+
+def gold(line: Line) -> dict[str, Any]:
+    return {name: line.table(name, columns) for name, columns in GOLD.items()}

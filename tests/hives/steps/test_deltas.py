@@ -1,0 +1,158 @@
+"""Deltas by the column: those of the rules, in any batches."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.hives.steps import memories
+from penstock.hives.steps.clocks import HOUR, SECOND
+from penstock.hives.steps.deltas import Deltas, Reports, compute
+from penstock.hives.steps.rates import Rate
+from penstock.hives.steps.rules import Known, Reading, step
+from penstock.hives.steps.states import NO_CLOCK, Readings, States, empty
+
+SENSORS = 3
+SERIALS = pa.array([f"s{number}" for number in range(SENSORS)])
+START = 500_000 * HOUR
+
+Row = tuple[int, Reading, int]  # sensor, report, told top
+Told = tuple[int, int, int]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Row]:
+    """Reports of sensors that count, wrap, start again, repeat themselves, and worse."""
+    rows: list[Row] = []
+    for sensor in range(SENSORS):
+        top = draw(st.sampled_from((65503, 65523, 65535)))
+        told = draw(st.sampled_from((-1, top)))
+        totals = [draw(st.integers(0, top)), draw(st.integers(0, top))]
+        at, sent = START, []
+        for _ in range(draw(st.integers(0, 40))):
+            at += draw(st.sampled_from((SECOND, 60 * SECOND, HOUR // 2, 3 * HOUR)))
+            grown = draw(st.sampled_from((0, 1, 3, 30, 70, 400)))
+            kind = draw(
+                st.sampled_from(("more",) * 12 + ("again", "late", "bad", "restart", "set"))
+            )
+            start = False
+            if kind == "restart":
+                totals, start = [0, 0], draw(st.booleans())
+            totals = [(total + draw(st.integers(0, grown))) % (top + 1) for total in totals]
+            clock = at - (HOUR if kind == "set" else 0)
+            reading = Reading(totals[0], totals[1], clock, clock, at, start)
+            if kind == "bad":
+                bad = (draw(st.integers(0, 65535)), draw(st.integers(0, 65535)))
+                reading = reading._replace(total_in=bad[0], total_out=bad[1])
+            elif kind in ("again", "late") and sent:
+                reading = draw(st.sampled_from(sent[-4:]))._replace(received=at)
+            elif draw(st.integers(0, 20)) == 0:
+                reading = reading._replace(clock=NO_CLOCK, utc=at)
+            sent.append(reading)
+            rows.append((sensor, reading, told))
+    return rows
+
+
+def stepped(rows: list[Row]) -> tuple[list[Told], list[Known]]:
+    """The obvious way: each report by the rules, from the first to the last."""
+    found: list[Told] = []
+    knows = [Known() for _ in range(SENSORS)]
+    for sensor, group in groupby(rows, key=lambda row: row[0]):
+        known, rate = knows[sensor], Rate()
+
+        def busy(known: Known = known, rate: Rate = rate) -> int:
+            return rate.percentile(known.last.received) if known.last else 0
+
+        for _, reading, told in group:
+            known.told_top = told
+            one = step(known, reading, busy)
+            if one.accepted:
+                rate.observe(reading.received, one.delta_in + one.delta_out)
+            found.append((one.delta_in, one.delta_out, int(one.quality)))
+    return found, knows
+
+
+def reports(rows: list[Row]) -> Reports:
+    columns = zip(*(reading[:5] for _, reading, _ in rows), strict=True) if rows else [()] * 5
+    return Reports(
+        np.array([sensor for sensor, _, _ in rows], np.int64),
+        Readings(*(np.array(column, np.int64) for column in columns)),
+        np.array([reading.start for _, reading, _ in rows], bool),
+        np.array([told for _, _, told in rows], np.int64),
+    )
+
+
+def told(deltas: Deltas) -> list[Told]:
+    columns = (deltas.delta_in, deltas.delta_out, deltas.quality)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def kept(states: States) -> States:
+    """As the next batch finds them: through the rows of the database."""
+    states.received[:] = states.at[:] = START
+    rows = memories.save(states, SERIALS, np.arange(SENSORS))
+    return memories.load(pa.Table.from_batches([rows]), SERIALS)
+
+
+@given(histories())
+@settings(max_examples=300, deadline=None)
+def test_columns_tell_what_the_rules_tell(rows: list[Row]) -> None:
+    assert told(compute(reports(rows), States.unknown(SENSORS))) == stepped(rows)[0]
+
+
+@given(histories(), st.lists(st.integers(0, 40), max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_any_batches_tell_the_same(rows: list[Row], cuts: list[int]) -> None:
+    """Each sensor's reports are cut at the same places; a batch has those of all sensors."""
+    place = [sum(1 for other in rows[:n] if other[0] == row[0]) for n, row in enumerate(rows)]
+    found: dict[int, Told] = {}
+    states = memories.load(empty(), SERIALS)
+    for begin, end in pairwise([0, *sorted(cuts), 1000]):
+        chosen = [n for n in range(len(rows)) if begin <= place[n] < end]
+        answers = told(compute(reports([rows[n] for n in chosen]), states))
+        found.update(zip(chosen, answers, strict=True))
+        states = kept(states)
+    assert [found[n] for n in range(len(rows))] == stepped(rows)[0]
+
+
+@given(histories())
+@settings(deadline=None)
+def test_what_is_known_afterwards_is_what_the_rules_know(rows: list[Row]) -> None:
+    states = States.unknown(SENSORS)
+    compute(reports(rows), states)
+    for sensor, known in enumerate(stepped(rows)[1]):
+        last = known.last[:5] if known.last else (-1,) * 5
+        suspect = known.suspect[:5] if known.suspect else (-1,) * 5
+        assert _row(states.last, sensor) == last
+        assert _row(states.suspect, sensor) == suspect
+        assert (states.seen[sensor], states.learned_top[sensor]) == (known.seen, known.learned_top)
+
+
+@given(histories())
+@settings(deadline=None)
+def test_states_survive_the_database(rows: list[Row]) -> None:
+    states = States.unknown(SENSORS)
+    compute(reports(rows), states)
+    states.recent = np.arange(5, dtype=np.uint64)
+    states.recent_of = np.array([0, 0, 2, 2, 2])
+    again = kept(states)
+    _assert_same(states, again)
+
+
+def _row(readings: Readings, sensor: int) -> tuple[int, ...]:
+    return tuple(int(getattr(readings, each.name)[sensor]) for each in fields(readings))
+
+
+def _assert_same(one: Any, other: Any) -> None:
+    for each in fields(one):
+        left, right = getattr(one, each.name), getattr(other, each.name)
+        if isinstance(left, np.ndarray):
+            np.testing.assert_array_equal(left, right, each.name)
+        else:
+            _assert_same(left, right)

@@ -1,0 +1,231 @@
+"""What a report means after those before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.hives.steps.clocks import HOUR
+from penstock.hives.steps.quality import Quality
+from penstock.hives.steps.rules import Known, Reading, Step, step
+
+MINUTE = HOUR // 60
+
+
+class Sensor:
+    """Feeds reports to the rules; its clock is right."""
+
+    def __init__(self, *first: int, top: int = 65523, busiest: int = 0) -> None:
+        self.known = Known(told_top=top)
+        self.busiest = busiest
+        self.minute = 0
+        if first:
+            self.says(*first)
+            self.known.settled = True
+
+    def says(
+        self, total_in: int, total_out: int, *, minute: int | None = None, **said: bool
+    ) -> Step:
+        self.minute = max(self.minute + 1, minute or 0)
+        clock = (self.minute if minute is None else minute) * MINUTE
+        received = self.minute * MINUTE
+        new = Reading(total_in, total_out, clock, clock, received, said.get("start", False))
+        return step(self.known, new, lambda: self.busiest)
+
+
+def told(found: Step) -> tuple[int, int, Quality]:
+    return found.delta_in, found.delta_out, found.quality
+
+
+RESTART = Quality.RESTART | Quality.LOSS_POSSIBLE
+NOTHING = Quality(0)
+
+
+def test_the_first_totals_count_for_nothing() -> None:
+    assert told(Sensor().says(500, 400)) == (0, 0, Quality.FIRST)
+
+
+def test_the_first_report_of_a_device_that_starts_counts() -> None:
+    assert told(Sensor().says(1, 2, start=True)) == (1, 2, Quality.FIRST | Quality.RESTART)
+
+
+def test_totals_that_grow_count_by_how_much() -> None:
+    assert told(Sensor(500, 400).says(503, 402)) == (3, 2, NOTHING)
+
+
+def test_a_report_by_the_timer_counts_nothing_and_is_no_duplicate() -> None:
+    assert told(Sensor(500, 400).says(500, 400)) == (0, 0, NOTHING)
+
+
+# 1 to 3
+
+
+def test_the_same_totals_and_time_are_a_duplicate() -> None:
+    sensor = Sensor(500, 400)
+    assert told(sensor.says(500, 400, minute=1)) == (0, 0, Quality.DUPLICATE)
+
+
+def test_an_older_report_with_less_is_late_and_changes_nothing() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(510, 405, minute=10)
+    assert told(sensor.says(505, 403, minute=5)) == (0, 0, Quality.LATE)
+    assert told(sensor.says(511, 405)) == (1, 0, NOTHING)
+
+
+def test_a_start_is_a_restart() -> None:
+    assert told(Sensor(500, 400).says(0, 0, start=True)) == (0, 0, RESTART)
+
+
+def test_a_late_start_is_late() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(2, 3, minute=10)
+    assert told(sensor.says(0, 0, minute=8, start=True)) == (0, 0, Quality.LATE)
+
+
+# 4 to 6
+
+
+@pytest.mark.parametrize("top", [65503, 65523, 65535])
+def test_one_total_that_falls_from_its_top_has_wrapped(top: int) -> None:
+    sensor = Sensor(top - 1, 300, top=top)
+    assert told(sensor.says(2, 301)) == (4, 1, Quality.WRAP)
+
+
+def test_both_fell_is_a_restart() -> None:
+    assert told(Sensor(500, 400).says(3, 2)) == (3, 2, RESTART)
+
+
+def test_one_near_its_top_and_both_fell_is_a_restart() -> None:
+    assert told(Sensor(65520, 400).says(3, 2)) == (3, 2, RESTART)
+
+
+def test_both_near_their_tops_have_both_wrapped_and_nobody_is_sure() -> None:
+    sensor = Sensor(65520, 65500)
+    assert told(sensor.says(6, 10)) == (10, 34, Quality.WRAP | Quality.AMBIGUOUS)
+
+
+def test_both_wrap_in_a_long_gap_of_a_busy_sensor() -> None:
+    sensor = Sensor(65000, 64800, busiest=300)
+    found = sensor.says(100, 50, minute=121)
+    assert told(found) == (624, 774, Quality.WRAP | Quality.AMBIGUOUS)
+
+
+def test_the_same_fall_of_a_quiet_sensor_is_doubted() -> None:
+    assert told(Sensor(65000, 64800).says(100, 50, minute=121)) == (0, 0, Quality.CORRUPT)
+
+
+def test_one_fell_far_from_its_top_to_little_is_a_second_restart() -> None:
+    assert told(Sensor(9, 0).says(2, 3)) == (2, 3, RESTART)
+
+
+def test_one_fell_far_from_its_top_is_corrupt_and_the_old_totals_stay() -> None:
+    sensor = Sensor(500, 400)
+    assert told(sensor.says(120, 402)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(502, 403)) == (2, 3, NOTHING)
+
+
+# Frames that were scrambled, and sensors that insist
+
+
+@pytest.mark.parametrize("totals", [(40_000, 50_000), (20_000, 9_000), (31_000, 12)])
+def test_totals_out_of_the_blue_cost_nothing(totals: tuple[int, int]) -> None:
+    sensor = Sensor(30_000, 29_000)
+    assert told(sensor.says(*totals)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(30_005, 29_001)) == (5, 1, NOTHING)
+
+
+def test_a_scrambled_start_costs_nothing() -> None:
+    sensor = Sensor(30_000, 29_000)
+    assert told(sensor.says(5_000, 6_000, start=True)) == (0, 0, Quality.CORRUPT)
+
+
+def test_a_copy_of_a_scrambled_frame_confirms_nothing() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(40_000, 50_000)
+    assert told(sensor.says(40_000, 50_000, minute=2)) == (0, 0, Quality.DUPLICATE)
+    assert told(sensor.says(505, 400)) == (5, 0, NOTHING)
+
+
+def test_a_great_step_is_believed_when_the_next_report_goes_on_from_it() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(900, 800)
+    assert told(sensor.says(903, 802)) == (403, 402, Quality.CONFIRMED)
+
+
+def test_a_restart_with_many_counts_is_believed_when_confirmed() -> None:
+    sensor = Sensor(40_000, 100)
+    assert told(sensor.says(90, 120)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(93, 122)) == (93, 122, RESTART | Quality.CONFIRMED)
+
+
+def test_a_wrap_in_an_outage_of_a_sensor_nobody_knows_is_the_lesser_step() -> None:
+    sensor = Sensor(65_300, 30_000)
+    sensor.says(80, 30_300)
+    found = sensor.says(82, 30_303)
+    assert (found.delta_in, found.delta_out) == (306, 303)
+    assert Quality.WRAP in found.quality
+    assert Quality.CONFIRMED in found.quality
+
+
+def test_a_first_report_that_two_others_contradict_was_the_bad_one() -> None:
+    sensor = Sensor()
+    sensor.says(60_000, 50_000)
+    sensor.says(500, 400)
+    assert told(sensor.says(503, 402)) == (3, 2, Quality.FIRST | Quality.CONFIRMED)
+
+
+# Clocks and order
+
+
+def test_a_report_from_before_a_restart_is_late_however_much_it_has() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(2, 3, minute=10)
+    assert told(sensor.says(503, 402, minute=5)) == (0, 0, Quality.LATE)
+    assert told(sensor.says(4, 6)) == (2, 3, NOTHING)
+
+
+def test_little_more_from_before_a_restart_is_late_as_well() -> None:
+    sensor = Sensor(8, 9)
+    sensor.says(2, 3, minute=10)
+    assert told(sensor.says(9, 10, minute=5)) == (0, 0, Quality.LATE)
+    assert told(sensor.says(4, 6)) == (2, 3, NOTHING)
+
+
+def test_a_clock_that_was_set_back_is_noticed_by_the_second_report() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(501, 400, minute=100)
+    assert told(sensor.says(503, 402, minute=50)) == (0, 0, Quality.LATE)
+    assert told(sensor.says(504, 403, minute=51)) == (3, 3, Quality.CONFIRMED)
+
+
+def test_a_clock_set_back_by_a_day_is_no_reason_for_doubt() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(501, 400, minute=2000)
+    assert told(sensor.says(503, 402, minute=50)) == (2, 2, NOTHING)
+
+
+# A wrap point nobody knows
+
+
+def test_an_unknown_wrap_point_is_learned_from_a_wrap_that_was_seen() -> None:
+    sensor = Sensor(65_500, 300, top=-1)
+    assert told(sensor.says(1, 302)) == (5, 2, Quality.WRAP)
+    assert sensor.known.learned_top == 65_503
+
+
+def test_what_was_learned_holds_for_the_other_total() -> None:
+    sensor = Sensor(65_534, 65_000, top=-1)
+    sensor.says(1, 65_002)
+    for total in range(65_062, 65_520, 60):
+        sensor.says(1, total)
+    assert told(sensor.says(1, 20))[1:] == (65_535 - 65_482 + 21, Quality.WRAP)
+
+
+def test_an_unknown_wrap_point_that_was_not_seen_is_assumed_and_said_to_be() -> None:
+    sensor = Sensor(65_470, 300, top=-1)
+    assert told(sensor.says(20, 330)) == (74, 30, Quality.WRAP | Quality.WRAP_ASSUMED)
+    assert sensor.known.learned_top == -1
+
+
+def test_v2_totals_have_thirty_two_bits() -> None:
+    sensor = Sensor((1 << 32) - 2, 300, top=(1 << 32) - 1)
+    assert told(sensor.says(1, 300)) == (3, 0, Quality.WRAP)

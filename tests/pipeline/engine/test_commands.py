@@ -1,0 +1,88 @@
+"""`penstock pipeline` where it needs no Spark: what it refuses, and what status shows."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from penstock.cli.pipeline import app
+from penstock.cli.pipeline_options import moment
+from penstock.core.errors import ConfigurationError
+from penstock.pipeline.bronze import MESSAGES, Kept
+from penstock.pipeline.claims import Claim
+from penstock.pipeline.lake import Entry, File
+from penstock.pipeline.place import Place
+from penstock.pipeline.progress import Progress, State
+from tests.peers import free_port
+
+NOWHERE = f"amqp://guest:guest@127.0.0.1:{free_port()}/"
+
+
+def status(data: Path, *flags: str) -> str:
+    found = CliRunner().invoke(app, ["status", "--data", str(data), "--url", NOWHERE, *flags])
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A flow that was running when its process ended, and has done a batch."""
+    place = Place(tmp_path, "tally")
+    progress = Progress(place.progress, "tally")
+    progress.enter(State.RUNNING, time.time())
+    kept = Kept(41, 1200, (), {"sensors": 1200}, datetime.now(UTC))
+    progress.record(kept, 0.1, 0.2, time.time())
+    for table, rows in ((MESSAGES, 1200), ("silver.dead_letters", 7)):
+        files = (File("data/41", "2026-11-15", rows, 4096, 41, 41),)
+        place.lake.table(table).log.publish(Entry(41, files))
+    return place
+
+
+def test_status_before_anything_has_run_says_what_to_do(tmp_path: Path) -> None:
+    assert "penstock pipeline run" in status(tmp_path)
+
+
+def test_status_tells_that_a_process_is_gone(place: Place) -> None:
+    assert "gone" in status(place.data)
+
+
+def test_status_tells_that_it_runs(place: Place) -> None:
+    with place.claims.hold(Claim.RUNNING):
+        assert "running" in status(place.data)
+
+
+def test_status_shows_tables_and_dead_letters(place: Place) -> None:
+    (found,) = json.loads(status(place.data, "--json"))
+
+    assert found["done"]["batch"] == 41
+    assert found["dead_letters"] == 7
+    assert found["tables"]["bronze.messages"] == {"rows": 1200, "bytes": 4096, "files": 1}
+
+
+def test_status_without_a_broker_says_so(place: Place) -> None:
+    (found,) = json.loads(status(place.data, "--json"))
+
+    assert found["lag"]["messages"] is None
+    assert "does not answer" in found["lag"]["reason"]
+
+
+def test_a_flow_nobody_knows_is_refused(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["once", "--flow", "nonesuch", "--data", str(tmp_path)])
+
+    assert isinstance(found.exception, ConfigurationError)
+    assert "there is hives" in str(found.exception)
+
+
+def test_a_moment_without_a_zone_is_utc() -> None:
+    assert moment("2026-11-15T12:00") == datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+def test_a_moment_that_is_none_is_refused() -> None:
+    with pytest.raises(typer.BadParameter, match="should be a time"):
+        moment("yesterday")
