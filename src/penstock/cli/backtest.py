@@ -87,8 +87,9 @@ def backtest(
     with console.status("fitting") as shown:
         found = run(venues, Span(start, end, refit), seed=seed, told=shown.update)
     console.print(table(found))
-    accepted = "[green]published[/]" if found.verdict.accepted else "[yellow]not published[/]"
-    console.print(f"The model would be {accepted}: {found.verdict.reason}")
+    would = "[green]would be[/]" if found.verdict.accepted else "[yellow]would not be[/]"
+    told = f"The model {would} published: {found.verdict.reason}"
+    console.print(told, highlight=False, soft_wrap=True)
     if plot is not None:
         from penstock.hives.forecast.plot import draw
 

@@ -17,7 +17,7 @@ from penstock.core.errors import PenstockError
 
 #: Heading → command → the module and what it is there: a function, or an application.
 COMMANDS: Final = {
-    "Run": {"up": "up:up", "broker": "broker:app", "demo": "demo:demo"},
+    "Run": {"up": "up:up", "broker": "broker:app", "store": "store:app", "demo": "demo:demo"},
     "Messages": {"pub": "pub:pub", "sub": "sub:sub"},
     "Hives": {"sensors": "sensors:app"},
     "Look": {"config": "config:config", "version": "version:version"},

@@ -1,7 +1,7 @@
 """Why a query ended, and whether starting it again may help.
 
-What a flow raises is at hand. What the source raises in a process of Spark's arrives as a text with
-a traceback in it, of which the last line names the error.
+What a flow raises is at hand. What the source, or a task, raises in a process of Spark's arrives as
+a text with a traceback in it, of which the last line names the error.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Fault:
 
 
 def explain(raised: Exception, cause: Exception | None) -> Fault:
-    """`cause` is what the flow raised, if it was the flow."""
+    """`cause` is what applying the batch raised, if it was that."""
+    if cause is not None and _sparks(cause):
+        raised, cause = cause, None
     if cause is not None:
         known = broker_passing(cause) or store_passing(cause)
         reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
@@ -70,6 +72,11 @@ def explain(raised: Exception, cause: Exception | None) -> Fault:
         if name in _PASSING:
             return Fault(f"{name}: {words}", True, False, QueryFailed(words))
     return Fault(_first_line(text), False, False, QueryFailed(text))
+
+
+def _sparks(error: Exception) -> bool:
+    """Whether it is Spark's telling of what happened in another process."""
+    return type(error).__module__.partition(".")[0] in ("py4j", "pyspark")
 
 
 def _first_line(text: str) -> str:

@@ -25,7 +25,12 @@ Message = dict[str, Any]
 
 def sensor(serial: str = "s1", **said: Any) -> SensorProfile:
     firmware = said.pop("firmware", Profile())
-    given = {"sensor_id": 1, "hive_id": 7, "time_zone": "UTC", "protocol": Protocol.V1} | said
+    given: dict[str, Any] = {
+        "sensor_id": 1,
+        "hive_id": 7,
+        "time_zone": "UTC",
+        "protocol": Protocol.V1,
+    } | said
     return SensorProfile(serial, firmware=firmware, **given)
 
 

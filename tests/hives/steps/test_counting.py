@@ -140,7 +140,7 @@ def test_a_start_proves_the_byte_order_and_the_operator_is_told() -> None:
         report(2, 300, 280, firmware=little, at=NOON + timedelta(hours=2)),
         report(3, 303, 282, firmware=little, at=NOON + timedelta(hours=3)),
     ]
-    rows, found = counted(batch(sent), profiles, states.empty())
+    _, found = counted(batch(sent), profiles, states.empty())
     assert found.delta_in.tolist() == [0, 3, 0, 300]
     assert all(found.quality & int(Quality.REORDERED))
     notice = {"sensor": "s1", "notice": "byte_order_proved", "detail": "little"}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.hives.sensors.columns import decode_reports
 from penstock.hives.sensors.messages import (
     ByteOrder,
     Event,
@@ -122,7 +123,7 @@ def test_bad_messages_touch_no_others() -> None:
 def test_a_message_that_makes_a_decoder_fail_is_found_and_set_aside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = decode.decode_reports
+    whole = decode_reports
 
     def delicate(bodies: Any, **said: Any) -> Any:
         if any(body is not None and body.startswith(b"poison") for body in bodies.to_pylist()):

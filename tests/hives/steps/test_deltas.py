@@ -34,7 +34,8 @@ def histories(draw: st.DrawFn) -> list[Row]:
         top = draw(st.sampled_from((65503, 65523, 65535)))
         told = draw(st.sampled_from((-1, top)))
         totals = [draw(st.integers(0, top)), draw(st.integers(0, top))]
-        at, sent = START, []
+        at = START
+        sent: list[Reading] = []
         for _ in range(draw(st.integers(0, 40))):
             at += draw(st.sampled_from((SECOND, 60 * SECOND, HOUR // 2, 3 * HOUR)))
             grown = draw(st.sampled_from((0, 1, 3, 30, 70, 400)))

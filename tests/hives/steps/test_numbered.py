@@ -17,7 +17,8 @@ ONE = np.zeros(1, np.int64)
 
 def copies(contents: list[int], states: States) -> list[bool]:
     sensor = np.zeros(len(contents), np.int64)
-    return repeated(sensor, np.array(contents, np.uint64), states).tolist()
+    found: list[bool] = repeated(sensor, np.array(contents, np.uint64), states).tolist()
+    return found
 
 
 def test_the_same_content_once_more_is_a_copy() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import PythonException
 
 from penstock.core.errors import AccessRefused, ConfigurationError, ResourceLocked
 from penstock.pipeline.bronze import MESSAGES, Kept
@@ -179,6 +180,13 @@ class TestFaults:
         assert fault.hopeless
         assert type(fault.error) is kind
         assert str(fault.error) == "stream 'a': gone"
+
+    def test_what_a_task_met_is_known_by_its_traceback(self) -> None:
+        text = "Job aborted\nTraceback:\npenstock.pipeline.errors.DataLost: stream 'a': gone\n"
+
+        fault = explain(RuntimeError("what Spark says"), PythonException(text))
+
+        assert isinstance(fault.error, DataLost)
 
     def test_anything_else_is_told_in_sparks_words(self) -> None:
         fault = explain(RuntimeError("out of memory\nat line 1"), None)

@@ -51,7 +51,12 @@ class Look:
     first: int | None = None  #: the first offset that was delivered
     end: int | None = None  #: the one after the last
     fences: int = 0
+    at_fence: int | None = None  #: the end when the last fence was answered
     done: bool = False
+
+    @property
+    def wait(self) -> float:
+        return self.patience if self.end is None else CHUNK_SECONDS
 
 
 def look(connection: Connection, wanted: Mapping[str, Look]) -> dict[str, Look]:
@@ -73,10 +78,8 @@ def _watch(connection: Connection, channels: Mapping[int, tuple[str, Look]]) -> 
     """Take in what is delivered until every look is done; the names of streams not there."""
     missing: set[str] = set()
     began = time.monotonic()
-    answers = dict.fromkeys(channels, 0)
-    seen: dict[int, int | None] = {}  # the end at the last fence
     while waiting := [each for _, each in channels.values() if not each.done]:
-        left = began + max(_patience(each) for each in waiting) - time.monotonic()
+        left = began + max(each.wait for each in waiting) - time.monotonic()
         try:
             frames = connection.receive(left)
         except TimeoutError:
@@ -89,28 +92,18 @@ def _watch(connection: Connection, channels: Mapping[int, tuple[str, Look]]) -> 
             name, each = channels[frame.channel]
             if frame.kind == HEADER:
                 _note(each, frame, name)
-                if each.fences == 0:
+                if not each.fences:
                     _fence(connection, frame.channel, each)
-            elif frame.kind == METHOD:
+            elif frame.kind == METHOD and not each.done:
                 value = read_method(frame.payload)
                 if isinstance(value, commands.Channel.Close):
                     _check_missing(connection, value)
                     connection.accept_close(frame.channel)
                     missing.add(name)
                     each.done = True
-                elif isinstance(value, commands.Basic.QosOk):
-                    answers[frame.channel] += 1
-                    # The first answers the prefetch; each after it, a fence.
-                    if answers[frame.channel] > 1 and not each.done:
-                        each.done = each.end == seen.get(frame.channel) or each.fences >= FENCES
-                        seen[frame.channel] = each.end
-                        if not each.done:
-                            _fence(connection, frame.channel, each)
+                elif isinstance(value, commands.Basic.QosOk) and each.fences:
+                    _answered(connection, frame.channel, each)
     return missing
-
-
-def _patience(each: Look) -> float:
-    return each.patience if each.end is None else CHUNK_SECONDS
 
 
 def _note(each: Look, frame: Frame, name: str) -> None:
@@ -129,6 +122,14 @@ def _fence(connection: Connection, channel: int, each: Look) -> None:
         each.done = True
         return
     connection.send(method(channel, commands.Basic.Qos(0, each.prefetch)))
+
+
+def _answered(connection: Connection, channel: int, each: Look) -> None:
+    """A fence has been answered: done, unless more came before it than before the last one."""
+    each.done = each.end == each.at_fence or each.fences >= FENCES
+    each.at_fence = each.end
+    if not each.done:
+        _fence(connection, channel, each)
 
 
 def _check_missing(connection: Connection, close: commands.Channel.Close) -> None:

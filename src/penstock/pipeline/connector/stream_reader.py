@@ -53,9 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._door: Door | None = None
         self._streams: Streams | None = None
         self._initial: dict[str, int] | None = None
-        self._held: dict[
-            str, int
-        ] = {}  # streams of which a first batch at that offset takes nothing
+        self._held: dict[str, int] = {}  # of these a first batch, from there on, takes nothing
         self._target: Offsets | None = None  # where a query that ends by itself does
         self._latest: Offsets | None = None
 

@@ -1,0 +1,1 @@
+"""How well people are counted: what the pipeline makes of a simulated fleet, beside the truth."""

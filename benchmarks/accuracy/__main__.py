@@ -1,0 +1,80 @@
+"""`python -m benchmarks.accuracy`: the error of counting under all kinds of trouble, as a table."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import numpy as np
+import typer
+
+from benchmarks.accuracy.scoring import MONTH_DAYS, SEEN, Score, score
+from benchmarks.accuracy.troubles import TROUBLES
+from benchmarks.harness.page import put_chapter
+
+#: What is promised: events per sensor and month, on average.
+BOUND: Final = 4
+_START: Final = datetime(2026, 3, 9, tzinfo=UTC)  # clocks change on the way
+_COLUMNS: Final = (
+    *("trouble", "sensors", "reports", "events", "lost by devices"),
+    *("wraps", "unseen", "both at once", "restarts"),
+    *("error", "p95", "max", f"≤ {BOUND}", "naive rule"),
+)
+_ACCOUNT: Final = """# Accuracy
+
+What counting makes of a simulated fleet, beside the fleet's own ledger: `{command}`.
+
+`error` is how far the sums of a sensor, in and out, are from what the frames that arrived can tell,
+in events per sensor and month: mean, 95th percentile, maximum, and the share of sensors within
+{bound}. `lost by devices` is beyond that: what devices forgot in a restart before they sent it, and
+events that did not arrive. `unseen` are wraps in an outage at a point that nobody knows, of up to
+32 events each; `both at once` are reports after which both totals have wrapped. The naive rule
+takes every fall of a total for a restart; it is spared duplicates and late reports, and sensors
+that send events.
+
+{table}
+"""
+
+
+def main(
+    days: Annotated[int, typer.Option(help="How long the fleet runs.")] = MONTH_DAYS,
+    sensors: Annotated[int, typer.Option(help="How many sensors each fleet has.")] = 100,
+    seed: Annotated[int, typer.Option(help="What else it depends on.")] = 1,
+    markdown: Annotated[Path | None, typer.Option(help="A page to write the table to.")] = None,
+) -> None:
+    """Count a month of every kind of trouble, and compare with what really happened."""
+    scores = []
+    for trouble in TROUBLES:
+        one = score(trouble, start=_START, days=days, sensors=sensors, seed=seed)
+        scores.append(one)
+        print(" | ".join(_row(one)), flush=True)
+    table = _table(scores)
+    print(table)
+    if markdown is not None:
+        command = f"python -m benchmarks.accuracy --days {days} --sensors {sensors} --seed {seed}"
+        put_chapter(markdown, _ACCOUNT.format(command=command, bound=BOUND, table=table))
+    worst = max(one.errors.mean() for one in scores)
+    if worst > BOUND:
+        raise typer.Exit(1)
+
+
+def _table(scores: list[Score]) -> str:
+    lines = [_COLUMNS, ["---", *["--:"] * (len(_COLUMNS) - 1)], *map(_row, scores)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(one: Score) -> list[str]:
+    errors = one.errors
+    return [
+        one.trouble,
+        *(f"{number:,.0f}" for number in (one.sensors, one.reports, one.events, one.lost)),
+        *(f"{one.seen[quality]:,}" for quality in SEEN),
+        *(f"{errors.mean():.2f}", f"{np.percentile(errors, 95):.0f}", f"{errors.max():.0f}"),
+        f"{np.mean(errors <= BOUND):.0%}",
+        f"{one.naive.mean():,.0f}",
+    ]
+
+
+if __name__ == "__main__":
+    typer.run(main)
