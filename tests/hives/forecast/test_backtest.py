@@ -74,7 +74,7 @@ def test_without_a_past_there_is_nothing_to_learn_from() -> None:
         backtest(venues(1, 40), Span(FIRST + timedelta(days=30), FIRST + timedelta(days=40)))
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path: object) -> None:
+def test_a_file_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="should end with"):
         read(COUNTS / "PROVENANCE.md", PublicDays())
 

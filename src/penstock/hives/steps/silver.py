@@ -66,9 +66,15 @@ def silver(messages: DataFrame, profiles: Profiles, state: pa.Table) -> DataFram
         decoded = (part for each in batches for part in decode_messages(each, profiles))
         return _counted(decoded, profiles, state)
 
-    sensor = F.split_part(F.translate("routing_key", "/", "."), F.lit("."), F.lit(2))
-    apart = messages.select(*MESSAGES.names).repartition(sensor)
+    apart = messages.select(*MESSAGES.names).repartition(_sensor())
     return apart.mapInArrow(work, ddl(SILVER))
+
+
+def _sensor() -> Column:
+    """The part of a topic that all messages of a sensor have in common, read as fast as it goes."""
+    key = F.col("routing_key")
+    dotted = F.when(F.contains(key, F.lit("/")), F.translate(key, "/", ".")).otherwise(key)
+    return F.substring_index(dotted, ".", 2)
 
 
 def decode(messages: DataFrame, profiles: Profiles) -> DataFrame:
