@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.peers import Broker, Mosquitto, MqttBroker, PeerMissing, Penstock, RabbitMQ
+
+# How long an example takes is the machine's affair, and says nothing of the code.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 NewPenstock = Callable[..., Penstock]
 NewMosquitto = Callable[..., Mosquitto]
@@ -51,6 +56,7 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     scope="session",
     params=["penstock", pytest.param("rabbitmq", marks=pytest.mark.peer)],
 )
+
 def broker(request: pytest.FixtureRequest) -> Broker:
     server: Broker = request.getfixturevalue(request.param)
     return server

@@ -54,11 +54,18 @@ class Flow:
         self.names = [f"{name}-{part}" for part in range(STREAMS)]
         self._url = url
         self._end = threading.Event()
+        self._failure: Exception | None = None
         for each in self.names:
             declare(url, each)
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
+        try:
+            self._publish()
+        except Exception as error:
+            self._failure = error
+
+    def _publish(self) -> None:
         routes = [b"\x00" + short_string(each, "routing_key") for each in self.names]
         count = 0
         with Publisher(parse_url(self._url), mandatory=True, patience=120.0) as publisher:
@@ -77,6 +84,7 @@ class Flow:
         finally:
             self._end.set()
             self._thread.join()
+        assert self._failure is None, self._failure
 
     def content(self) -> Counter[tuple[str, int, bytes]]:
         """What the streams hold, read without Spark."""

@@ -12,29 +12,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
+
+import pyarrow as pa
 
 from penstock import store
 from penstock.core.logs import get_logger
-from penstock.hives.gold import Books, generations
+from penstock.hives import readings
+from penstock.hives.gold import Books, Facts, generations
 from penstock.hives.gold.books import Memory
-from penstock.hives.gold.facts import Facts
-from penstock.hives.gold.gathering import Gathered, gather
+from penstock.hives.gold.gathering import COLUMNS, gather
 from penstock.hives.gold.sensors import Known, read_profiles, read_states
 from penstock.hives.gold.standing import Standing
 from penstock.hives.publications import BrokerPublications, Publications, keep
-from penstock.hives.sensors.sending import RECEIVED_AT
-from penstock.hives.steps import silver
-from penstock.hives.steps.decoded import Part
+from penstock.hives.steps.profiles import Profiles
 from penstock.pipeline.flow import Batch, Surroundings
 from penstock.store import Connection, Database
 from penstock.store.cache import BlockingCache
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 log = get_logger(__name__)
 
@@ -62,18 +58,12 @@ class HivesFlow:
 
     def apply(self, batch: Batch) -> None:
         generation = batch.generation if batch.aside else 0
-        with self._here.transaction(generation) as connection:
-            if Books(connection, NAME, generation).entered(batch.id):
-                log.info("batch was applied before", flow=NAME, batch=batch.id)
-                told = None
-            else:
-                self._here.known = read_profiles(connection, self._here.known)
-                told = read_states(connection)
-        if told is None:
+        before = self._here.before(generation, batch.id)
+        if before is None:
+            log.info("batch was applied before", flow=NAME, batch=batch.id)
             self._here.announce_all(aside=batch.aside)
             return
-        gathered = _make_silver(batch, self._here.known, told)
-        self._here.enter(generation, batch.id, gathered.facts)
+        self._here.enter(generation, batch.id, _make_silver(batch, *before))
 
     def pass_time(self) -> None:
         """What time does to hives with nobody sending, since the last batch this process had."""
@@ -114,7 +104,7 @@ class _Here:
 
     def __init__(self, database: str, broker: str | None, cache: str | None) -> None:
         self.database = Database(database)
-        self.known: Known | None = None
+        self._known: Known | None = None
         self._publications: Publications | None = BrokerPublications(broker) if broker else None
         self._cache = BlockingCache(cache)
         self._memories: dict[int, Memory] = {}
@@ -130,6 +120,14 @@ class _Here:
             if generation:
                 generations.enter(connection, NAME, generation)
             yield connection
+
+    def before(self, generation: int, batch: int) -> tuple[Profiles, pa.Table] | None:
+        """Who the sensors are and where they stand before a batch; none if it is applied."""
+        with self.transaction(generation) as connection:
+            if Books(connection, NAME, generation).entered(batch):
+                return None
+            self._known = read_profiles(connection, self._known)
+            return self._known.profiles, read_states(connection)
 
     def enter(self, generation: int, batch: int, facts: Facts) -> None:
         with self._turn:
@@ -185,43 +183,13 @@ class _Here:
         self._owing = False
 
 
-def received(messages: DataFrame) -> DataFrame:
-    """Messages sent at another time than their own say when they were received."""
-    from pyspark.sql import functions as F
-
-    told = F.timestamp_millis(F.col("headers")[RECEIVED_AT].try_cast("bigint"))
-    return messages.withColumn("timestamp", F.coalesce(told, "timestamp"))
-
-
-def _make_silver(batch: Batch, known: Known | None, states: Any) -> Gathered:
-    """Computed once, written to the lake by table; its facts."""
-    assert known is not None
-    rows = silver.silver(received(batch.messages), known.profiles, states).persist()
-    try:
-        gathered = gather(rows, known.profiles, batch.rows)
-        tables = {
-            "silver.reports": (Part.REPORT, silver.reports),
-            "silver.events": ("event", silver.events),
-            "silver.statuses": (Part.STATUS, silver.statuses),
-            "silver.dead_letters": (Part.DEAD_LETTER, silver.dead_letters),
-        }
-        due = [(table, make) for table, (part, make) in tables.items() if gathered.sizes.get(part)]
-        with ThreadPoolExecutor(max(len(due), 1)) as pool:
-            for done in [pool.submit(_write, batch, rows, *each) for each in due]:
-                done.result()
-    finally:
-        rows.unpersist()
+def _make_silver(batch: Batch, profiles: Profiles, states: pa.Table) -> Facts:
+    entry = readings.write(batch, profiles, states)
+    gathered = gather(readings.load(batch.lake, entry, COLUMNS), profiles, batch.rows)
+    readings.write_apart(batch, entry, gathered.parts)
     for notice in gathered.notices:
         log.warning("sensor notice", **notice)
-    return gathered
-
-
-def _write(
-    batch: Batch, rows: DataFrame, table: str, make: Callable[[DataFrame], DataFrame]
-) -> None:
-    from pyspark.sql import functions as F
-
-    batch.lake.write(table, batch.id, make(rows).withColumn("batch", F.lit(batch.id).cast("long")))
+    return gathered.facts
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Identifier
 
 from penstock.store import Database, EmbeddedServer, connect, migrate
 from tests.hives.gold.ledger import Bookkeeper
-from tests.pipeline.conftest import spark
+from tests.spark import spark
 from tests.store.conftest import grounds_of_its_own, with_name
 
 __all__ = ["spark"]  # one Spark for all

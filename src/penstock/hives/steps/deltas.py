@@ -8,6 +8,7 @@ them, whatever batches they come in, and a test holds it to that.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,9 +67,9 @@ def compute(reports: Reports, states: States) -> Deltas:
     clean = _go_on(reports, states, begins, deltas)
     breaks = np.flatnonzero(~clean)
     broken = np.unique(np.searchsorted(ends, breaks, "right"))
+    rows = breaks.tolist()
     walks = [
-        _Walk(reports, states, deltas, breaks, int(begins[each]), int(ends[each]))
-        for each in broken
+        _Walk(reports, states, deltas, rows, int(begins[each]), int(ends[each])) for each in broken
     ]
     for walk in walks:
         walk.go()
@@ -117,7 +118,7 @@ class _Walk:
         reports: Reports,
         states: States,
         deltas: Deltas,
-        breaks: Numbers,
+        breaks: list[int],
         begin: int,
         end: int,
     ) -> None:
@@ -132,14 +133,10 @@ class _Walk:
         self._end = end
 
     def go(self) -> None:
-        upcoming = int(np.searchsorted(self._breaks, self._row))
-        follows = True  # the report goes on from the last that was believed, or is a break
+        follows = True  # the next report is told already, if it is no break
         while self._row < self._end:
-            while upcoming < len(self._breaks) and self._breaks[upcoming] < self._row:
-                upcoming += 1
-            stop = self._end
-            if upcoming < len(self._breaks):
-                stop = min(stop, int(self._breaks[upcoming]))
+            place = bisect_left(self._breaks, self._row)
+            stop = min(self._end, self._breaks[place]) if place < len(self._breaks) else self._end
             if follows and stop > self._row:
                 self._pass(stop)
             else:

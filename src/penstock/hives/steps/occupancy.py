@@ -14,15 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from penstock.hives.steps.quality import SET_ASIDE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -33,18 +28,9 @@ SLOT: Final = SLOT_SECONDS * 1_000_000
 NOTHING: Final[Numbers] = np.zeros(0, np.int64)
 
 
-def slot_counts(reports: DataFrame) -> DataFrame:
-    """Entries and exits by hive and slot of `at`: of silver's reports, those that count.
-
-    A report that counted nobody has its slot, too: the hive was heard of then.
-    """
-    from pyspark.sql import functions as F
-
-    return (
-        reports.where(F.col("quality").bitwiseAND(int(SET_ASIDE)) == 0)
-        .groupBy("hive_id", F.expr(f"unix_micros(at) div {SLOT}").alias("slot"))
-        .agg(F.sum("delta_in").alias("entries"), F.sum("delta_out").alias("exits"))
-    )
+def slot_of(moments: Numbers) -> Numbers:
+    """The slots of moments, which are microseconds."""
+    return moments // SLOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ WINDOW_BYTES: Final = 8 << 20
 #: What is gathered before it is sent.
 WRITE_BYTES: Final = 64 << 10
 _RETRY_SECONDS: Final = 0.5
+#: How long after a break a broker may not know where to put a message.
+_STARTING_SECONDS: Final = 10.0
 #: What a frame has beside its payload.
 _FRAME_BYTES: Final = 8
 
@@ -46,6 +48,7 @@ class Publisher:
         self._unsent_bytes = 0
         self._confirmed = 0  # delivery tags up to here, on this connection
         self._ahead: set[int] = set()  # confirmed out of order
+        self._starting_until = 0.0  # the broker was away, and may not be all there
         self._connection, self._channel = self._connect(time.monotonic() + patience)
 
     def __enter__(self) -> Self:
@@ -87,6 +90,7 @@ class Publisher:
                     self._connection.send(b"".join(unsent))
                 while len(self._unconfirmed) > most or self._unconfirmed_bytes > most_bytes:
                     self._hear()
+                self._starting_until = 0.0
                 return
             except (OSError, EOFError, PenstockError) as error:
                 if not passing(error) or time.monotonic() > deadline:
@@ -106,10 +110,16 @@ class Publisher:
                         f"{self._address} refused a message: its queue is full, or cannot store it"
                     )
                 case commands.Basic.Return() as returned:
-                    raise NoRoute(
-                        f"no queue takes what is sent to exchange {returned.exchange!r} with "
-                        f"routing key {returned.routing_key!r}; bind one, or set mandatory=false"
-                    )
+                    raise self._returned(returned)
+
+    def _returned(self, returned: commands.Basic.Return) -> Exception:
+        words = (
+            f"no queue takes what is sent to exchange {returned.exchange!r} with "
+            f"routing key {returned.routing_key!r}; bind one, or set mandatory=false"
+        )
+        # A broker that has just started may not have all its queues up: ask again.
+        starting = time.monotonic() < self._starting_until
+        return ConnectionAbortedError(words) if starting else NoRoute(words)
 
     def _settle(self, tag: int, multiple: bool) -> None:
         if multiple:
@@ -149,6 +159,8 @@ class Publisher:
         """A new connection, on which all that is not confirmed goes out again."""
         self._connection.abandon()
         self._connection, self._channel = self._connect(deadline)
+        if not self._starting_until:
+            self._starting_until = time.monotonic() + _STARTING_SECONDS
         self._confirmed = 0
         self._ahead.clear()
         self._unsent = list(self._unconfirmed)
