@@ -56,7 +56,6 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     scope="session",
     params=["penstock", pytest.param("rabbitmq", marks=pytest.mark.peer)],
 )
-
 def broker(request: pytest.FixtureRequest) -> Broker:
     server: Broker = request.getfixturevalue(request.param)
     return server
