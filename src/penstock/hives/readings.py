@@ -8,7 +8,7 @@ that are in it. What people look for when something is wrong, `silver.dead_lette
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,7 +47,7 @@ def write(batch: Batch, profiles: Profiles, states: pa.Table) -> Entry:
     return batch.lake.write(READINGS, batch.id, filed)
 
 
-def write_apart(batch: Batch, entry: Entry, parts: Sequence[str]) -> None:
+def write_apart(batch: Batch, entry: Entry, parts: Collection[str]) -> None:
     """Tables of their own, of the parts that the batch has."""
     from pyspark.sql import functions as F
 
