@@ -86,6 +86,19 @@ class BrokerPublications:
         await asyncio.gather(*posted)
 
 
+class NoPublications:
+    """Nobody is told."""
+
+    def publish(self, standings: Sequence[Standing]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def publications_to(broker: str | None) -> Publications:
+    """By the broker's URL; none: to nobody."""
+    return NoPublications() if broker is None else BrokerPublications(broker)
+
+
 def keep(cache: BlockingCache, standings: Iterable[Standing]) -> None:
     """For those who may not ask the database."""
     values = {

@@ -8,7 +8,7 @@ that are in it. What people look for when something is wrong, `silver.dead_lette
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,10 +47,14 @@ def write(batch: Batch, profiles: Profiles, states: pa.Table) -> Entry:
     return batch.lake.write(READINGS, batch.id, filed)
 
 
-def write_apart(batch: Batch, entry: Entry, parts: Collection[str]) -> None:
-    """Tables of their own, of the parts that the batch has."""
+def write_apart(batch: Batch) -> None:
+    """The tables of their own: of what a batch has in `silver.readings`, again if need be."""
     from pyspark.sql import functions as F
 
+    entry = batch.lake.table(READINGS).log.entry(batch.id)
+    if entry is None:
+        return  # and compacted: this was done long ago
+    parts = set(load(batch.lake, entry, ["part"])["part"].unique().to_pylist())
     for part, name in _APART.items():
         table = f"silver.{name}"
         if part.value not in parts:

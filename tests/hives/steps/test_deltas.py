@@ -109,7 +109,7 @@ def test_columns_tell_what_the_rules_tell(rows: list[Row]) -> None:
 
 @given(histories(), st.lists(st.integers(0, 40), max_size=4))
 @settings(max_examples=300, deadline=None)
-def test_any_batches_tell_the_same(rows: list[Row], cuts: list[int]) -> None:
+def test_any_batches_tell_and_remember_the_same(rows: list[Row], cuts: list[int]) -> None:
     """Each sensor's reports are cut at the same places; a batch has those of all sensors."""
     place = [sum(1 for other in rows[:n] if other[0] == row[0]) for n, row in enumerate(rows)]
     found: dict[int, Told] = {}
@@ -119,20 +119,10 @@ def test_any_batches_tell_the_same(rows: list[Row], cuts: list[int]) -> None:
         answers = told(compute(reports([rows[n] for n in chosen]), states))
         found.update(zip(chosen, answers, strict=True))
         states = kept(states)
-    assert [found[n] for n in range(len(rows))] == stepped(rows)[0]
-
-
-@given(histories())
-@settings(deadline=None)
-def test_what_is_known_afterwards_is_what_the_rules_know(rows: list[Row]) -> None:
-    states = States.unknown(SENSORS)
-    compute(reports(rows), states)
-    for sensor, known in enumerate(stepped(rows)[1]):
-        last = known.last[:5] if known.last else (-1,) * 5
-        suspect = known.suspect[:5] if known.suspect else (-1,) * 5
-        assert _row(states.last, sensor) == last
-        assert _row(states.suspect, sensor) == suspect
-        assert (states.seen[sensor], states.learned_top[sensor]) == (known.seen, known.learned_top)
+    expected, knows = stepped(rows)
+    assert [found[n] for n in range(len(rows))] == expected
+    for sensor, known in enumerate(knows):
+        _assert_known(states, sensor, known)
 
 
 @given(histories())
@@ -144,6 +134,14 @@ def test_states_survive_the_database(rows: list[Row]) -> None:
     states.recent_of = np.array([0, 0, 2, 2, 2])
     again = kept(states)
     _assert_same(states, again)
+
+
+def _assert_known(states: States, sensor: int, known: Known) -> None:
+    nothing = (-1,) * 5
+    assert _row(states.last, sensor) == (known.last[:5] if known.last else nothing)
+    assert _row(states.suspect, sensor) == (known.suspect[:5] if known.suspect else nothing)
+    assert (states.seen[sensor], states.learned_top[sensor]) == (known.seen, known.learned_top)
+    assert states.settled[sensor] == known.settled
 
 
 def _row(readings: Readings, sensor: int) -> tuple[int, ...]:

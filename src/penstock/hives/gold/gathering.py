@@ -36,7 +36,6 @@ _NAMES: Final = {"battery": "battery_mv", "signal": "signal_dbm"}
 class Gathered:
     facts: Facts
     notices: list[Mapping[str, str]]
-    parts: frozenset[str]  #: that the batch has rows of
 
 
 def gather(rows: pa.Table, profiles: Profiles, messages: int) -> Gathered:
@@ -56,7 +55,7 @@ def gather(rows: pa.Table, profiles: Profiles, messages: int) -> Gathered:
         dead_letters=_counted(part(Part.DEAD_LETTER)),
         rows=messages,
     )
-    return Gathered(facts, part(Part.NOTICE)["notice"].to_pylist(), frozenset(names))
+    return Gathered(facts, part(Part.NOTICE)["notice"].to_pylist())
 
 
 def counts(reports: pa.Table) -> Counts:

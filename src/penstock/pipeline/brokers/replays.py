@@ -29,6 +29,7 @@ from penstock.pipeline.amqp.frames import method
 from penstock.pipeline.brokers.contract import MESSAGES, Ended, Offsets, Range
 from penstock.pipeline.brokers.http import Management
 from penstock.pipeline.brokers.looking import EMPTY_SECONDS, STILL_EMPTY_SECONDS, Look, look
+from penstock.pipeline.errors import ListUnavailable
 
 #: Messages under way: more than a round trip's worth, and no more than a broker should hold.
 PREFETCH: Final = 10_000
@@ -54,12 +55,10 @@ class Replays:
         query: dict[str, str | int] = {"columns": "name,type,arguments"}
         try:
             rows = api.get_json(f"/queues/{quote(self._address.vhost, safe='')}", query)
-        except (OSError, AccessRefused, NotFound) as error:
-            raise ConfigurationError(
-                f"streams: a pattern needs the list of queues, which only the broker's management "
-                f"API has, and {api} does not give it ({error}); enable its management plugin and "
-                "give the user the management tag, set managementUrl, or write the names out"
-            ) from None
+        except (AccessRefused, NotFound) as error:
+            raise ConfigurationError(_unlisted(api, error)) from None
+        except OSError as error:  # it may be starting, or have stumbled over a queue just declared
+            raise ListUnavailable(_unlisted(api, error)) from None
         return {row["name"] for row in rows if row.get("type") == "stream"}
 
     def firsts(self, names: Collection[str]) -> Offsets:
@@ -156,6 +155,14 @@ class Replays:
             self._looking.abandon()
             self._looking = None
             raise
+
+
+def _unlisted(api: Management, error: Exception) -> str:
+    return (
+        "streams: a pattern needs the list of queues, which only the broker's management API has, "
+        f"and {api} does not give it ({error}); enable its management plugin and give the user the "
+        "management tag, set managementUrl, or write the names out"
+    )
 
 
 class _Gathered:

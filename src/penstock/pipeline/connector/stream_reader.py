@@ -52,6 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._loss = LossPolicy(options.fail_on_loss)
         self._door: Door | None = None
         self._streams: Streams | None = None
+        self._answered = False  # the broker has been reached
         self._initial: dict[str, int] | None = None
         self._held: dict[str, int] = {}  # of these a first batch, from there on, takes nothing
         self._target: Offsets | None = None  # where a query that ends by itself does
@@ -172,17 +173,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ask(self, question: Callable[[Streams], _T]) -> _T:
         """The answer, over a connection that is kept, or made again within the patience.
 
-        The first connection of a query is not waited for: an address that is wrong should be told
-        at once.
+        The first answer of a query is not waited for: an address that is wrong should be told at
+        once.
         """
         if self._door is None:
             self._door = find_door(self._options.address, self._options.management)
-        deadline = time.monotonic() + self._options.patience
+        patience = self._options.patience if self._answered else 0.0
+        deadline = time.monotonic() + patience
         while True:
             try:
                 if self._streams is None:
                     self._streams = self._door.open()
-                return question(self._streams)
+                answer = question(self._streams)
+                self._answered = True
+                return answer
             except (OSError, EOFError, PenstockError) as error:
                 if not passing(error) or time.monotonic() > deadline:
                     raise
