@@ -32,9 +32,10 @@ class Trouble:
 TROUBLES: Final = (
     Trouble("wraps only, known points", _CALM),
     Trouble("wraps only, unknown points", _CALM.changed(["unknown_wraps=on"])),
+    Trouble("the same, two outages a day", _CALM.changed(["unknown_wraps=on", "outages=2"])),
     Trouble("loss, outages, duplicates, reordering", _CALM.changed(_ON_THE_WAY)),
-    Trouble("the same, weekly restarts", _CALM.changed([*_ON_THE_WAY, _WEEKLY])),
-    Trouble("the same, daily restarts", _CALM.changed([*_ON_THE_WAY, "restarts=1"])),
+    Trouble("these, weekly restarts", _CALM.changed([*_ON_THE_WAY, _WEEKLY])),
+    Trouble("these, daily restarts", _CALM.changed([*_ON_THE_WAY, "restarts=1"])),
     Trouble("corrupt and scrambled frames", _CALM.changed(_BAD_FRAMES)),
     Trouble("a fleet's usual days", Quirks()),
     Trouble("everything at once", Quirks().changed([*_ON_THE_WAY, _WEEKLY, *_BAD_FRAMES])),

@@ -19,7 +19,7 @@ from penstock.core.errors import PenstockError
 COMMANDS: Final = {
     "Run": {"up": "up:up", "broker": "broker:app", "store": "store:app", "demo": "demo:demo"},
     "Messages": {"pub": "pub:pub", "sub": "sub:sub"},
-    "Hives": {"sensors": "sensors:app"},
+    "Hives": {"sensors": "sensors:app", "pipeline": "pipeline:app"},
     "Look": {"config": "config:config", "version": "version:version"},
     "Administer": {"user": "user:app", "definitions": "definitions:app"},
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.backtest import backtest
 from penstock.cli.fabric import DEFAULT_URL, Url
 from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Messages into tables, on Spark.")
 app.command()(status)
+app.command()(backtest)
 
 #: Files of batches that are written for hours would be too many to read.
 COMPACT_SECONDS: Final = 3600.0

@@ -22,7 +22,7 @@ from penstock.core.logs import get_logger
 from penstock.hives import readings
 from penstock.hives.desk import CURRENT, Desk
 from penstock.hives.gold import Facts, generations
-from penstock.hives.gold.gathering import COLUMNS, gather
+from penstock.hives.gold.gathering import COUNTED, COUNTS, OTHERS, gather
 from penstock.hives.publications import publications_to
 from penstock.hives.steps.profiles import Profiles
 from penstock.pipeline.flow import Batch, Surroundings
@@ -127,7 +127,9 @@ def _pace(flow: HivesFlow, ended: threading.Event) -> None:
 def _make_silver(batch: Batch, profiles: Profiles, states: pa.Table) -> Facts:
     """Silver of a batch in the lake, and what gold needs of it."""
     entry = readings.write(batch, profiles, states)
-    gathered = gather(readings.load(batch.lake, entry, COLUMNS), profiles, batch.rows)
+    reports = readings.load(batch.lake, entry, COUNTED, COUNTS)
+    others = readings.load(batch.lake, entry, OTHERS, ~COUNTS)
+    gathered = gather(reports, others, profiles, batch.rows)
     for notice in gathered.notices:
         log.warning("sensor notice", **notice)
     return gathered.facts

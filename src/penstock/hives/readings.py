@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.hives.sensors.sending import RECEIVED_AT
@@ -72,10 +73,15 @@ def read(
     return _TABLES[table](lake.read(spark, READINGS, days))
 
 
-def load(lake: Lake, entry: Entry, columns: Sequence[str]) -> pa.Table:
+def load(
+    lake: Lake, entry: Entry, columns: Sequence[str], chosen: pc.Expression | None = None
+) -> pa.Table:
     """Some columns of a batch's rows, here: the driver sees the lake's files as workers do."""
     folder: Path = lake.table(READINGS).folder
-    tables = [pq.read_table(folder / file.path, columns=list(columns)) for file in entry.files]
+    tables = [
+        pq.read_table(folder / file.path, columns=list(columns), filters=chosen)
+        for file in entry.files
+    ]
     return pa.concat_tables(tables).combine_chunks()
 
 

@@ -181,3 +181,29 @@ def test_counts_of_a_hive_that_is_gone_are_no_hindrance(books: Bookkeeper) -> No
     with books.database.transaction() as connection:
         Books(connection, "hives").enter(0, facts, books.memory)
     assert books.status()["occupancy"] == 5
+
+
+def test_a_sensor_that_sends_events_is_alive_while_it_sends_statuses(books: Bookkeeper) -> None:
+    books.hive(1)
+    books.database.execute("UPDATE sensor SET protocol = 'event'")
+    books.enter((1, clock(12), 5, 0))
+    books.pass_time(clock(20))
+    assert books.status()["quality"] == "good"
+    books.pass_time(clock(24, 5))
+    assert books.status()["quality"] == "stale"
+    books.database.execute(
+        "INSERT INTO sensor_status (sensor_id, received_at) VALUES (1, %s)", (clock(24),)
+    )
+    books.pass_time(clock(24, 10))
+    assert books.status()["quality"] == "good"
+
+
+def test_a_row_from_before_all_that_was_known_has_its_nights_too(books: Bookkeeper) -> None:
+    books.hive(1)
+    books.enter((1, clock(36), 5, 0), (1, clock(52), 0, 0))
+    books.enter((1, clock(20), 3, 0, clock(52, 1)))
+    assert [row[4] for row in books.slots()] == [3, 0, 5, 0]
+    assert books.table("hive_offset") == [
+        (1, clock(28), -3, "nightly"),
+        (1, clock(52), -5, "nightly"),
+    ]

@@ -8,16 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.hives import readings
-from penstock.hives.sensors.fleet import Quirks
+from penstock.hives.sensors.fleet import Fleet, Quirks
 from penstock.store import Database
 from tests.hives.gold.fleets import Line, gold
 
 
-def counted(line: Line) -> dict[int, tuple[int, int]]:
-    """By hive, what a reader can know: entries and exits, the right way round."""
-    hive_of = {sensor.serial: sensor.hive_id for sensor in line.fleet.sensors}
+def counted_by_hive(fleet: Fleet) -> dict[int, tuple[int, int]]:
+    """What a reader can know: entries and exits."""
+    hive_of = {sensor.serial: sensor.hive_id for sensor in fleet.sensors}
     found: dict[int, tuple[int, int]] = {}
-    for row in line.fleet.ledger().to_pylist():
+    for row in fleet.ledger().to_pylist():
         entries, exits = found.get(hive_of[row["sensor"]], (0, 0))
         found[hive_of[row["sensor"]]] = (entries + row["known_in"], exits + row["known_out"])
     return found
@@ -33,7 +33,9 @@ def test_what_devices_counted_is_in_the_tables(
             f"(SELECT hive_id, sum(entries) AS entries, sum(exits) AS exits FROM {table} "
             "GROUP BY hive_id) AS sums"
         )
-        assert {row["hive_id"]: (row["entries"], row["exits"]) for row in rows} == counted(line)
+        assert {row["hive_id"]: (row["entries"], row["exits"]) for row in rows} == counted_by_hive(
+            line.fleet
+        )
     assert len(line.table("hive_status")) == len(line.fleet.hives)
     assert readings.read(line.lake, spark, "reports").count() > 0
 
@@ -41,7 +43,7 @@ def test_what_devices_counted_is_in_the_tables(
 def test_a_replay_in_other_batches_gives_the_same_tables(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
-    line = Line.laid(spark, database, tmp_path, Quirks(), days=2.5)
+    line = Line.laid(spark, database, tmp_path, Quirks(), days=1.5, hives=4)
     count = len(line.frames)
     line.apply([count // 7, count // 7 + 20, count // 2, count - 300])
     live = gold(line)

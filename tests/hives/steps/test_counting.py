@@ -178,3 +178,10 @@ def test_the_state_shows_the_last_message_and_the_busiest_hours() -> None:
     assert (row["sensor_id"], row["total_in"], row["sum_in"]) == (5, 1160, 1160)
     assert row["received_at"] == NOON + timedelta(minutes=290)
     assert 400 < row["rate_p99"] < 700
+
+
+def test_a_doubt_ends_with_the_next_good_report_even_in_another_batch() -> None:
+    bad, worse = report(1, 40_000, 50_000), report(3, 40_002, 50_001)
+    batches = [[report(0, 500, 400), bad], [report(2, 503, 402)], [worse]]
+    rows, _ = run(map(batch, batches), Profiles.of([sensor("s1")]))
+    assert [row[4] for row in rows] == [Quality.FIRST, Quality.CORRUPT, 0, Quality.CORRUPT]

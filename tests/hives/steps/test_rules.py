@@ -7,6 +7,7 @@ import pytest
 from penstock.hives.steps.clocks import HOUR
 from penstock.hives.steps.quality import Quality
 from penstock.hives.steps.rules import Known, Reading, Step, step
+from penstock.hives.steps.states import NO_CLOCK
 
 MINUTE = HOUR // 60
 
@@ -201,6 +202,31 @@ def test_a_clock_set_back_by_a_day_is_no_reason_for_doubt() -> None:
     sensor = Sensor(500, 400)
     sensor.says(501, 400, minute=2000)
     assert told(sensor.says(503, 402, minute=50)) == (2, 2, NOTHING)
+
+
+def undated(sensor: Sensor, total_in: int, total_out: int) -> Step:
+    sensor.minute += 1
+    received = sensor.minute * MINUTE
+    new = Reading(total_in, total_out, NO_CLOCK, received, received, start=True)
+    return step(sensor.known, new, lambda: 0)
+
+
+def test_a_start_without_a_date_soon_after_another_is_that_one_come_late() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(17, 23)
+    assert told(undated(sensor, 0, 0)) == (0, 0, Quality.LATE)
+    assert told(sensor.says(20, 25)) == (3, 2, NOTHING)
+
+
+def test_and_if_it_was_another_the_next_report_shows_it() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(17, 23)
+    undated(sensor, 0, 0)
+    assert told(sensor.says(3, 2)) == (3, 2, RESTART)
+
+
+def test_a_start_without_a_date_long_after_the_last_is_a_restart() -> None:
+    assert told(undated(Sensor(500, 400), 0, 0)) == (0, 0, RESTART)
 
 
 # A wrap point nobody knows

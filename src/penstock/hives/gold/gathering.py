@@ -23,11 +23,13 @@ from penstock.hives.steps.profiles import Profiles
 from penstock.hives.steps.quality import SET_ASIDE
 from penstock.hives.steps.states import STATE
 
-#: What is read of the rows.
-COLUMNS: Final = (
-    *("part", "stream", "received_at", "sensor", "hive_id", "at", "quality"),
-    *("delta_in", "delta_out", "raw", "state", "status", "letter", "notice"),
+#: What is read of rows that count, which are nearly all, and of the others.
+COUNTED: Final = ("hive_id", "at", "quality", "delta_in", "delta_out")
+OTHERS: Final = (
+    *("part", "stream", "received_at", "sensor", "raw"),
+    *("state", "status", "letter", "notice"),
 )
+COUNTS: Final = pc.field("part") == Part.REPORT.value
 #: Of silver's statuses, the names the table has for them.
 _NAMES: Final = {"battery": "battery_mv", "signal": "signal_dbm"}
 
@@ -38,18 +40,14 @@ class Gathered:
     notices: list[Mapping[str, str]]
 
 
-def gather(rows: pa.Table, profiles: Profiles, messages: int) -> Gathered:
+def gather(reports: pa.Table, others: pa.Table, profiles: Profiles, messages: int) -> Gathered:
     """Of rows of `SILVER`, of so many messages."""
-    encoded = rows["part"].combine_chunks().dictionary_encode()
-    codes, names = np.asarray(encoded.indices), encoded.dictionary.to_pylist()
 
     def part(wanted: Part) -> pa.Table:
-        if wanted.value not in names:
-            return rows.slice(0, 0)
-        return rows.take(pa.array(np.flatnonzero(codes == names.index(wanted.value))))
+        return others.filter(pc.equal(others["part"], wanted.value))
 
     facts = Facts(
-        counts=counts(part(Part.REPORT)),
+        counts=counts(reports),
         states=_fields(part(Part.STATE)["state"]).cast(STATE),
         statuses=_last(part(Part.STATUS), profiles),
         dead_letters=_counted(part(Part.DEAD_LETTER)),

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from penstock.hives.steps.clocks import FAR, HOUR
 from penstock.hives.steps.quality import Quality
+from penstock.hives.steps.states import NO_CLOCK
 from penstock.hives.steps.wraps import UNKNOWN, Top, learn, top_of
 
 LEAST_G: Final = 64
@@ -78,6 +79,8 @@ def step(known: Known, new: Reading, busy: Busy) -> Step:
     older = last.utc - FAR <= new.utc < last.utc
     if older and new.total_in <= last.total_in and new.total_out <= last.total_out:
         return Step(0, 0, Quality.LATE, False)
+    if _belated_start(last, new, busy):
+        return Step(0, 0, Quality.LATE, False)
     found = _judge(known, last, new, busy)
     if not older:
         return _doubt(known, last, new, busy) if found is None else _accept(known, new, found)
@@ -99,6 +102,16 @@ def _first(known: Known, new: Reading) -> Step:
 def _same(old: Reading, new: Reading) -> bool:
     totals = old.total_in == new.total_in and old.total_out == new.total_out
     return totals and old.clock == new.clock
+
+
+def _belated_start(last: Reading, new: Reading, busy: Busy) -> bool:
+    """A report of a start, without a date, when there was one not long ago: most likely of that.
+
+    It counts nothing itself; if the device did start once more, the next report will show it."""
+    if new.clock != NO_CLOCK or new.total_in or new.total_out:
+        return False
+    most = max(last.total_in, last.total_out)
+    return 0 < most <= _reach(last, new, busy)
 
 
 def _judge(known: Known, last: Reading, new: Reading, busy: Busy) -> Step | None:

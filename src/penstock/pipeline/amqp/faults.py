@@ -24,14 +24,21 @@ _NAMES: Final[dict[int, type[errors.PenstockError]]] = {
     541: errors.ConnectionForced,  # an internal error of the broker, as while it starts
 }
 
-#: What RabbitMQ says of a queue whose node is starting.
-_STARTING: Final = ("is down or inaccessible", "not available", "leader", "vhost is down")
+#: What RabbitMQ says of a stream that is starting, with its broker or just declared.
+_STARTING: Final = (
+    "is down or inaccessible",
+    "does not have a replica on the local node",
+    "not available",
+    "leader",
+    "vhost is down",
+)
 
 
 def closed_for(code: int, text: str, where: object) -> errors.PenstockError:
     """The error for a close of the connection or a channel."""
     kind = _NAMES.get(code, errors.ProtocolError)
-    if kind is errors.NotFound and any(words in text for words in _STARTING):
+    may_start = kind in (errors.NotFound, errors.PreconditionFailed)
+    if may_start and any(words in text for words in _STARTING):
         kind = errors.ConnectionForced
     return kind(f"{where}: {text} ({code})")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
@@ -20,7 +21,13 @@ from urllib.parse import quote
 import pyarrow as pa
 from pamqp import commands
 
-from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, PenstockError
+from penstock.core.errors import (
+    AccessRefused,
+    ConfigurationError,
+    ConnectionForced,
+    NotFound,
+    PenstockError,
+)
 from penstock.pipeline.amqp.address import BrokerAddress
 from penstock.pipeline.amqp.connection import Connection
 from penstock.pipeline.amqp.contents import OFFSET, take_offset
@@ -38,6 +45,9 @@ BATCH_ROWS: Final = 16_384
 BATCH_BYTES: Final = 16 << 20
 #: When nothing comes for so long, it is time to ask whether there is anything to come.
 STALL_SECONDS: Final = 5.0
+#: How long a stream may take to start, and how often it is looked at meanwhile.
+_STARTING_SECONDS: Final = 5.0
+_STARTING_PAUSE: Final = 0.2
 #: Offsets that are no message's where a segment begins.
 _OWN_ENTRIES: Final = 1
 
@@ -146,15 +156,22 @@ class Replays:
                 raise
 
     def _look(self, wanted: Mapping[str, Look]) -> dict[str, Look]:
-        """What is seen of the streams that are there, over a connection that is kept."""
-        if self._looking is None:
-            self._looking = Connection(self._address, "spark offsets")
-        try:
-            return look(self._looking, wanted)
-        except (OSError, PenstockError):
-            self._looking.abandon()
-            self._looking = None
-            raise
+        """What is seen of the streams that are there, over a connection that is kept.
+
+        A stream that was declared a moment ago may still be starting: that is waited for.
+        """
+        deadline = time.monotonic() + _STARTING_SECONDS
+        while True:
+            if self._looking is None:
+                self._looking = Connection(self._address, "spark offsets")
+            try:
+                return look(self._looking, {name: replace(each) for name, each in wanted.items()})
+            except (OSError, PenstockError) as error:
+                self._looking.abandon()
+                self._looking = None
+                if not isinstance(error, ConnectionForced) or time.monotonic() > deadline:
+                    raise
+            time.sleep(_STARTING_PAUSE)
 
 
 def _unlisted(api: Management, error: Exception) -> str:

@@ -1,0 +1,72 @@
+"""From a broker to the tables and back to the broker: the flow on the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock import client
+from penstock.client import blocking
+from penstock.hives import catalogue
+from penstock.hives.flow import HivesFlow
+from penstock.hives.sensors.fleet import Fleet, Quirks
+from penstock.hives.sensors.sending import Sender
+from penstock.pipeline.place import Place
+from penstock.pipeline.replay import Replay
+from penstock.pipeline.runner import Engine, Source
+from penstock.store import Database
+from tests.conftest import NewPenstock
+from tests.hives.gold.fleets import GOLD, START
+from tests.hives.gold.test_flow import counted_by_hive
+from tests.pipeline.given import channel, declare
+
+
+async def send(url: str, fleet: Fleet, hours: float) -> None:
+    """A past the fleet has had, said to be one."""
+    declare(url, "sensors")
+    with channel(url) as opened:
+        opened.queue_bind("sensors", "amq.topic", "sensors.#")
+    async with client.connect(url) as fabric:
+        sender = Sender(fabric, url, stamped=True)
+        for frame in fleet.frames(START + timedelta(hours=hours)):
+            await sender.send(frame)
+        await sender.flush()
+
+
+@pytest.mark.slow
+def test_frames_at_a_broker_become_figures_at_the_broker(
+    spark: SparkSession, database: Database, new_penstock: NewPenstock, tmp_path: Path
+) -> None:
+    broker = new_penstock()
+    fleet = Fleet(start=START, seed=5, hives=4, quirks=Quirks.none())
+    catalogue.write(database, fleet.hives, fleet.sensors)
+    flow = HivesFlow(database.url, broker.url)
+    place = Place(tmp_path, flow.name)
+    engine = Engine(spark, flow, place, Source(broker.url, max_offsets=700))
+    with blocking.connect(broker.url) as fabric:
+        with fabric.subscribe("#", exchange="occupancy") as figures:
+            asyncio.run(send(broker.url, fleet, 14))
+            engine.once()
+            told: dict[int, dict[str, Any]] = {}
+            while len(told) < len(fleet.hives):
+                message = figures.receive(timeout=30)
+                told[message.json()["hive"]] = message.json()
+    known = counted_by_hive(fleet)
+    sums = database.rows(
+        "SELECT hive_id, sum(entries) AS entries, sum(exits) AS exits "
+        "FROM occupancy_day GROUP BY hive_id"
+    )
+    assert {row["hive_id"]: (row["entries"], row["exits"]) for row in sums} == known
+    live = {
+        name: database.rows(f"SELECT {c} FROM {name} ORDER BY 1, 2") for name, c in GOLD.items()
+    }
+    Replay(spark, flow, place).run()
+    assert live == {
+        name: database.rows(f"SELECT {c} FROM {name} ORDER BY 1, 2") for name, c in GOLD.items()
+    }
+    flow.close()

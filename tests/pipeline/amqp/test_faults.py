@@ -1,0 +1,36 @@
+"""What a broker's closing words mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed
+from penstock.pipeline.amqp.faults import closed_for, passing
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"),
+        (404, "NOT_FOUND - queue 's' in vhost '/' process is down or inaccessible"),
+        (406, "PRECONDITION_FAILED - queue 's' does not have a replica on the local node"),
+        (541, "INTERNAL_ERROR"),
+    ],
+)
+def test_a_broker_that_is_starting_or_ending_passes(code: int, text: str) -> None:
+    assert passing(closed_for(code, text, "broker"))
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind"),
+    [
+        (404, "NOT_FOUND - no queue 's' in vhost '/'", NotFound),
+        (406, "PRECONDITION_FAILED - invalid arg 'x-stream-offset'", PreconditionFailed),
+        (403, "ACCESS_REFUSED", AccessRefused),
+    ],
+)
+def test_what_would_be_the_same_again_does_not_pass(code: int, text: str, kind: type) -> None:
+    error = closed_for(code, text, "broker")
+
+    assert type(error) is kind
+    assert not passing(error)
