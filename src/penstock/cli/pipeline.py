@@ -78,11 +78,12 @@ def run(
         if metrics is not None:
             _serve(found.place, metrics)
         engine = Engine(found.spark, found.flow, found.place, source)
-        ready = f"penstock pipeline ready: {found.flow.name} {url}"
+        # Once: after a wait it goes on, which the log tells.
+        line = iter([f"penstock pipeline ready: {found.flow.name} {url}"])
 
         def follow(stop: threading.Event) -> None:
             with tidying(found.spark, found.place, compact_every):
-                engine.follow(stop, ready=lambda: typer.echo(ready))
+                engine.follow(stop, ready=lambda: [typer.echo(words) for words in line])
 
         asyncio.run(_until_stopped(follow, with_stdin))
 

@@ -93,7 +93,10 @@ def compact_table(
         standing[day] = Compaction(day, through, files)
         table.log.publish(standing[day])
         rows = sum(file.rows for file in files)
-        done.append(Compacted(table.name, day, rows, len(before.files) + len(fresh), len(files)))
+        if len(merged) > 1:
+            done.append(
+                Compacted(table.name, day, rows, len(before.files) + len(fresh), len(files))
+            )
     _forget(table, settled, standing)
     return done
 

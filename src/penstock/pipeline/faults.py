@@ -1,13 +1,17 @@
 """Why a query ended, and whether starting it again may help.
 
 What a flow raises is at hand. What the source, or a task, raises in a process of Spark's arrives as
-a text with a traceback in it, of which the last line names the error.
+a text with a traceback in it, whose last line names the error's class: by that it is judged as if
+it were at hand.
 """
 
 from __future__ import annotations
 
+import builtins
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Final
 
 from penstock.core import errors
@@ -16,29 +20,9 @@ from penstock.pipeline.errors import DataLost
 from penstock.store.errors import passing as store_passing
 
 #: Trying again does not cure these: somebody has to do something.
-_HOPELESS: Final[tuple[type[errors.PenstockError], ...]] = (
-    errors.ConfigurationError,
-    errors.AccessRefused,
-    DataLost,
-)
-#: Errors of the network's, and of ours, that time may cure, as a traceback names them.
-_PASSING: Final = frozenset(
-    {
-        "BrokenPipeError",
-        "ConnectionAbortedError",
-        "ConnectionForced",
-        "ConnectionRefusedError",
-        "ConnectionResetError",
-        "EOFError",
-        "NotFound",  # a stream that nobody has declared yet
-        "StoreConflict",
-        "StoreTimeout",
-        "StoreUnavailable",
-        "TimeoutError",
-        "gaierror",
-    }
-)
-_LINE: Final = re.compile(r"^(?:\w+\.)*(\w+): (.+)$", re.MULTILINE)
+_HOPELESS: Final = (errors.ConfigurationError, errors.AccessRefused, DataLost)
+#: A line of a traceback that names an error of Python's or ours, and what it said.
+_LINE: Final = re.compile(r"^(?:(penstock(?:\.\w+)+)\.)?([A-Za-z]\w+): (.+)$", re.MULTILINE)
 
 
 class QueryFailed(errors.PenstockError):
@@ -57,21 +41,38 @@ class Fault:
 
 def explain(raised: Exception, cause: Exception | None) -> Fault:
     """`cause` is what applying the batch raised, if it was that."""
-    if cause is not None and _sparks(cause):
-        raised, cause = cause, None
-    if cause is not None:
-        known = broker_passing(cause) or store_passing(cause)
-        reason = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
-        return Fault(_first_line(reason), known, isinstance(cause, _HOPELESS), cause)
-    text = str(raised)
-    named = {kind.__name__: kind for kind in _HOPELESS}
-    told = [match.groups() for match in _LINE.finditer(text)]
-    for name, words in reversed(told):
-        if name in named:
-            return Fault(words, False, True, named[name](words))
-        if name in _PASSING:
-            return Fault(f"{name}: {words}", True, False, QueryFailed(words))
-    return Fault(_first_line(text), False, False, QueryFailed(text))
+    if cause is not None and not _sparks(cause):
+        return _judged(cause, type(cause), str(cause), cause)
+    text = str(raised if cause is None else cause)
+    named = list(_named(text))
+    if not named:
+        return Fault(_first_line(text), False, False, QueryFailed(text))
+    kind, words = named[-1]
+    hopeless = issubclass(kind, _HOPELESS)
+    return _judged(_blank(kind), kind, words, kind(words) if hopeless else QueryFailed(words))
+
+
+def _judged(error: Exception, kind: type[Exception], words: str, final: Exception) -> Fault:
+    # A stream that is not there may be declared yet.
+    passes = broker_passing(error) or store_passing(error) or issubclass(kind, errors.NotFound)
+    reason = f"{kind.__name__}: {words}" if words else kind.__name__
+    return Fault(_first_line(reason), passes, issubclass(kind, _HOPELESS), final)
+
+
+def _named(text: str) -> Iterator[tuple[type[Exception], str]]:
+    """The errors a text names that are known here, with what they said."""
+    for module, name, words in _LINE.findall(text):
+        try:
+            found = getattr(import_module(module) if module else builtins, name, None)
+        except ImportError:
+            continue
+        if isinstance(found, type) and issubclass(found, Exception):
+            yield found, words
+
+
+def _blank(kind: type[Exception]) -> Exception:
+    """One of that class, to be judged by; errors differ in what they are made of."""
+    return kind.__new__(kind)
 
 
 def _sparks(error: Exception) -> bool:

@@ -128,10 +128,13 @@ class Engine:
         if checkpoint.first and not checkpoint.committed(checkpoint.first):
             applying.again(self._spark)
         query = self._start(self._messages(checkpoint), applying, trigger)
-        self._enter(State.RUNNING)
-        ready()
+        running = False
         try:
             while query.isActive:
+                if not running and _has_looked(query):
+                    running = True
+                    self._enter(State.RUNNING)
+                    ready()
                 if stop.wait(_LOOK_SECONDS):
                     self._finish(query, checkpoint)
                     return
@@ -200,6 +203,12 @@ class Engine:
 
     def _enter(self, state: State, reason: str = "") -> None:
         self._progress.enter(state, time.time(), reason, self._restarts)
+
+
+def _has_looked(query: StreamingQuery) -> bool:
+    """Whether it has reached its streams: it waits for messages, or has some."""
+    message: str = query.status["message"]
+    return message.startswith(("Waiting", "Processing")) or query.lastProgress is not None
 
 
 def _remote(spark: SparkSession) -> bool:

@@ -67,9 +67,8 @@ def test_the_busiest_hour_is_told_by_the_hives_clock() -> None:
 
 
 @pytest.mark.parametrize(("day", "length"), [(date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
-def test_coverage_is_the_share_of_the_days_hours(day: date, length: int) -> None:
+def test_a_day_is_as_long_as_its_clock_makes_it(day: date, length: int) -> None:
     found = made([(hour(12, "Europe/Madrid", day), 1, 1, 1)], None, "Europe/Madrid")
-    assert found.coverage.tolist() == [1 / length]
     assert found.mean.tolist() == [pytest.approx((1 + 11) / length)]
 
 

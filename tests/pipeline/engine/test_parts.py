@@ -163,13 +163,24 @@ class TestFaults:
             "[STREAM_FAILED] Query [id = 1] terminated with exception: Error\n"
             "Traceback (most recent call last):\n"
             '  File "x.py", line 1, in latestOffset\n'
-            "ConnectionRefusedError: [Errno 111] Connection refused\n SQLSTATE: XXKST"
+            "penstock.client.errors.BrokerUnreachable: no broker at 127.0.0.1:5672\n"
+            " SQLSTATE: 38000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 1]\n"
         )
 
         fault = explain(RuntimeError(text), None)
 
         assert fault.passing
-        assert fault.reason == "ConnectionRefusedError: [Errno 111] Connection refused"
+        assert fault.reason == "BrokerUnreachable: no broker at 127.0.0.1:5672"
+
+    def test_so_is_an_error_of_pythons_own(self) -> None:
+        fault = explain(RuntimeError("Failed: Traceback\nConnectionResetError: by peer\n"), None)
+
+        assert fault.passing
+
+    def test_a_stream_nobody_has_declared_yet_may_come(self) -> None:
+        text = "Failed: Traceback\npenstock.core.errors.NotFound: there is no stream 'a'\n"
+
+        assert explain(RuntimeError(text), None).passing
 
     @pytest.mark.parametrize("kind", [DataLost, AccessRefused, ConfigurationError])
     def test_what_only_a_person_can_mend_is_told_by_its_name(self, kind: type[Exception]) -> None:

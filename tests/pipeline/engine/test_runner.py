@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -20,7 +21,7 @@ from penstock.pipeline.progress import Progress, State
 from penstock.pipeline.runner import Engine, Source
 from penstock.pipeline.status import look
 from penstock.store import Patience, StoreUnavailable
-from tests.peers import free_port
+from tests.peers import Penstock, free_port
 from tests.pipeline.engine.conftest import Town, in_lake
 from tests.pipeline.engine.tally import SILVER, Tally
 
@@ -173,6 +174,33 @@ def test_a_broker_that_is_away_is_told(spark: SparkSession, tally: Tally, place:
 
     with pytest.raises(QueryFailed, match="refused"):
         Engine(spark, tally, place, nowhere).once(Patience(0.01, 0.01, 0.0))
+
+
+def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    late = Penstock(tmp_path / "late")
+    flow = Tally(tmp_path, "late-*")
+    place = Place(tmp_path, flow.name)
+    progress = Progress(place.progress, flow.name)
+    stop, ready = threading.Event(), threading.Event()
+    engine = Engine(spark, flow, place, Source(late.url))
+    follow = {"patience": Patience(0.05, 0.1, 600.0), "ready": ready.set}
+    thread = threading.Thread(target=engine.follow, args=(stop,), kwargs=follow)
+    thread.start()
+    try:
+        # More often than a fault that is not known to pass would be tried.
+        wait_for(lambda: (seen := progress.standing()) is not None and seen.restarts > 3)
+        assert not ready.is_set()
+        late.start()
+        town = Town(late.url, "late")
+        town.publish(30)
+
+        wait_for(lambda: flow.counts() == town.sent)
+
+        assert ready.is_set()
+    finally:
+        stop.set()
+        thread.join(60)
+        late.stop()
 
 
 def test_status_tells_of_batches_lag_and_tables(

@@ -65,7 +65,8 @@ class Once:
         if self._path is None:
             return
         if not self._pending:
-            self._kernel.committer.touch(self)
+            # Behind the messages of the turn: what is remembered is never without its message.
+            self._kernel.committer.touch(self, lazy=True)
         self._pending.append(_encoded(kind, value))
 
     # What the committer asks of whatever it writes.

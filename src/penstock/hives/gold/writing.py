@@ -118,7 +118,6 @@ class Writer:
             "mean_percent": pa.array(percent, from_pandas=True),
             "peak": kpis.peak,
             "peak_hour": kpis.peak_hour,
-            "coverage": kpis.coverage,
         }
         self.merge("kpi_day", ["hive_id", "day"], pa.table(columns))
 

@@ -40,7 +40,6 @@ class Kpis:
     mean: Reals  #: NaN of a day on which it was closed
     peak: Numbers
     peak_hour: Numbers  #: by the hive's clock
-    coverage: Reals  #: the share of the day's hours in which it was heard of
 
 
 class Opening:
@@ -67,7 +66,7 @@ def kpis(hours: Stretches, before: Levels, calendars: Calendars, opening: Openin
     group = np.cumsum(begins(hours.hive) | begins(of_day)) - 1
     place = np.minimum((hours.name - midnight[group]) // HOUR_SLOTS, _HOURS - 1)
 
-    heard, area = _every_hour(hours, before, first, group, place)
+    area = _every_hour(hours, before, first, group, place)
     within = np.arange(_HOURS) < length[:, None]
     slots = midnight[:, None] + np.arange(_HOURS) * HOUR_SLOTS
     clock = _clock(calendars, hive, slots)
@@ -85,14 +84,13 @@ def kpis(hours: Stretches, before: Levels, calendars: Calendars, opening: Openin
         mean=mean,
         peak=np.maximum.reduceat(hours.peak, first) if len(first) else hours.peak,
         peak_hour=clock[np.arange(len(hive)), busiest],
-        coverage=(heard & within).sum(axis=1) / length,
     )
 
 
 def _every_hour(
     hours: Stretches, before: Levels, first: Numbers, group: Numbers, place: Numbers
-) -> tuple[NDArray[np.bool_], Numbers]:
-    """By day and hour: whether there is a row, and its area or what it went on as."""
+) -> Numbers:
+    """By day and hour: its area, or what it went on as."""
     shape = (len(first), _HOURS)
     heard = np.zeros(shape, bool)
     end, area = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -102,7 +100,7 @@ def _every_hour(
     last = np.maximum.accumulate(np.where(heard, np.arange(_HOURS), -1), axis=1)
     inside = np.take_along_axis(end, np.maximum(last, 0), axis=1)
     went_on = np.where(last >= 0, inside, start[:, None])
-    return heard, np.where(heard, area, went_on * HOUR_SLOTS)
+    return np.where(heard, area, went_on * HOUR_SLOTS)
 
 
 def _clock(calendars: Calendars, hive: Numbers, slots: Numbers) -> Numbers:
