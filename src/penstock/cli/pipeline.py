@@ -78,12 +78,11 @@ def run(
         if metrics is not None:
             _serve(found.place, metrics)
         engine = Engine(found.spark, found.flow, found.place, source)
-        # Once: after a wait it goes on, which the log tells.
-        line = iter([f"penstock pipeline ready: {found.flow.name} {url}"])
+        ready = f"penstock pipeline ready: {found.flow.name} {url}"
 
         def follow(stop: threading.Event) -> None:
             with tidying(found.spark, found.place, compact_every):
-                engine.follow(stop, ready=lambda: [typer.echo(words) for words in line])
+                engine.follow(stop, ready=lambda: typer.echo(ready))
 
         asyncio.run(_until_stopped(follow, with_stdin))
 

@@ -92,11 +92,9 @@ def compact_table(
         table.retire(merged)
         standing[day] = Compaction(day, through, files)
         table.log.publish(standing[day])
-        rows = sum(file.rows for file in files)
         if len(merged) > 1:
-            done.append(
-                Compacted(table.name, day, rows, len(before.files) + len(fresh), len(files))
-            )
+            rows, old = sum(file.rows for file in files), len(before.files) + len(fresh)
+            done.append(Compacted(table.name, day, rows, old, len(files)))
     _forget(table, settled, standing)
     return done
 

@@ -67,6 +67,7 @@ class Engine:
         self._halt = threading.Event()
         self._cause: Exception | None = None
         self._restarts = 0
+        self._was_ready = False
 
     def follow(
         self,
@@ -74,7 +75,10 @@ class Engine:
         patience: Patience | None = None,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """Apply batches as messages come, until told to stop; then finish the one at hand."""
+        """Apply batches as messages come, until told to stop; then finish the one at hand.
+
+        `ready` is called once, when the streams have been reached.
+        """
         trigger = {"processingTime": f"{round(self._source.every * 1000)} milliseconds"}
         self._keep_trying(trigger, stop, patience or Patience(1.0, 30.0, float("inf")), ready)
 
@@ -134,7 +138,7 @@ class Engine:
                 if not running and _has_looked(query):
                     running = True
                     self._enter(State.RUNNING)
-                    ready()
+                    self._tell(ready)
                 if stop.wait(_LOOK_SECONDS):
                     self._finish(query, checkpoint)
                     return
@@ -200,6 +204,11 @@ class Engine:
         ):
             time.sleep(0.02)
         query.stop()
+
+    def _tell(self, ready: Callable[[], None]) -> None:
+        if not self._was_ready:
+            self._was_ready = True
+            ready()
 
     def _enter(self, state: State, reason: str = "") -> None:
         self._progress.enter(state, time.time(), reason, self._restarts)
