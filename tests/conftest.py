@@ -22,6 +22,24 @@ from tests.peers import Broker, Mosquitto, MqttBroker, PeerMissing, Penstock, Ra
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
+#: Tests that start Spark or a database many times over: they run with `make test-all`.
+HEAVY = (
+    "tests/store/",
+    "tests/pipeline/",
+    "tests/hives/gold/",
+    "tests/hives/forecast/",
+    "tests/hives/steps/",
+    "tests/integration/mqtt/test_crash_mqtt.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(HEAVY):
+            item.add_marker(pytest.mark.slow)
+
+
 NewPenstock = Callable[..., Penstock]
 NewMosquitto = Callable[..., Mosquitto]
 
