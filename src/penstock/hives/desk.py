@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -25,6 +26,14 @@ from penstock.store.cache import BlockingCache
 
 #: The generation people look at.
 CURRENT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a batch begins with."""
+
+    profiles: Profiles
+    states: pa.Table | None  #: where sensors stand; none, if the batch is entered already
 
 
 class Desk:
@@ -49,13 +58,11 @@ class Desk:
         self._since = clock()
         self._owing = False
 
-    def before(self, generation: int, batch: int) -> tuple[Profiles, pa.Table] | None:
-        """Who the sensors are and where they stand before a batch; none if it is entered."""
+    def before(self, generation: int, batch: int) -> Before:
         with self._transaction(generation) as connection:
-            if Books(connection, self._flow, generation).entered(batch):
-                return None
+            entered = Books(connection, self._flow, generation).entered(batch)
             self._known = read_profiles(connection, self._known)
-            return self._known.profiles, read_states(connection)
+            return Before(self._known.profiles, None if entered else read_states(connection))
 
     def enter(self, generation: int, batch: int, facts: Facts) -> None:
         with self._turn:

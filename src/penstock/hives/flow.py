@@ -15,16 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import pyarrow as pa
-
 from penstock import store
 from penstock.core.logs import get_logger
 from penstock.hives import readings
 from penstock.hives.desk import CURRENT, Desk
-from penstock.hives.gold import Facts, generations
-from penstock.hives.gold.gathering import COUNTED, COUNTS, OTHERS, gather
+from penstock.hives.gold import generations
+from penstock.hives.gold.gathering import facts_of
 from penstock.hives.publications import publications_to
-from penstock.hives.steps.profiles import Profiles
 from penstock.pipeline.flow import Batch, Surroundings
 from penstock.store import Database
 from penstock.store.cache import BlockingCache
@@ -65,14 +62,18 @@ class HivesFlow:
     def apply(self, batch: Batch) -> None:
         generation = batch.generation if batch.aside else CURRENT
         before = self.desk.before(generation, batch.id)
-        if before is not None:
-            self.desk.enter(generation, batch.id, _make_silver(batch, *before))
-        else:
+        if before.states is None:
             log.info("batch was applied before", flow=NAME, batch=batch.id)
             if not batch.aside:
                 self.desk.tell_all()
-        # Nobody waits for these, so they come last; from what is safe already.
-        readings.write_apart(batch)
+            readings.write_apart_again(batch, before.profiles)
+            return
+        carried = readings.write(batch, before.profiles, before.states)
+        for notice in carried.notices.to_pylist():
+            log.warning("sensor notice", **notice)
+        facts = facts_of(carried, before.profiles, batch.rows)
+        self.desk.enter(generation, batch.id, facts)
+        readings.write_apart(batch, carried)
 
     def begin_rebuild(self, generation: int, since: int) -> int:
         """From the first batch: where sensors stood before a later one is written nowhere."""
@@ -122,14 +123,3 @@ def _pace(flow: HivesFlow, ended: threading.Event) -> None:
             flow.desk.pass_time()
         except Exception as error:  # the next batch meets it, too, and is the one to wait
             log.warning("time has not passed", flow=NAME, reason=str(error))
-
-
-def _make_silver(batch: Batch, profiles: Profiles, states: pa.Table) -> Facts:
-    """Silver of a batch in the lake, and what gold needs of it."""
-    entry = readings.write(batch, profiles, states)
-    reports = readings.load(batch.lake, entry, COUNTED, COUNTS)
-    others = readings.load(batch.lake, entry, OTHERS, ~COUNTS)
-    gathered = gather(reports, others, profiles, batch.rows)
-    for notice in gathered.notices:
-        log.warning("sensor notice", **notice)
-    return gathered.facts

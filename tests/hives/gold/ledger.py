@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.hives.gold import Books, Facts
 from penstock.hives.gold.books import Entered, Memory
-from penstock.hives.gold.facts import counts_of
 from penstock.hives.gold.standing import Standing
-from penstock.hives.steps.occupancy import SLOT_SECONDS
+from penstock.hives.steps.occupancy import SLOT_SECONDS, Counts, added
 from penstock.hives.steps.states import STATE
 from penstock.store import Database
 
@@ -95,13 +95,9 @@ class Bookkeeper:
                 "sum_out": total[1],
                 "flags": 0,
             }
-        names = ("hive_id", "slot", "entries", "exits")
-        table = pa.table(
-            [pa.array(column, pa.int64()) for column in zip(*counts, strict=True)] or [[]] * 4,
-            names=names,
-        )
+        columns = np.array(counts, np.int64).reshape(-1, 4).T
         return Facts(
-            counts=counts_of(table),
+            counts=added([Counts(*columns)]),
             states=pa.Table.from_pylist(list(states.values()), STATE),
             rows=len(passages),
         )

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.hives.steps.occupancy import NOTHING, Counts, added
+from penstock.hives.steps.occupancy import NOTHING, Counts
 from penstock.hives.steps.states import STATE
 
 _UTC: Final = pa.timestamp("us", "UTC")
@@ -58,12 +57,3 @@ class Facts:
         """When the last of it came: microseconds; 0, if nothing did."""
         columns = (self.states["received_at"], self.statuses["received_at"])
         return max(pc.max(column.cast(pa.int64())).as_py() or 0 for column in columns)
-
-
-def counts_of(table: pa.Table) -> Counts:
-    """Of columns hive_id, slot, entries, exits; a slot may come in several parts."""
-    columns = (
-        np.asarray(table[name].combine_chunks().cast(pa.int64()))
-        for name in ("hive_id", "slot", "entries", "exits")
-    )
-    return added([Counts(*columns)])

@@ -28,11 +28,6 @@ SLOT: Final = SLOT_SECONDS * 1_000_000
 NOTHING: Final[Numbers] = np.zeros(0, np.int64)
 
 
-def slot_of(moments: Numbers) -> Numbers:
-    """The slots of moments, which are microseconds."""
-    return moments // SLOT
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Slots of hives, by hive and then in order of time, each once."""
