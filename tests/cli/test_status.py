@@ -8,6 +8,7 @@ import pika
 from typer.testing import CliRunner
 
 from penstock.cli import app
+from tests.conftest import NewPenstock
 from tests.peers import Penstock, free_port
 
 
@@ -17,8 +18,9 @@ def run(*words: str) -> tuple[int, str, str]:
 
 
 def test_it_shows_the_node_the_fullest_queues_and_who_is_connected(
-    penstock: Penstock, name: str
+    new_penstock: NewPenstock, name: str
 ) -> None:
+    penstock = new_penstock()  # others may have left fuller queues in the one that is shared
     connection = pika.BlockingConnection(pika.URLParameters(penstock.url))
     channel = connection.channel()
     channel.queue_declare(name)
