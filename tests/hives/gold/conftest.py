@@ -24,8 +24,6 @@ def template() -> Iterator[str]:
         with connect(server.url) as connection:
             connection.execute("CREATE DATABASE template")
         migrate(url)
-        with connect(url) as connection:
-            connection.execute("ALTER TABLE sensor_state ADD COLUMN IF NOT EXISTS memory bytea")
         yield url
 
 

@@ -42,6 +42,7 @@ def upgrade() -> None:
             sum_out bigint NOT NULL DEFAULT 0,
             counter integer,
             flags integer NOT NULL DEFAULT 0,
+            memory bytea,
             batch bigint NOT NULL
         ) {rewritten};
         COMMENT ON TABLE sensor_state IS 'What the next report of a sensor is compared with.';
@@ -50,6 +51,7 @@ def upgrade() -> None:
         COMMENT ON COLUMN sensor_state.rate_p99 IS '99th percentile of its events per hour.';
         COMMENT ON COLUMN sensor_state.sum_in IS 'All entries ever accepted from it.';
         COMMENT ON COLUMN sensor_state.counter IS 'The last message counter, if it has one.';
+        COMMENT ON COLUMN sensor_state.memory IS 'What the rules remember beside the totals.';
         COMMENT ON COLUMN sensor_state.batch IS 'The batch that wrote this.';
 
         CREATE TABLE sensor_status (
