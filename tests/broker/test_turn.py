@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.broker.turn import Turn
+from penstock.broker.turn import READS, Turn
 from tests.doubles import Stand
 
 
@@ -94,4 +94,34 @@ async def test_a_turn_ends_even_when_its_work_fails(stand: Stand) -> None:
     turn.soon(fail)
     await complained.wait()
     loop.set_exception_handler(None)
+    assert said == ["flush"]
+
+
+def test_each_read_is_a_turn_of_its_own_where_nobody_says_when_a_pass_is_over(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+    turn.touched.append(Socket(said))
+    turn.rest()
+    assert said == ["flush"]
+
+
+def test_reads_of_one_pass_are_gathered_up_to_a_number(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+    turn.gathers = True
+    turn.touched.append(Socket(said))
+    for _ in range(READS - 1):
+        turn.rest()
+    assert said == []
+    turn.rest()
+    assert said == ["flush"]
+
+
+def test_a_turn_ends_with_the_pass(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+    turn.gathers = True
+    turn.touched.append(Socket(said))
+    turn.rest()
+    turn.pass_over()
     assert said == ["flush"]

@@ -4,8 +4,8 @@ Logs are written before sockets are flushed, so whatever a peer hears has alread
 operating system: a broker that is killed forgets nothing it has spoken of. Each touched socket is
 written once, however many messages the turn brought it.
 
-Where many peers say little each, a turn may take in several reads: `rest` ends it at once as long
-as one pass of the loop brings one read, and else when the pass is over.
+Where many peers say little each, a turn may take in several reads, if the loop says when a pass of
+it is over.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from penstock.broker.log.committer import Committer
 
 #: The most reads one turn takes in: sockets must not wait long, nor their output grow large.
 READS: Final = 32
-#: After so many turns of one read each, see whether there would have been more.
-PROBE: Final = 16
 
 
 class Flushable(Protocol):
@@ -28,35 +26,27 @@ class Flushable(Protocol):
 
 
 class Turn:
-    __slots__ = ("_gathering", "_many", "_reads", "committer", "loop", "touched")
+    __slots__ = ("_reads", "committer", "gathers", "loop", "touched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, committer: Committer) -> None:
         self.loop = loop
         self.committer = committer
         #: Terminals with output waiting; a terminal adds itself at its first byte.
         self.touched: list[Flushable] = []
-        self._gathering = False  #: the turn goes on until the loop's pass is over
-        self._many = False  #: the last pass that was looked at brought several reads
+        self.gathers = False  #: somebody calls `pass_over`
         self._reads = 0
 
     def rest(self) -> None:
         """A read is done with, and there may be others in the same pass of the loop."""
         self._reads += 1
-        if self._gathering:
-            if not self._reads % READS:
-                self.end()
-        elif self._many or self._reads >= PROBE:
-            self._gathering = True
-            self._reads = 1
-            self.loop.call_soon(self._pass_over)
-        else:
+        if self._reads >= READS or not self.gathers:
+            self._reads = 0
             self.end()
 
-    def _pass_over(self) -> None:
-        self._gathering = False
-        self._many = self._reads > 1
-        self._reads = 0
-        self.end()
+    def pass_over(self) -> None:
+        if self._reads:
+            self._reads = 0
+            self.end()
 
     def end(self) -> None:
         committer = self.committer

@@ -31,7 +31,11 @@ def broker(
 ) -> None:
     """Run a broker alone: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
     if context.invoked_subcommand is None:
-        asyncio.run(_run(prepare(file, pairs, data, listen).settings, with_stdin))
+        from penstock.server.poll import new_loop
+
+        settings = prepare(file, pairs, data, listen).settings
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(_run(settings, with_stdin))
 
 
 async def _run(settings: Settings, with_stdin: bool) -> None:

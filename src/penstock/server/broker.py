@@ -30,7 +30,8 @@ from penstock.core.machine import memory_used
 from penstock.core.metrics import Metrics
 from penstock.drivers.reply import ReplyChannel
 from penstock.drivers.retained import Retained
-from penstock.server.listener import SCHEMES, Service, listen, tls_context
+from penstock.server.listener import SCHEMES, Listener, Service, listen, tls_context
+from penstock.server.poll import BrokerLoop
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
 from penstock.server.watch import Watch
 from penstock.server.websocket import WebSocketGate
@@ -64,7 +65,7 @@ class Broker:
             "cluster_name": self.settings.server_name,
             "information": "A message fabric in Python",
         }
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listener] = []
         self._strangers: set[WebSocketGate] = set()
         self._services: dict[Callable[[Host], Service], Service] = {}
         self._management: Management | None = None
@@ -110,6 +111,9 @@ class Broker:
             metrics=Metrics(),
             report=self._report,
         )
+        if isinstance(loop, BrokerLoop):
+            self.kernel.turn.gathers = True
+            loop.poll.when_over(self.kernel.turn.pass_over)
         self.kernel.metrics.on_scrape(self._refresh)
         self.users = Users(self.data / "users.json")
         self.users.load()
@@ -191,6 +195,8 @@ class Broker:
         except OSError as error:
             self._could_not_close("topology", error)
         self.kernel.spools.close()
+        if isinstance(self.kernel.loop, BrokerLoop):
+            self.kernel.loop.poll.no_longer(self.kernel.turn.pass_over)
         _log.info("stopped")
 
     async def _gone(self, seconds: float) -> None:

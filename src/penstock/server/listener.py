@@ -16,6 +16,8 @@ from penstock.core.addresses import Address
 from penstock.core.config import TlsSettings
 from penstock.core.errors import ConfigurationError
 from penstock.core.units import KiB
+from penstock.server.door import Door, open_door
+from penstock.server.poll import BrokerLoop
 from penstock.server.websocket import WebSocketGate
 from penstock.terminals.amqp091.service import Amqp091
 from penstock.terminals.mqtt.service import Mqtt
@@ -49,6 +51,12 @@ SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 BACKLOG: Final = 1024
 
 
+class Listener(Protocol):
+    """An open door."""
+
+    def close(self) -> None: ...
+
+
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
     assert settings.certificate is not None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -69,7 +77,7 @@ async def listen(
     address: Address,
     context: ssl.SSLContext | None,
     strangers: set[WebSocketGate],
-) -> tuple[asyncio.Server, Address]:
+) -> tuple[Listener, Address]:
     """Open a listener; returns it with the address it really has.
 
     Those who have not said yet that they speak WebSocket are among the `strangers`.
@@ -86,14 +94,17 @@ async def listen(
             strangers,
         )
 
+    loop = host.kernel.loop
+    protocol = gate if address.scheme in ("ws", "wss") else service.terminal
+    server: Door | asyncio.Server
     try:
-        server = await host.kernel.loop.create_server(
-            gate if address.scheme in ("ws", "wss") else service.terminal,
-            address.host,
-            address.port,
-            ssl=context if address.tls else None,
-            backlog=BACKLOG,
-        )
+        if isinstance(loop, BrokerLoop) and not address.tls:
+            server = await open_door(loop, address.host, address.port, protocol, BACKLOG)
+        else:
+            tls = context if address.tls else None
+            server = await loop.create_server(
+                protocol, address.host, address.port, ssl=tls, backlog=BACKLOG
+            )
     except OSError as error:
         raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
     return server, Address(address.scheme, address.host, server.sockets[0].getsockname()[1])
