@@ -1,0 +1,1 @@
+"""Long computations with progress: asked for by a message, answered by messages."""
