@@ -10,6 +10,7 @@ import io
 import stat
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -18,18 +19,41 @@ from penstock.jobs.errors import FormError
 
 ENTRIES: Final = 1_000
 BYTES: Final = 256 * MiB
-_CHUNK: Final = 256 * 1024
 
 
 def unpack(data: bytes, place: Path, *, most_bytes: int = BYTES) -> list[Path]:
     """Below `place`, which exists; the files that were made."""
+    made = []
+    for name, content in contents(data, most_bytes=most_bytes).items():
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        made.append(target)
+    return made
+
+
+def contents(data: bytes, *, most_bytes: int = BYTES) -> dict[str, bytes]:
+    """Name → content."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
             _check(entries, most_bytes)
-            return [_unpack(archive, entry, place, most_bytes) for entry in entries]
+            return {_name(entry): _content(archive, entry) for entry in entries}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FormError(f"not a zip that can be read: {error}") from error
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """The same bytes for the same files, whenever it is done."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _name(entry: zipfile.ZipInfo) -> str:
+    return str(PurePosixPath(entry.filename.replace("\\", "/")))
 
 
 def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
@@ -40,7 +64,7 @@ def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
         raise FormError(f"the zip unpacks to {size:,} bytes; at most {most_bytes:,} are accepted")
     names: set[str] = set()
     for entry in entries:
-        path = PurePosixPath(entry.filename.replace("\\", "/"))
+        path = PurePosixPath(_name(entry))
         mode = entry.external_attr >> 16
         if path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or not path.name:
             raise FormError(f"the zip has a file outside its place: {entry.filename!r}")
@@ -51,14 +75,9 @@ def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
         names.add(str(path))
 
 
-def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, place: Path, most_bytes: int) -> Path:
-    target = place / PurePosixPath(entry.filename.replace("\\", "/"))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    written = 0
-    with archive.open(entry) as packed, target.open("xb") as file:
-        while chunk := packed.read(_CHUNK):
-            written += len(chunk)
-            if written > min(entry.file_size, most_bytes):  # it says less than it is
-                raise FormError(f"{entry.filename!r} unpacks to more than it says")
-            file.write(chunk)
-    return target
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    with archive.open(entry) as packed:
+        content = packed.read(entry.file_size)
+        if packed.read(1):
+            raise FormError(f"{entry.filename!r} unpacks to more than it says")
+    return content

@@ -2,8 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from penstock.core.errors import PenstockError
 
 
 class FormError(PenstockError):
     """A message is not a request or response, and this is where."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """A cell that cannot be used: the row as a person counts, the names being the first."""
+
+    row: int
+    column: str
+    text: str
+
+    def __str__(self) -> str:
+        place = ", ".join(
+            part
+            for part in (
+                f"row {self.row}" if self.row else "",
+                f"column {self.column}" if self.column else "",
+            )
+            if part
+        )
+        return f"{place}: {self.text}" if place else self.text
+
+
+class DataError(PenstockError):
+    """A data set that cannot be worked on, with everything that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        shown = "; ".join(map(str, self.problems[:5]))
+        more = len(self.problems) - 5
+        super().__init__(f"{shown}; and {more} more" if more > 0 else shown)
