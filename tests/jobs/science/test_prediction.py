@@ -14,9 +14,10 @@ from penstock.jobs.science.features import features, logarithm
 from penstock.jobs.science.indicators import AT, FEATURES, INDICATORS, Season
 from penstock.jobs.science.matrix import Floats, Matrix
 from penstock.jobs.science.model import Model
-from penstock.jobs.science.prediction import SCHEMES, Predictor, weights
+from penstock.jobs.science.prediction import Predictor
 from penstock.jobs.science.report import data_frame, explained, lines, result
 from penstock.jobs.science.simulation import aged, draw
+from penstock.jobs.science.voting import SCHEMES, weights
 
 
 def by_hand(sample: Floats, slopes: Floats, rows: Floats) -> tuple[float, float]:

@@ -6,7 +6,7 @@ taken back, and there is none it cannot judge. Age and dilution are estimated fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.jobs.science.ageing import Coefficients
 from penstock.jobs.science.correction import correct, reference
-from penstock.jobs.science.indicators import ANIMAL, HUMAN, INDICATORS, Season
+from penstock.jobs.science.indicators import ANIMAL, HUMAN, INDICATORS
 from penstock.jobs.science.matrix import Floats, Matrix
 from penstock.jobs.science.prediction import Predictions, Verdict
 from penstock.jobs.science.simulation import BLOCK, draw
@@ -63,12 +63,7 @@ class Boosted:
         )  # fmt: skip
         self._model.fit(x, y)
 
-    def predict(
-        self,
-        values: Floats,
-        seasons: Sequence[Season],
-        told: Callable[[int], None] = lambda _: None,
-    ) -> dict[str, Predictions]:
+    def predict(self, values: Floats, seasons: Sequence[int]) -> dict[str, Predictions]:
         when = np.asarray(seasons, dtype=np.intp)
         human = self._model.predict_proba(inputs(values, when))[:, 1]
         classes = np.where(human > 0.5, HUMAN, ANIMAL).astype(np.int8)
@@ -81,7 +76,6 @@ class Boosted:
             verdicts[origin] = Verdict(of, chance, found.hours, found.dilutions, found.misfit)
         one, other = verdicts[HUMAN], verdicts[ANIMAL]
         chosen = classes == HUMAN
-        told(len(values))
         return {
             SCHEME: Predictions(
                 SCHEME,

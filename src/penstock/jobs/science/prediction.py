@@ -7,14 +7,14 @@ better, once its age and dilution are taken back, holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.jobs.science.classifiers import Decide, Labels, fit
+from penstock.jobs.science.classifiers import Labels
 from penstock.jobs.science.correction import (
     Corrected,
     Reference,
@@ -23,14 +23,11 @@ from penstock.jobs.science.correction import (
     uncorrected,
 )
 from penstock.jobs.science.features import features
-from penstock.jobs.science.indicators import ANIMAL, FEATURES, HUMAN, Season
+from penstock.jobs.science.indicators import ANIMAL, HUMAN
 from penstock.jobs.science.matrix import Floats
 from penstock.jobs.science.model import Cell, Model
-from penstock.jobs.science.signatures import Signature, suitable
+from penstock.jobs.science.voting import SCHEMES, Ballot, Panel
 
-SCHEMES: Final = ("MAJORITY_VOTE", "ERROR", "ERROR2")
-#: How many models vote.
-VOTERS: Final = 10
 HYPOTHESES: Final = (HUMAN, ANIMAL)
 
 
@@ -74,151 +71,67 @@ class Predictor:
         self._known: dict[int, Reference] = {
             origin: reference(model.matrix.values[origins == origin]) for origin in HYPOTHESES
         }
-        self._fitted: dict[tuple[Cell, Signature], Decide] = {}
-        self._features: dict[Cell, Floats] = {}
-
-    def predict(
-        self,
-        values: Floats,
-        seasons: Sequence[Season],
-        told: Callable[[int], None] = lambda _: None,
-    ) -> dict[str, Predictions]:
-        """All schemes; `told` hears how many samples are done."""
-        slopes = self._model.coefficients.slopes[np.asarray(seasons, dtype=np.intp)]
-        ballots = {
-            origin: self._ballot(
-                correct(values, slopes, self._known[origin])
-                if self._corrects
-                else uncorrected(values),
-                values,
-                seasons,
-            )
-            for origin in HYPOTHESES
+        self._panels = {
+            cell: Panel(bag, model.features_of(cell), origins) for cell, bag in model.bags.items()
         }
-        told(len(values))
-        return {scheme: _verdict(scheme, ballots) for scheme in SCHEMES}
 
-    def _ballot(self, corrected: Corrected, values: Floats, seasons: Sequence[Season]) -> _Ballot:
-        cells = self._cells(corrected.hours, seasons)
-        ballot = _Ballot(corrected, len(values))
-        for cell in dict.fromkeys(cells):
-            rows = np.array([at for at, each in enumerate(cells) if each == cell])
+    def predict(self, values: Floats, seasons: Sequence[int]) -> dict[str, Predictions]:
+        """By scheme. Samples do not depend on each other."""
+        when = np.asarray(seasons, dtype=np.intp)
+        slopes = self._model.coefficients.slopes[when]
+        found: dict[int, tuple[Corrected, Ballot]] = {}
+        for origin in HYPOTHESES:
+            if self._corrects:
+                corrected = correct(values, slopes, self._known[origin])
+            else:
+                corrected = uncorrected(values)
+            found[origin] = corrected, self._vote(corrected, values, when)
+        return {scheme: _verdict(scheme, found) for scheme in SCHEMES}
+
+    def _vote(self, corrected: Corrected, values: Floats, when: NDArray[np.intp]) -> Ballot:
+        ballot = Ballot(len(values))
+        nearest, cells = self._nearest(corrected.hours, when)
+        for number, cell in enumerate(cells):
+            rows = np.flatnonzero(nearest == number)
+            if not len(rows):
+                continue
             if cell.section:  # models of this age: take back the dilution alone
                 fresh = values[rows] * corrected.dilutions[rows, None]
             else:
                 fresh = corrected.values[rows]
-            self._vote(cell, features(fresh), rows, ballot)
+            self._panels[cell].vote(features(fresh), rows, ballot)
         return ballot
 
-    def _vote(self, cell: Cell, x: Floats, rows: NDArray[np.intp], ballot: _Ballot) -> None:
-        """Samples in which the same features are there have the same voters."""
-        patterns, which = np.unique(np.isfinite(x), axis=0, return_inverse=True)
-        for number, present in enumerate(patterns):
-            voters = suitable(self._model.bags[cell], present, VOTERS)
-            if not voters:
-                continue
-            group = np.flatnonzero(which.reshape(-1) == number)
-            votes = np.column_stack(
-                [self._decide(cell, voter)(x[group][:, voter.features]) for voter in voters]
-            )
-            ballot.add(rows[group], votes, voters)
-
-    def _decide(self, cell: Cell, signature: Signature) -> Decide:
-        found = self._fitted.get((cell, signature))
-        if found is None:
-            if cell not in self._features:
-                self._features[cell] = self._model.features_of(cell)
-            x = self._features[cell][:, signature.features]
-            whole = np.isfinite(x).all(axis=1)
-            found = fit(signature.configuration, x[whole], self._model.matrix.origins[whole])
-            self._fitted[cell, signature] = found
-        return found
-
-    def _cells(self, hours: Floats, seasons: Sequence[Season]) -> list[Cell]:
-        """The nearest in age of those that were built for the season, or for any."""
-        built = tuple(self._model.bags)
-        found = []
-        for age, season in zip(hours, seasons, strict=True):
-            there = [cell for cell in built if cell.season == season] or built
-            found.append(min(there, key=lambda cell: abs(cell.hours - age)))
-        return found
+    def _nearest(
+        self, hours: Floats, when: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], list[Cell]]:
+        """Of the cells that were built, the nearest in age; those of the season before others."""
+        cells = sorted(self._panels)
+        ages = np.array([cell.hours for cell in cells])
+        seasons = np.array([cell.season for cell in cells])
+        foreign = (seasons[None, :] != when[:, None]) * 1e6
+        return np.argmin(np.abs(ages[None, :] - hours[:, None]) + foreign, axis=1), cells
 
 
-class _Ballot:
-    """Who voted what, under one hypothesis."""
-
-    def __init__(self, corrected: Corrected, samples: int) -> None:
-        self.corrected = corrected
-        self.votes: list[Labels | None] = [None] * samples
-        self.voters: list[list[Signature]] = [[] for _ in range(samples)]
-
-    def add(self, rows: NDArray[np.intp], votes: Labels, voters: list[Signature]) -> None:
-        for row, cast in zip(rows, votes, strict=True):
-            self.votes[row] = cast
-            self.voters[row] = voters
-
-
-def weights(scheme: str, scores: Sequence[float]) -> Floats:
-    """They add up to one."""
-    errors = 1 - np.array(scores)
-    if scheme == "ERROR2":
-        errors = errors**2
-    count = len(errors)
-    if scheme == "MAJORITY_VOTE" or count == 1 or errors.sum() == 0:
-        return np.full(count, 1 / count)
-    return np.asarray((1 - errors / errors.sum()) / (count - 1))
-
-
-def _verdict(scheme: str, ballots: dict[int, _Ballot]) -> Predictions:
-    verdicts = {origin: _count(scheme, ballot, origin) for origin, ballot in ballots.items()}
+def _verdict(scheme: str, found: dict[int, tuple[Corrected, Ballot]]) -> Predictions:
+    verdicts = {}
+    for origin, (corrected, ballot) in found.items():
+        classes, confidence = ballot.count(scheme, origin)
+        verdicts[origin] = Verdict(
+            classes, confidence, corrected.hours, corrected.dilutions, corrected.misfit
+        )
     human, animal = verdicts[HUMAN], verdicts[ANIMAL]
     surer = human.confidence > animal.confidence
     equal = human.confidence == animal.confidence
-    chosen = surer | (equal & (human.misfit <= animal.misfit))
-
-    def pick(one: NDArray[np.generic], other: NDArray[np.generic]) -> NDArray[np.generic]:
-        return np.where(chosen, one, other)
-
-    deciding = tuple(
-        _deciding(scheme, ballots[HUMAN if human_holds else ANIMAL], row)
-        for row, human_holds in enumerate(chosen)
-    )
+    holds = surer | (equal & (human.misfit <= animal.misfit))
+    ballots = {True: found[HUMAN][1], False: found[ANIMAL][1]}
     return Predictions(
         scheme,
         human,
         animal,
-        pick(human.classes, animal.classes).astype(np.int8),
-        pick(human.confidence, animal.confidence).astype(np.float64),
-        pick(human.hours, animal.hours).astype(np.float64),
-        pick(human.dilutions, animal.dilutions).astype(np.float64),
-        deciding,
+        np.where(holds, human.classes, animal.classes),
+        np.where(holds, human.confidence, animal.confidence),
+        np.where(holds, human.hours, animal.hours),
+        np.where(holds, human.dilutions, animal.dilutions),
+        tuple(ballots[bool(each)].deciding(scheme, row) for row, each in enumerate(holds)),
     )
-
-
-def _count(scheme: str, ballot: _Ballot, origin: int) -> Verdict:
-    classes = np.zeros(len(ballot.votes), dtype=np.int8)
-    confidence = np.zeros(len(ballot.votes))
-    for row, cast in enumerate(ballot.votes):
-        if cast is None:
-            continue
-        share = weights(scheme, [voter.score for voter in ballot.voters[row]])
-        human = float(share[cast == HUMAN].sum())
-        if human != 0.5:
-            classes[row] = HUMAN if human > 0.5 else ANIMAL
-        else:
-            classes[row] = origin
-        confidence[row] = max(human, 1 - human)
-    corrected = ballot.corrected
-    return Verdict(classes, confidence, corrected.hours, corrected.dilutions, corrected.misfit)
-
-
-def _deciding(scheme: str, ballot: _Ballot, row: int) -> tuple[str, ...]:
-    voters = ballot.voters[row]
-    if not voters:
-        return ()
-    total: dict[str, float] = {}
-    for voter, share in zip(voters, weights(scheme, [v.score for v in voters]), strict=True):
-        for feature in voter.features:
-            name = FEATURES[feature]
-            total[name] = total.get(name, 0.0) + share / len(voter.features)
-    return tuple(sorted(total, key=lambda name: (-total[name], name)))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from penstock.jobs.science.ageing import Coefficients
 from penstock.jobs.science.classifiers import Labels
-from penstock.jobs.science.indicators import ANIMAL, HUMAN, Season
+from penstock.jobs.science.indicators import ANIMAL, HUMAN
 from penstock.jobs.science.matrix import Floats, Matrix
 from penstock.jobs.science.prediction import Predictions
 from penstock.jobs.science.simulation import draw
@@ -25,7 +25,7 @@ FOLDS: Final = 5
 
 
 class Method(Protocol):
-    def predict(self, values: Floats, seasons: Sequence[Season]) -> dict[str, Predictions]: ...
+    def predict(self, values: Floats, seasons: Sequence[int]) -> dict[str, Predictions]: ...
 
 
 #: From a reference and slopes to a method.
@@ -96,9 +96,7 @@ def validate(
         kept, held_out = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
         method = make(matrix.take(kept), coefficients)
         drawn = draw(matrix.values[held_out], coefficients, samples // FOLDS, seed, number)
-        for scheme, found in method.predict(
-            drawn.values, [Season(season) for season in drawn.seasons]
-        ).items():
+        for scheme, found in method.predict(drawn.values, drawn.seasons.tolist()).items():
             said.setdefault(scheme, []).append(found.classes)
         truths.append(matrix.origins[held_out][drawn.rows])
         counted.append(np.isfinite(drawn.values).sum(axis=1))

@@ -1,0 +1,193 @@
+"""`penstock science`: source tracking as a command, in the words of the script it stands in for.
+
+A worker that runs a script with `--aging=DIR --models=ZIP build data.csv` can run this one: it has
+the same arguments and prints the same lines.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.core.errors import ConfigurationError, NotFound
+
+if TYPE_CHECKING:
+    from penstock.jobs.model import Agings
+
+app = typer.Typer(no_args_is_help=True, help="Where pollution in water comes from.")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    aging: Path | None
+    models: Path | None
+
+
+@app.callback()
+def science(
+    context: typer.Context,
+    aging: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Trials of how indicators fade: env<NAME>-<SEASON>.txt."),
+    ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(metavar="ZIP", help="The models: written by build, read by predict."),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False,
+) -> None:
+    """Where pollution in water comes from, by the indicators that are counted in it."""
+    context.obj = Places(aging, models)
+
+
+@app.command()
+def install() -> None:
+    """Nothing is left to install; scripts of this kind are asked to."""
+
+
+@app.command()
+def build(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
+    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+    ages: Annotated[
+        bool,
+        typer.Option("--ages/--fresh", help="Models for all ages and both seasons, or one set."),
+    ] = False,
+    master: Annotated[
+        str, typer.Option(envvar="PENSTOCK_SPARK_MASTER", metavar="URL", help="Where Spark runs.")
+    ] = "local[*]",
+) -> None:
+    """Build models from samples of known origin."""
+    from penstock.jobs.science.ageing import coefficients
+    from penstock.jobs.science.matrix import prepare, read_csv
+    from penstock.jobs.science.model import ALL, FRESH, searches, unbuilt
+    from penstock.jobs.science.modelfile import save
+    from penstock.jobs.steps.building import build as build_on
+    from penstock.pipeline.opening import engine_session
+
+    target = _given(context.obj.models, "--models")
+    matrix = prepare(read_csv(_read(data)))
+    model = unbuilt(matrix, coefficients(_agings(_given(context.obj.aging, "--aging"))), seed)
+    wanted = searches(ALL if ages else FRESH)
+    with engine_session("science", master) as spark:
+        model = build_on(spark, model, wanted, _Printed())
+    target.write_bytes(save(model))
+
+
+@app.command()
+def predict(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="The samples, a CSV.")],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add how sure, how old, how thin, and by what.")
+    ] = False,
+) -> None:
+    """Say where samples come from."""
+    from penstock.jobs.science.matrix import prepare, read_csv
+    from penstock.jobs.science.modelfile import load
+    from penstock.jobs.science.prediction import Predictor
+    from penstock.jobs.science.report import data_frame, explained, lines
+
+    model = load(_read(_given(context.obj.models, "--models")))
+    samples = prepare(read_csv(_read(data)))
+    for number in range(1, len(samples) + 1):
+        typer.echo(f"***New sample, # {number} / {len(samples)}")
+    found = Predictor(model).predict(samples.values, samples.seasons)
+    for each in found.values():
+        for line in lines(data.stem, samples, each):
+            typer.echo(line)
+    if explain:
+        typer.echo("Explained:")
+        for line in data_frame(explained(found["ERROR2"]), samples.samples):
+            typer.echo(line)
+
+
+@app.command()
+def fake(
+    span: Annotated[str, typer.Argument(metavar="DURATION:INTERVAL", help="In seconds.")] = "10:1",
+) -> None:
+    """Take time, and tell how much of it has gone."""
+    try:
+        duration, interval = (float(part) for part in span.split(":"))
+    except ValueError as error:
+        raise typer.BadParameter(f"{span!r} should be DURATION:INTERVAL in seconds") from error
+    if duration < 0 or interval <= 0:
+        raise typer.BadParameter(f"{span!r} should not be negative")
+    printed = _Printed()
+    begun = time.monotonic()
+    while (gone := time.monotonic() - begun) < duration:
+        printed(gone / duration)
+        time.sleep(min(interval, duration - gone))
+    printed(1.0)
+
+
+@app.command()
+def synthesize(
+    place: Annotated[Path, typer.Argument(help="A folder for the files.")],
+    seed: Annotated[int, typer.Option(help="The same one gives the same files.")] = 1,
+) -> None:
+    """Make data to try this with: a reference, samples, and trials of how indicators fade."""
+    from penstock.jobs.science import synthetic
+    from penstock.jobs.science.indicators import season_at
+
+    trials = place / "aging"
+    trials.mkdir(parents=True, exist_ok=True)
+    (place / "reference.csv").write_text(synthetic.csv_text(synthetic.reference_columns(seed)))
+    (place / "samples.csv").write_text(synthetic.csv_text(synthetic.test_columns(seed)))
+    for name, agings in synthetic.agings(seed).items():
+        for aging in agings:
+            season = season_at(aging.position or 0.0)
+            assert season is not None
+            file = trials / f"env{name.replace('.', '')}-{season.name.capitalize()}.txt"
+            file.write_text(synthetic.trials_text(aging))
+    typer.echo(f"reference.csv, samples.csv and aging/ are in {place}")
+
+
+class _Printed:
+    """Progress as lines that a worker reads."""
+
+    def __init__(self) -> None:
+        self._begun = time.time()
+
+    def __call__(self, share: float) -> None:
+        typer.echo(f"percent: {100 * share:.1f}%")
+        if share > 0:
+            left = (time.time() - self._begun) * (1 - share) / share
+            finish = datetime.now(UTC) + timedelta(seconds=left)
+            typer.echo(f"finish: {finish.isoformat(timespec='seconds')}")
+
+
+def _given(path: Path | None, option: str) -> Path:
+    if path is None:
+        raise ConfigurationError(f"{option} is missing: it says where; before the command's name")
+    return path
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path}: {error.strerror}") from error
+
+
+def _agings(place: Path) -> Agings:
+    from penstock.jobs.model import Aging
+    from penstock.jobs.science.ageing import file_means, read_trials
+
+    found: dict[str, tuple[Aging, ...]] = {}
+    for file in sorted(place.glob("*.txt")):
+        meant = file_means(file.name)
+        if meant is not None:
+            name, season = meant
+            aging = Aging(read_trials(file.read_bytes(), file.name), season.position)
+            found[name] = (*found.get(name, ()), aging)
+    if not found:
+        raise NotFound(f"{place}: no files env<NAME>-<SEASON>.txt of an indicator")
+    return found
