@@ -12,6 +12,10 @@ class FormError(PenstockError):
     """A message is not a request or response, and this is where."""
 
 
+class CommandError(PenstockError):
+    """A command could not be run, or did not do what was asked."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """A cell that cannot be used: the row as a person counts, the names being the first."""

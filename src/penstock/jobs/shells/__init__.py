@@ -1,0 +1,1 @@
+"""Where commands run: on this machine, or on another over SSH."""
