@@ -9,13 +9,15 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from penstock.jobs.errors import CommandError
+from penstock.jobs.shells.ending import within
 from penstock.jobs.shells.guardian import Guardian
 from penstock.jobs.shells.reading import read_lines
-from penstock.jobs.shells.shell import LINE_BYTES, Kept, Limits, Outcome
+from penstock.jobs.shells.shell import Kept, Limits, Outcome
 
 #: How long pipes may stay open when the command has ended: what it left behind may hold them.
 _PIPES_SECONDS: Final = 2.0
@@ -67,62 +69,62 @@ class LocalFolder:
         told: Callable[[str], None] = lambda _: None,
         limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> Outcome:
+        async with _pipe() as (output, to_output), _pipe() as (errors, to_errors):
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=to_output,
+                    stderr=to_errors,
+                    cwd=self._place,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise CommandError(f"cannot run {command[0]!r}: {error.strerror}") from error
+            to_output.close()  # the command has them now, and its end is to be theirs
+            to_errors.close()
+            self._guardian.watch(str(process.pid))
+            try:
+                return await _attended(process, output, errors, told, limits)
+            finally:
+                self._guardian.forget(str(process.pid))
+
+
+@asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+    """Our own and not asyncio's, for which a process has not ended before its pipes have: what a
+    command leaves behind may hold them for as long as it likes."""
+    read, write = os.pipe()
+    reader = asyncio.StreamReader()
+    with os.fdopen(write, "wb") as writer:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read, "rb")
+        )
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self._place,
-                limit=LINE_BYTES,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise CommandError(f"cannot run {command[0]!r}: {error.strerror}") from error
-        self._guardian.watch(str(process.pid))
-        try:
-            return await _attended(process, told, limits)
+            yield reader, writer
         finally:
-            self._guardian.forget(str(process.pid))
+            transport.close()
 
 
 async def _attended(
-    process: asyncio.subprocess.Process, told: Callable[[str], None], limits: Limits
+    process: asyncio.subprocess.Process,
+    from_output: asyncio.StreamReader,
+    from_errors: asyncio.StreamReader,
+    told: Callable[[str], None],
+    limits: Limits,
 ) -> Outcome:
-    assert process.stdout is not None
-    assert process.stderr is not None
     output, errors = Kept(), Kept()
     pipes = asyncio.gather(
-        read_lines(process.stdout, output, told), read_lines(process.stderr, errors)
+        read_lines(from_output.read, output, told), read_lines(from_errors.read, errors)
     )
-    reason = ""
     try:
-        reason = await _ended(process, limits)
-    except asyncio.CancelledError:
-        await _end(process, limits.grace)
-        raise
+        reason = await within(limits, process.wait, partial(_end, process))
     finally:
         _signal(process, signal.SIGKILL)  # whatever it has left behind in its group
         with suppress(TimeoutError):
             await asyncio.wait_for(pipes, _PIPES_SECONDS)
     assert process.returncode is not None
     return Outcome(process.returncode, output.text, errors.text, reason)
-
-
-async def _ended(process: asyncio.subprocess.Process, limits: Limits) -> str:
-    """Wait for its end, or bring it about; why it had to be."""
-    first = min((each for each in (limits.soft, limits.hard) if each is not None), default=None)
-    try:
-        await asyncio.wait_for(process.wait(), first)
-    except TimeoutError:
-        grace = limits.grace
-        if limits.soft is not None and limits.hard is not None:
-            grace = max(limits.hard - limits.soft, 0.0)
-        elif limits.soft is None:
-            grace = 0.0
-        await _end(process, grace)
-        return f"ended after {first:g} seconds"
-    return ""
 
 
 async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
