@@ -44,7 +44,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# Spark runs on Java, which no wheel brings. Without it everything else runs, and says so.
 up: setup ## Everything there is, running on this machine; Ctrl-C stops it
+	@scripts/peers --only java
 	@$(BIN)/penstock up
 
 peers: ## The servers that integration tests talk to, from Debian packages, where we may

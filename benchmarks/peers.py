@@ -103,11 +103,14 @@ def start_penstock(directory: Path, profile: Path | None = None, scheme: str = "
     return peer
 
 
-def start_rabbitmq(directory: Path) -> Peer:
-    """Debian's RabbitMQ, without plugins, as a node of its own beside any other on the machine."""
+def start_rabbitmq(directory: Path, plugins: str = "") -> Peer:
+    """Debian's RabbitMQ as a node of its own beside any other on the machine.
+
+    It has the plugins that are named, separated by commas, and no others.
+    """
     port, epmd_port = _free_port(), _free_port()
     log = directory / "rabbitmq.log"
-    (directory / "plugins").write_text("[].\n")
+    (directory / "plugins").write_text(f"[{plugins}].\n")
     (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n")
     environment = os.environ | {
         "HOME": str(directory),
@@ -182,6 +185,11 @@ Starter = Callable[[Path], Peer]
 AMQP_STARTERS: dict[str, Starter] = {
     "penstock": start_penstock,
     "rabbitmq": start_rabbitmq,
+}
+#: One of AMQP 1.0, which RabbitMQ of this version has as a plugin.
+AMQP10_STARTERS: dict[str, Starter] = {
+    "penstock": start_penstock,
+    "rabbitmq": partial(start_rabbitmq, plugins="rabbitmq_amqp1_0"),
 }
 #: And one of MQTT.
 MQTT_STARTERS: dict[str, Starter] = {

@@ -2,7 +2,8 @@
 
 `broker` runs a test against Penstock and against RabbitMQ: what a test says of a broker has to be
 true of both. A test of something only Penstock has asks for `penstock`. `mqtt_broker` does the
-same for MQTT, with mosquitto as the other.
+same for MQTT, with mosquitto as the other. All that run on Spark share one session, and all that
+want a database of the embedded kind one server; what these need is loaded then.
 """
 
 from __future__ import annotations
@@ -10,27 +11,26 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.peers import Broker, Mosquitto, MqttBroker, PeerMissing, Penstock, RabbitMQ
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 # How long an example takes is the machine's affair, and says nothing of the code.
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-#: Tests that start Spark or a database many times over: they run with `make test-all`.
-HEAVY = (
-    "tests/store/",
-    "tests/pipeline/",
-    "tests/hives/gold/",
-    "tests/hives/forecast/",
-    "tests/hives/steps/",
-    "tests/integration/mqtt/test_crash_mqtt.py",
-)
+#: Tests that start Spark many times over: they run with `make test-all`.
+HEAVY = ("tests/pipeline/",)
+#: Spark starts processes when it likes, and each takes seconds on a busy machine.
+SPARK_SECONDS = 600
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,36 +38,57 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(HEAVY):
             item.add_marker(pytest.mark.slow)
+        on_spark = isinstance(item, pytest.Function) and "spark" in item.fixturenames
+        if on_spark and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SPARK_SECONDS))
 
+
+P = TypeVar("P")
+S = TypeVar("S", bound="Server")
 
 NewPenstock = Callable[..., Penstock]
 NewMosquitto = Callable[..., Mosquitto]
 
 
-def missing(peer: PeerMissing) -> None:
+class Server(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def missing(peer: PeerMissing) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(str(peer))
     pytest.skip(str(peer))
 
 
+def needed(peer: Callable[..., P], *arguments: Any, **options: Any) -> P:
+    """A peer; who needs one that is not installed skips, or fails under `CI=true`."""
+    try:
+        return peer(*arguments, **options)
+    except PeerMissing as error:
+        missing(error)
+
+
+@contextmanager
+def running(server: S) -> Iterator[S]:
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
 @pytest.fixture(scope="session")
 def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
-    server = Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)
-    server.start()
-    yield server
-    server.stop()
+    with running(Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    try:
-        server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
-    except PeerMissing as peer:
-        missing(peer)
-        raise
-    server.start()
-    yield server
-    server.stop()
+    with running(needed(RabbitMQ, tmp_path_factory.mktemp("rabbitmq"))) as server:
+        yield server
 
 
 @pytest.fixture(
@@ -82,35 +103,23 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 @pytest.fixture(scope="session")
 def mqtt_penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
     """A Penstock that listens for MQTT and WebSockets beside AMQP."""
-    server = Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)
-    server.start()
-    yield server
-    server.stop()
+    with running(Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    try:
-        server = Mosquitto(tmp_path_factory.mktemp("mosquitto"), websocket=True)
-    except PeerMissing as peer:
-        missing(peer)
-        raise
-    server.start()
-    yield server
-    server.stop()
+    folder = tmp_path_factory.mktemp("mosquitto")
+    with running(needed(Mosquitto, folder, websocket=True)) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mqtt_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
     """A RabbitMQ with its MQTT plugin."""
-    try:
-        server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"), plugins=("rabbitmq_mqtt",))
-    except PeerMissing as peer:
-        missing(peer)
-        raise
-    server.start()
-    yield server
-    server.stop()
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    with running(needed(RabbitMQ, folder, plugins=("rabbitmq_mqtt",))) as server:
+        yield server
 
 
 @pytest.fixture(
@@ -123,6 +132,36 @@ def mqtt_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ
 def mqtt_broker(request: pytest.FixtureRequest) -> MqttBroker:
     server: MqttBroker = request.getfixturevalue(request.param)
     return server
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from penstock.pipeline import open_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    chosen = {"spark.sql.shuffle.partitions": "2", "spark.local.dir": str(folder)}
+    session = open_session("tests", "local[2]", chosen)
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[str]:
+    """The URL of an embedded database server."""
+    from penstock.store import EmbeddedServer
+    from tests.databases import grounds_of_its_own
+
+    with grounds_of_its_own() as folder, EmbeddedServer(folder / "pg") as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def embedded_template(embedded: str) -> str:
+    """The URL of a database with the schema: `copy_of` it is a test's own."""
+    from tests.databases import new_template
+
+    return new_template(embedded)
 
 
 @pytest.fixture
@@ -152,11 +191,8 @@ def new_mosquitto(tmp_path: Path) -> Iterator[NewMosquitto]:
     started: list[Mosquitto] = []
 
     def start(*settings: str, **options: Any) -> Mosquitto:
-        try:
-            server = Mosquitto(tmp_path / f"mosquitto-{len(started)}", *settings, **options)
-        except PeerMissing as peer:
-            missing(peer)
-            raise
+        folder = tmp_path / f"mosquitto-{len(started)}"
+        server = needed(Mosquitto, folder, *settings, **options)
         started.append(server)
         server.start()
         return server

@@ -16,14 +16,20 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Final, Protocol
 
-#: RabbitMQ takes five to eight seconds on an idle machine; a busy one gets time to spare.
-START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 30.0
-SERVER_PORTS: Final = (20_000, 32_000)
+#: RabbitMQ takes five to eight seconds on an idle machine; a very busy one gets time to spare.
+START_SECONDS: Final = 180.0
+STOP_SECONDS: Final = 60.0
+#: Below the ports the system gives to clients: one of theirs could be taken by a client while its
+#: server restarts, even by one that is trying to reconnect to it and reaches itself.
+SERVER_PORTS: Final = range(20_000, 32_000)
+#: Of these, each worker of pytest-xdist has a share to itself.
+WORKERS: Final = 8
 
 
 class PeerMissing(Exception):
@@ -68,14 +74,20 @@ class MqttBroker(Protocol):
     def kill(self) -> None: ...
 
 
-def free_port() -> int:
-    """A port below those the system gives to clients.
+def _shuffled_ports() -> Iterator[int]:
+    """Those of this process: none comes again while its server may still be starting."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ours = SERVER_PORTS[worker % WORKERS :: WORKERS]
+    return cycle(random.SystemRandom().sample(ours, len(ours)))
 
-    One of theirs could be taken by a client while its server restarts, even by one that is trying
-    to reconnect to it and reaches itself.
-    """
+
+_ports: Final = _shuffled_ports()
+
+
+def free_port() -> int:
+    """A port for a server that nobody listens on, and that nobody else here is given."""
     while True:
-        port = random.SystemRandom().randrange(*SERVER_PORTS)
+        port = next(_ports)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
@@ -89,6 +101,12 @@ def resident_bytes(pid: int) -> int:
 def peak_bytes(pid: int) -> int:
     """How much memory a process had in use when it had most."""
     return _memory(pid, "VmHWM:")
+
+
+def cpu_seconds(pid: int) -> float:
+    """How much processor time a process has used: other than time, it is nobody else's."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(pid: int, which: str) -> int:

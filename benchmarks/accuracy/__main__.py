@@ -33,6 +33,10 @@ events that did not arrive. `unseen` are wraps in an outage at a point that nobo
 takes every fall of a total for a restart; it is spared duplicates and late reports, and sensors
 that send events.
 
+What is left cannot be told from the frames: a total that wrapped in an outage at a point nobody
+knows is up to 32 events off, and a device that started again, whose next reports were lost and
+whose totals have by then overtaken those before, looks like one that went on.
+
 {table}
 """
 

@@ -1,97 +1,83 @@
-"""What is measured: rows a second into Spark, from streams and from Parquet, and pika's rate."""
+"""How fast each way to read is, and what it costs: rounds in which the ways take turns.
+
+CPU time is read from /proc for the broker and for whoever reads, which is this process with all it
+has started: Spark's driver and its Python workers.
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-import pika
-from pyspark.sql import DataFrame, SparkSession
-
-_PREFETCH: Final = 5000
+from benchmarks.harness.rounds import Announce
+from benchmarks.peers import Peer
+from benchmarks.usage import usage_of
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """Rows a second of one way to read, over rounds in a warm session."""
+class Way:
+    """A way to read so many rows."""
 
-    what: str
+    name: str
     rows: int
-    seconds: tuple[float, ...]
+    work: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    seconds: float
+    broker_cpu: float
+    reader_cpu: float
+
+
+@dataclass(slots=True)
+class Rate:
+    """Of one way, over rounds in a warm session."""
+
+    name: str
+    rows: int
+    rounds: list[Round] = field(default_factory=list)
 
     @property
     def median(self) -> float:
-        return self.rows / statistics.median(self.seconds)
+        return self.rows / statistics.median(each.seconds for each in self.rounds)
 
     @property
-    def best(self) -> float:
-        return self.rows / min(self.seconds)
+    def broker_cpu_per_million(self) -> float:
+        return statistics.median(each.broker_cpu for each in self.rounds) / self.rows * 1e6
+
+    @property
+    def reader_cpu_per_million(self) -> float:
+        return statistics.median(each.reader_cpu for each in self.rounds) / self.rows * 1e6
 
 
-def measure(what: str, rows: int, rounds: int, work: Callable[[], None]) -> Rate:
-    """The first call warms up: code is compiled, workers are started, files are in memory."""
-    work()
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return Rate(what, rows, tuple(seconds))
+def in_turns(peer: Peer, ways: Sequence[Way], rounds: int, announce: Announce) -> list[Rate]:
+    """A first round is not counted: code is compiled, workers start, files come into memory."""
+    rates = [Rate(way.name, way.rows) for way in ways]
+    advance = announce(f"reading from {peer.name}", (rounds + 1) * len(ways))
+    for number in range(rounds + 1):
+        for place, (way, rate) in enumerate(zip(ways, rates, strict=True)):
+            advance(number * len(ways) + place)
+            measured = _measured(peer, way)
+            if number:
+                rate.rounds.append(measured)
+    return rates
 
 
-def batch(spark: SparkSession, url: str, streams: Sequence[str], schema: str = "") -> DataFrame:
-    reader = spark.read.format("penstock").options(url=url, streams=",".join(streams))
-    return (reader.schema(schema) if schema else reader).load()
+def _measured(peer: Peer, way: Way) -> Round:
+    broker, reader = _cpu(peer)
+    start = time.perf_counter()
+    way.work()
+    seconds = time.perf_counter() - start
+    broker_then, reader_then = _cpu(peer)
+    return Round(seconds, broker_then - broker, reader_then - reader)
 
 
-def take(frame: DataFrame) -> None:
-    """Have Spark read every row and column, and forget them."""
-    frame.write.format("noop").mode("overwrite").save()
-
-
-def follow(spark: SparkSession, url: str, streams: Sequence[str], folder: Path) -> None:
-    """One micro-batch with all there is, from a checkpoint that is new."""
-    checkpoint = folder / f"checkpoint-{time.monotonic_ns()}"
-    reader = spark.readStream.format("penstock").options(url=url, streams=",".join(streams))
-    query = (
-        reader.option("startingOffsets", "earliest")
-        .load()
-        .writeStream.format("noop")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-
-
-def consume(url: str, stream: str, count: int) -> None:
-    """The same messages with pika's blocking connection, as its users would: batched answers."""
-    connection = pika.BlockingConnection(pika.URLParameters(url))
-    channel = connection.channel()
-    channel.basic_qos(prefetch_count=_PREFETCH)
-    seen = 0
-
-    def on_message(_: Any, method: Any, properties: Any, body: bytes) -> None:
-        nonlocal seen
-        seen += 1
-        if seen % (_PREFETCH // 2) == 0:
-            channel.basic_ack(method.delivery_tag, multiple=True)
-        if seen == count:
-            raise _Enough
-
-    channel.basic_consume(stream, on_message, arguments={"x-stream-offset": "first"})
-    try:
-        channel.start_consuming()
-    except _Enough:
-        # Closing sends back what is prefetched, which streams refuse, and ends the connection for.
-        with suppress(pika.exceptions.AMQPError):
-            connection.close()
-
-
-class _Enough(Exception):
-    pass
+def _cpu(peer: Peer) -> Iterator[float]:
+    broker = peer.usage().cpu_seconds
+    yield broker
+    # The broker is a child of this process as well.
+    yield usage_of([os.getpid()]).cpu_seconds - broker

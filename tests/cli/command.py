@@ -42,9 +42,12 @@ def run(
 class Running:
     """A part that says when it is ready. What it writes besides goes to a file."""
 
-    def __init__(self, folder: Path, *arguments: str | Path) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str | Path, env: Mapping[str, str] | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._errors = folder / "errors"
+        self._environment = env or environment()
         self._arguments = [*PENSTOCK, *map(str, arguments)]
 
     def __enter__(self) -> Self:
@@ -55,13 +58,18 @@ class Running:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=environment(),
+                env=self._environment,
             )
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline()
         assert "ready: " in self.ready, self.errors
         self.addresses = self.ready.partition("ready: ")[2].split()
         return self
+
+    def line(self) -> str:
+        """The next line of standard output, whenever it comes."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
 
     @property
     def errors(self) -> str:
@@ -70,7 +78,7 @@ class Running:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """The exit status, and what was written to standard output after the ready line."""
         self.process.send_signal(how)
-        rest, _ = self.process.communicate(timeout=SECONDS)
+        rest, _ = self.process.communicate(timeout=2 * SECONDS)
         return self.process.returncode, rest
 
     def __exit__(

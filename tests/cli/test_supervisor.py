@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,14 @@ from penstock.core.errors import ConfigurationError
 SLEEP = "import signal; signal.sigwait([signal.SIGTERM])"
 
 
-def part(name: str, code: str) -> Part:
+def part(name: str, code: str, *needs: str) -> Part:
     """A part that runs some Python; it is given what the others said as its arguments."""
 
     def command(addresses: Addresses) -> list[str]:
         said = [address for each in addresses.values() for address in each]
         return [sys.executable, "-u", "-c", code, *said]
 
-    return Part(name, command)
+    return Part(name, command, needs)
 
 
 def ready(then: str = SLEEP, address: str = "here") -> str:
@@ -59,8 +60,8 @@ class Journal:
         return asyncio.create_task(self.supervisor.run(self.stop))
 
 
-async def test_parts_start_in_order_and_stop_in_reverse() -> None:
-    journal = Journal(part("one", ready()), part("two", ready()))
+async def test_a_part_starts_when_what_it_needs_is_ready_and_stops_before_it() -> None:
+    journal = Journal(part("one", ready()), part("two", ready(), "one"))
     running = await journal.run()
     await journal.supervisor.ready.wait()
     journal.stop.set()
@@ -79,7 +80,7 @@ async def test_parts_start_in_order_and_stop_in_reverse() -> None:
 
 async def test_a_part_is_told_where_those_before_it_are() -> None:
     tell = ready("print('told', *sys.argv[1:]); " + SLEEP)
-    journal = Journal(part("one", ready(address="a b")), part("two", tell))
+    journal = Journal(part("one", ready(address="a b")), part("two", tell, "one"))
     running = await journal.run()
     await journal.supervisor.ready.wait()
     journal.stop.set()
@@ -113,6 +114,32 @@ async def test_a_stop_need_not_wait_for_the_next_start() -> None:
     assert journal.steps[-1] == ("one", State.STOPPED)
 
 
+async def test_noise_is_not_told() -> None:
+    noisy = ready("print('picked up'); print('bad news'); " + SLEEP)
+    quiet = replace(part("one", noisy), noise=("picked",))
+    journal = Journal(quiet)
+    running = await journal.run()
+    await journal.supervisor.ready.wait()
+    journal.stop.set()
+    await running
+    assert journal.lines == [("one", "bad news")]
+
+
+async def test_parts_that_need_nothing_of_each_other_start_at_once() -> None:
+    never = part("one", SLEEP)
+    journal = Journal(never, part("two", ready()), part("three", ready(), "one"))
+    running = await journal.run()
+    await journal.until("two", State.RUNNING)
+    assert [keeper.state for keeper in journal.supervisor.keepers] == [
+        State.STARTING,
+        State.RUNNING,
+        State.WAITING,
+    ]
+    journal.stop.set()
+    await running
+    assert ("three", State.STARTING) not in journal.steps
+
+
 async def test_a_part_that_will_not_stop_is_killed() -> None:
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + (
         "print('ready: x'); signal.pause()"
@@ -126,7 +153,9 @@ async def test_a_part_that_will_not_stop_is_killed() -> None:
 
 
 async def test_a_part_that_cannot_be_configured_ends_everything() -> None:
-    journal = Journal(part("one", ready()), part("two", "print('bad key'); raise SystemExit(2)"))
+    journal = Journal(
+        part("one", ready()), part("two", "print('bad key'); raise SystemExit(2)", "one")
+    )
     running = await journal.run()
     with pytest.raises(ConfigurationError, match="two"):
         await running

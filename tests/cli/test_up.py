@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from penstock.client.blocking import connect
-from tests.cli.command import Running, run
+from tests.cli.command import Running, environment, run
 from tests.peers import free_port
 
 ANYWHERE = ("--listen", "amqp://127.0.0.1:0", "--listen", "http://127.0.0.1:0")
+SMALL = ("--no-pipeline", "--hives", "2")
 
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Running]:
-    with Running(tmp_path, "up", "--data", tmp_path / "data", *ANYWHERE) as running:
+    with Running(tmp_path, "up", "--data", tmp_path / "data", *ANYWHERE, *SMALL) as running:
         yield running
 
 
@@ -43,14 +44,11 @@ def test_it_is_ready_when_all_parts_are(up: Running) -> None:
     assert running == ["broker", "demo"]
 
 
-def test_the_demo_publishes_keeps_and_answers(up: Running) -> None:
-    with connect(up.addresses[0]) as fabric:
-        with fabric.subscribe("demo.temperature.*") as readings:
-            reading = readings.receive()
-        assert reading.json()["room"] == reading.address.rpartition(".")[2]
-        with fabric.replay("demo.readings") as kept:
-            assert kept.receive().offset == 0
-        assert fabric.request("demo.thermometer", "attic").json() > 0
+def test_what_the_demonstration_sends_is_kept_in_a_stream(up: Running) -> None:
+    with connect(up.addresses[0]) as fabric, fabric.replay("sensors") as kept:
+        frame = kept.receive()
+    assert frame.offset == 0
+    assert frame.address.startswith("sensors.")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
@@ -75,7 +73,7 @@ def test_parts_do_not_outlive_a_supervisor_that_was_killed(up: Running) -> None:
 
 def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
     address = f"amqp://127.0.0.1:{free_port()}"
-    flags = ("--data", tmp_path / "data", "--no-demo", "--listen", address)
+    flags = ("--data", tmp_path / "data", "--no-demo", "--no-pipeline", "--listen", address)
     with Running(tmp_path, "up", *flags) as up:
         [started] = events(up, event="running")
         os.kill(started["pid"], signal.SIGKILL)
@@ -87,10 +85,20 @@ def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
 def test_a_port_in_use_ends_it_with_the_reason(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"amqp://127.0.0.1:{taken.getsockname()[1]}"
-        said = run("up", "--data", tmp_path, "--listen", address)
+        said = run("up", "--data", tmp_path, "--no-pipeline", "--listen", address)
     assert (said.returncode, said.stdout) == (2, "")
     assert f"cannot listen on {address}" in said.stderr
     assert "Traceback" not in said.stderr
+
+
+def test_without_java_it_says_what_to_do_and_runs_the_rest(tmp_path: Path) -> None:
+    flags = ("--data", tmp_path / "data", "--database", "postgresql://127.0.0.1:1/nobody")
+    nowhere = environment(JAVA_HOME=str(tmp_path))
+    with Running(tmp_path, "up", *flags, "--no-demo", *ANYWHERE, env=nowhere) as up:
+        [left_out] = events(up, event="left out")
+        assert left_out["part"] == "pipeline"
+        assert "Spark needs Java 17 or later" in left_out["reason"]
+        assert [event["part"] for event in events(up, event="running")] == ["broker"]
 
 
 def _readable(descriptor: int, seconds: float = 30.0) -> bool:

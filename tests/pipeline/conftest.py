@@ -1,4 +1,4 @@
-"""One Spark for all tests of the connector, and what they ask of it."""
+"""What tests of the connector ask of Spark."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.pipeline import open_session
 from tests.peers import Broker
 
 QUERY_SECONDS = 90
+#: A session's first query takes half a minute on a busy machine; and a test that is ended in the
+#: midst of a call leaves a session with which no other test can do anything.
+SPARK_SECONDS = 300
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = open_session("tests", "local[2]", {"spark.sql.shuffle.partitions": "2"})
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        uses_spark = "spark" in getattr(item, "fixturenames", ())
+        if uses_spark and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SPARK_SECONDS))
 
 
 @dataclass

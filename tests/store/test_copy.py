@@ -81,7 +81,8 @@ def url(embedded: str) -> str:
 
 
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rows=ROWS)
 def test_what_is_read_is_what_was_written(url: str, rows: list[dict[str, Any]]) -> None:
@@ -89,7 +90,8 @@ def test_what_is_read_is_what_was_written(url: str, rows: list[dict[str, Any]]) 
 
 
 @settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=10,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(rows=ROWS, start=st.integers(0, 6))
 def test_a_slice_of_a_batch_is_its_rows(url: str, rows: list[dict[str, Any]], start: int) -> None:

@@ -20,8 +20,8 @@ from penstock.store import (
     attempt,
 )
 from penstock.store.embedded import process
+from tests.databases import with_name
 from tests.peers import free_port
-from tests.store.conftest import with_name
 
 
 @pytest.fixture

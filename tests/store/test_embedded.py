@@ -18,9 +18,8 @@ from penstock.core.errors import AccessRefused
 from penstock.store import Database, EmbeddedServer, StoreUnavailable, StoreUnready
 from penstock.store.embedded import postmaster, process, sockets
 from penstock.store.embedded.account import Account
-from tests.conftest import missing
-from tests.peers import PeerMissing
-from tests.store.conftest import grounds_of_its_own
+from tests.conftest import needed
+from tests.databases import grounds_of_its_own
 from tests.store.servers import python_for
 
 #: A process that uses a server until its standard input ends.
@@ -276,11 +275,7 @@ def test_it_runs_as_an_ordinary_user(grounds: Path) -> None:
     home = grounds / "home"
     home.mkdir()
     os.chown(home, nobody, nobody)
-    try:
-        python = python_for(nobody)
-    except PeerMissing as peer:
-        missing(peer)
-        raise
+    python = needed(python_for, nobody)
     child = subprocess.run(
         [python, "-c", USER, str(home / "pg")],
         user=nobody,

@@ -1,106 +1,105 @@
-"""`penstock demo`: a little traffic, so that there is something to look at.
+"""`penstock demo`: fifty hives whose sensors report as time goes by, so that there is much to see.
 
-A house with a thermometer in each room, told with every pattern of the client: readings are
-published to whoever listens and kept in a stream; alarms are pushed to a worker, which pulls them
-one by one; a service answers what the temperature of a room is now.
+Hives and sensors are written to the database, if there is one; the fleet has a few hours behind it
+when it begins, and goes on where it was when it is started again on the same data.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
+import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.durations import seconds
 from penstock.cli.fabric import DEFAULT_URL, Url, hush_libraries
-from penstock.cli.options import ConfigFile, Overrides, prepare
+from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 
 if TYPE_CHECKING:
-    from penstock.client import Fabric, Message
+    from penstock.hives.sensors.demonstration import Demonstration
 
-SUBJECT: Final = "demo.temperature"
-STREAM: Final = "demo.readings"
-QUEUE: Final = "demo.alarms"
-SERVICE: Final = "demo.thermometer"
-
-#: Rooms, and how far each is from comfortable.
-ROOMS: Final = {"kitchen": 21.0, "attic": 24.0, "cellar": 14.0}
-#: What a room swings by, up and down, and how many readings a swing takes.
-SWING: Final = 3.0
-PERIOD: Final = 60
-WARM: Final = 26.5
-#: The stream forgets; nobody wants a demonstration to fill a disk.
-KEPT_BYTES: Final = 16 << 20
-KEPT_FOR: Final = "1D"
-
-Readings = dict[str, float]
+FILE: Final = "demo.json"
+FLUSH_SECONDS: Final = 5.0
 
 
 def demo(
     url: Url = DEFAULT_URL,
-    every: Annotated[
-        float, typer.Option(min=0.001, metavar="SECONDS", help="How often rooms are read.")
-    ] = 1.0,
+    mqtt: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The same broker for sensors; over AMQP unless said."),
+    ] = None,
+    hives: Annotated[int, typer.Option(min=1, metavar="N", help="So many places.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Other days, other devices.")] = 0,
+    past: Annotated[
+        str, typer.Option(metavar="TIME", help="What a new fleet has behind it.")
+    ] = "6h",
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="PENSTOCK_DATABASE",
+            help="A PostgreSQL for the hives and sensors; without one they are in none.",
+        ),
+    ] = None,
+    data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
     with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
 ) -> None:
-    """Send a little traffic: readings, a stream of them, a worker, a service."""
-    prepare(file, pairs)
+    """Be a fleet of people counters that goes on where it was, for as long as it runs."""
+    from penstock.hives.flow import SOURCES, STREAMS
+    from penstock.hives.sensors.demonstration import Demonstration
+    from penstock.hives.sensors.diary import Diary
+    from penstock.pipeline.sources import ensure
+
+    home = prepare(file, pairs, data).settings.data
     hush_libraries()
-    asyncio.run(_run(url, every, with_stdin))
+    home.mkdir(parents=True, exist_ok=True)
+    behind = timedelta(seconds=seconds(past))
+    shown = Demonstration(Diary(home / FILE), datetime.now(UTC), behind, hives, seed)
+    if database is not None:
+        _write_catalogue(database, shown)
+    ensure(url, STREAMS, SOURCES)  # or what is sent before the pipeline runs is lost
+    asyncio.run(_run(url, mqtt or url, shown, with_stdin))
 
 
-async def _run(url: str, every: float, with_stdin: bool) -> None:
+def _write_catalogue(url: str, shown: Demonstration) -> None:
+    from penstock import store
+    from penstock.hives import catalogue
+
+    with store.Database(url) as database:
+        store.migrate(url)
+        catalogue.write(database, shown.fleet.hives, shown.fleet.sensors)
+
+
+async def _run(url: str, live_url: str, shown: Demonstration, with_stdin: bool) -> None:
+    """The past goes over AMQP, a few thousand frames a second; sensors speak MQTT."""
     from penstock.cli.lifetime import until_stopped
     from penstock.client import connect
+    from penstock.hives.sensors.messages.topic import COMMANDS, EVERYTHING
+    from penstock.hives.sensors.pace import Pace
+    from penstock.hives.sensors.sending import Sender, speaks_mqtt, spelled
+    from penstock.hives.sensors.simulating import obey, until_first
 
-    readings: Readings = {}
-    async with until_stopped(with_stdin) as stop, connect(url) as fabric:
-        async with fabric.serve(SERVICE, lambda request: temperature(readings, request)):
-            work = [
-                asyncio.create_task(_measure(fabric, readings, every)),
-                asyncio.create_task(_attend(fabric)),
-                asyncio.create_task(stop.wait()),
-            ]
-            typer.echo(f"penstock demo ready: {SUBJECT}.*")
-            try:
-                done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()  # what failed is raised here, and the supervisor starts us again
-            finally:
-                for task in work:
-                    task.cancel()
-                await asyncio.gather(*work, return_exceptions=True)
-
-
-def temperature(readings: Readings, request: Message) -> float:
-    """What the service answers: the room asked for, as last read."""
-    if request.text not in readings:
-        raise LookupError(f"no room {request.text!r}; there are {', '.join(readings)}")
-    return readings[request.text]
-
-
-async def _measure(fabric: Fabric, readings: Readings, every: float) -> None:
-    kept = fabric.stream(STREAM, max_age=KEPT_FOR, max_bytes=KEPT_BYTES)
-    alarms = fabric.push(QUEUE)
-    step = 0
-    while True:
-        for room, usual in ROOMS.items():
-            celsius = round(usual + SWING * math.sin(step * math.tau / PERIOD), 1)
-            readings[room] = celsius
-            reading = {"room": room, "celsius": celsius}
-            await fabric.publish(f"{SUBJECT}.{room}", reading)
-            await kept.send(reading)
-            if celsius >= WARM:
-                await alarms.send(reading)
-        step += 1
-        await asyncio.sleep(every)
-
-
-async def _attend(fabric: Fabric) -> None:
-    """The worker: an alarm is acknowledged when what it asks for is done."""
-    async for alarm in fabric.pull(QUEUE):
-        room = alarm.json()["room"]
-        await fabric.publish(f"demo.window.{room}", {"room": room, "window": "opened"})
+    async with (
+        until_stopped(with_stdin) as stop,
+        connect(url) as fabric,
+        connect(live_url) as sensors,
+        sensors.subscribe(spelled(COMMANDS, speaks_mqtt(live_url))) as orders,
+    ):
+        # All of it says when it is from: what is made up for after a break, too.
+        past, live = Sender(fabric, url, stamped=True), Sender(sensors, live_url, stamped=True)
+        pace = Pace(int(time.time() * 1000), 1.0)
+        ready = f"penstock demo ready: {EVERYTHING}"
+        try:
+            await until_first(
+                shown.send(past, live, pace, lambda: typer.echo(ready)),
+                obey(orders, shown.fleet, live),
+                stop.wait(),
+            )
+        finally:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await past.flush()
+                await shown.enter(live)

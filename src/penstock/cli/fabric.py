@@ -26,7 +26,7 @@ Url = Annotated[
         "--url",
         metavar="URL",
         envvar="PENSTOCK_URL",
-        help="The broker: amqp://, mqtt:// or ws://, or one of these with TLS.",
+        help="The broker: amqp://, amqp+1.0://, mqtt:// or ws://, or one of these with TLS.",
     ),
 ]
 

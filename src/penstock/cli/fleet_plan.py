@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from penstock.core.errors import ConfigurationError
+from penstock.hives.sensors.fleet.demand import SLOT_SECONDS
 from penstock.hives.sensors.fleet.fleet import WINDOW_SLOTS
 
 #: A fleet begins with five quiet minutes; one that begins now has them behind it.
@@ -37,7 +38,9 @@ class Plan:
                 raise ConfigurationError("--backlog says how long: leave --for away")
             span = timedelta(seconds=backlog)
             begin = start or now - span
-            return cls(begin, begin, begin + span, None, stamped=True, live=live)
+            # Fleets go by whole steps: one that goes on live must not have told the future.
+            end = _step_before(begin + span) if live else begin + span
+            return cls(begin, begin, end, None, stamped=True, live=live)
         if live:
             raise ConfigurationError("--live is what comes after a --backlog")
         first = start or now
@@ -51,3 +54,7 @@ class Plan:
     def slots(self) -> int:
         """How much of its time is simulated at once: little, where orders may come."""
         return WINDOW_SLOTS if self.speed is None else 1
+
+
+def _step_before(moment: datetime) -> datetime:
+    return moment - timedelta(seconds=moment.timestamp() % SLOT_SECONDS)

@@ -74,7 +74,6 @@ class FleetRun:
                 await send_windows(windows, sender, pace, shown)
                 if not plan.live:
                     return
-                sender = Sender(fabric, url, stamped=False)
                 pace = Pace(int(time.time() * 1000), 1.0)
                 windows = self._fleet.windows(None, 1)
             commands = spelled(COMMANDS, speaks_mqtt(url))

@@ -19,7 +19,9 @@ from penstock.core.errors import PenstockError
 COMMANDS: Final = {
     "Run": {"up": "up:up", "broker": "broker:app", "store": "store:app", "demo": "demo:demo"},
     "Messages": {"pub": "pub:pub", "sub": "sub:sub"},
+    "Files": {"pump": "pump:app"},
     "Hives": {"sensors": "sensors:app", "pipeline": "pipeline:app"},
+    "Jobs": {"science": "science:app"},
     "Look": {"config": "config:config", "version": "version:version"},
     "Administer": {"user": "user:app", "definitions": "definitions:app"},
 }

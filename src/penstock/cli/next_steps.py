@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from penstock.cli.supervisor import Addresses
 from penstock.core.addresses import PORTS
@@ -30,27 +31,29 @@ _REACH = {
 
 def reach(address: str) -> str:
     scheme, separator, _ = address.partition("://")
-    return _REACH.get(scheme, "") if separator else "what the demo sends"
+    return _REACH.get(scheme, "") if separator else ""
 
 
-def next_steps(addresses: Addresses, command: str | None = None) -> list[tuple[str, str]]:
-    """Commands to try, and what each shows."""
+def next_steps(
+    addresses: Addresses, where: Sequence[str] = (), command: str | None = None
+) -> list[tuple[str, str]]:
+    """Commands to try, and what each shows; `where` are flags that lead to the data."""
     penstock = command or _command()
     broker = addresses.get("broker", ())
     amqp = _unless_usual("amqp", broker)
     http = _unless_usual("http", broker)
     steps: list[tuple[str, str]] = []
-    if "demo" in addresses:
-        steps += [
-            (f"{penstock} sub 'demo.#'{amqp}", "what is published, as it happens"),
-            (f"{penstock} sub --stream demo.readings{amqp}", "the same from the beginning"),
-            (f"{penstock} pub --request demo.thermometer attic{amqp}", "ask a service"),
-        ]
-        mqtt = next((url for url in broker if url.startswith("mqtt://")), None)
+    mqtt = next((url for url in broker if url.startswith("mqtt://")), None)
+    if addresses.get("demo"):
+        steps.append((f"{penstock} sub 'sensors.#'{amqp}", "what sensors send"))
+    if addresses.get("pipeline"):
+        steps.append((f"{penstock} sub 'occupancy.#'{amqp}", "how full hives are"))
         if mqtt is not None:
-            steps.append((f"{penstock} sub {mqtt} 'demo/#'", "the same over MQTT"))
+            steps.append((f"{penstock} sub {mqtt} 'occupancy/#'", "over MQTT"))
+        status = " ".join([f"{penstock} pipeline status{amqp}", *map(quote, where)])
+        steps.append((status, "lag, tables"))
     if any(url.startswith("http") for url in broker):
-        steps.append((f"{penstock} broker status{http}", "rates, queues, connections"))
+        steps.append((f"{penstock} broker status{http}", "rates, queues"))
     return steps
 
 

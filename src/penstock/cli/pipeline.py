@@ -15,6 +15,7 @@ import typer
 
 from penstock.cli.backtest import backtest
 from penstock.cli.fabric import DEFAULT_URL, Url
+from penstock.cli.forecast import forecast
 from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.cli.pipeline_options import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Messages into tables, on Spark.")
 app.command()(status)
 app.command()(backtest)
+app.command()(forecast)
 
 #: Files of batches that are written for hours would be too many to read.
 COMPACT_SECONDS: Final = 3600.0
@@ -69,6 +71,7 @@ def run(
     with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
 ) -> None:
     """Apply messages as they come: one line when it is ready; SIGTERM ends it after its batch."""
+    from penstock.pipeline.chores import doing
     from penstock.pipeline.runner import Engine, Source
     from penstock.pipeline.tidying import tidying
 
@@ -80,8 +83,12 @@ def run(
         engine = Engine(found.spark, found.flow, found.place, source)
         ready = f"penstock pipeline ready: {found.flow.name} {url}"
 
+        chores = [*found.flow.chores]
+        if compact_every:
+            chores.append(tidying(found.place, compact_every))
+
         def follow(stop: threading.Event) -> None:
-            with tidying(found.spark, found.place, compact_every):
+            with doing(found.spark, found.flow.name, chores):
                 engine.follow(stop, ready=lambda: typer.echo(ready))
 
         asyncio.run(_until_stopped(follow, with_stdin))

@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.durations import seconds
 from penstock.cli.fabric import DEFAULT_URL, Url, speak_plainly
 from penstock.core.errors import ConfigurationError
-from penstock.core.units import parse_seconds
 
 app = typer.Typer(no_args_is_help=True, help="Simulate sensors, replay them, configure one.")
 
@@ -30,16 +30,6 @@ Speed = Annotated[
         metavar="N", help="So many times as fast as it was: 60x; max is as fast as it goes."
     ),
 ]
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} {error}") from error
-    if seconds <= 0:
-        raise typer.BadParameter(f"{text!r} should be longer than nothing")
-    return seconds
 
 
 def _moment(text: str) -> datetime:
@@ -80,7 +70,7 @@ def simulate(
     backlog: Annotated[
         float | None,
         typer.Option(
-            parser=_seconds,
+            parser=seconds,
             metavar="TIME",
             help="What would have been sent in the last 30d, as fast as it goes.",
             rich_help_panel=WHEN,
@@ -102,7 +92,7 @@ def simulate(
     lasting: Annotated[
         float | None,
         typer.Option(
-            "--for", parser=_seconds, metavar="TIME", help="End after 2h.", rich_help_panel=WHEN
+            "--for", parser=seconds, metavar="TIME", help="End after 2h.", rich_help_panel=WHEN
         ),
     ] = None,
     speed: Speed = "1x",

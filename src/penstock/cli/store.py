@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.lifetime import until_stopped
-from penstock.cli.options import ConfigFile, Data, effective, prepare
+from penstock.cli.options import ConfigFile, Data, Overrides, effective, prepare
 from penstock.core.config import Settings
 
 app = typer.Typer(help="Run the embedded database alone, or look after any database's schema.")
@@ -31,6 +31,7 @@ def store(
     context: typer.Context,
     file: ConfigFile = None,
     data: Data = None,
+    pairs: Overrides = None,
     with_stdin: Annotated[
         bool,
         typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
@@ -38,7 +39,7 @@ def store(
 ) -> None:
     """Run the embedded database: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
     if context.invoked_subcommand is None:
-        asyncio.run(_run(prepare(file, None, data).settings, with_stdin))
+        asyncio.run(_run(prepare(file, pairs, data).settings, with_stdin))
 
 
 @app.command()

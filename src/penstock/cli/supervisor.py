@@ -1,9 +1,9 @@
 """Keeps the parts of one machine running: a process each, in order of need.
 
 A part is a command that prints one line with `ready: ` in it on standard output, and stops
-cleanly on SIGTERM or when its standard input ends. The supervisor starts each when the one before
-it is ready, starts it again when it dies (sooner the longer it had lived), and stops all in
-reverse order. A part that says its configuration cannot be used would say so again: that ends
+cleanly on SIGTERM or when its standard input ends. The supervisor starts each when those it needs
+are ready, starts it again when it dies (sooner the longer it had lived), and stops all one by one,
+the last first. A part that says its configuration cannot be used would say so again: that ends
 everything. What parts write beside the ready line goes to `said`.
 """
 
@@ -13,13 +13,12 @@ import asyncio
 import contextlib
 import enum
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.cli.errors import exit_status
 from penstock.core.errors import ConfigurationError
-from penstock.core.machine import memory_used
 
 READY: Final = "ready: "
 #: Between two starts: half a second at first, twice as long each time, half a minute at most.
@@ -27,7 +26,7 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 #: A part that ran this long was well; its next pause is the first one again.
 WELL_AFTER: Final = 60.0
-#: How much longer than its own drain a part may take to stop before it is killed.
+#: How much longer than the drain a part may take to stop before it is killed, usually.
 GRACE: Final = 5.0
 #: The exit status of a part that starting again will not help.
 HOPELESS: Final = exit_status(ConfigurationError())
@@ -37,7 +36,7 @@ Addresses = Mapping[str, Sequence[str]]
 
 
 class State(enum.Enum):
-    WAITING = "waiting"  #: for the part before it
+    WAITING = "waiting"  #: for a part it needs
     STARTING = "starting"  #: the process is there, the ready line is not
     RUNNING = "running"  #: it said it is ready
     PAUSING = "restarting"  #: it died, and waits to be started again
@@ -53,6 +52,11 @@ class Part:
     name: str
     #: Made anew at each start: a part that was started again may have another address.
     command: Callable[[Addresses], Sequence[str]]
+    #: The names of parts, before it in order, that have to be ready first.
+    needs: Sequence[str] = ()
+    grace: float = GRACE
+    #: Lines with one of these in them mean nothing, and are not told.
+    noise: Sequence[str] = ()
 
 
 class Keeper:
@@ -88,12 +92,10 @@ class Keeper:
     def uptime(self) -> float:
         return time.monotonic() - self._since if self.state is State.RUNNING else 0.0
 
-    @property
-    def memory(self) -> int:
-        return memory_used(self.pid) if self.pid else 0
-
-    async def keep(self, stop: asyncio.Event) -> None:
-        """Run the part, again and again, until `stop` is set; then stop it."""
+    async def keep(self, needed: Sequence[asyncio.Event], stop: asyncio.Event) -> None:
+        """When what it needs is there, run the part, again and again, until `stop` is set."""
+        for event in needed:
+            await _either(event, stop)
         pause = FIRST_PAUSE
         while not stop.is_set():
             started = time.monotonic()
@@ -144,7 +146,7 @@ class Keeper:
         self._enter(State.STOPPING)
         process.terminate()
         try:
-            await asyncio.wait_for(asyncio.shield(ended), self._drain + GRACE)
+            await asyncio.wait_for(asyncio.shield(ended), self._drain + self.part.grace)
         except TimeoutError:
             self._said(self.part.name, "did not stop in time; killed")
             process.kill()
@@ -157,7 +159,7 @@ class Keeper:
                 self._since = time.monotonic()
                 self._enter(State.RUNNING)
                 self.ready.set()
-            else:
+            elif not any(each in line for each in self.part.noise):
                 self._said(self.part.name, line)
 
 
@@ -174,29 +176,39 @@ class Supervisor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep the parts running until `stop` is set, or one is hopeless; then stop them all."""
+        ready = {keeper.part.name: keeper.ready for keeper in self.keepers}
         kept: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+        for keeper in self.keepers:
+            own = asyncio.Event()
+            needed = [ready[name] for name in keeper.part.needs]
+            kept.append((own, asyncio.create_task(keeper.keep(needed, own))))
         told = asyncio.create_task(stop.wait())
+        announcing = asyncio.create_task(self._announce(ready.values()))
         try:
-            for keeper in self.keepers:
-                own = asyncio.Event()
-                kept.append((own, asyncio.create_task(keeper.keep(own))))
-                ready = asyncio.create_task(keeper.ready.wait())
-                await _first(ready, told, *(task for _, task in kept))
-                ready.cancel()
-                if told.done() or any(task.done() for _, task in kept):
-                    break
-            else:
-                self.ready.set()
-                self.on_ready()
-            await _first(told, *(task for _, task in kept))
+            await asyncio.wait(
+                {told, *(task for _, task in kept)}, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             told.cancel()
+            announcing.cancel()
             for own, task in reversed(kept):
                 own.set()
                 await asyncio.wait({task})
         for _, task in kept:
             task.result()
 
+    async def _announce(self, all_of: Iterable[asyncio.Event]) -> None:
+        for event in all_of:
+            await event.wait()
+        self.ready.set()
+        self.on_ready()
 
-async def _first(*tasks: asyncio.Task[object]) -> None:
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+async def _either(*events: asyncio.Event) -> None:
+    """Returns when one of them is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()

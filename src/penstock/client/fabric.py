@@ -21,7 +21,7 @@ from collections.abc import (
 )
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from penstock.client.body import Body
 from penstock.client.message import Message
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     import aio_pika
 
     from penstock.client.mqtt.fabric import MqttFabric
+
+#: Subscriptions and replays are read fast; the buffer should outlast a round trip.
+FAST_PREFETCH: Final = 500
+#: Work is slow, and what one worker holds back another cannot do.
+WORK_PREFETCH: Final = 10
 
 Headers = Mapping[str, Any]
 

@@ -17,6 +17,8 @@ from penstock.client.fabric import Fabric
 SCHEMES: Final = {
     "amqp": "penstock.client.amqp.fabric:AmqpFabric",
     "amqps": "penstock.client.amqp.fabric:AmqpFabric",
+    "amqp+1.0": "penstock.client.amqp10.fabric:Amqp10Fabric",
+    "amqps+1.0": "penstock.client.amqp10.fabric:Amqp10Fabric",
     "mqtt": "penstock.client.mqtt.fabric:MqttFabric",
     "mqtts": "penstock.client.mqtt.fabric:MqttFabric",
     "ws": "penstock.client.mqtt.fabric:MqttFabric",

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 PORTS: Final = {
     "amqp": 5672,
     "amqps": 5671,
+    "amqp10": 5672,
+    "amqps10": 5671,
     "mqtt": 1883,
     "mqtts": 8883,
     "ws": 15675,
@@ -24,7 +26,7 @@ PORTS: Final = {
     "http": 15672,
     "https": 15671,
 }
-_OVER_TLS: Final = frozenset({"amqps", "mqtts", "wss", "https"})
+_OVER_TLS: Final = frozenset({"amqps", "amqps10", "mqtts", "wss", "https"})
 
 
 @dataclass(frozen=True, slots=True)

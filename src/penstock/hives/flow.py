@@ -11,7 +11,7 @@ but what it changed is told again, for nobody knows whether it was.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -19,10 +19,13 @@ from penstock import store
 from penstock.core.logs import get_logger
 from penstock.hives import readings
 from penstock.hives.desk import CURRENT, Desk
+from penstock.hives.forecasting import Nights
 from penstock.hives.gold import generations
 from penstock.hives.gold.gathering import facts_of
 from penstock.hives.publications import publications_to
+from penstock.pipeline.chores import Chore
 from penstock.pipeline.flow import Batch, Surroundings
+from penstock.pipeline.sources import Wanted
 from penstock.store import Database
 from penstock.store.cache import BlockingCache
 
@@ -30,8 +33,13 @@ log = get_logger(__name__)
 
 NAME: Final = "hives"
 STREAMS: Final = "sensors*"
+#: What sensors send, over MQTT or AMQP, in one stream unless somebody has declared several.
+SOURCES: Final = (Wanted("sensors", "amq.topic", ("sensors.#",)),)
 #: How often time passes with nobody sending, and cached figures are written again.
 PASS_SECONDS: Final = 30.0
+#: How often it is looked whether it is night somewhere; how soon one that failed is tried again.
+FORECAST_SECONDS: Final = 600.0
+FORECAST_AGAIN_SECONDS: Final = 3600.0
 
 
 class HivesFlow:
@@ -51,6 +59,15 @@ class HivesFlow:
         return STREAMS
 
     @property
+    def sources(self) -> Sequence[Wanted]:
+        return SOURCES
+
+    @property
+    def chores(self) -> Sequence[Chore]:
+        nights = Nights(self._urls[0])
+        return (Chore("forecast", nights, FORECAST_SECONDS, FORECAST_AGAIN_SECONDS),)
+
+    @property
     def desk(self) -> Desk:
         """This process's; opened when it is first needed."""
         if self._desk is None:
@@ -66,14 +83,12 @@ class HivesFlow:
             log.info("batch was applied before", flow=NAME, batch=batch.id)
             if not batch.aside:
                 self.desk.tell_all()
-            readings.write_apart_again(batch, before.profiles)
             return
         carried = readings.write(batch, before.profiles, before.states)
         for notice in carried.notices.to_pylist():
             log.warning("sensor notice", **notice)
         facts = facts_of(carried, before.profiles, batch.rows)
         self.desk.enter(generation, batch.id, facts)
-        readings.write_apart(batch, carried)
 
     def begin_rebuild(self, generation: int, since: int) -> int:
         """From the first batch: where sensors stood before a later one is written nowhere."""

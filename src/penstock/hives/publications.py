@@ -1,8 +1,10 @@
 """Live figures for whoever listens: to the broker, and to the cache that pages are served from.
 
-A change of a hive is published to the exchange `occupancy` with the hive's id as its key, and kept
-in the cache under `h1:hive:<id>`. Both have the same document. It is told at least once: a message
-bears the hive and its version as its id, and who has seen that version has seen all of it.
+A change of a hive is published to the exchange `occupancy` with `occupancy.<hive>` as its key, and
+kept in the cache under `h1:hive:<id>`. Both have the same document. What the exchange gets goes on
+to `amq.topic`, where MQTT clients find it, and browsers with them: `occupancy/<hive>`. It is told
+at least once: a message bears the hive and its version as its id, and who has seen that version
+has seen all of it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from penstock.hives.gold.standing import Standing
 from penstock.store.cache import BlockingCache, Keys
 
 EXCHANGE: Final = "occupancy"
+#: Where MQTT's topics are.
+TOPICS: Final = "amq.topic"
 #: The first form of a hive's document.
 KEYS: Final = Keys("h", 1)
 
@@ -42,6 +46,10 @@ def document(standing: Standing) -> dict[str, Any]:
         "as_of": standing.as_of.isoformat().replace("+00:00", "Z"),
         "version": standing.version,
     }
+
+
+def key(hive: int) -> str:
+    return f"{EXCHANGE}.{hive}"
 
 
 def message_id(standing: Standing) -> str:
@@ -76,14 +84,28 @@ class BrokerPublications:
 
     async def _publish(self, standings: Sequence[Standing]) -> None:
         if self._fabric is None:
-            self._fabric = await connect(self._url).open()
+            fabric = await connect(self._url).open()
+            try:
+                await _lay(fabric)
+            except BaseException:
+                await fabric.close()
+                raise
+            self._fabric = fabric
         fabric = self._fabric
         posted = []
         for standing in standings:
-            outflow = fabric.publisher(str(standing.hive_id), exchange=EXCHANGE)
+            outflow = fabric.publisher(key(standing.hive_id), exchange=EXCHANGE)
             body = document(standing)
             posted.append(await outflow.post(body, message_id=message_id(standing)))
         await asyncio.gather(*posted)
+
+
+async def _lay(fabric: Fabric) -> None:
+    """The exchange, and the way from it to MQTT's."""
+    async with fabric.amqp.channel() as channel:
+        figures = await channel.declare_exchange(EXCHANGE, "topic", durable=True)
+        topics = await channel.get_exchange(TOPICS, ensure=False)
+        await topics.bind(figures, "#")
 
 
 class NoPublications:

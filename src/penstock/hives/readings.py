@@ -1,120 +1,126 @@
-"""Silver in the lake, in one pass of Spark over a batch.
+"""Silver in the lake, in one job of Spark over a batch.
 
-Workers write `silver.reports` through Spark and leave what else they have found in a folder of the
-lake's, a file a partition, which the driver reads when the job is done: for a batch of live
-messages each further job would take longer than the batch itself. A task that is run again leaves
-the same file. `silver.statuses` and `silver.dead_letters` are written after gold, of batches that
-have any: nobody waits for them.
+Each task reads the batch's files, takes the messages of its share of the sensors, decodes and
+counts them in the order of the stream, and writes its part of silver's tables. What gold needs
+comes back to the driver with the names of the files: little, whatever the size of the batch.
+Nothing is shuffled: to read a few columns of a batch in every task costs less than to move rows.
+
+The tables are entered one after the other, and all of them before gold. A batch that is tried again
+replaces what an earlier try has entered.
 """
 
 from __future__ import annotations
 
-import shutil
-import uuid
+import json
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.hives.sensors.sending import RECEIVED_AT
-from penstock.hives.steps import silver
 from penstock.hives.steps.decoded import MESSAGES
 from penstock.hives.steps.profiles import Profiles
-from penstock.hives.steps.reading import REPORTS, Carried, make
+from penstock.hives.steps.reading import Carried, make
+from penstock.hives.steps.receipts import DOUBTFUL, received
+from penstock.hives.steps.tables import TABLES
 from penstock.pipeline.flow import Batch
+from penstock.pipeline.lake import Draft, File
+from penstock.pipeline.stock import Stock
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import SparkSession
 
-REPORTS_TABLE: Final = "silver.reports"
-_APART: Final = {"silver.statuses": silver.statuses, "silver.dead_letters": silver.dead_letters}
-_CARRIED: Final = ".carried"
+#: Fewer messages than this are not worth another task.
+_TASK_ROWS: Final = 50_000
+_COLUMNS: Final = (*MESSAGES.names, "headers")
 
 
 def write(batch: Batch, profiles: Profiles, states: pa.Table) -> Carried:
-    """`silver.reports` of a batch, of sensors that stood so; what else there is of it."""
-    from pyspark.sql import functions as F
-
-    with _folder(batch) as folder:
-        apart = received(batch.messages).select(*MESSAGES.names).repartition(_sensor())
-        reports = apart.mapInArrow(_Work(profiles, states, folder), silver.ddl(REPORTS))
-        _keep(batch, REPORTS_TABLE, reports.withColumn("day", F.to_date("received_at")))
-        return Carried.joined(path.read_bytes() for path in sorted(folder.iterdir()))
-
-
-def write_apart(batch: Batch, carried: Carried) -> None:
-    """The tables nobody waits for."""
-    for (table, choose), rows in zip(
-        _APART.items(), (carried.statuses, carried.letters), strict=True
-    ):
-        if rows.num_rows:
-            _keep(batch, table, choose(batch.spark.createDataFrame(rows)))
-        else:
-            batch.lake.clear(table, batch.id)
-
-
-def write_apart_again(batch: Batch, profiles: Profiles) -> None:
-    """The same, of a batch whose gold is there already. They do not ask where sensors stand."""
-    rows = silver.decode(received(batch.messages), profiles)
-    for table, choose in _APART.items():
-        _keep(batch, table, choose(rows))
-
-
-def received(messages: DataFrame) -> DataFrame:
-    """Messages sent at another time than their own say when they were received."""
-    from pyspark.sql import functions as F
-
-    told = F.timestamp_millis(F.col("headers")[RECEIVED_AT].try_cast("bigint"))
-    return messages.withColumn("timestamp", F.coalesce(told, "timestamp"))
+    """Silver of a batch, of sensors that stood so; what else there is of it."""
+    tasks = max(1, min(_cores(batch.spark), batch.rows // _TASK_ROWS))
+    drafts = {name: batch.lake.draft(name, batch.id) for name in TABLES}
+    work = _Work(profiles, states, batch.stock, drafts, tasks, batch.id)
+    numbers = batch.spark.range(0, tasks, 1, tasks)
+    told = numbers.mapInArrow(work, "files STRING, carried BINARY").collect()
+    files: dict[str, list[File]] = {name: [] for name in TABLES}
+    for row in told:
+        for name, found in json.loads(row.files).items():
+            files[name] += (File(**file) for file in found)
+    for name, schema in TABLES.items():
+        batch.lake.enter(name, batch.id, files[name], schema)
+    return Carried.joined(bytes(row.carried) for row in told)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a task does with the messages of its sensors."""
+    """What a task does: one row in, the number of its share, and one out."""
 
     profiles: Profiles
     states: pa.Table
-    folder: Path
+    stock: Stock
+    drafts: dict[str, Draft]
+    tasks: int
+    batch: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in numbers:
+            for number in rows["id"].to_pylist():
+                yield self._work(number)
 
-        reports, carried = make(batches, self.profiles, self.states)
-        yield from reports
-        context = TaskContext.get()
-        partition = context.partitionId() if context is not None else 0
-        # Whole or not there, whichever of several runs of the task is the last.
-        aside = self.folder / f".{uuid.uuid4().hex}"
-        aside.write_bytes(carried.to_bytes())
-        aside.replace(self.folder / f"{partition:06}")
+    def _work(self, number: int) -> pa.RecordBatch:
+        tables, carried = make(self._messages(number), self.profiles, self.states)
+        files = {}
+        for name, rows in tables.items():
+            writing = self.drafts[name].begin(TABLES[name])
+            if len(rows):
+                writing.add(_dated(rows, TABLES[name], self.batch))
+            files[name] = [asdict(file) for file in writing.close()]
+        told = {"files": [json.dumps(files)], "carried": [carried.to_bytes()]}
+        return pa.RecordBatch.from_pydict(told)
+
+    def _messages(self, number: int) -> Iterator[pa.RecordBatch]:
+        for rows in self.stock.read(_COLUMNS):
+            mine = _share(rows.unify_dictionaries(), number, self.tasks)
+            if len(mine):
+                yield from _as_decoded(received(mine))
 
 
-@contextmanager
-def _folder(batch: Batch) -> Iterator[Path]:
-    """Where tasks leave what they carry; what an earlier try of the batch left goes."""
-    lake = batch.lake
-    name = f"{lake.flow}-{lake.generation}-{batch.id}"
-    for left in (lake.root / _CARRIED).glob(f"{lake.flow}-{lake.generation}-*"):
-        shutil.rmtree(left, ignore_errors=True)
-    folder = lake.root / _CARRIED / f"{name}-{uuid.uuid4().hex[:12]}"
-    folder.mkdir(parents=True)
+def _share(rows: pa.Table, number: int, tasks: int) -> pa.Table:
+    """The messages of this share of the sensors."""
+    if tasks == 1:
+        return rows
+    keys = rows["routing_key"].combine_chunks()
+    mine = np.array([_share_of(key, tasks) == number for key in keys.dictionary.to_pylist()], bool)
+    return rows.filter(pa.array(mine[np.asarray(keys.indices)]))
+
+
+def _share_of(key: str, tasks: int) -> int:
+    """By what all topics of a sensor begin with, however they are spelled; the same everywhere."""
+    words = key.replace("/", ".").split(".", 2)[:2]
+    return zlib.crc32(".".join(words).encode()) % tasks
+
+
+def _as_decoded(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """As decoders want them: names of streams are text, those of topics may be dictionaries."""
+    place = rows.schema.get_field_index("stream")
+    rows = rows.set_column(place, "stream", rows["stream"].cast(pa.string()))
+    names = [*MESSAGES.names, *([DOUBTFUL] if DOUBTFUL in rows.schema.names else [])]
+    yield from rows.select(names).combine_chunks().to_batches()
+
+
+def _dated(rows: pa.Table, schema: pa.Schema, batch: int) -> pa.Table:
+    day = rows["received_at"].cast(pa.date32())
+    number = pa.array(np.full(len(rows), batch, np.int64))
+    return rows.append_column("day", day).append_column("batch", number).select(schema.names)
+
+
+def _cores(spark: SparkSession) -> int:
+    """As many tasks as can run at a time; over Spark Connect nobody says."""
+    from pyspark.errors import PySparkAttributeError
+
     try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _keep(batch: Batch, table: str, rows: DataFrame) -> None:
-    from pyspark.sql import functions as F
-
-    batch.lake.write(table, batch.id, rows.withColumn("batch", F.lit(batch.id).cast("long")))
-
-
-def _sensor() -> Column:
-    """What all topics of a sensor begin with, however they are spelled."""
-    from pyspark.sql import functions as F
-
-    return F.substring_index(F.translate("routing_key", "/", "."), ".", 2)
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkAttributeError:
+        return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -19,6 +19,7 @@ from penstock.pipeline.flow import Batch, Flow
 from penstock.pipeline.place import Place
 from penstock.pipeline.progress import Progress
 from penstock.pipeline.replay import finish_adoption
+from penstock.pipeline.stock import Stock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,17 +44,17 @@ class Applying:
     checkpoint: Checkpoint
     halted: Callable[[], bool] = go_on
 
-    def __call__(self, messages: DataFrame, spark_batch: int) -> None:
+    def __call__(self, arrived: DataFrame, spark_batch: int) -> None:
         number = self.checkpoint.number(spark_batch)
         with self.place.claims.hold(Claim.BATCH):
             if self.halted():
                 raise Halted
             finish_adoption(self.flow, self.place)
             began = time.perf_counter()
-            kept = bronze.keep(self.place.lake, number, messages)
+            kept = bronze.keep(self.place.lake, number, arrived)
             bronzed = time.perf_counter()
             if kept.rows:
-                self._apply(kept, messages.sparkSession)
+                self._apply(kept, arrived.sparkSession)
                 self._record(kept, bronzed - began, time.perf_counter() - bronzed)
 
     def _record(self, kept: bronze.Kept, bronzing: float, applying: float) -> None:
@@ -81,5 +82,6 @@ class Applying:
 
     def _apply(self, kept: bronze.Kept, spark: SparkSession) -> None:
         lake = self.place.lake
-        messages = lake.table(bronze.MESSAGES).read(spark, files=kept.files)
-        self.flow.apply(Batch(kept.batch, messages, kept.rows, lake))
+        table = lake.table(bronze.MESSAGES)
+        stock = Stock(table.folder, kept.files)
+        self.flow.apply(Batch(kept.batch, stock.frame(spark, table), stock, kept.rows, lake))

@@ -18,7 +18,7 @@ applied to the first. The engine says when: `begin_rebuild`, then `apply` with b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.pipeline.chores import Chore
     from penstock.pipeline.lake import Lake
+    from penstock.pipeline.sources import Wanted
+    from penstock.pipeline.stock import Stock
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Batch:
     #: As bronze has them: the connector's columns, `timestamp` never null, with `day` (UTC, of the
     #: timestamp) and `batch`. It is read from files: any number of actions on it is cheap.
     messages: DataFrame
+    stock: Stock  #: the same, for workers that read files themselves
     rows: int
     lake: Lake  #: of this batch's generation
     aside: bool = False  #: belongs to a rebuild: the tables people look at stay as they are
@@ -61,6 +65,14 @@ class Flow(Protocol):
     @property
     def streams(self) -> str:
         """Which streams it reads, as the connector's option has it."""
+
+    @property
+    def sources(self) -> Sequence[Wanted]:
+        """What of it is to be declared, where none of these streams is there yet."""
+
+    @property
+    def chores(self) -> Sequence[Chore]:
+        """What is to be done beside its batches, now and then, while it runs for long."""
 
     def apply(self, batch: Batch) -> None:
         """Silver and gold of a batch; returns when both are safe."""

@@ -36,6 +36,9 @@ _SETTINGS: Final = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
 }
+#: On one machine. Spark hands bytes from one Python process to the next and does little itself: the
+#: compiler that takes long to make code fast would cost more than all that runs it.
+_LOCAL: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 #: Of a machine's memory, what Spark's driver may take; the rest is for Python's workers, the
 #: broker and the database beside it.
 _DRIVER_SHARE: Final = 0.125
@@ -53,9 +56,11 @@ def engine_session(
         spark = _connect(remote)
     else:
         memory = {"spark.driver.memory": f"{_driver_memory() // MiB}m"}
+        local = {}
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        ours = {**_SETTINGS, **memory, **(settings or {})}
+            local = _LOCAL
+        ours = {**_SETTINGS, **memory, **local, **(settings or {})}
         spark = open_session(f"penstock-{flow}", master, ours)
     try:
         yield spark

@@ -23,6 +23,7 @@ from penstock.pipeline.claims import Claim
 from penstock.pipeline.flow import Batch, Flow
 from penstock.pipeline.lake import File, Lake
 from penstock.pipeline.place import Place
+from penstock.pipeline.stock import Stock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,18 +184,12 @@ class _Building:
         return self.rows - before
 
     def _apply(self, group: Group) -> None:
-        from pyspark.sql.functions import col, lit
-
-        messages = self.lake.table(MESSAGES).read(self._spark, files=group.files)
-        rows = group.rows
-        if group.first < self.next:
-            messages = messages.filter(col("batch") >= self.next)
-        if self._until is not None:
-            messages = messages.filter(col("timestamp") < lit(self._until))
-        if group.first < self.next or self._until is not None:
-            rows = messages.count()
+        table = self.lake.table(MESSAGES)
+        stock = Stock(table.folder, group.files, self.next, self._until)
+        messages = stock.frame(self._spark, table)
+        rows = group.rows if stock.whole else messages.count()
         lake = self.lake.spanning(max(group.first, self.next))
-        self._flow.apply(Batch(group.last, messages, rows, lake, aside=True))
+        self._flow.apply(Batch(group.last, messages, stock, rows, lake, aside=True))
         self.rows += rows
         self.next = group.last + 1
         log.info("batches replayed", flow=self._flow.name, batch=group.last, rows=rows)

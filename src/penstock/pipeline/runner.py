@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.logs import get_logger
 from penstock.pipeline.applying import Applying, Halted
-from penstock.pipeline.bronze import stamped
+from penstock.pipeline.bronze import arriving
 from penstock.pipeline.checkpoint import Checkpoint, open_checkpoint
 from penstock.pipeline.claims import Claim
 from penstock.pipeline.faults import explain
 from penstock.pipeline.flow import Flow
 from penstock.pipeline.place import Place
 from penstock.pipeline.progress import Progress, State
+from penstock.pipeline.sources import ensure
 from penstock.store.patience import Patience
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Engine:
         """One life of the query: returns when it has stopped as it was told, or is done."""
         self._cause = None
         self._halt.clear()
+        ensure(self._source.url, self._flow.streams, self._flow.sources)
         lake = self._place.lake
         checkpoint = open_checkpoint(self._place.checkpoint, lake)
         applying = Applying(self._flow, self._place, checkpoint)
@@ -187,7 +189,7 @@ class Engine:
             maxOffsetsPerTrigger=source.max_offsets,
             failOnDataLoss=source.fail_on_loss,
         )
-        return stamped(reader.load())
+        return arriving(reader)
 
     def _finish(self, query: StreamingQuery, checkpoint: Checkpoint) -> None:
         """Let the batch at hand end, and become known to Spark; the next one is not begun."""

@@ -1,5 +1,7 @@
 """Listening sockets, and which terminal a connection gets: by the scheme of the address.
 
+Of AMQP, both versions are spoken where `amqp` is (`amqp.py`), and 1.0 alone where `amqp10` is.
+
 A protocol is a `Service`: what one broker's connections of that protocol share, and the terminals
 it makes for them. A new one is a folder under `terminals/` and its lines here.
 """
@@ -16,10 +18,11 @@ from penstock.core.addresses import Address
 from penstock.core.config import TlsSettings
 from penstock.core.errors import ConfigurationError
 from penstock.core.units import KiB
+from penstock.server.amqp import Amqp
 from penstock.server.door import Door, open_door
 from penstock.server.poll import BrokerLoop
 from penstock.server.websocket import WebSocketGate
-from penstock.terminals.amqp091.service import Amqp091
+from penstock.terminals.amqp10.service import Amqp10
 from penstock.terminals.mqtt.service import Mqtt
 
 
@@ -35,8 +38,10 @@ class Service(Protocol):
 
 #: What is spoken on each scheme.
 SCHEMES: Final[dict[str, Callable[[Host], Service]]] = {
-    "amqp": Amqp091,
-    "amqps": Amqp091,
+    "amqp": Amqp,
+    "amqps": Amqp,
+    "amqp10": Amqp10,
+    "amqps10": Amqp10,
     "mqtt": Mqtt,
     "mqtts": Mqtt,
     "ws": Mqtt,

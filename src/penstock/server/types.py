@@ -46,8 +46,19 @@ def _delayed(vhost: VirtualHost, name: str, **settings: Any) -> Exchange:
     return Exchange(vhost, name, Delayed(line, ROUTERS[rule]()), keeper=line, **settings)
 
 
+def _content(vhost: VirtualHost, name: str, **settings: Any) -> Exchange:
+    try:  # NumPy is loaded for the first exchange that needs it
+        from penstock.drivers.routers.content import Content
+    except ModuleNotFoundError as missing:
+        raise PreconditionFailed(
+            f"exchange type 'x-content' needs {missing.name}: pip install 'penstock[content]'"
+        ) from None
+    return Exchange(vhost, name, Content(), **settings)
+
+
 EXCHANGE_TYPES: Final[dict[str, ExchangeType]] = {
     **{name: _plain(router) for name, router in ROUTERS.items()},
+    "x-content": _content,
     "x-delayed-message": _delayed,
 }
 

@@ -65,7 +65,7 @@ steps = st.lists(
 
 
 @given(steps=steps)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_it_behaves_as_a_set(
     tmp_path_factory: pytest.TempPathFactory, idle: Committer, steps: list[tuple[str, object]]
 ) -> None:

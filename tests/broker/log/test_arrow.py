@@ -49,7 +49,7 @@ turns = st.lists(
 
 
 @given(turns=turns, start=st.integers(0, 20), size=st.integers(0, 20), batch=st.integers(1, 20))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_range_is_the_messages_in_it(
     tmp_path_factory: pytest.TempPathFactory,
     idle: Committer,

@@ -24,7 +24,7 @@ class Gate:
 
     def __call__(self, descriptor: int) -> None:
         self.count += 1
-        assert self.open.wait(10)
+        assert self.open.wait(60)
 
 
 def here() -> asyncio.AbstractEventLoop:

@@ -122,7 +122,7 @@ def test_times_find_the_first_chunk_at_or_after(tmp_path: Path, idle: Committer)
 
 
 @given(times=st.lists(st.integers(0, 50), max_size=12), wanted=st.integers(0, 51))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_times_are_found_also_when_the_clock_steps_back(
     tmp_path_factory: pytest.TempPathFactory, idle: Committer, times: list[int], wanted: int
 ) -> None:
@@ -204,7 +204,7 @@ def test_what_else_is_in_the_directory_stays(tmp_path: Path, idle: Committer) ->
 
 
 @given(st.lists(st.lists(st.binary(max_size=50), max_size=5), max_size=10), st.integers(200, 900))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_whatever_is_appended_is_read(
     tmp_path_factory: pytest.TempPathFactory,
     idle: Committer,

@@ -38,8 +38,12 @@ def guarded(new_mosquitto: NewMosquitto, tmp_path: Path) -> Mosquitto:
 @pytest.mark.peer
 class TestMosquitto:
     async def test_who_has_the_password_is_let_in(self, guarded: Mosquitto) -> None:
-        async with connect(f"mqtt://ann:secret@127.0.0.1:{guarded.port}") as fabric:
-            await fabric.publish("mine/a", b"")
+        async with (
+            connect(f"mqtt://ann:secret@127.0.0.1:{guarded.port}") as fabric,
+            fabric.subscribe("mine/a") as messages,
+        ):
+            await fabric.publish("mine/a", b"in")
+            assert (await messages.receive()).body == b"in"
 
     @pytest.mark.parametrize("version", ["5", "3.1.1"])
     @pytest.mark.parametrize(("who", "told"), [("ann:wrong@", "'ann'"), ("", "without a name")])
@@ -157,7 +161,10 @@ async def test_patience_waits_for_a_broker_to_appear(
 ) -> None:
     server = new_mosquitto()
     server.stop()
-    connecting = asyncio.create_task(connect(server.url, patience=30).open())
+    connecting = asyncio.create_task(connect(server.url, patience=60).open())
     await asyncio.to_thread(server.start)
     fabric = await connecting
+    async with fabric.subscribe("a") as messages:
+        await fabric.publish("a", b"at last")
+        assert (await messages.receive()).body == b"at last"
     await fabric.close()

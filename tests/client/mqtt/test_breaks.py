@@ -233,7 +233,7 @@ async def test_what_comes_with_the_greeting_belongs_to_the_new_connection() -> N
 
     async with await asyncio.start_server(serve, "127.0.0.1") as server:
         port = server.sockets[0].getsockname()[1]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             fabric = await connect(f"mqtt://127.0.0.1:{port}?session_expiry=60").open()
             messages = await fabric.subscribe("t").open()
             again = await messages.receive()
@@ -242,6 +242,7 @@ async def test_what_comes_with_the_greeting_belongs_to_the_new_connection() -> N
             await again.ack()
             await acknowledged.wait()
         await fabric.close()
+    assert (connections, again.body) == (2, b"x")
 
 
 async def test_a_taken_over_client_stays_away(line: Line, name: str) -> None:

@@ -96,8 +96,8 @@ class TestPublishSubscribe:
         ):
             for number in range(10):
                 await fabric.publish(name, number)
-            seen = [await asyncio.wait_for(one.receive(), 5) for _ in range(5)]
-            seen += [await asyncio.wait_for(other.receive(), 5) for _ in range(5)]
+            seen = [await asyncio.wait_for(one.receive(), 60) for _ in range(5)]
+            seen += [await asyncio.wait_for(other.receive(), 60) for _ in range(5)]
         assert sorted(message.json() for message in seen) == list(range(10))
 
     async def test_more_than_the_prefetch_flows(self, fabric: MqttFabric, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -95,12 +96,55 @@ async def test_the_journal_does_not_grow_with_its_history(stand: Stand, path: Pa
     for number in range(1, HISTORY):
         once.remember(number)
         once.forget(number)
-        stand.kernel.turn.end()
-    assert path.stat().st_size < (HISTORY + 100) * RECORD
+        if number % 100 == 0:
+            await stand.synced()
+    assert path.stat().st_size < (HISTORY + 500) * RECORD
     once.remember(7)
     once.close()
     again = Once(stand.kernel, path)
     assert (again.received, again.released) == ({65000, 7}, {99})
+    assert [child.name for child in path.parent.iterdir()] == ["once"]
+    again.close()
+
+
+async def test_a_long_journal_is_replaced_when_its_copy_is_on_disk_and_has_all_that_came_meanwhile(
+    tmp_path: Path, path: Path
+) -> None:
+    disk = threading.Event()
+
+    def sync(_: int) -> None:
+        assert disk.wait(60)
+
+    stand = Stand(tmp_path / "log", sync=sync)
+    once = Once(stand.kernel, path)
+    for number in range(HISTORY + 100):
+        once.remember(number % 10)
+    stand.kernel.turn.end()  # and does not wait for the disk
+    once.remember(77)
+    stand.kernel.turn.end()
+    assert path.stat().st_size > HISTORY * RECORD
+
+    disk.set()
+    await stand.synced()
+
+    assert path.stat().st_size == 11 * RECORD
+    once.remember(78)
+    once.close()
+    assert Once(stand.kernel, path).received == {*range(10), 77, 78}
+    await stand.close()
+
+
+async def test_a_copy_a_killed_broker_left_is_not_taken_for_the_journal(
+    stand: Stand, path: Path
+) -> None:
+    once = Once(stand.kernel, path)
+    once.remember(1)
+    once.close()
+    path.with_suffix(".new").write_bytes(b"half a copy")
+
+    again = Once(stand.kernel, path)
+
+    assert again.received == {1}
     assert [child.name for child in path.parent.iterdir()] == ["once"]
     again.close()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,10 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         self.window = 0
         self.open = False
         self.seen = 0
-        self.patched = mock.patch("penstock.drivers.session.session.NUMBERS", self.numbers)
-        self.patched.start()
+        self.patched = ExitStack()
+        for module in ("session", "letters"):
+            few = mock.patch(f"penstock.drivers.session.{module}.NUMBERS", self.numbers)
+            self.patched.enter_context(few)
 
     @initialize(durable=st.booleans())
     def begin(self, durable: bool) -> None:
@@ -287,7 +290,7 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
                 self.settle()
                 self.loop.run_until_complete(self.stand.close())
         finally:
-            self.patched.stop()
+            self.patched.close()
             self.loop.close()
             shutil.rmtree(self.folder)
 
@@ -308,7 +311,8 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         assert self.session.message_count == 0
         assert not self.session.once.released
         assert self.stand.pool.used == 0
-        store = self.session._holding._store if self.session._holding is not None else None
+        holding = self.session._waiting.holding
+        store = holding._store if holding is not None else None
         if store is not None:
             assert store.acks.floor == store.log.next_offset, "nothing is kept on disk"
 

@@ -1,4 +1,4 @@
-"""The Spark that all tests share, and a database with one hive."""
+"""A database with one hive."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock import store
-from tests.pipeline.conftest import spark
-from tests.store.conftest import grounds_of_its_own
-
-__all__ = ["inn", "spark"]
+from penstock.store import Database
+from tests.databases import copy_of
 
 
-@pytest.fixture(scope="package")
-def inn() -> Iterator[store.Database]:
+@pytest.fixture
+def inn(embedded_template: str) -> Iterator[Database]:
     """Hive 7, in Auckland."""
-    with grounds_of_its_own() as folder, store.open(None, folder) as opened:
+    with copy_of(embedded_template) as url, Database(url) as opened:
         opened.execute("INSERT INTO account (id, name) VALUES (1, 'one')")
         opened.execute("INSERT INTO hive_type (id, code, name) VALUES (91, 'inn', 'Inn')")
         opened.execute("INSERT INTO address (id, country) VALUES (1, 'NZ')")

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from penstock.hives import catalogue
 from penstock.hives.flow import HivesFlow
 from penstock.hives.sensors.fleet import Fleet, Quirks
+from penstock.pipeline.bronze import MESSAGES, SCHEMA
 from penstock.pipeline.flow import Batch
 from penstock.pipeline.lake import Lake
+from penstock.pipeline.stock import Stock
 from penstock.store import Database
 
 START = datetime(2026, 3, 27, tzinfo=UTC)  # clocks change in Europe on the 29th
@@ -52,25 +53,27 @@ class Line:
         lake = Lake(folder / "lake", "hives")
         return cls(spark, database, HivesFlow(database.url), lake, fleet, frames)
 
-    def messages(self, begin: int, end: int, batch: int) -> DataFrame:
-        rows = self.frames.slice(begin, end - begin)
-        offsets = pa.array(range(begin, begin + len(rows)), pa.int64())
-        frame = self.spark.createDataFrame(rows.append_column("offset", offsets))
-        return frame.select(
-            F.lit("sensors").alias("stream"),
-            "offset",
-            "timestamp",
-            "routing_key",
-            F.expr("cast(map() AS map<string, string>)").alias("headers"),
-            "body",
-            F.to_date("timestamp").alias("day"),
-            F.lit(batch).alias("batch"),
-        )
-
     def batch(self, number: int, begin: int, end: int, generation: int = 0) -> Batch:
-        messages = self.messages(begin, end, number)
+        table = self.lake.table(MESSAGES)
+        writing = table.draft(number).begin(SCHEMA)
+        writing.add(self._messages(begin, end, number))
+        stock = Stock(table.folder, table.enter(number, writing.close(), SCHEMA).files)
+        messages = stock.frame(self.spark, table)
         lake = self.lake.at(generation)
-        return Batch(number, messages, end - begin, lake, aside=generation > 0)
+        return Batch(number, messages, stock, end - begin, lake, aside=generation > 0)
+
+    def _messages(self, begin: int, end: int, batch: int) -> pa.Table:
+        """As bronze has them."""
+        rows = self.frames.slice(begin, end - begin)
+        columns = {name: pa.nulls(len(rows), SCHEMA.field(name).type) for name in SCHEMA.names}
+        columns |= {name: rows[name] for name in FRAMES.names}
+        columns |= {
+            "stream": pa.repeat("sensors", len(rows)),
+            "offset": pa.array(range(begin, begin + len(rows)), pa.int64()),
+            "day": rows["timestamp"].cast(pa.date32()),
+            "batch": pa.repeat(pa.scalar(batch, pa.int32()), len(rows)),
+        }
+        return pa.table(columns, SCHEMA)
 
     def apply(self, cuts: Sequence[int], generation: int = 0) -> None:
         """Batches that end at these frames; the last takes the rest."""
@@ -103,6 +106,7 @@ GOLD = {
     "occupancy_hour": "*",
     "occupancy_day": "*",
     "kpi_day": "*",
+    "typical_week": "*",
     "hive_offset": "*",
     "dead_letter_count": "*",
     "sensor_status": "*",
@@ -112,4 +116,12 @@ GOLD = {
 
 
 def gold(line: Line) -> dict[str, Any]:
-    return {name: line.table(name, columns) for name, columns in GOLD.items()}
+    return tables_of(line.database)
+
+
+def tables_of(database: Database) -> dict[str, Any]:
+    """All of gold, in an order that does not depend on how it came about."""
+    return {
+        name: sorted(database.rows(f"SELECT {columns} FROM {name}"), key=str)
+        for name, columns in GOLD.items()
+    }

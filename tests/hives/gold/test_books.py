@@ -207,3 +207,15 @@ def test_a_row_from_before_all_that_was_known_has_its_nights_too(books: Bookkeep
         (1, clock(28), -3, "nightly"),
         (1, clock(52), -5, "nightly"),
     ]
+
+
+def test_a_hive_that_goes_takes_its_occupancy_along(books: Bookkeeper) -> None:
+    books.hive(1)
+    books.hive(2)
+    books.enter((1, clock(12), 5, 0), (2, clock(12), 3, 0))
+
+    books.database.execute("DELETE FROM sensor WHERE hive_id = 1")
+    books.database.execute("DELETE FROM hive WHERE id = 1")
+
+    assert books.slots() == [(2, clock(12), 3, 0, 3, 3)]
+    assert [row[0] for row in books.table("occupancy_hour")] == [2]

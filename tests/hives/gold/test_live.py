@@ -21,7 +21,7 @@ from penstock.pipeline.replay import Replay
 from penstock.pipeline.runner import Engine, Source
 from penstock.store import Database
 from tests.conftest import NewPenstock
-from tests.hives.gold.fleets import GOLD, START
+from tests.hives.gold.fleets import START, tables_of
 from tests.hives.gold.test_flow import counted_by_hive
 from tests.pipeline.given import channel, declare
 
@@ -62,11 +62,7 @@ def test_frames_at_a_broker_become_figures_at_the_broker(
         "FROM occupancy_day GROUP BY hive_id"
     )
     assert {row["hive_id"]: (row["entries"], row["exits"]) for row in sums} == known
-    live = {
-        name: database.rows(f"SELECT {c} FROM {name} ORDER BY 1, 2") for name, c in GOLD.items()
-    }
+    live = tables_of(database)
     Replay(spark, flow, place).run()
-    assert live == {
-        name: database.rows(f"SELECT {c} FROM {name} ORDER BY 1, 2") for name, c in GOLD.items()
-    }
+    assert tables_of(database) == live
     flow.close()

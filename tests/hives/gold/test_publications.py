@@ -15,7 +15,7 @@ from penstock.hives.publications import KEYS, BrokerPublications, document, keep
 from penstock.store import Database
 from penstock.store.cache import BlockingCache
 from tests.hives.gold.ledger import Bookkeeper, clock
-from tests.peers import Broker
+from tests.peers import Broker, Penstock
 
 STANDING = Standing(
     7, 42, 42, 52.5, "moderate", "rising", "good", datetime(2026, 3, 2, tzinfo=UTC), 3
@@ -34,12 +34,22 @@ DOCUMENT = {
 
 def test_a_change_goes_to_those_who_listen_for_the_hive(broker: Broker) -> None:
     publications = BrokerPublications(broker.url)
-    with blocking.connect(broker.url) as fabric, fabric.subscribe("7", exchange="occupancy") as one:
-        publications.publish([STANDING])
-        message = one.receive(timeout=20)
+    with blocking.connect(broker.url) as fabric:
+        with fabric.subscribe("occupancy.7", exchange="occupancy") as one:
+            publications.publish([STANDING])
+            message = one.receive(timeout=60)
     publications.close()
     assert message.json() == DOCUMENT
     assert message.message_id == "7-3"
+
+
+def test_a_change_is_a_topic_of_mqtt_too(penstock: Penstock) -> None:
+    publications = BrokerPublications(penstock.url)
+    with blocking.connect(penstock.mqtt_url) as fabric, fabric.subscribe("occupancy/7") as one:
+        publications.publish([STANDING])
+        message = one.receive(timeout=60)
+    publications.close()
+    assert message.json() == DOCUMENT
 
 
 def test_the_cache_has_the_same_document() -> None:

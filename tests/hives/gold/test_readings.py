@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,22 +13,7 @@ from penstock.hives.flow import HivesFlow
 from penstock.hives.sensors.fleet import Quirks
 from penstock.hives.steps import silver
 from penstock.store import Database
-from tests.hives.gold.fleets import Line
-
-NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-
-
-def test_a_message_may_say_when_it_was_received(spark: SparkSession) -> None:
-    told = str(int(NOON.timestamp() * 1000))
-    headers = [{"x-received-at": told}, {"x-received-at": "yesterday"}, {}, None]
-    later = datetime(2026, 3, 5, tzinfo=UTC)
-    frame = spark.createDataFrame(
-        [(number, later, each) for number, each in enumerate(headers)],
-        "number int, timestamp timestamp, headers map<string, string>",
-    )
-    rows = readings.received(frame).selectExpr("number", "unix_micros(timestamp) AS at").collect()
-    found = [datetime.fromtimestamp(row["at"] / 1e6, UTC) for row in sorted(rows)]
-    assert found == [NOON, later, later, later]
+from tests.hives.gold.fleets import Line, gold
 
 
 def test_every_message_is_in_one_of_the_tables(
@@ -47,23 +31,39 @@ def test_every_message_is_in_one_of_the_tables(
     assert sorted(offsets) == list(range(len(line.frames)))
     letters = line.table("dead_letter_count", "sum(count) AS count, 1")
     assert letters[0]["count"] == line.lake.read(spark, "silver.dead_letters").count() > 0
-    assert not list((line.lake.root / ".carried").iterdir())
 
 
-def test_tables_that_were_not_written_before_a_crash_are_written_after_it(
-    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_of_which_there_is_nothing_in_a_table_has_no_entry_there(
+    spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
     line = Line.laid(spark, database, tmp_path, Quirks(corrupt=0.02), days=0.1)
-    whole = line.batch(0, 0, len(line.frames))
-    with monkeypatch.context() as patched:
-        patched.setattr(readings, "write_apart", lambda *_: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            line.flow.apply(whole)
-    line.flow.apply(whole)
-    again = line.lake.read(spark, "silver.dead_letters").collect()
-    readings.write_apart_again(whole, line.flow.desk.before(0, 0).profiles)
-    assert sorted(line.lake.read(spark, "silver.dead_letters").collect()) == sorted(again)
-    assert line.table("dead_letter_count", "sum(count) AS count, 1")[0]["count"] == len(again)
+    line.flow.apply(line.batch(0, 0, len(line.frames)))
+    assert line.lake.read(spark, "silver.dead_letters").count() > 0
+    database.execute("DELETE FROM pipeline_batch")
+
+    line.flow.apply(line.batch(0, 0, 1))  # as a try that had less
+
+    assert line.lake.table("silver.dead_letters").log.batches() == []
+
+
+def test_shares_of_several_tasks_are_those_of_one(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line.laid(spark, database, tmp_path, Quirks(), days=0.4)
+    line.apply([])
+    alone = gold(line), line.lake.read(spark, "silver.reports").drop("batch").collect()
+    monkeypatch.setattr(readings, "_TASK_ROWS", 100)
+    monkeypatch.setattr(readings, "_cores", lambda _: 3)
+    line.flow.begin_rebuild(1, 0)
+
+    line.apply([], generation=1)
+    line.flow.adopt(1)
+
+    parted = line.lake.at(1)
+    assert len(parted.table("silver.reports").log.files()) == 3
+    assert gold(line) == alone[0]
+    found = parted.read(spark, "silver.reports").drop("batch").collect()
+    assert sorted(found, key=str) == sorted(alone[1], key=str)
 
 
 def test_a_worker_makes_what_the_step_in_one_frame_makes(
@@ -72,7 +72,7 @@ def test_a_worker_makes_what_the_step_in_one_frame_makes(
     line = Line.laid(spark, database, tmp_path, Quirks(), days=0.4)
     before = line.flow.desk.before(0, 0)
     assert before.states is not None
-    messages = line.messages(0, len(line.frames), 0)
+    messages = line.batch(0, 0, len(line.frames)).messages
     rows = silver.silver(messages, before.profiles, before.states)
     line.apply([])
     reports = line.lake.read(spark, "silver.reports")

@@ -28,7 +28,7 @@ from penstock.hives.sensors.simulating import obey
 from tests.peers import Penstock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 Answer = Callable[[int], bytes | None]
 

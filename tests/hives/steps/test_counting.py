@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,7 @@ DAYS = timedelta(days=3)
 TROUBLE = Quirks(restarts=0.3, outages=0.2, loss=0.03, duplicates=0.02, late=0.02, scrambled=0.001)
 
 
+@cache
 def simulated(quirks: Quirks, seed: int = 1) -> tuple[Fleet, list[pa.RecordBatch]]:
     fleet = Fleet(start=MONDAY, seed=seed, hives=9, quirks=quirks)
     return fleet, list(messages_of(fleet, MONDAY + DAYS))

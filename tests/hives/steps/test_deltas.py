@@ -102,13 +102,13 @@ def kept(states: States) -> States:
 
 
 @given(histories())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 def test_columns_tell_what_the_rules_tell(rows: list[Row]) -> None:
     assert told(compute(reports(rows), States.unknown(SENSORS))) == stepped(rows)[0]
 
 
 @given(histories(), st.lists(st.integers(0, 40), max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 def test_any_batches_tell_and_remember_the_same(rows: list[Row], cuts: list[int]) -> None:
     """Each sensor's reports are cut at the same places; a batch has those of all sensors."""
     place = [sum(1 for other in rows[:n] if other[0] == row[0]) for n, row in enumerate(rows)]

@@ -78,3 +78,13 @@ def test_hours_of_a_night_out_belong_to_both_days() -> None:
     found = made([(hour(22), 5, 5, 5), (hour(0, day=tuesday), 0, 3, 3)], opening)
     assert found.mean.tolist() == [5.0, 3.0]
     assert datetime.fromtimestamp(hour(22) * SLOT_SECONDS, UTC).weekday() == 0
+
+
+def test_coverage_is_the_share_of_opening_hours_that_were_heard_of() -> None:
+    opening = {"mon": [["09:00", "12:30"]]}
+    day = made([(hour(9), 10, 8, 4), (hour(12), 0, 0, 2), (hour(20), 9, 9, 9)], opening)
+    assert day.coverage.tolist() == [1.5 / 3.5]
+
+
+def test_a_day_on_which_it_was_closed_has_no_coverage() -> None:
+    assert np.isnan(made([(hour(12), 1, 0, 1)], {"tue": [["09:00", "17:00"]]}).coverage[0])

@@ -174,6 +174,13 @@ def test_a_first_report_that_two_others_contradict_was_the_bad_one() -> None:
     assert told(sensor.says(503, 402)) == (3, 2, Quality.FIRST | Quality.CONFIRMED)
 
 
+def test_a_first_report_before_an_outage_is_believed_if_the_next_ones_go_on_from_it() -> None:
+    sensor = Sensor()
+    sensor.says(500, 400)
+    assert told(sensor.says(640, 490, minute=60)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(643, 492)) == (143, 92, Quality.CONFIRMED)
+
+
 # Clocks and order
 
 

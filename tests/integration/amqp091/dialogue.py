@@ -19,7 +19,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 #: Long enough for a busy machine; a test that works never waits this long.
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ def test_zero_with_multiple_and_nothing_out_is_fine(channel: BlockingChannel) ->
     channel.basic_ack(0, multiple=True)
 
     round_trip(channel)
+    assert channel.is_open
 
 
 @pytest.mark.parametrize("multiple", [False, True])
@@ -67,6 +68,7 @@ def test_an_unknown_tag_is_a_406(channel: BlockingChannel, multiple: bool) -> No
     with channel_error(406, "PRECONDITION_FAILED - unknown delivery tag 99"):
         channel.basic_ack(99, multiple=multiple)
         round_trip(channel)
+    assert channel.is_closed
 
 
 def test_acknowledging_twice_is_a_406(channel: BlockingChannel, queue: str) -> None:
@@ -76,12 +78,14 @@ def test_acknowledging_twice_is_a_406(channel: BlockingChannel, queue: str) -> N
     with channel_error(406, f"PRECONDITION_FAILED - unknown delivery tag {tag}"):
         channel.basic_ack(tag)
         round_trip(channel)
+    assert channel.is_closed
 
 
 def test_rejecting_an_unknown_tag_is_a_406(channel: BlockingChannel) -> None:
     with channel_error(406, "PRECONDITION_FAILED - unknown delivery tag 99"):
         channel.basic_reject(99)
         round_trip(channel)
+    assert channel.is_closed
 
 
 def test_a_rejected_message_is_gone(channel: BlockingChannel, queue: str) -> None:

@@ -26,7 +26,7 @@ def test_a_silent_client_is_closed(wire: Wire) -> None:
     while wire.receive() is not None:
         pass
 
-    assert 1.5 < time.monotonic() - began < 10
+    assert time.monotonic() - began > 1.5
 
 
 def test_a_client_that_beats_is_kept(wire: Wire) -> None:

@@ -43,7 +43,7 @@ def test_a_client_that_falls_silent_before_logging_in_is_closed(
 
         wire.receive_rest()
 
-        assert 0.5 < time.monotonic() - began < 10
+        assert time.monotonic() - began > 0.5
 
 
 def test_a_client_that_logged_in_may_be_silent(impatient: Penstock) -> None:

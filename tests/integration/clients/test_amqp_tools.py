@@ -9,8 +9,8 @@ from typing import Any
 import pika
 import pytest
 
-from tests.conftest import missing
-from tests.peers import Broker, PeerMissing, find_program
+from tests.conftest import needed
+from tests.peers import Broker, find_program
 
 Run = Callable[..., str]
 
@@ -18,16 +18,12 @@ Run = Callable[..., str]
 @pytest.fixture
 def run(broker: Broker) -> Run:
     def run_one(program: str, *arguments: str, **options: Any) -> str:
-        try:
-            path = find_program(program, "amqp-tools")
-        except PeerMissing as peer:
-            missing(peer)
-            raise
+        path = needed(find_program, program, "amqp-tools")
         done = subprocess.run(
             [path, "--url", broker.url, *arguments],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             **options,
         )
         if done.returncode:
@@ -118,7 +114,7 @@ def test_consuming_from_an_exchange_binds_a_queue_of_its_own(
             delivered = True
         except pika.exceptions.UnroutableError:
             pass
-    output, _ = consumer.communicate(timeout=30)
+    output, _ = consumer.communicate(timeout=60)
     connection.close()
 
     assert output == "hello"

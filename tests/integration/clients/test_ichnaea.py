@@ -18,7 +18,7 @@ import pika
 import pytest
 from pika.exceptions import ChannelClosedByBroker
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Job:

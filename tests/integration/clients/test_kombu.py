@@ -16,7 +16,7 @@ kombu: Any = importlib.import_module("kombu")
 pidbox: Any = importlib.import_module("kombu.pidbox")
 producers: Any = importlib.import_module("kombu.pools").producers
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.peers import Broker, MqttBroker
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 class AmqpMqttBroker(Broker, MqttBroker, Protocol):

@@ -32,7 +32,7 @@ MQTT_5: Final = MQTTProtocolVersion.MQTTv5
 #: What `ended` returns when the connection was closed without a word, as 3.1.1 does it.
 WITHOUT_A_WORD: Final = -1
 
-PATIENCE: Final = 10.0
+PATIENCE: Final = 60.0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 
 from tests.integration.mqtt.clients_paho import MQTT_5
@@ -25,6 +25,8 @@ from tests.integration.mqtt.clients_properties import AN_HOUR, properties_of
 PATIENCE: Final = 60.0
 #: MQTT 5's packet identifier not found: no error while an exchange is taken up again.
 NOT_FOUND: Final = 0x92
+#: PUBREC has come: the broker has the message.
+RECEIVED: Final = (MessageState.MQTT_MS_WAIT_FOR_PUBCOMP, MessageState.MQTT_MS_RESEND_PUBREL)
 
 
 class SteadyClient:
@@ -67,6 +69,13 @@ class SteadyClient:
         self.paho.loop_stop()
         self.paho.reconnect()
         self._go_on()
+
+    def unanswered(self) -> list[paho.MQTTMessage]:
+        """What was published and not answered, be it by PUBREC, before the broker went."""
+        assert self._ended.wait(PATIENCE)
+        with self.paho._out_message_mutex:
+            published = self.paho._out_messages.values()
+            return [each for each in published if each.state not in RECEIVED]
 
     def _go_on(self) -> None:
         self._ended.clear()
@@ -115,6 +124,7 @@ class Publisher:
         self.sent = 0
         self.retained = 0  #: how many were published to be retained, beside those
         self.confirmed = 0
+        self.in_doubt: list[set[int]] = []  #: at each crash: sent, and not answered
         self._topic = topic
         self._qos = qos
         self._stopping = threading.Event()
@@ -127,6 +137,11 @@ class Publisher:
     def wait_for_progress(self) -> None:
         before = self.confirmed
         self.client.wait_for(lambda: self.confirmed > before)
+
+    def note_crash(self) -> None:
+        """The broker has gone: what it had not answered may have come, or not."""
+        waiting = self.client.unanswered()
+        self.in_doubt.append({int(one.payload) for one in waiting if one.topic == self._topic})
 
     def finish(self) -> None:
         """No more; all that was sent is confirmed."""

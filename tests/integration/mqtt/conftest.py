@@ -12,15 +12,28 @@ from typing import Any
 
 import pytest
 
+from tests.integration.mqtt.clients_users import Users
 from tests.integration.mqtt.dialogue import Client, Connect
 from tests.integration.mqtt.packets import MQTT_3, MQTT_5
-from tests.peers import MqttBroker
+from tests.peers import MqttBroker, Penstock
 
 
 @pytest.fixture(params=[MQTT_3, MQTT_5], ids=["3.1.1", "5.0"])
 def version(request: pytest.FixtureRequest) -> int:
     number: int = request.param
     return number
+
+
+@pytest.fixture
+def port(mqtt_broker: MqttBroker) -> int:
+    return mqtt_broker.mqtt_port
+
+
+@pytest.fixture
+def users(mqtt_penstock: Penstock) -> Iterator[Users]:
+    users = Users(mqtt_penstock)
+    yield users
+    users.close()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.integration.mqtt.packets import MQTT_3, MQTT_5, Kind, Packet, Propert
 from tests.integration.mqtt.parsing import parse
 
 #: Long enough for a busy machine; a test that works never waits this long.
-PATIENCE: Final = 10.0
+PATIENCE: Final = 60.0
 #: Who comes without another name; mosquitto lets anyone in.
 GUEST: Final[dict[str, Any]] = {"user": "guest", "password": b"guest"}
 

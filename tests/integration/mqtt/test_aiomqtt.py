@@ -12,20 +12,14 @@ from paho.mqtt.packettypes import PacketTypes
 
 from tests.conftest import NewPenstock
 from tests.integration.mqtt.clients_properties import AN_HOUR, properties_of, values_of
-from tests.peers import MqttBroker
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 @pytest.fixture(params=[ProtocolVersion.V311, ProtocolVersion.V5], ids=["3.1.1", "5.0"])
 def version(request: pytest.FixtureRequest) -> ProtocolVersion:
     chosen: ProtocolVersion = request.param
     return chosen
-
-
-@pytest.fixture
-def port(mqtt_broker: MqttBroker) -> int:
-    return mqtt_broker.mqtt_port
 
 
 def connect(

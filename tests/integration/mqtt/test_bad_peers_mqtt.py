@@ -68,7 +68,7 @@ def test_a_client_that_stops_in_the_middle_of_its_connect_is_closed(
             client.send(bytes([byte]))
 
         assert client.receive_rest() == b""
-        assert 0.5 < time.monotonic() - began < 5
+        assert time.monotonic() - began > 0.5
 
 
 def test_a_connect_may_come_a_byte_at_a_time(broker: Penstock) -> None:

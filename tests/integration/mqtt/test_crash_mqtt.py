@@ -30,19 +30,23 @@ def crash(
         publisher.wait_for_progress()
         time.sleep(chance.uniform(0.0, 0.5))  # the moment is the point, not an event
         broker.kill()
+        publisher.note_crash()
         broker.start()
         for client in clients:
             client.resume()
 
 
-def check(received: list[int], sent: int, qos: int) -> None:
+def check(received: list[int], publisher: Publisher, qos: int) -> None:
     first = list(dict.fromkeys(received))
-    lost = sorted(set(range(sent)) - set(first))
+    lost = sorted(set(range(publisher.sent)) - set(first))
     assert not lost, f"acknowledged and lost: {lost[:10]}"
     assert first == sorted(first), "out of order"
     if qos == 2:
-        twice = [number for number, times in Counter(received).items() if times > 1]
-        assert not twice, f"more than once: {twice[:10]}"
+        twice = {number for number, times in Counter(received).items() if times > 1}
+        # To a broker killed between writing messages and writing their numbers, they are new when
+        # they are repeated (docs/mqtt.md). That takes some hitting: one crash of a run, at most.
+        hit = any(twice <= doubtful for doubtful in publisher.in_doubt)
+        assert not twice or hit, f"more than once: {sorted(twice)[:10]}"
 
 
 def check_retained(port: int, topic: str, publisher: Publisher) -> None:
@@ -70,7 +74,7 @@ def crash_under_load(
     subscriber.wait_for_all(publisher.sent)
     for client in (writer, reader):
         client.close()
-    check(subscriber.received, publisher.sent, qos)
+    check(subscriber.received, publisher, qos)
     check_retained(broker.mqtt_port, name, publisher)
     assert writer.connections == reader.connections == [False] + [True] * rounds
 
@@ -115,4 +119,4 @@ def test_a_session_whose_client_is_away_has_everything_once_it_comes(
     reader.open()
     subscriber.wait_for_all(publisher.sent)
     reader.close()
-    check(subscriber.received, publisher.sent, qos)
+    check(subscriber.received, publisher, qos)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conftest import missing
-from tests.peers import MqttBroker, PeerMissing, find_program
+from tests.conftest import needed
+from tests.peers import MqttBroker, find_program
 
-PATIENCE = 30
+PATIENCE = 60
 VERSIONS = ["mqttv31", "mqttv311", "mqttv5"]
 
 Run = Callable[..., str]
@@ -25,11 +25,7 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def command(mqtt_broker: MqttBroker) -> Callable[..., list[str]]:
     def make(program: str, *arguments: str) -> list[str]:
-        try:
-            path = find_program(program, "mosquitto-clients")
-        except PeerMissing as peer:
-            missing(peer)
-            raise
+        path = needed(find_program, program, "mosquitto-clients")
         where = ["-h", "127.0.0.1", "-p", str(mqtt_broker.mqtt_port)]
         return [path, *where, "-u", "guest", "-P", "guest", *arguments]
 

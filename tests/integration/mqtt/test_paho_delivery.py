@@ -9,20 +9,15 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tests.integration.mqtt.clients_paho import MQTT_3, MQTT_5, Paho
-from tests.peers import MqttBroker, Penstock
+from tests.peers import Penstock
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 @pytest.fixture(params=[MQTT_3, MQTT_5], ids=["3.1.1", "5.0"])
 def version(request: pytest.FixtureRequest) -> MQTTProtocolVersion:
     chosen: MQTTProtocolVersion = request.param
     return chosen
-
-
-@pytest.fixture
-def port(mqtt_broker: MqttBroker) -> int:
-    return mqtt_broker.mqtt_port
 
 
 @pytest.mark.parametrize("subscribed", [0, 1, 2])

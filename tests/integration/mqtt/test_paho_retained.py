@@ -8,7 +8,6 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from tests.integration.mqtt.clients_paho import MQTT_3, MQTT_5, Paho, Will
-from tests.peers import MqttBroker
 
 #: MQTT 5's retain handling: send what is retained if the subscription is new, or never.
 IF_NEW, NEVER = 1, 2
@@ -19,11 +18,6 @@ WITH_WILL = 0x04
 def version(request: pytest.FixtureRequest) -> MQTTProtocolVersion:
     chosen: MQTTProtocolVersion = request.param
     return chosen
-
-
-@pytest.fixture
-def port(mqtt_broker: MqttBroker) -> int:
-    return mqtt_broker.mqtt_port
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -177,17 +171,17 @@ def test_a_retained_will_waits(port: int, name: str, version: MQTTProtocolVersio
 
 
 def test_a_delayed_will_is_not_sent_to_those_who_come_back_in_time(port: int, name: str) -> None:
-    def client() -> Paho:
-        return Paho(port, f"{name}.client", keep=True, will=Will(name, b"gone", 1, delay=1))
+    def client(delay: int) -> Paho:
+        return Paho(port, f"{name}.client", keep=True, will=Will(name, b"gone", 1, delay=delay))
 
     with Paho(port, f"{name}.watch") as watcher:
         watcher.subscribe(name, 1)
-        first = client()
+        first = client(3)
         first.open()
         first.drop()
-        second = client()
+        second = client(1)
         second.open()
-        time.sleep(1.2)  # longer than the delay
+        time.sleep(3.2)  # longer than the delay
         assert watcher.arrived() == []
 
         second.drop()

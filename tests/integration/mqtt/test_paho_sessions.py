@@ -6,7 +6,7 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from tests.integration.mqtt.clients_paho import MQTT_3, MQTT_5, WITHOUT_A_WORD, Paho, Will
-from tests.peers import MqttBroker, Penstock
+from tests.peers import Penstock
 
 SESSION_TAKEN_OVER = 0x8E
 
@@ -15,11 +15,6 @@ SESSION_TAKEN_OVER = 0x8E
 def version(request: pytest.FixtureRequest) -> MQTTProtocolVersion:
     chosen: MQTTProtocolVersion = request.param
     return chosen
-
-
-@pytest.fixture
-def port(mqtt_broker: MqttBroker) -> int:
-    return mqtt_broker.mqtt_port
 
 
 def publish_numbers(port: int, topic: str, count: int, qos: int) -> None:

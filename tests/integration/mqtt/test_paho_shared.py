@@ -10,12 +10,7 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from tests.integration.mqtt.clients_paho import MQTT_3, MQTT_5, Paho
-from tests.peers import MqttBroker, Penstock
-
-
-@pytest.fixture
-def port(mqtt_broker: MqttBroker) -> int:
-    return mqtt_broker.mqtt_port
+from tests.peers import Penstock
 
 
 @pytest.mark.parametrize("version", [MQTT_3, MQTT_5], ids=["3.1.1", "5.0"])

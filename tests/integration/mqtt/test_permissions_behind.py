@@ -25,13 +25,6 @@ def port(mqtt_penstock: Penstock) -> int:
 
 
 @pytest.fixture
-def users(mqtt_penstock: Penstock) -> Iterator[Users]:
-    users = Users(mqtt_penstock)
-    yield users
-    users.close()
-
-
-@pytest.fixture
 def watcher(port: int, name: str) -> Iterator[Paho]:
     """Someone who may see everything, and sees what gets through."""
     with Paho(port, f"{name}.watcher") as client:

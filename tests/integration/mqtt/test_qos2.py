@@ -214,6 +214,7 @@ def test_a_refused_message_gets_no_release_and_does_not_come_again(
 
 
 @mqtt_5
+@mosquitto_departs("drops it now and then")
 def test_a_message_that_was_sent_no_longer_expires(
     connect: Connect, publisher: Client, topic: str
 ) -> None:

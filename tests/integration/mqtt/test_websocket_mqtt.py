@@ -14,7 +14,7 @@ from tests.integration.mqtt.building import PINGREQ, connect_bytes, publish_byte
 from tests.integration.mqtt.clients_paho import MQTT_3, MQTT_5, Paho, Will
 from tests.peers import MqttBroker, Penstock
 
-PATIENCE = 10
+PATIENCE = 60
 PINGRESP = b"\xd0\x00"
 UNSUPPORTED_DATA = 1003
 

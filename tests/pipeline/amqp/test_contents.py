@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,13 @@ from penstock.broker.contract import Message
 from penstock.broker.properties import Properties, decode_header, encode_header
 from penstock.core.errors import ConfigurationError, WireSyntaxError
 from penstock.drivers.stream import with_offset
-from penstock.pipeline.amqp.contents import content_header, short_string, take_offset
+from penstock.pipeline.amqp.contents import (
+    content_header,
+    cut_offsets,
+    short_string,
+    take_offset,
+)
+from penstock.pipeline.amqp.octets import Octets
 
 names = st.text("abyz", min_size=1, max_size=6)
 values = st.one_of(
@@ -56,6 +64,43 @@ def test_rabbitmq_sorts_the_offset_in(published: Properties, offset: int) -> Non
     left = decode_header(rest)
     assert left.headers == decode_header(before).headers or not left.headers
     assert left.message_id == published.message_id
+
+
+@given(st.lists(st.tuples(properties, offsets), min_size=1, max_size=20), st.booleans())
+def test_many_offsets_are_cut_out_as_one_by_one(
+    published: list[tuple[Properties, int]], sorted_in: bool
+) -> None:
+    headers = [_with_offset(each, offset, sorted_in) for each, offset in published]
+    stops = np.cumsum([len(each) for each in headers])
+    starts = stops - [len(each) for each in headers]
+    octets = Octets(bytearray(b"".join(headers)))
+
+    cuts = cut_offsets(octets, starts, stops)
+
+    if cuts is None:  # not as usual: a smaller number, or the same bytes in a value
+        name = b"\x0fx-stream-offset"
+        assert any(each.count(name) != 1 or name + b"l" not in each for each in headers)
+        assert octets.data == b"".join(headers)
+        return
+    data, edges = bytes(octets.data), zip(starts, cuts.starts, cuts.stops, stops, strict=True)
+    left = [data[start:cut] + data[after:stop] for start, cut, after, stop in edges]
+    assert list(zip(cuts.offsets, left, strict=True)) == [take_offset(each) for each in headers]
+
+
+def _with_offset(published: Properties, offset: int, sorted_in: bool) -> bytes:
+    if not sorted_in:
+        return bytes(
+            with_offset(Message(b"", encode_header(published, 5), b"12345"), offset).header
+        )
+    named = {**(published.headers or {}), "x-stream-offset": offset + 2**40}
+    return encode_header(replace(published, headers=dict(sorted(named.items()))), 5)
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"a": "x-stream-offset"}])
+def test_of_a_plain_queue_nothing_is_cut(headers: dict[str, Any] | None) -> None:
+    header = encode_header(Properties(headers=headers), 0)
+
+    assert cut_offsets(Octets(bytearray(header)), np.array([0]), np.array([len(header)])) is None
 
 
 @pytest.mark.parametrize("headers", [None, {}, {"a": "x-stream-offset"}])

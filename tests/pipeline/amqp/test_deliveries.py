@@ -10,11 +10,32 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from penstock.core.errors import FrameError, UnexpectedFrame
-from penstock.pipeline.amqp.deliveries import Deliveries
+from penstock.pipeline.amqp.deliveries import Delivered, Deliveries
 from penstock.pipeline.amqp.frames import BODY, HEADER, PREFIX, Frame, Frames, method
 
 CHANNEL = 1
+CONSUMER = b"spark"
 Delivery = tuple[str, str, bytes]
+
+
+def new_deliveries() -> Deliveries:
+    return Deliveries(CHANNEL, CONSUMER)
+
+
+def read(found: Delivered) -> list[Delivery]:
+    data = bytes(found.octets.data)
+    places = zip(
+        *(found.routes, found.headers, found.header_ends, found.bodies, found.body_ends),
+        strict=True,
+    )
+    messages = []
+    for route, start, stop, body, body_end in places:
+        assert data[start:stop] == header(int(body_end - body))
+        middle = route + 1 + data[route]
+        end = middle + 1 + data[middle]
+        exchange, key = data[route + 1 : middle], data[middle + 1 : end]
+        messages.append((exchange.decode(), key.decode(), data[body:body_end]))
+    return messages
 
 
 def frame(kind: int, payload: bytes, channel: int = CHANNEL) -> bytes:
@@ -49,17 +70,47 @@ def test_deliveries_do_not_depend_on_how_the_bytes_are_cut(
     sent: list[Delivery], where: list[int], frame_max: int
 ) -> None:
     data = b"".join(delivered(number, message, frame_max) for number, message in enumerate(sent, 1))
-    deliveries = Deliveries(CHANNEL)
+    deliveries = new_deliveries()
     found: list[Delivery] = []
     for piece in cut(data, where):
-        assert deliveries.feed(piece) == []
-        for route, body in zip(deliveries.routes, deliveries.bodies, strict=False):
-            middle = 1 + route[0]
-            found.append((route[1:middle].decode(), route[middle + 1 :].decode(), body))
-        deliveries.clear()
+        runs, others = deliveries.feed(piece)
+        assert others == []
+        found += [message for run in runs for message in read(run)]
+        assert deliveries.tag == len(found)
 
     assert found == sent
-    assert deliveries.tag == len(sent)
+
+
+def test_deliveries_that_follow_one_another_are_taken_together() -> None:
+    sent = [("", "key" * size, b"x" * size) for size in range(50)]
+    data = b"".join(delivered(number, message, 100) for number, message in enumerate(sent, 1))
+
+    (run,), _ = new_deliveries().feed(data)
+
+    assert read(run) == sent
+
+
+def test_a_body_that_looks_like_deliveries_is_a_body() -> None:
+    inner = delivered(7, ("a", "b", b"inner"), 100)
+    sent = [("", "k", inner[place:]) for place in range(len(inner))] + [("", "k", b"last")]
+    data = b"".join(delivered(number, message, 100) for number, message in enumerate(sent, 1))
+    deliveries = new_deliveries()
+
+    runs, others = deliveries.feed(data)
+
+    assert [message for run in runs for message in read(run)] == sent
+    assert (deliveries.tag, others) == (len(sent), [])
+
+
+def test_what_comes_between_deliveries_is_handed_over_in_its_order() -> None:
+    first, second = (delivered(number, ("", "k", b"x"), 9) for number in (1, 2))
+    notice = method(0, commands.Connection.Blocked("memory"))
+    deliveries = new_deliveries()
+
+    runs, others = deliveries.feed(first + notice + second)
+
+    assert [len(run) for run in runs] == [1, 1]
+    assert [each.channel for each in others] == [0]
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 9), st.binary(max_size=20))), places)
@@ -78,8 +129,9 @@ def test_what_is_no_delivery_is_handed_over() -> None:
     cancel = method(CHANNEL, commands.Basic.Cancel("spark"))
     elsewhere = frame(BODY, b"x", channel=2)
 
-    others = Deliveries(CHANNEL).feed(cancel + elsewhere)
+    found, others = new_deliveries().feed(cancel + elsewhere)
 
+    assert found == []
     assert [(each.kind, each.channel) for each in others] == [(1, 1), (3, 2)]
 
 
@@ -87,8 +139,8 @@ def test_what_is_no_delivery_is_handed_over() -> None:
     "data",
     [
         frame(HEADER, header(0)),
-        method(CHANNEL, commands.Basic.Deliver("s", 1, False, "", "")) + frame(BODY, b"early"),
-        method(CHANNEL, commands.Basic.Deliver("s", 1, False, "", ""))
+        method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", "")) + frame(BODY, b"early"),
+        method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", ""))
         + frame(HEADER, header(1))
         + frame(BODY, b"xx"),
     ],
@@ -96,10 +148,10 @@ def test_what_is_no_delivery_is_handed_over() -> None:
 )
 def test_content_out_of_order_is_refused(data: bytes) -> None:
     with pytest.raises(UnexpectedFrame):
-        Deliveries(CHANNEL).feed(data)
+        new_deliveries().feed(data)
 
 
-@pytest.mark.parametrize("reader", [Frames(), Deliveries(CHANNEL)])
+@pytest.mark.parametrize("reader", [Frames(), new_deliveries()])
 def test_what_is_not_framed_is_refused(reader: Frames | Deliveries) -> None:
     with pytest.raises(FrameError):
         reader.feed(frame(1, b"")[:-1] + b"x")

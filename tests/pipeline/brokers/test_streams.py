@@ -8,9 +8,13 @@ from itertools import pairwise
 import pytest
 
 from penstock.core.errors import NotFound
+from penstock.pipeline.amqp.address import parse_url
+from penstock.pipeline.amqp.contents import content_header, short_string
+from penstock.pipeline.amqp.publisher import Publisher
 from penstock.pipeline.brokers.contract import MESSAGES, Ended, Range
+from penstock.pipeline.connector.columns import Columns
 from tests.pipeline.brokers.conftest import Way
-from tests.pipeline.given import declare, delete, numbered, publish, stream
+from tests.pipeline.given import channel, declare, delete, numbered, publish, stream
 
 #: Retention works by segments: small ones show it soon.
 SMALL = {"x_stream_max_segment_size_bytes": 2000, "x_max_length_bytes": 4000}
@@ -92,7 +96,7 @@ def test_a_range_is_what_it_says_and_no_more(way: Way, name: str) -> None:
 
 def test_a_long_range_comes_whole(way: Way, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.pipeline.brokers.replays.PREFETCH", 64)
-    monkeypatch.setattr("penstock.pipeline.brokers.replays.BATCH_ROWS", 100)
+    monkeypatch.setattr("penstock.pipeline.brokers.replays.BLOCK_BYTES", 2000)
     stream(way.url, name, 1000)
 
     for start, stop in ((0, 1000), (1, 66), (1, 129), (7, 900), (0, 64), (0, 65)):
@@ -107,6 +111,36 @@ def test_bodies_are_those_that_were_published(way: Way, name: str) -> None:
     batches = way.streams.read(Range(name, 0, len(bodies)))
 
     assert [body for batch in batches for body in batch.column("body").to_pylist()] == bodies
+
+
+def test_messages_of_all_shapes_come_as_they_were_published(way: Way, name: str) -> None:
+    shapes = [
+        ("k" * (number % 7), None if number % 3 else "text/plain", number % 4, number * 37 % 311)
+        for number in range(400)
+    ]
+    shapes[123:123] = [("large", None, 2, 300_000), ("empty", None, 0, 0)]
+    declare(way.url, name)
+    with channel(way.url) as opened:
+        opened.exchange_declare(name, "topic", durable=True)
+        opened.queue_bind(name, name, "#")
+    with Publisher(parse_url(way.url), mandatory=True, patience=60.0) as publisher:
+        for number, (key, kind, headers, size) in enumerate(shapes):
+            route = short_string(name, "exchange") + short_string(key, "routing_key")
+            named = {f"{'az'[each % 2]}{each}": "v" * each for each in range(headers)}
+            publisher.publish(route, content_header(size, kind, named, f"{number}"), b"x" * size)
+        publisher.flush()
+
+    columns = Columns(("exchange", "routing_key", "content_type", "headers", "message_id", "body"))
+    batches = way.streams.read(Range(name, 0, len(shapes)))
+    rows = [row for batch in batches for row in columns.build(batch, name).to_pylist()]
+
+    assert {row["exchange"] for row in rows} == {name}
+    found = [
+        (row["routing_key"], row["content_type"], len(row["headers"] or ()), len(row["body"]))
+        for row in rows
+    ]
+    assert found == shapes
+    assert [row["message_id"] for row in rows] == [str(number) for number in range(len(shapes))]
 
 
 def test_a_range_that_ends_beyond_the_stream_comes_as_far_as_it_is(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.pipeline.brokers.contract import Range
@@ -14,6 +14,7 @@ backlogs = st.dictionaries(
 
 
 @given(backlogs, st.integers(1, 6000))
+@example({"a": (0, 1), "b": (0, 1), "c": (0, 4)}, 3)
 def test_a_batch_takes_as_much_as_it_may_and_starves_nobody(
     streams: dict[str, tuple[int, int]], limit: int
 ) -> None:

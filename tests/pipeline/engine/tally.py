@@ -10,7 +10,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,10 @@ from typing import Any
 
 from pyspark.sql.functions import count, first, lit
 
+from penstock.pipeline.chores import Chore
 from penstock.pipeline.flow import Batch, Surroundings
 from penstock.pipeline.lake.log import write_whole
+from penstock.pipeline.sources import Wanted
 
 SILVER = "silver.counts"
 
@@ -29,6 +31,8 @@ class Tally:
     folder: Path
     streams: str
     name: str = "tally"
+    sources: Sequence[Wanted] = ()
+    chores: Sequence[Chore] = ()
 
     def apply(self, batch: Batch) -> None:
         _die("bronze", batch)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from queue import Queue
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,6 +19,9 @@ from penstock.pipeline.lake import Lake
 
 DAY = date(2026, 11, 15)
 TABLE = "silver.facts"
+FACTS = pa.schema(
+    [("stream", pa.string()), ("offset", pa.int64()), ("batch", pa.int64()), ("day", pa.date32())]
+)
 
 
 @pytest.fixture
@@ -181,13 +185,15 @@ def test_a_generation_that_is_dropped_leaves_files_others_have(
 def test_readers_see_every_batch_whole_and_once_while_it_is_compacted(
     spark: SparkSession, lake: Lake
 ) -> None:
-    wanted = 6
+    wanted = 4
     written: Queue[int] = Queue()
+    seen: Queue[int] = Queue()
 
     def write() -> None:
         for batch in range(wanted):
             lake.write(TABLE, batch, facts(spark, batch, (DAY, DAY + timedelta(batch % 2))))
             written.put(batch)
+            seen.put(batch)
 
     def tidy() -> None:
         while written.get() < wanted - 1:
@@ -196,24 +202,53 @@ def test_readers_see_every_batch_whole_and_once_while_it_is_compacted(
     threads = [threading.Thread(target=work) for work in (write, tidy)]
     for thread in threads:
         thread.start()
-    while threads[0].is_alive():
-        if lake.table(TABLE).log.files():
-            found = batches(lake.read(spark, TABLE))
-            assert set(found.values()) == {4}, found
-            assert sorted(found) == list(range(len(found)))
+    # A look for every batch, while the next is written and those before are compacted.
+    for batch in iter(seen.get, wanted - 1):
+        found = batches(lake.read(spark, TABLE))
+        assert set(found.values()) == {4}, found
+        assert sorted(found) == list(range(len(found)))
+        assert batch in found
     for thread in threads:
         thread.join()
 
     assert batches(lake.read(spark, TABLE)) == dict.fromkeys(range(wanted), 4)
 
 
-def test_days_are_of_utc(spark: SparkSession, lake: Lake) -> None:
-    from penstock.pipeline.bronze import stamped
+def drafted(batch: int, days: tuple[date, ...] = (DAY,)) -> pa.Table:
+    """Two rows a day, written by hand and not entered yet."""
+    rows = [("s", 10 * batch + place, batch, day) for day in days for place in range(2)]
+    columns = dict(zip(FACTS.names, map(list, zip(*rows, strict=True)), strict=True))
+    return pa.table(columns, FACTS)
 
-    moment = datetime.fromisoformat("2026-11-15T23:30:00-05:00")
-    frame = spark.createDataFrame([(moment,), (None,)], "timestamp timestamp")
 
-    first, second = stamped(frame).collect()
+def test_workers_write_files_that_are_a_batch_once_it_is_entered(
+    spark: SparkSession, lake: Lake
+) -> None:
+    lake.write(TABLE, 0, facts(spark, 0))
+    draft = lake.draft(TABLE, 1)
+    files = []
+    for _ in range(2):  # two tasks
+        writing = draft.begin(FACTS)
+        writing.add(drafted(1, (DAY, DAY + timedelta(1))))
+        files += writing.close()
+    assert batches(lake.read(spark, TABLE)) == {0: 2}
 
-    assert first.day == date(2026, 11, 16)
-    assert second.timestamp is not None
+    lake.enter(TABLE, 1, files, FACTS)
+
+    assert batches(lake.read(spark, TABLE)) == {0: 2, 1: 8}
+    assert batches(lake.read(spark, TABLE, days=(DAY, DAY))) == {0: 2, 1: 4}
+    assert lake.table(TABLE).size().rows == 10
+    compact(spark, lake)
+    assert batches(lake.read(spark, TABLE)) == {0: 2, 1: 8}
+
+
+def test_entered_again_it_is_as_the_last_time(spark: SparkSession, lake: Lake) -> None:
+    for batch in (7, 8):
+        writing = lake.draft(TABLE, 0).begin(FACTS)
+        writing.add(drafted(batch))
+        lake.enter(TABLE, 0, writing.close(), FACTS)
+
+    assert batches(lake.read(spark, TABLE)) == {8: 2}
+
+    lake.enter(TABLE, 0, [], FACTS)
+    assert lake.table(TABLE).log.files() == []

@@ -40,7 +40,7 @@ class Wire:
         return int(line.split()[1]), headers, body
 
     async def closed(self) -> bool:
-        return await asyncio.wait_for(self.reader.read(), 10) == b""
+        return await asyncio.wait_for(self.reader.read(), 60) == b""
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import httpx
 import pika
 import pytest
 
-from tests.conftest import missing
-from tests.peers import PeerMissing, Penstock, RabbitMQ, free_port
+from tests.conftest import needed, running
+from tests.peers import Penstock, RabbitMQ, free_port
 
 pytestmark = pytest.mark.peer
 
@@ -96,19 +96,13 @@ def managed_rabbitmq(
         f' {{rabbitmq_management, [{{listener, [{{port, {port}}}, {{ip, "127.0.0.1"}}]}}]}}].\n'
     )
     (folder / "environment").write_text(f"RABBITMQ_ADVANCED_CONFIG_FILE={advanced}\n")
-    try:
-        server = RabbitMQ(folder, plugins=("rabbitmq_management",))
-    except PeerMissing as peer:
-        missing(peer)
-        raise
-    server.start()
     url = f"http://127.0.0.1:{port}/api"
-    try:
-        with httpx.Client(base_url=url, auth=("guest", "guest"), timeout=30) as client:
-            _until(lambda: _answers(client), "the management plugin answers")
-            yield server, client
-    finally:
-        server.stop()
+    with (
+        running(needed(RabbitMQ, folder, plugins=("rabbitmq_management",))) as server,
+        httpx.Client(base_url=url, auth=("guest", "guest"), timeout=30) as client,
+    ):
+        _until(lambda: _answers(client), "the management plugin answers")
+        yield server, client
 
 
 @pytest.fixture(scope="module")

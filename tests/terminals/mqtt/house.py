@@ -101,7 +101,7 @@ class Cable:
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), 10)
+            await asyncio.wait_for(self.changed.wait(), 60)
 
 
 class Caller:

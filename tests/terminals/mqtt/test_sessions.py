@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,6 @@ from penstock.terminals.mqtt.properties import Property
 from penstock.terminals.mqtt.reasons import Reason
 from penstock.terminals.mqtt.sessions import FOREVER
 from tests.terminals.mqtt.house import House
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
-    yield house
-    await house.close()
 
 
 def records(house: House) -> list[str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from penstock.terminals.mqtt.encode import auth
@@ -14,14 +11,6 @@ from penstock.terminals.mqtt.fields import (
 from penstock.terminals.mqtt.reasons import Reason
 from tests import mqtt_wire
 from tests.terminals.mqtt.house import Caller, House
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
-    yield house
-    await house.close()
-
 
 # Keeping alive.
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from penstock.terminals.mqtt.fields import (
     PUBACK,
     PUBCOMP,
@@ -17,14 +12,6 @@ from penstock.terminals.mqtt.properties import Property
 from penstock.terminals.mqtt.reasons import Reason
 from tests import mqtt_wire
 from tests.terminals.mqtt.house import House, published
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
-    yield house
-    await house.close()
-
 
 # Delivery.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,13 +22,6 @@ from tests import mqtt_wire
 from tests.terminals.mqtt.house import House, published
 
 EVERYTHING = Permission(".*", ".*", ".*")
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
-    yield house
-    await house.close()
 
 
 async def test_a_stranger_who_says_nothing_is_cut_off(house: House) -> None:

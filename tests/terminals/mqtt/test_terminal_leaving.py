@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from penstock.terminals.mqtt.encode import disconnect
 from penstock.terminals.mqtt.packets import Subscription
 from tests import mqtt_wire
 from tests.terminals.mqtt.house import House, published
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
-    yield house
-    await house.close()
 
 
 async def test_a_publication_behind_disconnect_is_not_taken(house: House) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ from penstock.terminals.mqtt.fields import (
 from penstock.terminals.mqtt.properties import Property
 from penstock.terminals.mqtt.reasons import Reason
 from tests.terminals.mqtt.house import House
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
-    yield house
-    await house.close()
-
 
 # Publishing.
 

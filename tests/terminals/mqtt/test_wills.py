@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,13 +13,6 @@ from penstock.terminals.mqtt.reasons import Reason
 from penstock.terminals.mqtt.translation import properties_of
 from penstock.terminals.mqtt.wills import Will
 from tests.terminals.mqtt.house import Caller, House
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
-    yield house
-    await house.close()
 
 
 @pytest.fixture

@@ -39,17 +39,14 @@ from penstock.client.amqp.sources import (
     declare_topic,
 )
 from penstock.client.body import Body
-from penstock.client.fabric import Handler, Headers, Start
+from penstock.client.fabric import FAST_PREFETCH, WORK_PREFETCH, Handler, Headers, Start
+from penstock.client.inflow import Inflow
 from penstock.client.message import Message
 from penstock.client.outflow import Outflow
 from penstock.client.service import Service
 from penstock.core.errors import Unsupported
 
 TOPIC: Final = "amq.topic"
-#: Subscriptions and replays are read fast; the buffer should outlast a round trip.
-FAST_PREFETCH: Final = 500
-#: Work is slow, and what one worker holds back another cannot do.
-WORK_PREFETCH: Final = 10
 
 
 class AmqpFabric:
@@ -102,15 +99,15 @@ class AmqpFabric:
         name: str | None = None,
         exchange: str = TOPIC,
         prefetch: int = FAST_PREFETCH,
-    ) -> Inlet:
-        return self._inlet(Subscription(patterns or ("#",), exchange, name, prefetch))
+    ) -> Inflow:
+        return self._inflow(Subscription(patterns or ("#",), exchange, name, prefetch))
 
     def push(self, queue: str) -> Outflow:
         outlet = self._outlet("queue", queue, "", WorkQueue(queue).declare, mandatory=True)
         return outflow(outlet, queue)
 
-    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> Inlet:
-        return self._inlet(Work(queue, prefetch))
+    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> Inflow:
+        return self._inflow(Work(queue, prefetch))
 
     async def request(
         self,
@@ -122,8 +119,8 @@ class AmqpFabric:
     ) -> Message:
         return await self._requester.request(service, body, headers, timeout)
 
-    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> Inlet:
-        return self._inlet(Calls(service, prefetch), answers=True)
+    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> Inflow:
+        return self._inflow(Calls(service, prefetch), answers=True)
 
     def serve(self, service: str, handler: Handler, *, concurrency: int = WORK_PREFETCH) -> Service:
         return Service(service, self.reply(service, prefetch=concurrency), handler)
@@ -143,8 +140,8 @@ class AmqpFabric:
 
     def replay(
         self, stream: str, start: Start = "first", *, prefetch: int = FAST_PREFETCH
-    ) -> Inlet:
-        return self._inlet(Replay(stream, start, prefetch))
+    ) -> Inflow:
+        return self._inflow(Replay(stream, start, prefetch))
 
     async def open(self) -> Self:
         await self._outward.open()
@@ -180,7 +177,7 @@ class AmqpFabric:
             self._outlets[kind, name] = outlet
         return outlet
 
-    def _inlet(self, source: Source, *, answers: bool = False) -> Inlet:
-        inlet = Inlet(self._inward, source, self._replies, answers=answers)
+    def _inflow(self, source: Source, *, answers: bool = False) -> Inflow:
+        inlet = Inlet(self._inward, source, self._replies)
         self._inlets.add(inlet)
-        return inlet
+        return Inflow(inlet, answers=answers)

@@ -9,11 +9,6 @@ comes again; what another source had put there is all there is of it, and is kep
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
-from collections.abc import AsyncGenerator
-from types import TracebackType
-from typing import Self
 
 from aiormq import Channel
 from aiormq.abc import DeliveredMessage
@@ -23,46 +18,35 @@ from penstock.client.amqp.faults import explain
 from penstock.client.amqp.link import Link, discard
 from penstock.client.amqp.outlet import Outlet
 from penstock.client.amqp.sources import Source
+from penstock.client.arrivals import Arrivals
 from penstock.client.errors import FabricClosed
 from penstock.client.message import Message
 from penstock.core.errors import PenstockError
 
 
 class Inlet:
-    """A place messages come from; keeps `penstock.client.fabric.Inflow`."""
+    """Keeps `penstock.client.inflow.Inlet`."""
 
-    def __init__(self, link: Link, source: Source, replies: Outlet, *, answers: bool) -> None:
+    def __init__(self, link: Link, source: Source, replies: Outlet) -> None:
         self._link = link
         self._source = source
         self._replies = replies
-        self._answers = answers  #: an error while one is in hand is the answer to it
-        self._buffer: deque[DeliveredMessage] = deque()
-        self._change = asyncio.Event()  #: something arrived, or the inlet failed
+        self._arrivals: Arrivals[DeliveredMessage] = Arrivals()
         self._attached = asyncio.Event()
         self._over = asyncio.Event()  #: the present channel or its consumer has ended
-        self._failure: PenstockError | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
         self._unsettled = 0  #: handed to the program since the last credit was given
-        self._in_hand: Message | None = None
-        self._held = False  #: by an `async with` block, which closes it
 
-    async def open(self) -> Self:
+    async def open(self) -> None:
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep_attached())
         await self._attached.wait()
-        if self._failure is not None:
-            raise self._failure
-        return self
+        self._arrivals.check()
 
     async def receive(self) -> Message:
         await self.open()
-        while not self._buffer:
-            if self._failure is not None:
-                raise self._failure
-            self._change.clear()
-            await self._change.wait()
-        delivered = self._buffer.popleft()
+        delivered = await self._arrivals.take()
         if self._source.redelivers:
             tag = delivered.delivery_tag or 0
         else:
@@ -77,42 +61,7 @@ class Inlet:
             await asyncio.gather(self._keeper, return_exceptions=True)
         if self._channel is not None:
             await discard(self._channel)
-        self._buffer.clear()
-
-    async def __aiter__(self) -> AsyncGenerator[Message, None]:
-        try:
-            while True:
-                try:
-                    message = self._in_hand = await self.receive()
-                except FabricClosed:
-                    return
-                yield message
-                self._in_hand = None
-                await message.ack()
-        finally:
-            if not self._held:
-                await self.close()
-
-    async def __aenter__(self) -> Self:
-        self._held = True
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        message, self._in_hand = self._in_hand, None
-        try:
-            if message is not None and error is None:
-                await message.ack()
-            elif message is not None and self._answers and isinstance(error, Exception):
-                with contextlib.suppress(PenstockError):
-                    await message.fail(error)
-                    await message.ack()
-        finally:
-            await self.close()
+        self._arrivals.clear()
 
     async def _keep_attached(self) -> None:
         while True:
@@ -124,7 +73,7 @@ class Inlet:
             self._attached.set()
             await self._over.wait()
             if self._source.redelivers:
-                self._buffer.clear()
+                self._arrivals.clear()
             await discard(channel)
 
     async def _attach(self, channel: Channel) -> None:
@@ -140,8 +89,7 @@ class Inlet:
 
     async def _arrive(self, delivered: DeliveredMessage) -> None:
         if delivered.channel is self._channel and self._source.admit(delivered):
-            self._buffer.append(delivered)
-            self._change.set()
+            self._arrivals.put(delivered)
 
     async def _give_credit(self, delivered: DeliveredMessage) -> None:
         """Acknowledge in bundles what the program has taken, so that more may come."""
@@ -154,6 +102,5 @@ class Inlet:
             await Delivery(delivered, delivered.delivery_tag or 0, self._replies).ack(upto=True)
 
     def _fail(self, error: PenstockError) -> None:
-        self._failure = self._failure or error
+        self._arrivals.fail(error)
         self._attached.set()
-        self._change.set()

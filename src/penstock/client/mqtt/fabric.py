@@ -23,7 +23,8 @@ from weakref import WeakSet
 import aio_pika
 
 from penstock.client.body import Body, encode_body
-from penstock.client.fabric import Handler, Headers, Start
+from penstock.client.fabric import FAST_PREFETCH, WORK_PREFETCH, Handler, Headers, Start
+from penstock.client.inflow import Inflow
 from penstock.client.message import Message
 from penstock.client.mqtt.endpoint import parse_endpoint
 from penstock.client.mqtt.inlet import Inlet
@@ -40,10 +41,6 @@ from penstock.core.errors import PreconditionFailed, Unsupported
 TOPIC: Final = "amq.topic"
 #: Those who serve a name share its requests as this group.
 GROUP: Final = "penstock"
-#: Subscriptions are read fast; the buffer should outlast a round trip.
-FAST_PREFETCH: Final = 500
-#: Work is slow, and what one worker holds back another cannot do.
-WORK_PREFETCH: Final = 10
 
 
 class MqttFabric:
@@ -119,7 +116,7 @@ class MqttFabric:
         exchange: str = TOPIC,
         prefetch: int = FAST_PREFETCH,
         qos: int = 1,
-    ) -> Inlet:
+    ) -> Inflow:
         """Topic filters: `+` is one level, a last `#` any number; `$share/GROUP/FILTER` shares.
 
         With a name the subscription lasts: it is the session of the client id of that name. Only
@@ -136,7 +133,7 @@ class MqttFabric:
             session, patterns or ("#",), qos=qos, prefetch=prefetch, owns=name is not None
         )
         self._inlets.add(inlet)
-        return inlet
+        return Inflow(inlet)
 
     def push(self, queue: str) -> NoReturn:
         raise Unsupported(
@@ -162,13 +159,13 @@ class MqttFabric:
         check_topic(service)
         return await self._requester.request(service, body, headers, timeout)
 
-    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> Inlet:
+    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> Inflow:
         self._need_answers()
         check_topic(service)
         pattern = f"{SHARE}{GROUP}/{service}"
-        inlet = Inlet(self._session, (pattern,), qos=1, prefetch=prefetch, answers=True)
+        inlet = Inlet(self._session, (pattern,), qos=1, prefetch=prefetch)
         self._inlets.add(inlet)
-        return inlet
+        return Inflow(inlet, answers=True)
 
     def serve(self, service: str, handler: Handler, *, concurrency: int = WORK_PREFETCH) -> Service:
         return Service(service, self.reply(service, prefetch=concurrency), handler)

@@ -4,11 +4,17 @@
 again is the same message. `released` are the log offsets of messages the client has and is to be
 told to forget the number of: they are not sent again. A durable session writes both down in a
 small journal, in the turn that changes them and so before the client hears of it.
+
+A journal that has grown long is replaced by a short copy, which takes every fact from when it is
+begun and is given the name once it is on disk: the disk is never waited for here, as others of the
+same turn are still to be written.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -27,9 +33,22 @@ _COMPLETED: Final = 4
 #: The journal is written anew when it has this many records more than there is to remember.
 HISTORY: Final = 4096
 
+_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
 
 class Once:
-    __slots__ = ("_fd", "_kernel", "_new", "_path", "_pending", "_records", "received", "released")
+    __slots__ = (
+        "_copy",
+        "_copy_records",
+        "_fd",
+        "_kernel",
+        "_new",
+        "_path",
+        "_pending",
+        "_records",
+        "received",
+        "released",
+    )
 
     def __init__(self, kernel: Kernel, path: Path | None) -> None:
         self._kernel = kernel
@@ -37,10 +56,13 @@ class Once:
         self._pending: list[bytes] = []
         self._records = 0
         self._fd = -1
+        self._copy = -1  #: the short journal, until it is on disk
+        self._copy_records = 0
         self._new = False
         self.received: set[int] = set()
         self.released: set[int] = set()
         if path is not None and path.exists():
+            _copy_of(path).unlink(missing_ok=True)
             self._load(path)
 
     def remember(self, number: int) -> None:
@@ -78,22 +100,20 @@ class Once:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._open(self._path)
         data = b"".join(self._pending)
-        end = os.lseek(self._fd, 0, os.SEEK_END)
-        try:
-            if os.write(self._fd, data) != len(data):
-                raise OSError(28, "No space left on device", str(self._path))
-        except OSError:
-            os.ftruncate(self._fd, end)
-            raise
+        _append(self._fd, data)
         self._records += len(self._pending)
+        if self._copy >= 0:
+            try:
+                _append(self._copy, data)
+            except OSError:
+                self._give_up_copy()
+            self._copy_records += len(self._pending)
+        elif self._records > HISTORY + 4 * (len(self.received) + len(self.released)):
+            self._begin_copy(self._path)
         self._pending.clear()
-        if self._records > HISTORY + 4 * (len(self.received) + len(self.released)):
-            self._rewrite(self._path)
 
     def begin_sync(self) -> list[int]:
-        if self._fd < 0:
-            return []
-        descriptors = [os.dup(self._fd)]
+        descriptors = [os.dup(fd) for fd in (self._fd, self._copy) if fd >= 0]
         if self._new and self._path is not None:  # its name must be on disk too
             self._new = False
             descriptors.append(os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY))
@@ -106,7 +126,7 @@ class Once:
 
     def _open(self, path: Path) -> None:
         self._new = True
-        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, _APPEND, 0o600)
 
     def _load(self, path: Path) -> None:
         data = path.read_bytes()
@@ -130,17 +150,38 @@ class Once:
         self._open(path)
         os.ftruncate(self._fd, whole)
 
-    def _rewrite(self, path: Path) -> None:
-        fresh = path.with_suffix(".new")
+    def _begin_copy(self, path: Path) -> None:
         facts = [(_RECEIVED, n) for n in self.received] + [(_RELEASED, n) for n in self.released]
-        with fresh.open("wb") as file:
-            file.write(b"".join(_encoded(kind, value) for kind, value in facts))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        committer = self._kernel.committer
+        try:
+            self._copy = os.open(_copy_of(path), _APPEND | os.O_TRUNC, 0o600)
+            _append(self._copy, b"".join(_encoded(kind, value) for kind, value in facts))
+            committer.also_sync(self._copy)
+        except OSError:
+            self._give_up_copy()
+        else:
+            self._copy_records = len(facts)
+            committer.after(self._finish_copy, lambda _: self._give_up_copy())
+
+    def _finish_copy(self) -> None:
+        if self._copy < 0 or self._path is None:
+            return
+        _copy_of(self._path).replace(self._path)
         os.close(self._fd)
-        self._open(path)
-        self._records = len(facts)
+        self._fd, self._copy = self._copy, -1
+        self._records = self._copy_records
+        self._new = True
+        self._kernel.committer.touch(self, lazy=True)
+
+    def _give_up_copy(self) -> None:
+        """Go on with the journal as it is, and try again when it has grown by as much again."""
+        self._records = 0
+        if self._copy >= 0:
+            os.close(self._copy)
+            self._copy = -1
+        if self._path is not None:
+            with suppress(OSError):
+                _copy_of(self._path).unlink(missing_ok=True)
 
     def close(self) -> None:
         try:
@@ -156,6 +197,8 @@ class Once:
             path.unlink(missing_ok=True)
 
     def _end(self) -> None:
+        if self._copy >= 0:
+            self._give_up_copy()
         if self._fd >= 0:
             self._kernel.committer.adopt(self._fd)
             self._fd = -1
@@ -165,3 +208,18 @@ class Once:
 def _encoded(kind: int, value: int) -> bytes:
     fact = _FACT.pack(kind, value)
     return fact + crc32(fact).to_bytes(4, "little")
+
+
+def _append(fd: int, data: bytes) -> None:
+    """All of it, or nothing."""
+    end = os.lseek(fd, 0, os.SEEK_END)
+    try:
+        if os.write(fd, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.ftruncate(fd, end)
+        raise
+
+
+def _copy_of(path: Path) -> Path:
+    return path.with_suffix(".new")

@@ -7,20 +7,17 @@ session does. When the client goes, its unanswered letters wait again with the n
 
 The number of a logged letter is its offset in the log, folded: after a restart the same message
 has the same number, and nothing has to be written to know it. What exactly-once delivery needs
-beyond that is `once.py`, what comes from retained messages is drawn as the client takes it, and
-`share.py` is the session's part in shared subscriptions.
+beyond that is `once.py`; what is drawn as the client takes it are retained messages (`recalls.py`)
+and its part in shared subscriptions (`shares.py`).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from penstock.broker.contract import (
     EXPIRES,
-    ONCE,
     PERSISTENT,
     Channel,
     Delivery,
@@ -33,17 +30,15 @@ from penstock.broker.sending import Sending
 from penstock.broker.sessions import NUMBERS, Grant, Letter, Subscription
 from penstock.core.errors import NotFound, ResourceLocked
 from penstock.drivers.holding import Holding
-from penstock.drivers.limits import Limits
-from penstock.drivers.session.grants import AS_PUBLISHED, Grants, grant_of
+from penstock.drivers.session.grants import AS_PUBLISHED, Grants
+from penstock.drivers.session.letters import letter_of, number_of, qos_of, released
 from penstock.drivers.session.once import Once
-from penstock.drivers.session.share import Share
+from penstock.drivers.session.recalls import Recalls
+from penstock.drivers.session.shares import Shares
+from penstock.drivers.session.waiting import Waiting
 
 if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
-
-_NO_LIMITS: Final = Limits()
-#: Stands for what the client has already: only its number is still spoken of.
-_FORGOTTEN: Final = Message(b"", b"", b"")
 
 
 class Session:
@@ -53,19 +48,18 @@ class Session:
 
     __slots__ = (
         "_channel",
-        "_directory",
         "_grants",
-        "_holding",
         "_number",
         "_once",
         "_recalls",
         "_sending",
         "_shares",
         "_taking",
+        "_waiting",
         "_window",
         "arguments",
         "deleted",
-        "dropped",
+        "directory",
         "durable",
         "kernel",
         "letters",
@@ -96,21 +90,22 @@ class Session:
         self.letters: dict[int, Letter] = {}
         self.spurns_own = False
         self.mine: Message | None = None
-        self.dropped = 0  #: messages there was no room for
         self.deleted = False
         self._grants = Grants()
         self._channel: Channel | None = None
         self._taking: Channel | None = None  #: the channel, when a message may go straight to it
         self._window = 0  #: how many letters may be out
         self._number = 0  #: the last number given to a letter that is not logged
-        self._holding: Holding | None = None
+        self._waiting = Waiting(self)
         self._once: Once | None = None
-        self._recalls: deque[tuple[Iterator[bytes], Grant]] | None = None
-        self._shares: dict[str, Share] | None = None
+        self._recalls: Recalls | None = None
+        self._shares: Shares | None = None
         self._sending: Sending | None = None
-        self._directory = self.kernel.directory / "queues" / folder(vhost.name) / folder(name)
-        if durable and self._directory.exists():
-            self._recover()
+        self.directory = self.kernel.directory / "queues" / folder(vhost.name) / folder(name)
+        if durable and self.directory.exists():
+            self._waiting.hold()
+            for letter in released(self.once.released):
+                self.letters[letter.number] = letter
 
     # The contract.
 
@@ -143,7 +138,7 @@ class Session:
             if credit > 0:
                 self._sending.draw()
         elif credit > 0:
-            self._drain()
+            self.drain()
         else:
             self._look()
 
@@ -154,7 +149,7 @@ class Session:
             if self.durable:  # the message itself is not needed any more, but its number is
                 self.once.release(delivery.offset)
             if delivery.offset >= 0:
-                self._hold().done(delivery)
+                self._waiting.hold().done(delivery)
             return
         self._finish(delivery)
 
@@ -182,7 +177,7 @@ class Session:
                 del self.letters[number]
                 letter.count += 1
                 letter.expires = 0.0  # it was begun, and is to be brought to an end
-                self._hold().give_back(letter)
+                self._waiting.hold().give_back(letter)
 
     # In.
 
@@ -213,7 +208,7 @@ class Session:
 
     def _promise(self, message: Message, grant: Grant, channel: Channel | None) -> int:
         """It must arrive: now, if the client can take it."""
-        holding = self._holding or self._hold()
+        holding = self._waiting.holding or self._waiting.hold()
         letters = self.letters
         if channel is None or len(letters) >= self._window or message.spool is not None:
             return self._wait(message)
@@ -221,7 +216,7 @@ class Session:
         number = self._next_number() if log is None else log.log.next_offset % NUMBERS + 1
         if number in letters:
             return self._wait(message)
-        letter = Letter(message, holding.position, grant, _qos(message, grant))
+        letter = Letter(message, holding.position, grant, qos_of(message, grant))
         holding.position += 1
         letter.number = number
         if message.flags & EXPIRES:
@@ -237,41 +232,21 @@ class Session:
         return outcome
 
     def _wait(self, message: Message) -> int:
-        holding = self._hold()
-        outcome = holding.add(message)
-        most = self.kernel.settings.mqtt.max_queued
-        while most and holding.ready > most and (oldest := holding.pop()) is not None:
-            self._drop(oldest)
+        outcome = self._waiting.add(message)
         self._taking = None
-        self._drain()
+        self.drain()
         return outcome
 
     def _wait_if_convenient(self, message: Message) -> int:
         """It need not arrive, but a client that is only slow may still want it."""
-        holding = self._hold() if self._channel is not None else self._holding
-        if holding is None or self._channel is None:
+        if self._channel is None:
             return TAKEN
-        settings = self.kernel.settings
-        full = settings.mqtt.max_queued and holding.ready >= settings.mqtt.max_queued
-        if full or holding.memory > settings.queue_memory_bytes:
-            self.dropped += 1
-            self.kernel.metrics.dropped += 1
-            return TAKEN
-        if message.flags & PERSISTENT:  # but not for this subscriber
-            spool = message.spool
-            message = Message(message.route, message.header, message.body, message.flags & ~1)
-            message.spool = spool
-        return self._wait(message)
-
-    def _drop(self, delivery: Delivery) -> None:
-        self.dropped += 1
-        self.kernel.metrics.dropped += 1
-        if delivery.offset >= 0:
-            self._hold().done(delivery)
+        unpromised = self._waiting.unpromised(message)
+        return TAKEN if unpromised is None else self._wait(unpromised)
 
     # Out.
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Deliver what waits while the client can take it."""
         channel = self._channel
         if channel is not None:
@@ -282,9 +257,12 @@ class Session:
     def _deliver_next(self, channel: Channel) -> bool:
         if len(self.letters) >= self._window:
             return False
-        holding = self._holding
-        if self._recalls and not (holding is not None and holding.returned):
-            return self._recall_next(channel, self._recalls)
+        holding = self._waiting.holding
+        if self._recalls is not None and not (holding is not None and holding.returned):
+            found = self._recalls.next()
+            if found is not None:
+                return self._deliver_recalled(channel, *found)
+            self._recalls = None
         if holding is None or not holding.ready:
             return False
         delivery = holding.pop()
@@ -292,13 +270,13 @@ class Session:
 
     def _deliver(self, channel: Channel, holding: Holding, delivery: Delivery) -> bool:
         if delivery.expires and delivery.expires <= self.kernel.loop.time():
-            self._expired(delivery)
+            self._waiting.expired(delivery)
             return True
         letter = delivery if isinstance(delivery, Letter) else self._letter(delivery)
         if letter.qos:
             if not letter.number:
                 logged = holding.log is not None and letter.offset >= 0
-                letter.number = letter.offset % NUMBERS + 1 if logged else self._next_number()
+                letter.number = number_of(letter.offset) if logged else self._next_number()
             if letter.number in self.letters:  # the one that has it is not answered yet
                 holding.give_back(letter)
                 return False
@@ -314,21 +292,16 @@ class Session:
         return True
 
     def _letter(self, delivery: Delivery) -> Letter:
-        """What comes from where it waited, as it is to be delivered today."""
-        message = delivery.message
-        grant = self._grants.of(message.route)
+        grant = self._grants.of(delivery.message.route)
         if grant.qos < 0:
-            grant = self._shared_grant(message.route)
-        letter = Letter(message, delivery.position, grant, _qos(message, grant))
-        letter.offset = delivery.offset
-        letter.count = delivery.count
-        letter.expires = delivery.expires
-        return letter
+            shares = self._shares
+            grant = AS_PUBLISHED if shares is None else shares.grant(delivery.message.route)
+        return letter_of(delivery, grant)
 
     def _sent(self) -> None:
         """A large message has left whole."""
         self._sending = None
-        self._drain()
+        self.drain()
 
     def _next_number(self) -> int:
         number = self._number % NUMBERS + 1
@@ -340,7 +313,7 @@ class Session:
     def _look(self) -> None:
         """Whether the next message may go straight to the client."""
         channel = self._channel
-        behind = self._sending is not None or self._recalls or self.message_count
+        behind = self._sending is not None or self._recalls is not None or self.message_count
         self._taking = None if channel is None or channel.credit <= 0 or behind else channel
         if self._shares:
             self.share_out()
@@ -349,39 +322,23 @@ class Session:
         self.letters.pop(letter.number, None)
         if letter.offset >= 0 and not self.deleted:
             if not letter.released:
-                self._hold().done(letter)
+                self._waiting.hold().done(letter)
             elif self.durable:
                 self.once.complete(letter.offset)
         if self._shares:
             self.share_out()
 
-    def _expired(self, delivery: Delivery) -> None:
-        self.kernel.metrics.expired += 1
-        if delivery.offset >= 0:
-            self._hold().done(delivery)
-
-    # What is kept for those who come later.
+    # What it draws as the client takes it.
 
     def recall(self, keys: list[bytes], subscription: Subscription) -> None:
         if self._recalls is None:
-            self._recalls = deque()
-        self._recalls.append((iter(keys), grant_of([subscription])))
-        self._drain()
+            self._recalls = Recalls(self.vhost.retained.get)
+        self._recalls.add(keys, subscription)
+        self.drain()
 
-    def _recall_next(self, channel: Channel, recalls: deque[tuple[Iterator[bytes], Grant]]) -> bool:
-        """The next one, as it is now: what was kept may have been replaced since."""
-        keys, grant = recalls[0]
-        key = next(keys, None)
-        if key is None:
-            recalls.popleft()
-            if not recalls:
-                self._recalls = None
-            return True
-        message = self.vhost.retained.get(key)
-        if message is None:
-            return True
-        holding = self._hold()
-        letter = Letter(message, holding.position, grant, _qos(message, grant))
+    def _deliver_recalled(self, channel: Channel, message: Message, grant: Grant) -> bool:
+        holding = self._waiting.hold()
+        letter = Letter(message, holding.position, grant, qos_of(message, grant))
         if letter.qos and holding.paged:  # its record would be read back with those around it
             holding.add(message)
             return True
@@ -392,57 +349,30 @@ class Session:
             letter.offset = holding.log.append(message)
         return self._deliver(channel, holding, letter)
 
-    # Shares.
-
     def join(self, queue: Queue, subscription: Subscription) -> None:
         if self._shares is None:
-            self._shares = {}
-        self.leave(queue.name)
-        self._shares[queue.name] = Share(self, queue, subscription)
+            self._shares = Shares(self)
+        self._shares.join(queue, subscription)
         self.share_out()
 
     def leave(self, queue: str) -> None:
-        share = self._shares.pop(queue, None) if self._shares else None
-        if share is not None:
-            share.close()
+        if self._shares is not None:
+            self._shares.leave(queue)
 
     def lost(self, queue: str) -> None:
-        """A group's queue is gone."""
-        if self._shares:
-            self._shares.pop(queue, None)
+        if self._shares is not None:
+            self._shares.lost(queue)
 
     def share_out(self) -> None:
-        taking = self._taking is not None and len(self.letters) < self._window
-        for share in list((self._shares or {}).values()):
-            share.draw(taking)
-
-    def _shared_grant(self, route: bytes) -> Grant:
-        shares = (self._shares or {}).values()
-        wanted = Grants()
-        for share in shares:
-            wanted.add(share.subscription)
-        grant = wanted.of(route)
-        return grant if grant.qos >= 0 else AS_PUBLISHED
-
-    def _hand_back(self) -> None:
-        """What was taken as a share and never answered is another member's to receive."""
-        holding = self._holding
-        queues = {id(share.grant): share.queue for share in (self._shares or {}).values()}
-        while queues and holding is not None and holding.ready:
-            delivery = holding.pop()
-            if delivery is None:
-                return
-            if isinstance(delivery, Letter) and delivery.qos == 1:
-                queue = queues.get(id(delivery.grant))
-                if queue is not None:
-                    queue.push(delivery.message)
+        if self._shares is not None:
+            self._shares.draw(self._taking is not None and len(self.letters) < self._window)
 
     # Exactly once.
 
     @property
     def once(self) -> Once:
         if self._once is None:
-            path = self._directory / "once" if self.durable else None
+            path = self.directory / "once" if self.durable else None
             self._once = Once(self.kernel, path)
         return self._once
 
@@ -457,28 +387,6 @@ class Session:
         self.once.forget(number)
 
     # Life.
-
-    def _hold(self) -> Holding:
-        if self._holding is None:
-            self._holding = Holding(
-                self.kernel,
-                self._directory if self.durable else None,
-                _NO_LIMITS,
-                expired=self._expired,
-                recovered=self._drain,
-                settled=self.once.released if self.durable else (),
-            )
-        return self._holding
-
-    def _recover(self) -> None:
-        """What was in the middle of being delivered once goes on where it was."""
-        self._hold()
-        for offset in sorted(self.once.released):
-            letter = Letter(_FORGOTTEN, 0, AS_PUBLISHED, 2)
-            letter.offset = offset
-            letter.number = offset % NUMBERS + 1
-            letter.released = True
-            self.letters[letter.number] = letter
 
     @property
     def subscription_count(self) -> int:
@@ -499,8 +407,7 @@ class Session:
         """How long a session may go unused is its client's to say."""
 
     def close(self) -> None:
-        if self._holding is not None:
-            self._holding.close()
+        self._waiting.close()
         if self._once is not None:
             self._once.close()
 
@@ -511,38 +418,36 @@ class Session:
             self.channel_close(channel)
             why = NotFound(f"session '{self.name}' in vhost '{self.vhost.name}' was deleted")
             channel.terminal.channel_failure(channel, 0, why)
-        self._hand_back()
-        for queue in list(self._shares or ()):
-            self.leave(queue)
+        if self._shares is not None:
+            if self._waiting.holding is not None:
+                self._shares.hand_back(self._waiting.holding)
+            self._shares.leave_all()
         self.letters.clear()
         if self._once is not None:
             self._once.delete()
-        if self._holding is not None:
-            self._holding.delete()
+        self._waiting.delete()
         if self.durable:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     # Management.
 
     @property
     def message_count(self) -> int:
-        return self._holding.ready if self._holding is not None else 0
+        return self._waiting.count
 
     @property
     def consumer_count(self) -> int:
         return int(self._channel is not None)
 
+    @property
+    def dropped(self) -> int:
+        """Messages there was no room for."""
+        return self._waiting.dropped
+
     def purge(self) -> int:
-        holding = self._holding
-        purged = 0
-        while holding is not None and holding.ready and (found := holding.pop()) is not None:
-            purged += 1
-            if found.offset >= 0:
-                holding.done(found)
-        return purged
+        return self._waiting.purge()
 
     def describe(self) -> dict[str, Any]:
-        holding = self._holding
         ready = self.message_count
         return {
             "name": self.name,
@@ -556,15 +461,8 @@ class Session:
             "messages_ready": ready,
             "messages_unacknowledged": len(self.letters),
             "messages": ready + len(self.letters),
-            "message_bytes_ready": holding.ready_bytes if holding is not None else 0,
-            "memory": holding.memory if holding is not None else 0,
+            "message_bytes_ready": self._waiting.bytes,
+            "memory": self._waiting.memory,
             "consumers": self.consumer_count,
             "single_active_consumer_tag": None,
         }
-
-
-def _qos(message: Message, grant: Grant) -> int:
-    if not message.flags & PERSISTENT:
-        return 0
-    published = 2 if message.flags & ONCE else 1
-    return min(published, grant.qos)

@@ -118,6 +118,7 @@ class Writer:
             "mean_percent": pa.array(percent, from_pandas=True),
             "peak": kpis.peak,
             "peak_hour": kpis.peak_hour,
+            "coverage": pa.array(kpis.coverage, from_pandas=True),
         }
         self.merge("kpi_day", ["hive_id", "day"], pa.table(columns))
 

@@ -29,7 +29,6 @@ from penstock.hives.steps.clocks import SECOND, Moments, believe, choose
 from penstock.hives.steps.decoded import (
     DECODED,
     LETTER,
-    MESSAGES,
     STATUS,
     UNKNOWN_SENSOR,
     UNREADABLE,
@@ -40,6 +39,7 @@ from penstock.hives.steps.decoded import (
 )
 from penstock.hives.steps.profiles import Profiles
 from penstock.hives.steps.quality import Quality
+from penstock.hives.steps.receipts import DOUBTFUL
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -50,7 +50,7 @@ _UTC: Final = pa.timestamp("us", "UTC")
 def decode_messages(messages: pa.RecordBatch, profiles: Profiles) -> Iterator[pa.RecordBatch]:
     """Batches of `DECODED`, as many rows in all as messages; each batch is of one part."""
     try:
-        yield from list(_decode(messages.select(MESSAGES.names), profiles))
+        yield from list(_decode(messages, profiles))
     except Exception:
         if len(messages) == 1:
             everything = np.zeros(1, np.int64)
@@ -93,6 +93,8 @@ class _Chosen:
         self.messages = messages if every else messages.take(pa.array(rows))
         self.places = places[rows]
         self.serials = topics["serial"] if every else topics["serial"].take(pa.array(rows))
+        doubts = DOUBTFUL in messages.schema.names
+        self.doubtful = np.asarray(self.messages[DOUBTFUL]) if doubts else np.zeros(len(rows), bool)
 
     def received(self, otherwise: Numbers) -> Numbers:
         """When they came, or the time that stands for it where nobody has said."""
@@ -147,7 +149,7 @@ def _reports(chosen: _Chosen) -> Iterator[pa.RecordBatch]:
         **{name: found[name] for name in ("total_in", "total_out", "device_time", "counter")},
         "version": found["version"].cast(pa.int32()),
         "proven_order": found["proven_order"],
-        **_times(moments),
+        **_times(moments, chosen.doubtful),
     }
     yield from chosen.good(Part.REPORT, found["reason"], received, columns)
 
@@ -180,7 +182,7 @@ def _events(chosen: _Chosen) -> Iterator[pa.RecordBatch]:
         "distance": found["distance"],
         "version": pa.array(np.zeros(len(found), np.int32)),
         "counter": pc.if_else(pa.array(counts), found["counter"].cast(pa.int32()), None),
-        **_times(believe(utc, np.zeros(len(utc), bool), received)),
+        **_times(believe(utc, np.zeros(len(utc), bool), received), chosen.doubtful),
     }
     yield from chosen.good(Part.REPORT, found["reason"], received, columns)
 
@@ -218,8 +220,9 @@ def _dead(
     return filled(DECODED, columns, len(rows))
 
 
-def _times(moments: Moments) -> dict[str, pa.Array]:
+def _times(moments: Moments, doubtful: Flags) -> dict[str, pa.Array]:
     quality = np.where(moments.suspect, np.int32(Quality.CLOCK_SUSPECT), np.int32(0))
+    quality |= np.where(doubtful, np.int32(Quality.RECEIPT_DOUBTFUL), np.int32(0))
     return {
         "device_utc": pa.array(moments.utc).cast(_UTC),
         "at": pa.array(moments.at).cast(_UTC),

@@ -40,6 +40,7 @@ class Kpis:
     mean: Reals  #: NaN of a day on which it was closed
     peak: Numbers
     peak_hour: Numbers  #: by the hive's clock
+    coverage: Reals  #: share of the hours it is open that were heard of; NaN if it was closed
 
 
 class Opening:
@@ -66,16 +67,18 @@ def kpis(hours: Stretches, before: Levels, calendars: Calendars, opening: Openin
     group = np.cumsum(begins(hours.hive) | begins(of_day)) - 1
     place = np.minimum((hours.name - midnight[group]) // HOUR_SLOTS, _HOURS - 1)
 
-    area = _every_hour(hours, before, first, group, place)
+    heard, area = _every_hour(hours, before, first, group, place)
     within = np.arange(_HOURS) < length[:, None]
     slots = midnight[:, None] + np.arange(_HOURS) * HOUR_SLOTS
     clock = _clock(calendars, hive, slots)
     weekday = np.repeat((day + _TO_MONDAY) % 7, _HOURS).reshape(clock.shape)
     owner = np.repeat(hive, _HOURS).reshape(clock.shape)
     share = np.where(within, opening.share(owner, weekday, clock), 0.0)
-    mean = np.full(len(hive), np.nan)
-    weight = share.sum(axis=1) * HOUR_SLOTS
-    np.divide((area * share).sum(axis=1), weight, out=mean, where=weight > 0)
+    open_hours = share.sum(axis=1)
+    mean, coverage = (
+        np.divide((of * share).sum(axis=1), open_hours, out=closed, where=open_hours > 0)
+        for of, closed in ((area / HOUR_SLOTS, _unknown(hive)), (heard, _unknown(hive)))
+    )
     busiest = np.where(within, area, -1).argmax(axis=1)
     return Kpis(
         hive=hive,
@@ -84,13 +87,18 @@ def kpis(hours: Stretches, before: Levels, calendars: Calendars, opening: Openin
         mean=mean,
         peak=np.maximum.reduceat(hours.peak, first) if len(first) else hours.peak,
         peak_hour=clock[np.arange(len(hive)), busiest],
+        coverage=coverage,
     )
+
+
+def _unknown(hive: Numbers) -> Reals:
+    return np.full(len(hive), np.nan)
 
 
 def _every_hour(
     hours: Stretches, before: Levels, first: Numbers, group: Numbers, place: Numbers
-) -> Numbers:
-    """By day and hour: its area, or what it went on as."""
+) -> tuple[NDArray[np.bool_], Numbers]:
+    """By day and hour: whether it was heard of; its area, or what it went on as."""
     shape = (len(first), _HOURS)
     heard = np.zeros(shape, bool)
     end, area = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
@@ -100,7 +108,7 @@ def _every_hour(
     last = np.maximum.accumulate(np.where(heard, np.arange(_HOURS), -1), axis=1)
     inside = np.take_along_axis(end, np.maximum(last, 0), axis=1)
     went_on = np.where(last >= 0, inside, start[:, None])
-    return np.where(heard, area, went_on * HOUR_SLOTS)
+    return heard, np.where(heard, area, went_on * HOUR_SLOTS)
 
 
 def _clock(calendars: Calendars, hive: Numbers, slots: Numbers) -> Numbers:

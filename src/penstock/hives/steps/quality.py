@@ -23,6 +23,7 @@ class Quality(IntFlag):
     CONFIRMED = 512  #: says the same as a report that was not believed, and so both are
     WRAP_ASSUMED = 1024  #: nobody knows where the total wrapped: up to 32 events wrong
     REORDERED = 2048  #: a byte order other than the profile's, which a start-up report has proved
+    RECEIPT_DOUBTFUL = 4096  #: told a receipt when it cannot have been: the broker's stands
 
 
 #: Rows that are kept for the record and count for nothing.

@@ -1,15 +1,14 @@
-"""Silver as a worker makes it: the messages of some sensors in, their reports and the rest out.
+"""Silver as a worker makes it: the messages of some sensors in, their rows and the rest out.
 
-Reports are nearly all there is, and go to the lake through Spark, with no more columns than they
-have. The rest is little and wanted in one place: how many passed by hive and slot, where sensors
-stand now, statuses, dead letters and notices. It is *carried* there beside Spark, as bytes.
+Rows go to the tables of the lake. The rest is little and wanted in one place: how many passed by
+hive and slot, where sensors stand now, statuses, dead letters and notices. It is *carried* there.
 
 The same rules as `silver`, which has all of it in one DataFrame to look at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -26,21 +25,10 @@ from penstock.hives.steps.occupancy import SLOT, Counts, added
 from penstock.hives.steps.profiles import Profiles
 from penstock.hives.steps.quality import SET_ASIDE, Quality
 from penstock.hives.steps.states import STATE
+from penstock.hives.steps.tables import DEAD_LETTERS, REPORTS, STATUSES
 
-#: The columns of silver.reports, but for `day` and `batch`.
-REPORTS: Final = pa.schema(
-    [
-        *(DECODED.field(name) for name in ("stream", "offset", "received_at", "sensor", "hive_id")),
-        *(DECODED.field(name) for name in ("kind", "report_type", "device_time", "at", "quality")),
-        *(DECODED.field(name) for name in ("counter", "distance", "total_in", "total_out")),
-        *((name, pa.int32()) for name in ("delta_in", "delta_out", "missed")),
-        DECODED.field("raw"),
-    ]
-)
 _NUMBERS: Final = ("total_in", "total_out", "delta_in", "delta_out", "missed", "quality")
 _PASSED: Final = pa.schema([(each.name, pa.int64()) for each in fields(Counts)])
-#: Rows a batch that goes to Spark has at most.
-_CHUNK: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +69,10 @@ class Carried:
 
 def make(
     messages: Iterable[pa.RecordBatch], profiles: Profiles, state: pa.Table
-) -> tuple[Iterator[pa.RecordBatch], Carried]:
-    """Of all messages of some sensors, as the connector has them: batches of `REPORTS`, the rest.
+) -> tuple[Mapping[str, pa.Table], Carried]:
+    """Of all messages of some sensors, as the connector has them: rows by table, and the rest.
+
+    The tables are those of `tables.TABLES`, but for the columns `day` and `batch`.
 
     They wait until all are here, for they count in the order of the stream.
     """
@@ -101,27 +91,45 @@ def make(
         letters=pa.Table.from_batches(parts[Part.DEAD_LETTER], DECODED),
         notices=pa.Table.from_batches([counted.notices] if counted else [], NOTICES),
     )
-    return _reports(decoded, counted), carried
+    tables = {
+        "silver.reports": _reports(decoded, counted),
+        "silver.statuses": _opened(carried.statuses, "status", STATUSES),
+        "silver.dead_letters": _opened(carried.letters, "letter", DEAD_LETTERS),
+    }
+    return tables, carried
 
 
-def _reports(decoded: pa.Table, counted: Counted | None) -> Iterator[pa.RecordBatch]:
+def _reports(decoded: pa.Table, counted: Counted | None) -> pa.Table:
     """What counts people, and what each adds; copies are dropped."""
+    schema = _made(REPORTS)
     if counted is None:
-        return
-    columns = {name: decoded[name] for name in REPORTS.names if name in DECODED.names}
+        return schema.empty_table()
+    columns = {name: decoded[name] for name in schema.names if name in DECODED.names}
     for name in _NUMBERS:
-        columns[name] = pa.array(getattr(counted, name)).cast(REPORTS.field(name).type)
+        columns[name] = pa.array(getattr(counted, name)).cast(schema.field(name).type)
     for name in ("total_in", "total_out"):
         if decoded[name].null_count:  # an event has none
             columns[name] = pc.if_else(decoded[name].is_valid(), columns[name], None)
     restarts = counted.quality & int(Quality.RESTART) != 0
     if restarts.any():
         columns["kind"] = pc.if_else(pa.array(restarts), "restart", decoded["kind"])
-    table = pa.table(columns).select(REPORTS.names).cast(REPORTS)
+    table = pa.table(columns).select(schema.names).cast(schema)
     copies = counted.quality & int(Quality.DUPLICATE) != 0
-    if copies.any():
-        table = table.filter(pa.array(~copies))
-    yield from table.combine_chunks().to_batches(max_chunksize=_CHUNK)
+    return table.filter(pa.array(~copies)) if copies.any() else table
+
+
+def _opened(rows: pa.Table, column: str, schema: pa.Schema) -> pa.Table:
+    """Rows with the fields of a column that has several as columns."""
+    fields = fields_of(rows, column)
+    columns = {name: fields[name] for name in fields.schema.names}
+    columns |= {name: rows[name] for name in schema.names if name in rows.schema.names}
+    made = _made(schema)
+    return pa.table(columns).select(made.names).cast(made)
+
+
+def _made(schema: pa.Schema) -> pa.Schema:
+    """Without what the writer adds."""
+    return pa.schema([field for field in schema if field.name not in ("day", "batch")])
 
 
 def _passed(decoded: pa.Table, counted: Counted | None) -> Counts:

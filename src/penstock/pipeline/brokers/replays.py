@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Final
 from urllib.parse import quote
 
@@ -30,19 +31,21 @@ from penstock.core.errors import (
 )
 from penstock.pipeline.amqp.address import BrokerAddress
 from penstock.pipeline.amqp.connection import Connection
-from penstock.pipeline.amqp.contents import OFFSET, take_offset
+from penstock.pipeline.amqp.contents import OFFSET
 from penstock.pipeline.amqp.deliveries import Deliveries
 from penstock.pipeline.amqp.frames import method
-from penstock.pipeline.brokers.contract import MESSAGES, Ended, Offsets, Range
+from penstock.pipeline.brokers.contract import Ended, Offsets, Range
+from penstock.pipeline.brokers.gathering import Gathering
 from penstock.pipeline.brokers.http import Management
 from penstock.pipeline.brokers.looking import EMPTY_SECONDS, STILL_EMPTY_SECONDS, Look, look
 from penstock.pipeline.errors import ListUnavailable
 
 #: Messages under way: more than a round trip's worth, and no more than a broker should hold.
 PREFETCH: Final = 10_000
-#: A batch is handed on when it has so many rows, or bytes.
-BATCH_ROWS: Final = 16_384
-BATCH_BYTES: Final = 16 << 20
+#: What is received is looked at when it is half of what is under way, or all that is wanted, or so
+#: many bytes, or when nothing more has come for a moment.
+BLOCK_BYTES: Final = 4 << 20
+PAUSE_SECONDS: Final = 0.02
 #: When nothing comes for so long, it is time to ask whether there is anything to come.
 STALL_SECONDS: Final = 5.0
 #: How long a stream may take to start, and how often it is looked at meanwhile.
@@ -99,11 +102,12 @@ class Replays:
             channel = connection.open_channel()
             prefetch = min(PREFETCH, len(wanted))
             connection.call(channel, commands.Basic.Qos(0, prefetch), commands.Basic.QosOk)
+            consumer = f"spark-{token_hex(6)}"  # not to be guessed by whoever writes bodies
             consume = commands.Basic.Consume(
-                0, wanted.stream, "spark", arguments={OFFSET: wanted.start}
+                0, wanted.stream, consumer, arguments={OFFSET: wanted.start}
             )
             connection.send(method(channel, consume))
-            yield from self._follow(connection, channel, prefetch, wanted)
+            yield from self._follow(connection, channel, consumer.encode(), prefetch, wanted)
 
     def lost(self, name: str, expected: int, found: int) -> bool:
         """RabbitMQ begins a segment with an entry of its own, which takes an offset.
@@ -122,38 +126,51 @@ class Replays:
             self._looking = None
 
     def _follow(
-        self, connection: Connection, channel: int, prefetch: int, wanted: Range
+        self, connection: Connection, channel: int, consumer: bytes, prefetch: int, wanted: Range
     ) -> Iterator[pa.RecordBatch]:
-        deliveries = Deliveries(channel, connection.take_rest())
-        gathered = _Gathered(wanted)
+        deliveries = Deliveries(channel, consumer, connection.take_rest())
+        gathering = Gathering(wanted)
         acknowledged = 0
-        stall = time.monotonic() + STALL_SECONDS
         data = b""  # the first time, what came with the answers before
         while True:
-            for frame in deliveries.feed(data):
+            found, others = deliveries.feed(data)
+            for frame in others:
                 if isinstance(connection.check(frame), commands.Basic.Cancel):
                     raise ConnectionResetError(f"{self._address} has ended the reading of {wanted}")
-            if deliveries:
-                stall = time.monotonic() + STALL_SECONDS
-                gathered.add(deliveries)
-                deliveries.clear()
-                # Credit for what is still wanted: nothing beyond the range is delivered.
-                most = len(wanted) + gathered.early - prefetch
-                tag = min(deliveries.tag, most)
-                if tag - acknowledged >= (prefetch + 1) // 2 or acknowledged < tag == most:
-                    acknowledged = tag
-                    connection.send(method(channel, commands.Basic.Ack(tag, True)))
-            if gathered.full or gathered.complete:
-                yield gathered.take()
-            if gathered.complete:
-                return
+            for each in found:
+                batch = gathering.batch(each)
+                if batch is not None:
+                    yield batch
+                if gathering.complete:
+                    return
+            # Credit for what is still wanted: nothing beyond the range is delivered.
+            last = len(wanted) + gathering.early
+            most = last - prefetch
+            tag = min(deliveries.tag, most)
+            if tag - acknowledged >= (prefetch + 3) // 4 or acknowledged < tag == most:
+                acknowledged = tag
+                connection.send(method(channel, commands.Basic.Ack(tag, True)))
             try:
-                data = connection.receive_bytes(stall - time.monotonic())
+                enough = min(prefetch // 2, last - deliveries.tag)
+                data = self._receive(connection, deliveries, enough)
             except TimeoutError:
                 if (self.ends([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
-                    yield from gathered.rest()
                     raise Ended(f"{wanted} ends early") from None
                 raise
+
+    @staticmethod
+    def _receive(connection: Connection, deliveries: Deliveries, enough: int) -> bytes:
+        """So many deliveries that it is worth looking at them, or what came before a pause."""
+        pieces = [connection.receive_bytes(STALL_SECONDS)]
+        count, size = deliveries.count(pieces[0]), len(pieces[0])
+        while count < enough and size < BLOCK_BYTES:
+            try:
+                pieces.append(connection.receive_bytes(PAUSE_SECONDS))
+            except TimeoutError:
+                break
+            count += deliveries.count(pieces[-1])
+            size += len(pieces[-1])
+        return b"".join(pieces)
 
     def _look(self, wanted: Mapping[str, Look]) -> dict[str, Look]:
         """What is seen of the streams that are there, over a connection that is kept.
@@ -180,75 +197,3 @@ def _unlisted(api: Management, error: Exception) -> str:
         f"and {api} does not give it ({error}); enable its management plugin and give the user the "
         "management tag, set managementUrl, or write the names out"
     )
-
-
-class _Gathered:
-    """Messages on their way into a batch: those of the range, whatever else is delivered."""
-
-    def __init__(self, wanted: Range) -> None:
-        self._wanted = wanted
-        self._texts: dict[bytes, tuple[str, str]] = {}
-        self.early = 0  #: delivered, and before the range
-        self.complete = False  #: the last of the range, or one behind it, has come
-        self._bytes = 0
-        self._offsets: list[int] = []
-        self._routes: list[tuple[str, str]] = []
-        self._headers: list[bytes] = []
-        self._bodies: list[bytes] = []
-
-    @property
-    def full(self) -> bool:
-        return len(self._offsets) >= BATCH_ROWS or self._bytes >= BATCH_BYTES
-
-    def add(self, deliveries: Deliveries) -> None:
-        start, stop = self._wanted.start, self._wanted.stop
-        texts, offsets, routes = self._texts, self._offsets, self._routes
-        headers, bodies = self._headers, self._bodies
-        for route, header, body in zip(
-            deliveries.routes, deliveries.headers, deliveries.bodies, strict=False
-        ):
-            offset, header = take_offset(header)
-            if offset < start:  # a broker may begin at the chunk that holds the start
-                self.early += 1
-                continue
-            if offset >= stop:
-                self.complete = True
-                return
-            text = texts.get(route)
-            if text is None:
-                text = texts[route] = _texts(route)
-            offsets.append(offset)
-            routes.append(text)
-            headers.append(header)
-            bodies.append(body)
-            self._bytes += len(body)
-        self.complete = bool(offsets) and offsets[-1] == stop - 1
-
-    def take(self) -> pa.RecordBatch:
-        exchanges = pa.array([route[0] for route in self._routes], pa.string())
-        keys = pa.array([route[1] for route in self._routes], pa.string())
-        batch = pa.RecordBatch.from_arrays(
-            [
-                pa.array(self._offsets, pa.int64()),
-                pa.nulls(len(self._offsets), MESSAGES.field("timestamp").type),
-                exchanges.dictionary_encode(),
-                keys.dictionary_encode(),
-                pa.array(self._headers, pa.binary()),
-                pa.array(self._bodies, pa.binary()),
-            ],
-            schema=MESSAGES,
-        )
-        self._bytes = 0
-        for column in (self._offsets, self._routes, self._headers, self._bodies):
-            column.clear()
-        return batch
-
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        if self._offsets:
-            yield self.take()
-
-
-def _texts(route: bytes) -> tuple[str, str]:
-    middle = 1 + route[0]
-    exchange, key = route[1:middle], route[middle + 1 :]
-    return exchange.decode("utf-8", "replace"), key.decode("utf-8", "replace")

@@ -27,11 +27,15 @@ def admit(start: Mapping[str, int], ends: Mapping[str, int], limit: int) -> dict
     shares = {name: max(1, count * limit // total) for name, count in waiting.items()}
     left = limit - sum(shares.values())
     for name in sorted(waiting, key=lambda name: -(waiting[name] * limit % total)):
-        if left <= 0:
-            break
-        if shares[name] < waiting[name]:
+        if left > 0 and shares[name] < waiting[name]:
             shares[name] += 1
             left -= 1
+    # What was given to those whose share was less than one, the largest have to do without.
+    for name in sorted(shares, key=lambda name: -shares[name]):
+        if left < 0:
+            less = min(shares[name] - 1, -left)
+            shares[name] -= less
+            left += less
     return {name: start[name] + shares[name] if name in shares else ends[name] for name in ends}
 
 

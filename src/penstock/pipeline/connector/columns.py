@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from penstock.pipeline.amqp import contents
 from penstock.pipeline.connector.headers import HEADERS, decode_headers
+from penstock.pipeline.connector.packed import pack
 
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 
@@ -188,13 +189,15 @@ _MAKERS: Final[dict[str, _Maker]] = {
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns a query wants, in its order."""
+    """The columns a query wants, in its order; or all, many rows in a value (`packed.py`)."""
 
     names: tuple[str, ...]
+    packed: bool = False
 
     def build(self, batch: pa.RecordBatch, stream: str) -> pa.RecordBatch:
         """A batch of `brokers.contract.MESSAGES` as Spark is to have it."""
         walk = _Walk(batch.column("properties"))
         arrays = [_MAKERS[name](batch, stream, walk) for name in self.names]
         schema = pa.schema([(name, ARROW_TYPES[name]) for name in self.names])
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        built = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pack(built) if self.packed else built

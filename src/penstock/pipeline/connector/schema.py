@@ -16,6 +16,7 @@ from pyspark.sql.types import (
 
 from penstock.core.errors import ConfigurationError
 from penstock.pipeline.connector.columns import Columns
+from penstock.pipeline.connector.packed import PACKED
 
 #: `columns.ARROW_TYPES` has the same as Arrow types.
 SCHEMA: Final = StructType(
@@ -31,10 +32,14 @@ SCHEMA: Final = StructType(
         StructField("body", BinaryType()),
     ]
 )
+#: All of it in one column: many messages a row.
+PACKED_SCHEMA: Final = StructType([StructField(PACKED, BinaryType())])
 
 
 def columns_of(schema: StructType) -> Columns:
     """The columns a query has asked for with `.schema(...)`: all, or some of them, in any order."""
+    if schema == PACKED_SCHEMA:
+        return Columns(tuple(SCHEMA.fieldNames()), packed=True)
     types = {field.name: field.dataType for field in SCHEMA}
     for field in schema:
         if field.name not in types:

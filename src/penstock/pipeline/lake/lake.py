@@ -11,12 +11,15 @@ lake reads that one; a rebuild writes the next (`replay.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.pipeline.lake.log import Compaction, Entry
+import pyarrow as pa
+
+from penstock.pipeline.lake.draft import Draft
+from penstock.pipeline.lake.log import Compaction, Entry, File
 from penstock.pipeline.lake.pointer import Pointer
 from penstock.pipeline.lake.table import Table
 
@@ -55,6 +58,14 @@ class Lake:
     def write(self, table: str, batch_id: int, frame: DataFrame) -> Entry:
         """Write a batch of a table; a later try replaces an earlier one. Needs a column `day`."""
         return self.table(table).write(batch_id, frame, first=self._first)
+
+    def draft(self, table: str, batch_id: int) -> Draft:
+        """For workers to write a batch of a table themselves."""
+        return self.table(table).draft(batch_id, self._first)
+
+    def enter(self, table: str, batch_id: int, files: Sequence[File], schema: pa.Schema) -> Entry:
+        """What they have written becomes the batch; nothing does, if it is nothing."""
+        return self.table(table).enter(batch_id, files, schema)
 
     def clear(self, table: str, batch_id: int) -> None:
         """A batch has nothing of this table, whatever an earlier try of it has written."""

@@ -3,6 +3,8 @@
 A batch's files are written into a folder of their own that nobody knows, and become the table's by
 one entry in its log. So a reader never sees half a batch, or a batch twice; what a killed process
 leaves is a folder without an entry, which the next compaction sweeps.
+
+Files are written by Spark (`write`, `lay`), or by workers that have Arrow (`draft`, `enter`).
 """
 
 from __future__ import annotations
@@ -15,21 +17,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.core.errors import NotFound
+from penstock.pipeline.lake.draft import DAY, DAY_FOLDER, Draft, parents
 from penstock.pipeline.lake.log import Entry, File, Log, chosen, sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-#: Every table has it: the UTC day a row belongs to, which tells where it lies.
-DAY: Final = "day"
-#: The same in the path. Files keep the column, so that each can be read alone.
-_FOLDER: Final = "_day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +64,37 @@ class Table:
         files = self.lay(frame, f"{batch}", batch if first is None else first, batch)
         paths = [self.folder / file.path for file in files]
         entry = Entry(batch, files, dict(facts(paths)) if facts is not None else {})
-        if not files:
-            self.clear(batch)
-            return entry
-        if (earlier := self.log.entry(batch)) is not None:
-            self.retire(earlier.files)
-        self.log.keep_schema(_columns(frame))
-        self.log.publish(entry)
+        self._publish(entry, frame.schema)
         return entry
+
+    def draft(self, batch: int, first: int | None = None) -> Draft:
+        """For workers to write a batch by; it may stand for several."""
+        return Draft.new(self.folder, batch if first is None else first, batch)
+
+    def enter(
+        self,
+        batch: int,
+        files: Sequence[File],
+        schema: pa.Schema,
+        facts: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Make files of a draft the batch, instead of what an earlier try of it wrote."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        for folder in parents(self.folder, files):
+            sync(folder)
+        entry = Entry(batch, tuple(files), dict(facts or {}))
+        self._publish(entry, from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        return entry
+
+    def _publish(self, entry: Entry, schema: StructType) -> None:
+        if not entry.files:
+            self.clear(entry.batch)
+            return
+        if (earlier := self.log.entry(entry.batch)) is not None:
+            self.retire(earlier.files)
+        self.log.keep_schema(_columns(schema))
+        self.log.publish(entry)
 
     def clear(self, batch: int) -> None:
         """There is nothing of this batch."""
@@ -112,7 +134,7 @@ class Table:
         from pyspark.sql.functions import col
 
         place = self.folder / "data" / f"{label}-{uuid.uuid4().hex[:12]}"
-        frame.withColumn(_FOLDER, col(DAY)).write.partitionBy(_FOLDER).parquet(str(place))
+        frame.withColumn(DAY_FOLDER, col(DAY)).write.partitionBy(DAY_FOLDER).parquet(str(place))
         return tuple(self._described(place, first, last))
 
     def retire(self, files: Iterable[File]) -> None:
@@ -140,7 +162,7 @@ class Table:
 
     def _described(self, place: Path, first: int, last: int) -> list[File]:
         found = []
-        for day in sorted(place.glob(f"{_FOLDER}=*")):
+        for day in sorted(place.glob(f"{DAY_FOLDER}=*")):
             for path in sorted(day.glob("*.parquet")):
                 # Hadoop's own checksums: as many files again, and pages have theirs.
                 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -165,9 +187,9 @@ def _prune(place: Path) -> None:
                 folder.rmdir()
 
 
-def _columns(frame: DataFrame) -> str:
+def _columns(schema: StructType) -> str:
     """The columns as of now; files from before a column was added have nulls there."""
     from pyspark.sql.types import StructField, StructType
 
     # Nothing read from Parquet is sure not to be null.
-    return StructType([StructField(each.name, each.dataType) for each in frame.schema]).json()
+    return StructType([StructField(each.name, each.dataType) for each in schema]).json()

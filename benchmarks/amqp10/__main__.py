@@ -1,0 +1,62 @@
+"""`python -m benchmarks.amqp10`: Penstock and RabbitMQ's plugin under the same load."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from benchmarks.amqp10.load import measure
+from benchmarks.amqp10.scenarios import SCENARIOS
+from benchmarks.harness import command, rounds
+from benchmarks.harness.report import Account
+from benchmarks.peers import AMQP10_STARTERS, Starter, start_penstock
+
+_ACCOUNT: Final = Account(
+    "AMQP 1.0's benchmarks",
+    "Medians over rounds in which the brokers take turns; brokers and generator share the machine "
+    "and speak over loopback. The generator writes prebuilt transfers, 100 a write unless a "
+    "scenario says otherwise, at most 20,000 ahead of the receiver, within the credit and the "
+    "window that the broker gives, and looks at every delivery: count, order, body. Each run has a"
+    " durable queue of its own (`/queue/NAME`), which the link makes. Rates and CPU seconds are "
+    "per message; CPU time is user and system time of all processes of the broker. RabbitMQ runs "
+    "with its plugin for AMQP 1.0, which turns it into 0-9-1 inside. A ratio is the first broker's "
+    "figure over the other's.",
+    {name: scenario.title for name, scenario in SCENARIOS.items()},
+)
+
+
+def main(
+    scenario: Annotated[
+        str, typer.Option(help=f"Comma-separated: {', '.join(SCENARIOS)}; or all.")
+    ] = "all",
+    peers: command.Peers = "penstock,rabbitmq",
+    rounds_: command.Rounds = 3,
+    messages: command.Messages = 0,
+    quick: command.Quick = False,
+    json_file: command.Json = None,
+    markdown_file: command.Markdown = None,
+    profile: command.Profile = None,
+) -> None:
+    """Measure AMQP 1.0: rate, CPU, latency; and check every message that arrives."""
+    wanted = command.names(scenario, list(SCENARIOS), "--scenario")
+    starters: dict[str, Starter] = {**AMQP10_STARTERS}
+    starters["penstock"] = partial(start_penstock, profile=profile)
+    chosen = [starters[name] for name in command.names(peers, list(starters), "--peers")]
+    if quick:
+        rounds_, messages = 1, messages or command.QUICK_MESSAGES
+    trial = rounds.Trial(
+        [SCENARIOS[name] for name in wanted],
+        measure,
+        lambda scenario, peer: messages or scenario.messages,
+    )
+    results = command.new_results("benchmarks.amqp10")
+    with command.measuring() as announce:
+        for peer, run in rounds.loads(trial, chosen, rounds_, announce):
+            results.add(peer, run)
+    command.publish(results, _ACCOUNT, json_file, markdown_file, profile)
+
+
+if __name__ == "__main__":
+    typer.run(main)

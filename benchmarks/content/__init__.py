@@ -1,0 +1,1 @@
+"""How fast publications find subscriptions by their content."""

@@ -1,0 +1,107 @@
+"""`python -m benchmarks.content`: matching and reading, with the bars they are held to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from random import Random
+from time import thread_time
+from typing import Annotated, Final
+
+import typer
+
+from benchmarks.content.measuring import Figures, measure
+from benchmarks.content.workloads import quotes
+from benchmarks.harness.page import put_chapter
+from penstock.content import parse_publication, print_message
+
+#: Events a second that are wanted of one core, by workload and subscriptions.
+BARS: Final = {
+    "W1": {10_000: 30_000, 100_000: 20_000, 1_000_000: 5_000},
+    "W2": {10_000: 10_000, 100_000: 1_500, 1_000_000: 150},
+}
+PARSE_BAR: Final = 100_000
+CHANGE_BAR: Final = 50_000
+#: What PADRES does of W1, as measured elsewhere with its own matcher (Java, CPU time).
+PADRES: Final = {10_000: 470, 100_000: 58}
+
+_COLUMNS: Final = (
+    *("workload", "subscriptions", "matches/event", "events/s", "bar", "with changes"),
+    *("naive", "PADRES", "insert/s", "insert + remove/s"),
+)
+_ACCOUNT: Final = """# Content matching
+
+`{command}`, CPU time of one thread, matching only; the best third of batches of 200 events counts,
+for others use the machine too. W1: an equality on one of 1,000 symbols and one to three ranges true
+of 30–90 % (nine of ten), or a range true of 1 % and as many others. W2: two to four ranges true of
+5–50 %. Publications have eight attributes. *With changes*: a subscription goes and another comes
+with every event. *Naive* goes through all subscriptions; for some events of every run its answer is
+compared with the matcher's. PADRES' figures are its own matcher's (Java), measured elsewhere.
+
+{table}
+
+Reading publications of eight attributes: {parsed:,.0f}/s (bar {bar:,}).
+"""
+
+
+def main(
+    workloads: Annotated[str, typer.Option(help="Which, with commas between.")] = "W1,W2",
+    sizes: Annotated[str, typer.Option(help="Subscriptions.")] = "10000,100000,1000000",
+    seconds: Annotated[float, typer.Option(help="CPU time for each figure.")] = 2.0,
+    markdown: Annotated[Path | None, typer.Option(help="A page to write the table to.")] = None,
+) -> None:
+    """Measure matching of every workload and size, and reading."""
+    figures = []
+    for workload in workloads.split(","):
+        for size in sizes.split(","):
+            one = measure(workload, int(size), seconds)
+            figures.append(one)
+            print(" | ".join(_row(one)), flush=True)
+    parsed = parse_rate(seconds)
+    account = _ACCOUNT.format(
+        command=f"python -m benchmarks.content --sizes {sizes} --workloads {workloads}",
+        table=_table(figures),
+        parsed=parsed,
+        bar=PARSE_BAR,
+    )
+    print(account)
+    if markdown is not None:
+        put_chapter(markdown, account)
+
+
+def parse_rate(seconds: float) -> float:
+    """Publications read a second."""
+    now = datetime.now(UTC)
+    texts = [print_message(quote) for quote in islice(quotes(Random(1)), 500)]
+    best = spent = 0.0
+    while spent < seconds:
+        start = thread_time()
+        for text in texts:
+            parse_publication(text, lambda: now)
+        taken = thread_time() - start
+        spent += taken
+        best = max(best, len(texts) / taken)
+    return best
+
+
+def _table(figures: list[Figures]) -> str:
+    lines = [_COLUMNS, ["---", *["--:"] * (len(_COLUMNS) - 1)], *map(_row, figures)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(one: Figures) -> list[str]:
+    bar = BARS[one.workload].get(one.subscriptions)
+    padres = PADRES.get(one.subscriptions) if one.workload == "W1" else None
+    return [
+        one.workload,
+        *(f"{one.subscriptions:,}", f"{one.matches:,.0f}", f"{one.rate:,.0f}"),
+        f"{bar:,}" if bar else "",
+        *(f"{one.rate_with_changes:,.0f}", f"{one.naive_rate:,.1f}"),
+        f"{padres}" if padres else "",
+        *(f"{one.inserted:,.0f}", f"{one.changed:,.0f}"),
+    ]
+
+
+if __name__ == "__main__":
+    typer.run(main)

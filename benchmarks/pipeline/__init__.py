@@ -1,0 +1,1 @@
+"""How fast reports become figures, live and from a backlog: `python -m benchmarks.pipeline`."""

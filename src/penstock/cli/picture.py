@@ -1,0 +1,219 @@
+"""What a person sees of `penstock up`, as Rich draws it: a function of what is known.
+
+It fits the terminal: a wide one has parts and addresses side by side, a tall one more hives; a
+small one does without the hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from penstock import __version__
+from penstock.cli.lookout import Figure, View
+from penstock.cli.next_steps import next_steps, reach
+from penstock.cli.parts import BROKER, PIPELINE
+from penstock.cli.supervisor import Keeper, State
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STATES: Final = {
+    State.WAITING: ("○", "dim"),
+    State.STARTING: ("◐", "yellow"),
+    State.RUNNING: ("●", "green"),
+    State.PAUSING: ("✗", "red"),
+    State.STOPPING: ("◐", "yellow"),
+    State.STOPPED: ("○", "dim"),
+    State.FAILED: ("✗", "bold red"),
+}
+_LEVELS: Final = {"quiet": "green", "moderate": "cyan", "busy": "yellow", "full": "red"}
+_TRENDS: Final = {"rising": "↗", "steady": "→", "falling": "↘"}
+_CURVE: Final = "▁▂▃▄▅▆▇█"
+#: Eighths of a block.
+_ENDS: Final = " ▏▎▍▌▋▊▉"
+_WIDE: Final = 104
+#: Hives that are shown at least, and at most.
+_FEWEST: Final = 3
+_MOST: Final = 16
+#: Lines of the picture beside parts, addresses, hints and hives.
+_REST: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    keepers: Sequence[Keeper]
+    ready: bool  #: all parts are
+    view: View
+    rates: Sequence[float]
+    left_out: Mapping[str, str]
+    data: Path
+    where: Sequence[str]  #: flags that lead to it
+    elapsed: float  #: seconds since the command
+    now: float  #: seconds since 1970
+
+
+def draw(scene: Scene, width: int, height: int) -> RenderableType:
+    wide = width >= _WIDE
+    broker = (each.addresses for each in scene.keepers if each.part.name == BROKER)
+    addresses = [(url, reach(url)) for urls in broker for url in urls]
+    hints = next_steps({each.part.name: each.addresses for each in scene.keepers}, scene.where)
+    tall = (len(scene.keepers) + 1, len(addresses))
+    above = max(tall) if wide else sum(tall) + 1
+    room = height - _REST - above - 3 * len(scene.left_out)
+    hinted = scene.ready and room - len(hints) - 2 >= _FEWEST
+    rows = min(_MOST, max(_FEWEST, room - (len(hints) + 2 if hinted else 0)))
+    flows = any(each.part.name == PIPELINE for each in scene.keepers)
+    blocks: list[RenderableType] = [_above(scene, addresses, wide)]
+    if scene.left_out:
+        blocks += ["", *(_left_out(part, why) for part, why in scene.left_out.items())]
+    blocks += ["", _flow(scene, flows)]
+    if flows:
+        blocks += ["", *_hives(scene.view, rows, width)]
+    if hinted:
+        blocks += ["", Text("In another terminal", style="bold"), _hints(hints)]
+    last = f"Ctrl-C stops everything · kept in {scene.data}"
+    foot = Text(last, style="dim", no_wrap=True, overflow="ellipsis")
+    return Group(_title(scene), "", *blocks, "", foot)
+
+
+def _title(scene: Scene) -> Table:
+    line = Table.grid(expand=True)
+    line.add_column()
+    line.add_column(justify="right")
+    name = Text.assemble(("Penstock", "bold"), (f" {__version__}", "dim"))
+    line.add_row(name, Text(f"up {_clock(scene.elapsed)}", style="dim"))
+    return line
+
+
+def _above(scene: Scene, addresses: Sequence[tuple[str, str]], wide: bool) -> RenderableType:
+    parts, reached = _parts(scene), _addresses(addresses)
+    if not wide:
+        return Group(parts, "", reached)
+    beside = Table.grid(padding=(0, 6))
+    beside.add_row(parts, reached)
+    return beside
+
+
+def _parts(scene: Scene) -> Table:
+    table = _table("part", "state", ">up for", ">memory")
+    for keeper in scene.keepers:
+        sign, style = _STATES[keeper.state]
+        again = f" ({keeper.restarts})" if keeper.restarts else ""
+        memory = scene.view.memory.get(keeper.part.name, 0)
+        table.add_row(
+            keeper.part.name,
+            Text(f"{sign} {keeper.state.value}{again}", style=style),
+            _clock(keeper.uptime) if keeper.uptime else "",
+            f"{memory / 2**20:,.0f} MiB" if memory else "",
+        )
+    return table
+
+
+def _addresses(addresses: Sequence[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True, overflow="ellipsis")
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    for url, how in addresses:
+        table.add_row(Text(url), how)
+    return table
+
+
+def _left_out(part: str, why: str) -> Text:
+    return Text.assemble((f"! no {part}: ", "bold yellow"), (why, "yellow"))
+
+
+def _flow(scene: Scene, flows: bool) -> Text:
+    """How much comes in, and how far behind the pipeline is."""
+    view = scene.view
+    rate = "–" if view.rate is None else f"{view.rate:,.1f}"
+    said = Text.assemble((rate, "bold"), " messages/s ", (_curve(scene.rates), "cyan"))
+    if view.waiting:
+        return said.append("   pipeline waits: ").append(view.waiting, style="yellow")
+    if not flows:
+        return said
+    if view.batch is None:
+        return said.append("   the pipeline is starting", style="dim")
+    lag = "–" if view.lag is None else f"{view.lag:,}"
+    said.append("   lag ").append(lag, style="bold")
+    ago = max(0.0, scene.now - view.batch.at)
+    batch = f"   batch of {view.batch.rows:,} in {view.batch.seconds:.1f} s, {ago:.0f} s ago"
+    return said.append(batch, style="dim")
+
+
+def _hives(view: View, rows: int, width: int) -> list[RenderableType]:
+    if not view.figures:
+        return [Text("No figure yet", style="dim")]
+    title = Text.assemble(("How full", "bold"), f"  {view.people:,} people in {view.hives:,} hives")
+    bar = max(10, min(40, width - 58))
+    table = Table.grid(padding=(0, 1))
+    name = width - bar - 26
+    for wrap in (name, 6, 1, bar, 5, 8):
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=wrap)
+    table.columns[0].width = min(36, name)
+    for index in (1, 4):
+        table.columns[index].justify = "right"
+    for figure in view.figures[:rows]:
+        table.add_row(*_figure(figure, bar))
+    return [title, Padding(table, (0, 0, 0, 2))]
+
+
+def _figure(figure: Figure, bar: int) -> list[RenderableType]:
+    level = figure.level or "unknown"
+    style = _LEVELS.get(level, "dim")
+    city = f", {figure.city}" if figure.city and figure.city not in figure.hive else ""
+    return [
+        Text.assemble(figure.hive, (city, "dim")),
+        Text(f"{figure.people:,}", style="bold"),
+        Text(_TRENDS.get(figure.trend, ""), style=style),
+        Text(_bar(figure.percent or 0.0, bar), style=style),
+        "" if figure.percent is None else f"{figure.percent:.0f} %",
+        Text(level, style=style),
+    ]
+
+
+def _hints(hints: Sequence[tuple[str, str]]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    # A command is there to be copied: what is short of room is the remark.
+    longest = max(len(command) for command, _ in hints)
+    table.add_column(style="cyan", overflow="fold", min_width=longest)
+    table.add_column(no_wrap=True, overflow="ellipsis", style="dim")
+    for command, what in hints:
+        table.add_row(Text(command), what)
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _table(*headings: str) -> Table:
+    """A heading that begins with > is of numbers."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        number = heading.startswith(">")
+        table.add_column(
+            heading.removeprefix(">"), justify="right" if number else "left", no_wrap=True
+        )
+    return table
+
+
+def _bar(percent: float, width: int) -> str:
+    eighths = round(min(max(percent, 0.0), 100.0) / 100 * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (_ENDS[rest] if rest else "")).ljust(width, "·")
+
+
+def _curve(rates: Sequence[float]) -> str:
+    most = max(rates, default=0.0)
+    steps = len(_CURVE) - 1
+    return "".join(_CURVE[round(steps * rate / most)] if most else _CURVE[0] for rate in rates)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

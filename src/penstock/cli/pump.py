@@ -1,0 +1,201 @@
+"""`penstock pump`: the components of the pump, each a command.
+
+`penstock pump --conf FILE` runs what the file is of, so that a site can switch by changing the
+command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli import pump_options as options
+from penstock.cli.pump_options import read, told
+from penstock.cli.pump_run import run
+from penstock.pump.config.settings import Component
+
+app = typer.Typer(
+    help="Files announced, fetched, winnowed and announced again, as Sarracenia does it.",
+    epilog="Try `penstock pump post --base-url file: FILE` and `penstock pump subscribe -d DIR`.",
+)
+
+Paths = Annotated[list[Path] | None, typer.Argument(help="Files and directories.")]
+File = Annotated[Path, typer.Argument(help="A line a message.")]
+
+
+@app.callback(invoke_without_command=True)
+def pump(
+    context: typer.Context,
+    conf: options.Conf = None,
+    component: Annotated[
+        Component | None, typer.Option(help="What the file is of, if its folder does not say.")
+    ] = None,
+    verbose: options.Verbose = False,
+) -> None:
+    """Files announced, fetched, winnowed and announced again, as Sarracenia does it."""
+    if context.invoked_subcommand is not None:
+        return
+    if conf is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+    run(read(conf, component, {}), verbose=verbose)
+
+
+def _poster(component: Component) -> None:
+    """post and watch have the same flags."""
+
+    def command(
+        path: Paths = None,
+        conf: options.Conf = None,
+        broker: options.Broker = None,
+        post_broker: options.PostBroker = None,
+        exchange: options.PostExchange = None,
+        post_exchange: options.PostExchange = None,
+        base_url: options.BaseUrl = None,
+        base_dir: options.BaseDir = None,
+        form: options.Format = None,
+        sum_method: options.SumMethod = None,
+        blocksize: options.Blocksize = None,
+        accept: options.Accept = None,
+        reject: options.Reject = None,
+        name: options.Name = None,
+        state: options.State = None,
+        pairs: options.Set = None,
+        verbose: options.Verbose = False,
+    ) -> None:
+        settings = told(
+            component,
+            conf,
+            pairs,
+            accept,
+            reject,
+            path=path,
+            broker=broker,
+            post_broker=post_broker,
+            post_exchange=post_exchange or exchange,
+            base_url=base_url,
+            base_dir=base_dir,
+            format=form,
+            sum=sum_method,
+            blocksize=blocksize,
+            name=name,
+            state=state,
+        )
+        run(settings, verbose=verbose)
+
+    app.command(component.value, help=HELP[component])(command)
+
+
+def _hearer(component: Component) -> None:
+    """All that hear posts have the same flags; what one has no use for, it leaves."""
+
+    def command(
+        conf: options.Conf = None,
+        broker: options.Broker = None,
+        exchange: options.Exchange = None,
+        subtopic: options.Subtopic = None,
+        topic_prefix: options.TopicPrefix = None,
+        queue: options.Queue = None,
+        accept: options.Accept = None,
+        reject: options.Reject = None,
+        directory: options.Directory = None,
+        mirror: options.Mirror = None,
+        strip: options.Strip = None,
+        flatten: options.Flatten = None,
+        post_broker: options.PostBroker = None,
+        post_exchange: options.PostExchange = None,
+        base_url: options.BaseUrl = None,
+        base_dir: options.BaseDir = None,
+        form: options.Format = None,
+        destination: options.Destination = None,
+        name: options.Name = None,
+        instance: options.Instance = None,
+        state: options.State = None,
+        pairs: options.Set = None,
+        verbose: options.Verbose = False,
+    ) -> None:
+        settings = told(
+            component,
+            conf,
+            pairs,
+            accept,
+            reject,
+            broker=broker,
+            exchange=exchange,
+            subtopic=subtopic,
+            topic_prefix=topic_prefix,
+            queue=queue,
+            directory=directory,
+            mirror=mirror,
+            strip=strip,
+            flatten=flatten,
+            post_broker=post_broker,
+            post_exchange=post_exchange,
+            base_url=base_url,
+            base_dir=base_dir,
+            format=form,
+            destination=destination,
+            name=name,
+            instance=instance,
+            state=state,
+        )
+        run(settings, verbose=verbose)
+
+    app.command(component.value, help=HELP[component])(command)
+
+
+@app.command()
+def save(
+    file: File,
+    conf: options.Conf = None,
+    broker: options.Broker = None,
+    exchange: options.Exchange = None,
+    queue: options.Queue = None,
+    pairs: options.Set = None,
+) -> None:
+    """Put what waits in a queue into a file, until the queue is quiet."""
+    settings = told(
+        Component.SAVE, conf, pairs, broker=broker, exchange=exchange, queue=queue, file=file
+    )
+    run(settings)
+
+
+@app.command()
+def restore(
+    file: File,
+    conf: options.Conf = None,
+    broker: options.Broker = None,
+    post_exchange: options.PostExchange = None,
+    pairs: options.Set = None,
+) -> None:
+    """Publish again what was saved."""
+    settings = told(
+        Component.RESTORE, conf, pairs, broker=broker, post_exchange=post_exchange, file=file
+    )
+    run(settings)
+
+
+HELP = {
+    Component.POST: "Announce files, and what is in directories, once.",
+    Component.WATCH: "Announce what changes in directories, for good.",
+    Component.SUBSCRIBE: "Fetch what is announced.",
+    Component.SARRA: "Fetch what is announced, and announce our own copy.",
+    Component.WINNOW: "Of equal announcements, let the first through.",
+    Component.SHOVEL: "Carry announcements from broker to broker.",
+    Component.SENDER: "Push files that are here to a server, as they are announced.",
+    Component.REPORT: "Show what became of files, as it is reported.",
+}
+
+for _each in (Component.POST, Component.WATCH):
+    _poster(_each)
+for _each in (
+    Component.SUBSCRIBE,
+    Component.SARRA,
+    Component.WINNOW,
+    Component.SHOVEL,
+    Component.SENDER,
+    Component.REPORT,
+):
+    _hearer(_each)

@@ -1,0 +1,96 @@
+"""Running a component from the command line: one line when it is ready, one when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import typer
+
+from penstock.cli.fabric import hush_libraries
+from penstock.cli.lifetime import until_stopped
+from penstock.core.config import LogSettings
+from penstock.core.logs import configure
+from penstock.pump import components
+from penstock.pump.components import Control
+from penstock.pump.config.settings import Component, PumpSettings
+from penstock.pump.posts.reports import Report
+
+_RUN: Final[dict[Component, Callable[[PumpSettings, Control], Awaitable[None]]]] = {
+    Component.WATCH: components.watch,
+    Component.SUBSCRIBE: components.subscribe,
+    Component.SARRA: components.sarra,
+    Component.WINNOW: components.winnow,
+    Component.SHOVEL: components.shovel,
+    Component.SENDER: components.sender,
+}
+
+
+def run(settings: PumpSettings, *, verbose: bool = False) -> None:
+    """Whatever the settings are of; raises `typer.Exit` where something was left undone."""
+    configure(LogSettings(level="info" if verbose else "warning"))
+    hush_libraries()
+    component = settings.component
+    if component is Component.POST:
+        _post(settings)
+    elif component is Component.SAVE:
+        typer.echo(f"saved {asyncio.run(components.save(settings))} messages")
+    elif component is Component.RESTORE:
+        typer.echo(f"restored {asyncio.run(components.restore(settings))} messages")
+    elif component is Component.REPORT:
+        asyncio.run(_until_stopped(settings, _report))
+    else:
+        asyncio.run(_until_stopped(settings, _RUN[component]))
+
+
+def _post(settings: PumpSettings) -> None:
+    posted = asyncio.run(components.post(settings))
+    rejected = f", {posted.rejected} rejected" if posted.rejected else ""
+    typer.echo(f"announced {posted.announced}{rejected}")
+    for path, reason in posted.failed.items():
+        typer.echo(f"not announced: {path}: {reason}", err=True)
+    if posted.failed:
+        raise typer.Exit(1)
+
+
+async def _report(settings: PumpSettings, control: Control) -> None:
+    await components.report(settings, _show, control)
+
+
+def _show(report: Report) -> None:
+    took = f"{report.seconds:.3f}s"
+    typer.echo(
+        f"{report.code} {took} {report.user}@{report.host} {report.post.url} {report.message}"
+    )
+
+
+async def _until_stopped(
+    settings: PumpSettings, component: Callable[[PumpSettings, Control], Awaitable[None]]
+) -> None:
+    async with until_stopped() as stop:
+        control = Control(stop=stop)
+        task = asyncio.ensure_future(component(settings, control))
+        ready = asyncio.ensure_future(control.ready.wait())
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([task, ready, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if control.ready.is_set():
+            typer.echo(f"penstock pump ready: {settings.component} {settings.name}")
+        elif stop.is_set():
+            task.cancel()  # it is still waiting for a broker
+        for waiting in (ready, stopped):
+            waiting.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            return
+    _summary(control)
+
+
+def _summary(control: Control) -> None:
+    tally = control.tally
+    if not tally.heard:
+        return
+    codes = ", ".join(f"{code}: {count}" for code, count in sorted(tally.codes.items()))
+    rejected = tally.rejected.total()
+    typer.echo(f"heard {tally.heard}; {codes or 'nothing done'}; rejected {rejected}")

@@ -1,0 +1,47 @@
+"""A publication as indexes ask for it: its numbers apart from its texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.content.messages import Publication
+from penstock.content.values import Number, Value, Variable
+
+#: Integers up to here are floats as well.
+_EXACT: Final = 1 << 53
+
+
+class Event:
+    __slots__ = ("_held", "attributes", "exact", "numbers", "texts")
+
+    def __init__(self, publication: Publication) -> None:
+        attributes = publication.attributes
+        self.attributes: Mapping[str, Value | Variable] = attributes
+        self.numbers: dict[str, Number] = {}
+        self.texts: dict[str, str] = {}
+        self._held: dict[tuple[str, ...], NDArray[np.float64]] = {}
+        self.exact = True  #: whether floats can express all its numbers
+        for name, value in attributes.items():
+            if value.__class__ is str:
+                self.texts[name] = value
+            elif value.__class__ is float:
+                self.numbers[name] = value
+            elif value.__class__ is int:
+                self.numbers[name] = value
+                if not -_EXACT <= value <= _EXACT:
+                    self.exact = self.exact and value == float(value)
+
+    def held(self, names: tuple[str, ...]) -> NDArray[np.float64]:
+        """Its numbers under these names, their negatives, and 1 for each that there is."""
+        found = self._held.get(names)
+        if found is None:
+            numbers = [self.numbers.get(name) for name in names]
+            there = [0.0 if number is None else 1.0 for number in numbers]
+            here = [number or 0 for number in numbers]
+            values = (*here, *(-number for number in here), *there)
+            found = self._held[names] = np.array(values, np.float64)
+        return found

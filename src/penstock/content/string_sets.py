@@ -1,0 +1,163 @@
+"""Sets of texts that predicates describe, exactly, in the order of code points.
+
+Equality, the four orders and `str-prefix` are intervals that include their low end and not their
+high end: the text next to `a` is `a\\0`, so `<= a` is `< a\\0`, and the texts that begin with `a`
+are those from `a` up to before `b`. What remains is an ending, texts that have to occur, and texts
+that are excluded.
+
+An interval either has few texts, `low`, `low\\0`, `low\\0\\0`…, or it holds a *cone*: all texts
+that begin with some stem. In a cone there is room for any occurrences and any ending, so a set that
+has one is never empty, and what all its texts have in common is what their stems have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.content.operators import Operator
+from penstock.content.values import Value
+
+_LAST: Final = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class StringSet:
+    low: str = ""
+    high: str | None = None  #: the first text beyond; None is no end
+    endings: frozenset[str] = frozenset()
+    inside: frozenset[str] = frozenset()  #: texts that have to occur
+    excluded: frozenset[str] = frozenset()
+
+    def __contains__(self, value: Value) -> bool:
+        return (
+            isinstance(value, str)
+            and self.low <= value
+            and (self.high is None or value < self.high)
+            and value not in self.excluded
+            and all(value.endswith(ending) for ending in self.endings)
+            and all(text in value for text in self.inside)
+        )
+
+    def __and__(self, other: StringSet) -> StringSet:
+        if self.high is None or other.high is None:
+            high = other.high if self.high is None else self.high
+        else:
+            high = min(self.high, other.high)
+        return StringSet(
+            max(self.low, other.low),
+            high,
+            self.endings | other.endings,
+            self.inside | other.inside,
+            self.excluded | other.excluded,
+        )
+
+    def is_empty(self) -> bool:
+        ending = max(self.endings, key=len, default="")
+        if not all(ending.endswith(shorter) for shorter in self.endings):
+            return True
+        few = self._few()
+        return few is not None and not any(text in self for text in few)
+
+    def only(self) -> str | None:
+        """The one text there is, if it is one."""
+        members = [text for text in self._few() or () if text in self]
+        return members[0] if len(members) == 1 else None
+
+    def includes(self, other: StringSet) -> bool:
+        """Whether every text of the other is in this."""
+        if other.is_empty():
+            return True
+        few = other._few()
+        if few is not None:
+            return all(text in self for text in few if text in other)
+        return (
+            not any(text in other for text in self.excluded)
+            and all(any(its.endswith(ours) for its in other.endings) for ours in self.endings)
+            and (other & StringSet(high=self.low)).is_empty()
+            and (self.high is None or (other & StringSet(low=self.high)).is_empty())
+            and all(other._always_has(text) for text in self.inside)
+        )
+
+    def _few(self) -> list[str] | None:
+        """All texts of the interval when it has no cone, None when it has."""
+        if self.high is None:
+            return None
+        if self.high <= self.low:
+            return []
+        rest = self.high[len(self.low) :]
+        if not self.high.startswith(self.low) or rest.strip("\0"):
+            return None
+        return [self.low + "\0" * more for more in range(len(rest))]
+
+    def _always_has(self, text: str) -> bool:
+        """Whether a text occurs in every member of a set that has a cone."""
+        if any(text in known for known in (*self.inside, *self.endings)):
+            return True
+        # A text of a cone may continue its stem in a way that adds no occurrence.
+        if any(text not in stem for stem in self._stems()):
+            return False
+        high = self.high or ""
+        return all(text in high[:end] for end in range(len(high)) if high[:end] in self)
+
+    def _stems(self) -> Iterator[str]:
+        """Stems of the interval's cones; of many that differ in the last character only, two."""
+        low, high = self.low, self.high
+        common = 0
+        if high is not None:
+            while common < len(low) and low[common] == high[common]:
+                common += 1
+        if high is None or common < len(low):
+            yield low
+            beyond = common + 1 if high is not None else 0
+            for at in range(beyond, len(low)):
+                if low[at] != _LAST:
+                    yield low[:at] + chr(ord(low[at]) + 1)
+                    yield low[:at] + _LAST
+        if high is None:
+            return
+        if common < len(low) and ord(high[common]) - ord(low[common]) > 1:
+            yield low[:common] + chr(ord(low[common]) + 1)
+            yield low[:common] + chr(ord(high[common]) - 1)
+        for at in range(common + (common < len(low)), len(high)):
+            if high[at] != "\0":
+                yield high[:at] + "\0"
+                yield high[:at] + chr(ord(high[at]) - 1)
+
+
+ANY_STRING: Final = StringSet()
+
+
+def beyond(prefix: str) -> str | None:
+    """The first text after all that begin with a prefix; None when there is none."""
+    stem = prefix.rstrip(_LAST)
+    return stem[:-1] + chr(ord(stem[-1]) + 1) if stem else None
+
+
+def strings(operator: Operator, operand: str) -> StringSet:
+    """What a predicate allows."""
+    if not operand and operator in (Operator.PREFIX, Operator.POSTFIX, Operator.CONTAINS):
+        return ANY_STRING
+    match operator:
+        case Operator.EQ:
+            return StringSet(operand, operand + "\0")
+        case Operator.NEQ:
+            return StringSet(excluded=frozenset((operand,)))
+        case Operator.STR_LT:
+            return StringSet(high=operand)
+        case Operator.STR_LE:
+            return StringSet(high=operand + "\0")
+        case Operator.STR_GT:
+            return StringSet(operand + "\0")
+        case Operator.STR_GE:
+            return StringSet(operand)
+        case Operator.PREFIX:
+            return StringSet(operand, beyond(operand))
+        case Operator.POSTFIX:
+            return StringSet(endings=frozenset((operand,)))
+        case Operator.CONTAINS:
+            return StringSet(inside=frozenset((operand,)))
+        case _:
+            assert operator is Operator.PRESENT
+            return ANY_STRING

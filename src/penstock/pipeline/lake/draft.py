@@ -1,0 +1,153 @@
+"""Files of a table as workers write them, with Arrow and without Spark's own writers.
+
+    draft = table.draft(batch)            # in the driver; it goes to the workers
+    writing = draft.begin(schema)         # in each of them
+    writing.add(rows)
+    files = writing.close()               # back in the driver: table.enter(batch, files, …)
+
+A file has the rows one task has of one day. It is safe from a power cut when `close` returns, and
+nobody's until the driver has entered it: of a task that is run twice, the files of the run that
+Spark has counted are told, the others are swept.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.core.units import MiB
+from penstock.pipeline.lake.log import File, sync
+
+#: Every table has it: the UTC day a row belongs to, which tells where it lies.
+DAY: Final = "day"
+#: The same in the path. Files keep the column, so that each can be read alone.
+DAY_FOLDER: Final = "_day"
+#: Rows wait until there are so many bytes of them: a row group is worth reading then.
+_GROUP_BYTES: Final = 64 * MiB
+_NUMBERS: Final = (pa.types.is_int64, pa.types.is_timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Where the files of a batch, or of several from `first` to `last`, are to lie. Picklable."""
+
+    folder: Path  #: the table's
+    place: str  #: below it, and of this try alone
+    first: int
+    last: int
+
+    @classmethod
+    def new(cls, folder: Path, first: int, last: int) -> Draft:
+        return cls(folder, f"data/{last}-{uuid.uuid4().hex[:12]}", first, last)
+
+    def begin(self, schema: pa.Schema) -> Writing:
+        return Writing(self, schema)
+
+
+@dataclass(slots=True)
+class _Pages:
+    """The file of one day; it is opened when there is much of it, or all."""
+
+    path: Path
+    schema: pa.Schema
+    writer: Any = None
+    rows: int = 0
+    waiting: list[pa.Table] = field(default_factory=list)
+    bytes: int = 0
+
+    def add(self, rows: pa.Table) -> None:
+        self.rows += len(rows)
+        self.bytes += rows.nbytes
+        self.waiting.append(rows)
+        if self.bytes >= _GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.writer = pq.ParquetWriter(self.path, self.schema, **_encoding(self.schema))
+        if self.waiting:
+            self.writer.write_table(pa.concat_tables(self.waiting))
+            self.waiting, self.bytes = [], 0
+
+    def close(self) -> int:
+        """How many bytes there are."""
+        self.flush()
+        self.writer.close()
+        sync(self.path)
+        return self.path.stat().st_size
+
+
+class Writing:
+    """One task's part in a draft."""
+
+    __slots__ = ("_draft", "_pages", "_schema")
+
+    def __init__(self, draft: Draft, schema: pa.Schema) -> None:
+        self._draft = draft
+        self._schema = schema
+        self._pages: dict[int, _Pages] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Rows of the schema, `day` among them, in any order."""
+        days = np.asarray(rows[DAY].cast(pa.int32()))
+        for day in np.unique(days).tolist():
+            of_day = days == day
+            mine = rows if of_day.all() else rows.filter(pa.array(of_day))
+            pages = self._pages.get(day)
+            if pages is None:
+                pages = self._pages[day] = self._new(day)
+            pages.add(mine)
+
+    def close(self) -> list[File]:
+        files = []
+        draft = self._draft
+        for day, pages in sorted(self._pages.items()):
+            size = pages.close()
+            below = str(pages.path.relative_to(draft.folder))
+            files.append(File(below, _name(day), pages.rows, size, draft.first, draft.last))
+        return files
+
+    def _new(self, day: int) -> _Pages:
+        place = self._draft.folder / self._draft.place / f"{DAY_FOLDER}={_name(day)}"
+        return _Pages(place / f"{uuid.uuid4().hex}.parquet", self._schema)
+
+
+def _encoding(schema: pa.Schema) -> dict[str, Any]:
+    """What makes small files quickly: numbers that grow as differences, names as numbers."""
+    growing = [each.name for each in schema if any(kind(each.type) for kind in _NUMBERS)]
+    named = [
+        each.name
+        for each in schema
+        if each.name not in growing and not pa.types.is_binary(each.type)
+        and not pa.types.is_nested(each.type)
+    ]  # fmt: skip
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": named,
+        "column_encoding": dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _name(day: int) -> str:
+    return str(pc.cast(pa.scalar(day, pa.int32()), pa.date32()).as_py().isoformat())
+
+
+def parents(folder: Path, files: Sequence[File]) -> list[Path]:
+    """The folders between a table's and these files, deepest first."""
+    found: dict[Path, None] = {}
+    for file in files:
+        path = (folder / file.path).parent
+        while path != folder:
+            found[path] = None
+            path = path.parent
+    return sorted(found, key=lambda path: len(path.parts), reverse=True)

@@ -1,0 +1,187 @@
+"""What components are made of: connections, transports, stores, put together from the settings.
+
+Everything opened here is closed when the workshop is left, in the order that lets what is under way
+end well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.client import Fabric, Inflow, connect
+from penstock.pump.components.naming import (
+    heard_exchange,
+    host_of,
+    posted_exchange,
+    queue_name,
+    state_folder,
+    user_of,
+)
+from penstock.pump.components.readings import bindings, dialect, manners
+from penstock.pump.config.settings import PumpSettings
+from penstock.pump.credentials import Credentials, read_credentials
+from penstock.pump.fetching import Fetching, Rules
+from penstock.pump.flow.announcing import Address, Announcing
+from penstock.pump.flow.consumer import Limits
+from penstock.pump.flow.hearing import hear
+from penstock.pump.flow.reporting import Reporting
+from penstock.pump.flow.retries import Backoff, Retries
+from penstock.pump.headers import Provenance
+from penstock.pump.landing.target import read_inflight
+from penstock.pump.pace import Pace
+from penstock.pump.plugins import Plugin, Plugins
+from penstock.pump.posts.reading import spelling
+from penstock.pump.posts.sums import Sums
+from penstock.pump.transports.contract import Circumstances
+from penstock.pump.transports.hosts import HostRule
+from penstock.pump.transports.opening import Transports
+from penstock.pump.winnowing.fingerprints import Fingerprints
+from penstock.pump.winnowing.suppression import Suppression
+
+#: A broker that is just being started is waited for.
+PATIENCE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    settings: PumpSettings
+    credentials: Credentials
+    plugins: Plugins
+    stack: AsyncExitStack
+    fabrics: dict[str, Fabric]
+
+    async def fabric(self, url: str) -> Fabric:
+        """One connection for each broker, however many need it."""
+        if url not in self.fabrics:
+            fabric = connect(self.credentials.complete(url), patience=PATIENCE_SECONDS)
+            self.fabrics[url] = await self.stack.enter_async_context(fabric)
+        return self.fabrics[url]
+
+    async def inflows(self) -> list[Inflow]:
+        """Open, so that what is announced from now on arrives."""
+        settings = self.settings
+        fabric = await self.fabric(settings.broker)
+        queue = await asyncio.to_thread(queue_name, settings)
+        inflows = hear(fabric, settings.broker, bindings(settings), queue, settings.prefetch)
+        for inflow in inflows:
+            await inflow.open()
+        return inflows
+
+    async def announcing(self) -> Announcing:
+        settings = self.settings
+        url = settings.post_broker or settings.broker
+        form = settings.post_format or _format_of(settings.post_topic_prefix)
+        address = Address(
+            url,
+            posted_exchange(settings, url),
+            prefix=settings.post_topic_prefix,
+            subtopic=settings.post_subtopic,
+            name_in_topic=settings.name_in_topic,
+            split=settings.post_exchange_split,
+            ttl=settings.message_ttl,
+        )
+        return Announcing(await self.fabric(url), address, spelling(form, dialect(settings)))
+
+    async def reporting(self) -> Reporting | None:
+        settings = self.settings
+        if not settings.report_back:
+            return None
+        user = user_of(settings.broker)
+        exchange = settings.report_exchange or f"xs_{user}"
+        fabric = await self.fabric(settings.broker)
+        address = Address(settings.broker, exchange)
+        return Reporting(
+            Announcing(fabric, address, spelling("v02")), os.uname().nodename, user, self.plugins
+        )
+
+    def fetching(self) -> Fetching:
+        settings = self.settings
+        rules = Rules(
+            inflight=read_inflight(settings.inflight),
+            manners=manners(settings),
+            strict=settings.strict_sums,
+            join=settings.join,
+            inplace=settings.inplace,
+            overwrite=settings.overwrite,
+        )
+        return Fetching(self.transports(), Sums.installed(), rules, Pace(settings.bandwidth))
+
+    def transports(self) -> Transports:
+        transports = Transports(
+            Circumstances(
+                credentials=self.credentials,
+                hosts=HostRule(self.settings.private_hosts),
+                timeout=self.settings.timeout,
+                connections=self.settings.concurrency,
+                known_hosts=self.settings.known_hosts,
+            )
+        )
+        self.stack.push_async_callback(transports.close)
+        return transports
+
+    async def suppression(self) -> Suppression | None:
+        settings = self.settings
+        if settings.suppress_duplicates is None:
+            return None
+        path = state_folder(settings) / f"seen_{settings.instance:02d}.db"
+        lifetime = settings.suppress_duplicates
+        fingerprints = await asyncio.to_thread(Fingerprints, path, lifetime, time.time)
+        self.stack.push_async_callback(fingerprints.close)
+        suppression = Suppression(fingerprints, settings.suppress_basis)
+        housekeeping = asyncio.create_task(suppression.keep_house())
+        self.stack.push_async_callback(_ended, housekeeping)
+        return suppression
+
+    async def retries(self) -> Retries:
+        path = state_folder(self.settings) / f"retry_{self.settings.instance:02d}.db"
+        retries = await asyncio.to_thread(Retries, path)
+        self.stack.callback(retries.close)
+        return retries
+
+    def provenance(self) -> Provenance:
+        settings = self.settings
+        to = settings.to_clusters
+        if to is None and settings.post_broker is not None:
+            to = host_of(settings.post_broker)
+        return Provenance(
+            source=settings.source or user_of(settings.broker),
+            cluster=settings.cluster or host_of(settings.broker),
+            to_clusters=to,
+            trusted=not settings.source_from_exchange,
+            exchange=heard_exchange(settings),
+        )
+
+    def limits(self) -> Limits:
+        settings = self.settings
+        return Limits(
+            concurrency=settings.concurrency,
+            attempts=settings.attempts,
+            backoff=Backoff(lifetime=settings.retry_ttl),
+        )
+
+
+@asynccontextmanager
+async def open_workshop(
+    settings: PumpSettings, plugins: Sequence[Plugin] = ()
+) -> AsyncIterator[Workshop]:
+    credentials = Credentials()
+    if settings.credentials is not None:
+        credentials = await asyncio.to_thread(read_credentials, settings.credentials)
+    async with AsyncExitStack() as stack:
+        yield Workshop(settings, credentials, Plugins(plugins), stack, {})
+
+
+def _format_of(prefix: str | None) -> str:
+    return "v03" if prefix is not None and prefix.startswith("v03") else "v02"
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

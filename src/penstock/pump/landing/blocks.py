@@ -1,0 +1,149 @@
+"""A file put together from blocks that come in any order.
+
+Blocks are written where they belong in one file, under its name in flight; beside it lies a list of
+those that are there: a line that says which version of the file is being made, and a byte a block.
+Several processes may be at the same file: the list is locked while it is read or changed. When the
+last block is there the file gets its name and the list goes.
+
+A block of an older announcement than the one being made is not wanted any more; one of a newer
+begins the file again, for a growing file must not become a mixture of its versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from penstock.pump.errors import BadPost, WrongSize
+from penstock.pump.landing.draft import Manners, dress
+from penstock.pump.posts.parts import Parts
+from penstock.pump.posts.sums import Digest, Sum, judge
+
+_HERE: Final = b"1"
+_MISSING: Final = b"0"
+LIST: Final = ".blocks"
+#: A list of more would not be a list any more; a post that says so lies.
+MOST_BLOCKS: Final = 1 << 20
+
+
+class Assembly:
+    """One file being put together; `moment` tells its versions apart."""
+
+    def __init__(self, path: Path, parts: Parts, moment: int) -> None:
+        if parts.count > MOST_BLOCKS:
+            raise BadPost(f"{parts.count} blocks are more than {MOST_BLOCKS}")
+        self.path = path
+        self._list = path.with_name(path.name + LIST)
+        self._parts = parts
+        self._moment = moment
+        self._head = f"{moment},{parts.size},{parts.count},{parts.remainder}\n".encode()
+
+    def wants(self) -> bool:
+        """Whether the block is missing; makes room for the file if it is the first."""
+        with self._locked() as fd:
+            return (
+                self._begin(fd)
+                and self._flags(fd)[self._parts.number : self._parts.number + 1] != _HERE
+            )
+
+    def add(self) -> bool:
+        """The block has been written. Whether the file is whole now."""
+        with self._locked() as fd:
+            if not self._begin(fd):
+                return False
+            os.pwrite(fd, _HERE, len(self._head) + self._parts.number)
+            return _MISSING not in self._flags(fd)
+
+    def settle(
+        self, final: Path, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
+    ) -> None:
+        fd = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.ftruncate(fd, self._parts.file_size)
+            dress(fd, manners, mode, mtime, atime)
+            if manners.durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        self.path.rename(final)
+        with contextlib.suppress(FileNotFoundError):
+            self._list.unlink()
+
+    def _begin(self, fd: int) -> bool:
+        """Whether this version is the one being made, after it has been begun if need be."""
+        head = os.pread(fd, 128, 0).partition(b"\n")[0] + b"\n"
+        if head == self._head:
+            return True
+        made = head.partition(b",")[0]
+        if made.isdigit() and int(made) > self._moment:
+            return False
+        self._make_room()
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, self._head + _MISSING * self._parts.count, 0)
+        return True
+
+    def _make_room(self) -> None:
+        """An empty file of the size there will be, which takes no room yet."""
+        try:
+            with self.path.open("wb") as file:
+                file.truncate(self._parts.file_size)
+        except OSError as error:
+            if error.errno in (errno.EFBIG, errno.EINVAL):
+                raise BadPost(f"no file can have {self._parts.file_size} bytes here") from error
+            raise
+
+    def _flags(self, fd: int) -> bytes:
+        return os.pread(fd, self._parts.count, len(self._head))
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._list, flags, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield fd
+        finally:
+            os.close(fd)
+
+
+class Block:
+    """One block as it comes in; keeps the face of a draft."""
+
+    __slots__ = ("_digest", "_fd", "_parts", "written")
+
+    def __init__(self, path: Path, parts: Parts, digest: Digest | None) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._parts = parts
+        self._digest = digest
+        self.written = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        at = self._parts.offset + self.written
+        self.written += len(data)
+        if self.written > self._parts.length:
+            raise WrongSize(f"more than the {self._parts.length} bytes of the block")
+        if self._digest is not None:
+            self._digest.update(memoryview(data))
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(self._fd, view, at)
+            view, at = view[count:], at + count
+
+    def verify(self, announced: Sum | None, *, strict: bool) -> Sum | None:
+        if self.written < self._parts.length:
+            raise WrongSize(f"{self.written} bytes of the {self._parts.length} of the block")
+        return judge(announced, self._digest, strict=strict)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

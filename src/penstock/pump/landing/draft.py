@@ -1,0 +1,116 @@
+"""A file as it comes in: written under its name in flight, verified, and then given its name.
+
+The digest is computed while it is written. A draft that was left half-written is gone on with where
+its sum can be verified in the end; where it cannot, or where the sum then differs, it is begun
+again. Another process that is at the same file holds a lock on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.core.units import MiB
+from penstock.pump.errors import SourceUnavailable, SumMismatch, WrongSize
+from penstock.pump.posts.sums import Digest, Sum, judge
+
+CHUNK: Final = MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What is done about files beside their content."""
+
+    keep_mode: bool = True
+    keep_times: bool = True
+    mode: int | None = None  #: for those that come without one
+    folder_mode: int = 0o775
+    durable: bool = True  #: on the disk before it is called done
+
+
+class Draft:
+    """Opened, written, and then given its name or left for the next attempt."""
+
+    __slots__ = ("_digest", "_fd", "_length", "path", "written")
+
+    def __init__(self, path: Path, length: int | None, digest: Digest | None) -> None:
+        self.path = path
+        self.written = 0
+        self._length = length
+        self._digest = digest
+        self._fd = -1
+
+    def open(self, *, resume: bool = True) -> int:
+        """How many bytes are there already."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(self.path, flags, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise SourceUnavailable(f"{self.path} is being written by another process") from None
+        there = os.fstat(self._fd).st_size
+        if not resume or self._digest is None or self._length is None or there > self._length:
+            os.ftruncate(self._fd, 0)
+            return 0
+        while chunk := os.read(self._fd, CHUNK):
+            self._digest.update(chunk)
+        self.written = there
+        return there
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += len(data)
+        if self._length is not None and self.written > self._length:
+            os.ftruncate(self._fd, 0)  # what there is of it is not what was announced
+            raise WrongSize(f"more than the {self._length} bytes announced")
+        if self._digest is not None:
+            self._digest.update(memoryview(data))
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def verify(self, announced: Sum | None, *, strict: bool) -> Sum | None:
+        """The sum to announce it by. Too little is left to be gone on with; another sum is not."""
+        if self._length is not None and self.written < self._length:
+            raise WrongSize(f"{self.written} bytes of the {self._length} announced")
+        try:
+            return judge(announced, self._digest, strict=strict)
+        except SumMismatch:
+            os.ftruncate(self._fd, 0)
+            raise
+
+    def settle(
+        self, final: Path, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
+    ) -> None:
+        """Give it its mode, its times and then its name."""
+        dress(self._fd, manners, mode, mtime, atime)
+        if manners.durable:
+            os.fsync(self._fd)
+        self.path.rename(final)
+        self.close()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def discard(self) -> None:
+        self.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+def dress(
+    fd: int, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
+) -> None:
+    """Give a file the mode and the times it was announced with."""
+    wanted = mode if mode is not None and manners.keep_mode else manners.mode
+    if wanted is not None:
+        os.fchmod(fd, wanted & 0o777)
+    if mtime is not None and manners.keep_times:
+        os.utime(fd, ns=(mtime if atime is None else atime, mtime))

@@ -1,0 +1,63 @@
+"""Where a file will be, and what it is called until it is there.
+
+A target is a path below a directory that may not be left: neither by its words, which placement has
+refused, nor by a symbolic link that somebody has put on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.pump.errors import OutsideDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Inflight:
+    """How a file that is not whole yet is called: a suffix, a prefix, or a folder of its own.
+
+    Sarracenia's NONE, which writes to the final name, is taken as a dot before the name: half a
+    file under its final name is never right.
+    """
+
+    prefix: str = ""
+    suffix: str = ".tmp"
+    folder: str = ""
+
+    def path(self, final: Path) -> Path:
+        return final.parent / self.folder / f"{self.prefix}{final.name}{self.suffix}"
+
+
+def read_inflight(text: str) -> Inflight:
+    """`.tmp` is a suffix, `.` a prefix, `tmp/` a folder, NONE or off a prefix."""
+    if text.endswith("/"):
+        return Inflight(suffix="", folder=text.rstrip("/"))
+    if text == "." or text.lower() in ("none", "off", ""):
+        return Inflight(prefix=".", suffix="")
+    return Inflight(suffix=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    directory: Path
+    path: str
+
+    @property
+    def final(self) -> Path:
+        return self.directory / self.path
+
+    def prepare(self, mode: int = 0o775) -> Path:
+        """Make the folders on the way, and be sure they lead where they seem to."""
+        parent = self.final.parent
+        if not parent.is_dir():
+            self.check()
+            parent.mkdir(mode=mode, parents=True, exist_ok=True)
+        self.check()
+        return self.final
+
+    def check(self) -> None:
+        home = os.path.realpath(self.directory)
+        parent = os.path.realpath(self.final.parent)
+        if parent != home and not parent.startswith(home.rstrip("/") + "/"):
+            raise OutsideDirectory(f"{self.final} leads to {parent}, outside {home}")

@@ -1,0 +1,1 @@
+"""From files to posts: described, walked, watched."""

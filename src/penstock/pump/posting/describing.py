@@ -1,0 +1,143 @@
+"""A file as a post describes it: its size, its sum, its mode and times; or as several, one a block.
+
+A file is looked at before and after it is read. If it changed in between, what was read describes
+no file there ever was, and `FileChanging` says so. Blocking: called in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from penstock.core.units import MiB
+from penstock.pump.errors import BadPost, FileChanging, SourceMissing, SourceUnavailable
+from penstock.pump.posts import sums
+from penstock.pump.posts.parts import INPLACE, automatic_block_size, cut
+from penstock.pump.posts.post import Post
+from penstock.pump.posts.spelling import checked_path
+from penstock.pump.posts.sums import Sum, Sums
+from penstock.pump.receiving import relative
+
+CHUNK: Final = MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """How files are described."""
+
+    base_url: str
+    base_dir: Path
+    sum: str = sums.SHA512  #: a method; `z,METHOD` or `a,VALUE` as they are
+    block_size: int | None = None  #: None is a whole file, 0 automatic
+    block_method: str = INPLACE
+    keep_mode: bool = True
+    keep_times: bool = True
+    folders: bool = False  #: directories are announced as well
+    source: str | None = None
+    to_clusters: str | None = None
+    sums: Sums = field(default_factory=Sums)
+    random: Random = field(default_factory=Random)
+    clock: Callable[[], int] = time.time_ns
+
+    def of(self, path: Path) -> list[Post]:
+        """Its posts; none for what is neither file, link nor, where asked for, directory."""
+        try:
+            before = path.lstat()
+        except OSError as error:
+            raise _explain(path, error) from error
+        post = self._post(path, before)
+        if stat.S_ISLNK(before.st_mode):
+            target = str(path.readlink())
+            return [replace(post, sum=sums.link_sum(target), link=target, mode=None)]
+        if stat.S_ISDIR(before.st_mode):
+            told = replace(post, sum=sums.directory_sum(path.name))
+            return [told] if self.folders else []
+        return self._of_file(path, post) if stat.S_ISREG(before.st_mode) else []
+
+    def removed(self, path: Path, *, folder: bool = False) -> Post:
+        return Post(
+            moment=self.clock(),
+            base_url=self.base_url,
+            relpath=self._relpath(path),
+            sum=sums.removal_sum(path.name, directory=folder),
+            source=self.source,
+            to_clusters=self.to_clusters,
+        )
+
+    def moved(self, old: Path, new: Path) -> list[Post]:
+        """The two halves of a move: the removal of the old name, and the new one."""
+        posts = [replace(post, oldname=self._relpath(old)) for post in self.of(new)]
+        return [replace(self.removed(old), newname=self._relpath(new)), *posts]
+
+    def _of_file(self, path: Path, post: Post) -> list[Post]:
+        try:
+            with path.open("rb") as file:
+                before = os.fstat(file.fileno())
+                size = before.st_size
+                block = self.block_size
+                if block == 0:
+                    block = automatic_block_size(size)
+                told = [
+                    replace(
+                        post, parts=parts, sum=self._sum(path.name, file.fileno(), parts.length)
+                    )
+                    for parts in cut(size, block or 0, self.block_method)
+                ]
+                after = os.fstat(file.fileno())
+        except OSError as error:
+            raise _explain(path, error) from error
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise FileChanging(f"{path} was written to while it was read")
+        return told
+
+    def _sum(self, name: str, fd: int, length: int) -> Sum:
+        """The sum of the next block of a file."""
+        method, comma, value = self.sum.partition(",")
+        if comma:
+            return Sum(method, value)
+        if method == sums.NONE:
+            return sums.no_sum(self.random)
+        if method == sums.NAME:
+            return sums.name_sum(name)
+        digest = self.sums.over_data(method)
+        if digest is None:
+            raise BadPost(f"sum {self.sum!r} cannot be computed here")
+        left = length
+        while left and (chunk := os.read(fd, min(left, CHUNK))):
+            digest.update(chunk)
+            left -= len(chunk)
+        if left:
+            raise FileChanging(f"{name} became shorter while it was read")
+        return Sum(method, digest.hexdigest())
+
+    def _post(self, path: Path, status: os.stat_result) -> Post:
+        return Post(
+            moment=self.clock(),
+            base_url=self.base_url,
+            relpath=self._relpath(path),
+            mode=stat.S_IMODE(status.st_mode) if self.keep_mode else None,
+            mtime=status.st_mtime_ns if self.keep_times else None,
+            atime=status.st_atime_ns if self.keep_times else None,
+            source=self.source,
+            to_clusters=self.to_clusters,
+        )
+
+    def _relpath(self, path: Path) -> str:
+        relpath = checked_path(relative(path, self.base_dir, self.base_url))
+        try:
+            relpath.encode()
+        except UnicodeEncodeError:
+            raise BadPost(f"{relpath!r} is not UTF-8: it cannot be announced") from None
+        return relpath
+
+
+def _explain(path: Path, error: OSError) -> Exception:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return SourceMissing(f"{path} is not there")
+    return SourceUnavailable(f"{path}: {error.strerror}")

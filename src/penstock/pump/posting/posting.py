@@ -1,0 +1,126 @@
+"""Announcing many files: described a batch at a time in a thread, announced as the broker goes.
+
+What could not be described is tried again at the end, and named if it still cannot. Memory is
+bounded by the batch and by the client's window, however large the tree is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from penstock.core.logs import get_logger
+from penstock.pump.errors import BadPost, PumpError
+from penstock.pump.flow.announcing import Announcing
+from penstock.pump.plugins import Plugins
+from penstock.pump.posting.describing import Description
+from penstock.pump.posts.post import Event, Post
+from penstock.pump.selection import Selection
+from penstock.pump.winnowing.suppression import Suppression
+
+log = get_logger(__name__)
+
+BATCH: Final = 128
+#: Files that change while they are read are left alone for a moment, so many times.
+PATIENCE: Final = (0.1, 0.5, 2.0)
+
+
+@dataclass(slots=True)
+class Posted:
+    """What came of it."""
+
+    announced: int = 0
+    rejected: int = 0
+    failed: dict[str, str] = field(default_factory=dict)  #: the reason, by path
+
+
+class Posting:
+    def __init__(
+        self,
+        description: Description,
+        announcing: Announcing,
+        *,
+        selection: Selection | None = None,
+        events: frozenset[Event] = frozenset(Event),
+        suppression: Suppression | None = None,
+        plugins: Plugins | None = None,
+    ) -> None:
+        self.description = description
+        self._announcing = announcing
+        self._selection = selection or Selection()
+        self._events = events
+        self._suppression = suppression
+        self._plugins = plugins or Plugins()
+        self.posted = Posted()
+        self._under_way: deque[Awaitable[None]] = deque()
+
+    async def announce_all(self, paths: Iterable[Path]) -> Posted:
+        """Returns when all of it is safe with the broker."""
+        again = await self._announce_batches(iter(paths))
+        for pause in PATIENCE:
+            if not again:
+                break
+            await asyncio.sleep(pause)
+            again = await self._announce_batches(iter(again))
+        for path in again:
+            log.warning("not announced", path=str(path), reason=again[path])
+            self.posted.failed[str(path)] = again[path]
+        return self.posted
+
+    async def _announce_batches(self, paths: Iterator[Path]) -> dict[Path, str]:
+        """Those that could not be described, and why."""
+        failed: dict[Path, str] = {}
+        while batch := await asyncio.to_thread(self._described, paths, failed):
+            for post in itertools.chain.from_iterable(batch):
+                await self.announce(post)
+        await self.flush()
+        return failed
+
+    def _described(self, paths: Iterator[Path], failed: dict[Path, str]) -> list[list[Post]]:
+        batch = []
+        for path in itertools.islice(paths, BATCH):
+            try:
+                batch.append(self.description.of(path))
+            except PumpError as error:
+                failed[path] = str(error)
+                batch.append([])
+        return batch
+
+    async def announce(self, post: Post) -> bool:
+        """Whether it was announced; `flush` tells when it is safe."""
+        if post.event not in self._events or isinstance(self._selection.choose(post.url), str):
+            self.posted.rejected += 1
+            return False
+        told = self._plugins.message(post)
+        told = None if told is None else self._plugins.post(told)
+        if told is None:
+            self.posted.rejected += 1
+            return False
+        try:
+            return await self._tell(told)
+        except BadPost as error:  # a link too long for v02, for one
+            log.warning("not announced", path=told.relpath, reason=str(error))
+            self.posted.failed[told.relpath] = str(error)
+            return False
+
+    async def _tell(self, told: Post) -> bool:
+        if self._suppression is not None:
+            async with self._suppression.first(told) as first:
+                if first:
+                    await (await self._announcing.announce(told))
+                    self.posted.announced += 1
+                return first
+        self._under_way.append(await self._announcing.announce(told))
+        self.posted.announced += 1
+        while len(self._under_way) > 10 * BATCH:
+            await self._under_way.popleft()
+        return True
+
+    async def flush(self) -> None:
+        while self._under_way:
+            await self._under_way.popleft()

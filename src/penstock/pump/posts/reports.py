@@ -1,0 +1,67 @@
+"""Reports: what became of a file, told to where its post came from; sr_report(7).
+
+The body is the post's with a code, a host, a user and a duration behind it, the headers are the
+post's and a `message` for people. Contents that were inlined never travel back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from penstock.pump.errors import BadPost
+from penstock.pump.posts.post import Post
+from penstock.pump.posts.spelling import Spelled
+from penstock.pump.posts.v02 import V02, post_of, split_body
+
+PREFIX: Final = "v02.report"
+
+DONE: Final = 201
+TRANSFORMED: Final = 203
+RECOMPUTED: Final = 205
+NOT_MODIFIED: Final = 304
+PART_KEPT: Final = 307
+BAD_MESSAGE: Final = 417
+NOT_COPIED: Final = 499
+FAILED: Final = 500
+UNAVAILABLE: Final = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    post: Post
+    code: int
+    message: str
+    host: str
+    user: str
+    seconds: float
+
+
+def write_report(report: Report) -> Spelled:
+    spelled = V02().encode(replace(report.post, content=None))
+    behind = f"{report.code} {_word(report.host)} {_word(report.user)} {report.seconds:f}"
+    # A text for people may be cut; a header may not be longer than v02 has it.
+    headers = {**spelled.headers, "message": report.message[:200]}
+    return Spelled(f"{spelled.body} {behind}", headers)
+
+
+def read_report(body: bytes, headers: Mapping[str, Any]) -> Report:
+    moment, base_url, relpath, rest = split_body(body)
+    if len(rest) < 4:
+        raise BadPost("a report has a code, a host, a user and a duration behind the post")
+    try:
+        code, seconds = int(rest[0]), float(rest[3])
+    except ValueError:
+        raise BadPost(f"report {' '.join(rest)[:80]!r} should be CODE HOST USER SECONDS") from None
+    post = post_of(
+        moment,
+        base_url,
+        relpath.replace("%20", " ").replace("%23", "#"),
+        {name: value for name, value in headers.items() if name != "message"},
+    )
+    return Report(post, code, str(headers.get("message", "")), rest[1], rest[2], seconds)
+
+
+def _word(text: str) -> str:
+    return "_".join(text.split()) or "-"

@@ -1,0 +1,81 @@
+"""`file:` URLs: files of this machine, copied in one go in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from penstock.core.units import MiB
+from penstock.pump.errors import SourceMissing, SourceUnavailable, UnsupportedSource, WrongSize
+from penstock.pump.sources import Source
+from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span, Writing
+
+CHUNK: Final = MiB
+
+
+class Files:
+    """Keeps `Transport`."""
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        del circumstances  # files of this machine need none
+
+    async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
+        await asyncio.to_thread(_copy, source.path, span, sink.writing)
+
+    async def send(self, delivery: Delivery, target: Source) -> None:
+        await asyncio.to_thread(_put, delivery, Path(target.path))
+
+    async def remove(self, target: Source) -> None:
+        try:
+            await asyncio.to_thread(Path(target.path).unlink, missing_ok=True)
+        except OSError as error:
+            raise SourceUnavailable(f"{target.path} stays: {error.strerror}") from error
+
+    async def close(self) -> None:
+        return
+
+
+def _copy(path: str, span: Span, writing: Writing) -> None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _explain(path, error) from error
+    try:
+        left = span.length
+        os.lseek(fd, span.offset, os.SEEK_SET)
+        while left is None or left > 0:
+            chunk = os.read(fd, CHUNK if left is None else min(CHUNK, left))
+            if not chunk:
+                break
+            writing.write(chunk)
+            left = None if left is None else left - len(chunk)
+    except IsADirectoryError as error:
+        raise UnsupportedSource(f"{path} is a directory") from error
+    finally:
+        os.close(fd)
+    if left:
+        raise WrongSize(f"{path} has {left} bytes less than announced")
+
+
+def _put(delivery: Delivery, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(target.name + (delivery.inflight or ".tmp"))
+    try:
+        shutil.copyfile(delivery.path, draft)
+        if delivery.mode is not None:
+            draft.chmod(delivery.mode & 0o777)
+        if delivery.mtime is not None:
+            os.utime(draft, ns=(delivery.mtime, delivery.mtime))
+        draft.rename(target)
+    except OSError as error:
+        raise _explain(str(target), error) from error
+
+
+def _explain(path: str, error: OSError) -> Exception:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return SourceMissing(f"{path} is not there")
+    return SourceUnavailable(f"{path}: {error.strerror}")

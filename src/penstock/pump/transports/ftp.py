@@ -1,0 +1,110 @@
+"""FTP and FTPS, by aioftp: a connection for each transfer, for a connection carries one at a time.
+
+`tls` and `prot_p` of the credentials, or the scheme ftps, encrypt; `ftps` on port 990 does so from
+the first byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+import aioftp
+
+from penstock.core.units import KiB
+from penstock.pump.errors import SourceMissing, SourceUnavailable
+from penstock.pump.sources import Source
+from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span
+
+CHUNK: Final = 256 * KiB
+IMPLICIT_PORT: Final = 990
+_MISSING: Final = "550"
+
+
+class Ftp:
+    """Keeps `Transport`."""
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        self._circumstances = circumstances
+        self._room = asyncio.Semaphore(circumstances.connections)
+
+    async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
+        async with self._client(source) as client:
+            left = span.length
+            stream = await client.download_stream(source.path, offset=span.offset)
+            try:
+                while left is None or left > 0:
+                    data = await stream.read(CHUNK if left is None else min(CHUNK, left))
+                    if not data:
+                        break
+                    await sink.feed(data)
+                    left = None if left is None else left - len(data)
+                if left is None:
+                    await stream.finish()
+            finally:
+                stream.close()
+
+    async def send(self, delivery: Delivery, target: Source) -> None:
+        draft = target.path + (delivery.inflight or ".tmp")
+        async with self._client(target) as client:
+            folder = target.path.rpartition("/")[0]
+            if folder:
+                await client.make_directory(folder)
+            file = await asyncio.to_thread(delivery.path.open, "rb")
+            try:
+                async with client.upload_stream(draft) as stream:
+                    while data := await asyncio.to_thread(file.read, CHUNK):
+                        await stream.write(data)
+            finally:
+                file.close()
+            try:
+                await client.rename(draft, target.path)
+            except aioftp.StatusCodeError:  # some servers replace nothing
+                await client.remove_file(target.path)
+                await client.rename(draft, target.path)
+
+    async def remove(self, target: Source) -> None:
+        try:
+            async with self._client(target) as client:
+                await client.remove_file(target.path)
+        except SourceMissing:
+            return
+
+    async def close(self) -> None:
+        return
+
+    @asynccontextmanager
+    async def _client(self, source: Source) -> AsyncIterator[aioftp.Client]:
+        timeout = self._circumstances.timeout
+        found = self._circumstances.credentials.find(source.url)
+        parts = urlsplit(source.url)
+        port = parts.port or (IMPLICIT_PORT if source.scheme == "ftps" else aioftp.DEFAULT_PORT)
+        implicit = source.scheme == "ftps" and port == IMPLICIT_PORT
+        await self._circumstances.hosts.check(source.host)
+        async with self._room:
+            client = aioftp.Client(
+                socket_timeout=timeout,
+                connection_timeout=min(30.0, timeout),
+                ssl=ssl.create_default_context() if implicit else None,
+            )
+            try:
+                await client.connect(source.host, port)
+                if not implicit and (source.scheme == "ftps" or found.tls):
+                    await client.upgrade_to_tls()
+                user = found.user or aioftp.DEFAULT_USER
+                await client.login(user, found.password or aioftp.DEFAULT_PASSWORD)
+                yield client
+            except aioftp.StatusCodeError as error:
+                codes = " ".join(map(str, error.received_codes))
+                if codes == _MISSING:
+                    raise SourceMissing(f"{source.path} is not on {source.host}") from error
+                raise SourceUnavailable(f"{source.host}: {codes} {error.info}") from error
+            except (OSError, TimeoutError, aioftp.AIOFTPException) as error:
+                reason = str(error) or type(error).__name__
+                raise SourceUnavailable(f"{source.host}: {reason}") from error
+            finally:
+                client.close()

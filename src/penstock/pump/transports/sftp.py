@@ -1,0 +1,133 @@
+"""SFTP, by asyncssh: a connection for each server, kept while it is used.
+
+Keys, known hosts and aliases are those of the user's own ssh settings, unless the credentials name
+a key file or have a password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import asyncssh
+
+from penstock.core.units import MiB
+from penstock.pump.errors import PumpError, SourceMissing, SourceUnavailable
+from penstock.pump.sources import Source
+from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span
+
+#: asyncssh asks for a stretch of this size in pieces, all at the same time.
+CHUNK: Final = MiB
+
+
+class Sftp:
+    """Keeps `Transport`."""
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        self._circumstances = circumstances
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._clients: dict[str, tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]] = {}
+
+    async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
+        try:
+            client = await self._client(source)
+            async with client.open(source.path, "rb") as file:
+                await self._read(file, span, sink)
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(source, error) from error
+
+    async def send(self, delivery: Delivery, target: Source) -> None:
+        path = target.path
+        draft = path + (delivery.inflight or ".tmp")
+        try:
+            client = await self._client(target)
+            folder = path.rpartition("/")[0]
+            if folder:
+                await client.makedirs(folder, exist_ok=True)
+            await client.put(str(delivery.path), draft)
+            if delivery.mode is not None:
+                await client.chmod(draft, delivery.mode & 0o777)
+            if delivery.mtime is not None:
+                seconds = delivery.mtime / 1e9
+                await client.utime(draft, (seconds, seconds))
+            await self._rename(client, draft, path)
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(target, error) from error
+
+    async def remove(self, target: Source) -> None:
+        try:
+            await (await self._client(target)).remove(target.path)
+        except asyncssh.SFTPNoSuchFile:
+            return
+        except (OSError, asyncssh.Error) as error:
+            raise self._explain(target, error) from error
+
+    async def close(self) -> None:
+        clients, self._clients = self._clients, {}
+        for connection, client in clients.values():
+            client.exit()
+            connection.close()
+            await connection.wait_closed()
+
+    async def _read(self, file: asyncssh.SFTPClientFile, span: Span, sink: Sink) -> None:
+        """To the end of the file as it is now, or of what is wanted, whichever comes first."""
+        at = span.offset
+        end = (await file.stat()).size or 0
+        if span.length is not None:
+            end = min(end, at + span.length)
+        while at < end:
+            async with asyncio.timeout(self._circumstances.timeout):
+                data = await file.read(min(CHUNK, end - at), at)
+            if not data:
+                return
+            await sink.feed(cast(bytes, data))  # it was opened for bytes
+            at += len(data)
+
+    async def _rename(self, client: asyncssh.SFTPClient, draft: str, path: str) -> None:
+        try:
+            await client.posix_rename(draft, path)
+        except asyncssh.SFTPOpUnsupported:
+            with suppress(asyncssh.SFTPNoSuchFile):
+                await client.remove(path)
+            await client.rename(draft, path)
+
+    async def _client(self, source: Source) -> asyncssh.SFTPClient:
+        place = urlsplit(source.url).netloc
+        async with self._opening.setdefault(place, asyncio.Lock()):
+            if place not in self._clients:
+                self._clients[place] = await self._connect(source)
+            return self._clients[place][1]
+
+    async def _connect(
+        self, source: Source
+    ) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
+        parts = urlsplit(source.url)
+        found = self._circumstances.credentials.find(source.url)
+        await self._circumstances.hosts.check(source.host)
+        options: dict[str, Any] = {"connect_timeout": min(30.0, self._circumstances.timeout)}
+        if found.user:
+            options["username"] = found.user
+        if found.password:
+            options["password"] = found.password
+        if found.ssh_keyfile:
+            options["client_keys"] = [found.ssh_keyfile]
+        if self._circumstances.known_hosts is not None:
+            options["known_hosts"] = str(self._circumstances.known_hosts)
+        if parts.port:
+            options["port"] = parts.port
+        connection = await asyncssh.connect(source.host, **options)
+        return connection, await connection.start_sftp_client()
+
+    def _explain(self, source: Source, error: Exception) -> PumpError:
+        if isinstance(error, asyncssh.SFTPNoSuchFile | asyncssh.SFTPNoSuchPath):
+            return SourceMissing(f"{source.path} is not on {source.host}")
+        if not isinstance(error, asyncssh.SFTPError) or isinstance(
+            error, asyncssh.SFTPConnectionLost | asyncssh.SFTPNoConnection
+        ):
+            # The next attempt has a connection of its own.
+            gone = self._clients.pop(urlsplit(source.url).netloc, None)
+            if gone is not None:
+                gone[0].abort()
+        return SourceUnavailable(f"{source.host}: {str(error) or type(error).__name__}")

@@ -1,0 +1,1 @@
+"""Winnowing: of equal announcements the first goes on, the others do not."""

@@ -1,0 +1,92 @@
+"""Who is let in: what SASL's mechanisms mean to the broker's users."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.addresses import is_loopback
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.wire.amqp10.opening import ANONYMOUS, EXTERNAL, PLAIN, ServerOpening, read_plain
+
+if TYPE_CHECKING:
+    from penstock.broker.user import User
+    from penstock.terminals.amqp10.terminal import Amqp10Terminal
+
+_log = get_logger("penstock.amqp10")
+
+
+class TerminalGate:
+    __slots__ = ("_identity", "_task", "_terminal", "opening", "user")
+
+    def __init__(self, terminal: Amqp10Terminal) -> None:
+        self._terminal = terminal
+        self._identity = _identity(terminal.transport.get_extra_info("peercert"))
+        self._task: asyncio.Task[None] | None = None
+        self.user: User | None = None  #: once it is known
+        self.opening = ServerOpening(terminal.connection, self)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        offered = [PLAIN]
+        if self._terminal.host.kernel.settings.anonymous:
+            offered.append(ANONYMOUS)
+        if self._identity:
+            offered.append(EXTERNAL)
+        return tuple(offered)
+
+    @property
+    def nobody(self) -> bool:
+        return self._terminal.host.kernel.settings.anonymous
+
+    def authenticate(self, mechanism: str, response: bytes) -> None:
+        loop = self._terminal.host.kernel.loop
+        if mechanism == PLAIN:
+            self._task = loop.create_task(self._check(response))
+            return
+        name = "guest" if mechanism == ANONYMOUS else self._identity
+        try:
+            self.user = self._terminal.host.users.get(name)
+        except PenstockError:
+            self._turn_away(mechanism)
+            return
+        loop.call_soon(self._let_in)
+
+    async def _check(self, response: bytes) -> None:
+        terminal = self._terminal
+        try:
+            name, password = read_plain(response)
+            loopback = is_loopback(terminal.peer[0])
+            self.user = await terminal.host.users.authenticate(name, password, loopback=loopback)
+        except PenstockError:
+            self._turn_away(PLAIN)
+            return
+        self._let_in()
+
+    def _let_in(self) -> None:
+        self.opening.let_in()
+        self._terminal.data_received(b"")
+
+    def _turn_away(self, mechanism: str) -> None:
+        terminal = self._terminal
+        terminal.host.kernel.metrics.refused += 1
+        _log.info("login refused", connection=terminal.name, mechanism=mechanism)
+        self.opening.turn_away()
+        terminal.host.kernel.turn.end()
+
+    def refused(self, why: str) -> None:
+        _log.info("client was sent away", connection=self._terminal.name, reason=why)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _identity(certificate: Any) -> str:
+    """The common name of a certificate that an authority of ours has signed."""
+    for part in (certificate or {}).get("subject", ()):
+        for name, value in part:
+            if name == "commonName":
+                return str(value)
+    return ""

@@ -1,0 +1,40 @@
+"""Every scenario runs against every broker that is there, and what arrives is right.
+
+Nothing is said about time: a figure from so few messages on a busy machine means nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.amqp10.load import measure
+from benchmarks.amqp10.scenarios import SCENARIOS, Scenario
+from benchmarks.harness import rounds
+from benchmarks.peers import AMQP10_STARTERS, Peer, available
+
+#: No multiple of a batch: the last write and the last disposition are short ones.
+MESSAGES = 2_345
+
+
+@pytest.fixture(scope="module", params=AMQP10_STARTERS)
+def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
+    name = request.param
+    if not available(name) and os.environ.get("CI") != "true":
+        pytest.skip(f"{name} is not installed here")
+    with rounds.running(AMQP10_STARTERS[name]) as running:
+        yield running
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_all_messages_arrive_in_order_and_unaltered(scenario: Scenario, peer: Peer) -> None:
+    reached: list[int] = []
+
+    run = measure(scenario, peer, MESSAGES, reached.append)
+
+    assert (run.scenario, run.peer, run.messages) == (scenario.name, peer.name, MESSAGES)
+    assert 0 < run.latency_p50 <= run.latency_p99 <= run.wall_seconds
+    assert run.rss_bytes > 0

@@ -1,0 +1,87 @@
+"""Which parts a machine runs, and what each is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from penstock.cli import equipment
+from penstock.cli.parts import Plan, Wishes, plan
+from tests.cli.command import environment
+
+ADDRESSES = {
+    "broker": ["amqp://127.0.0.1:1", "mqtt://127.0.0.1:2", "http://127.0.0.1:3"],
+    "database": ["postgresql://penstock@/penstock"],
+}
+
+
+@pytest.fixture(autouse=True)
+def everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equipment, "lacking_modules", lambda names: None)
+    monkeypatch.setattr(equipment, "lacking_java", lambda: None)
+
+
+def names(found: Plan) -> list[str]:
+    return [part.name for part in found.parts]
+
+
+def command(found: Plan, name: str) -> str:
+    [part] = [each for each in found.parts if each.name == name]
+    return " ".join(part.command(ADDRESSES)[3:])
+
+
+def test_all_there_is_comes_in_order_of_need() -> None:
+    found = plan(Wishes())
+    assert names(found) == ["broker", "database", "pipeline", "demo"]
+    assert [list(part.needs) for part in found.parts[2:]] == [["broker", "database"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("wishes", "parts"),
+    [
+        ({"demo": False}, ["broker", "database", "pipeline"]),
+        ({"pipeline": False}, ["broker", "demo"]),
+        ({"pipeline": False, "demo": False}, ["broker"]),
+        ({"database": "postgresql://elsewhere"}, ["broker", "pipeline", "demo"]),
+    ],
+)
+def test_what_is_not_wished_for_is_not_there(wishes: dict[str, Any], parts: list[str]) -> None:
+    assert names(plan(Wishes(**wishes))) == parts
+
+
+def test_parts_are_told_where_the_others_are() -> None:
+    found = plan(Wishes(data=["--data", "here"], demonstration=["--hives", "3"]))
+    reaching = "--url amqp://127.0.0.1:1 --database postgresql://penstock@/penstock"
+    assert command(found, "pipeline") == f"pipeline run --stop-with-stdin --data here {reaching}"
+    assert command(found, "demo") == (
+        f"demo --stop-with-stdin --data here {reaching} --mqtt mqtt://127.0.0.1:2 --hives 3"
+    )
+
+
+def test_a_database_by_url_is_the_one_they_are_told() -> None:
+    found = plan(Wishes(database="postgresql://elsewhere"))
+    assert "--database postgresql://elsewhere" in command(found, "pipeline")
+    assert "--database postgresql://elsewhere" in command(found, "demo")
+
+
+def test_without_java_the_rest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equipment, "lacking_java", lambda: "install it")
+    found = plan(Wishes())
+    assert names(found) == ["broker", "database", "demo"]
+    assert found.left_out == {"pipeline": "install it"}
+
+
+def test_without_the_extra_the_broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equipment, "lacking_modules", lambda names: "pip install it")
+    found = plan(Wishes())
+    assert names(found) == ["broker"]
+    assert found.left_out == {"database": "pip install it", "demo": "pip install it"}
+
+
+@pytest.mark.parametrize("heavy", ["numpy", "psycopg", "pyarrow", "pyspark", "sqlalchemy"])
+def test_a_plain_installation_can_show_what_runs(heavy: str) -> None:
+    code = f"import sys, penstock.cli.up, penstock.cli.panel; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment()).returncode == 0

@@ -1,0 +1,89 @@
+"""What a person sees of `penstock up` fits the terminal, whatever is known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.lookout import Batch, Figure, View
+from penstock.cli.picture import Scene, draw
+from penstock.cli.supervisor import Keeper, Part, State
+
+NOW = 1_800_000_000.0
+SEEN = datetime.fromtimestamp(NOW, UTC)
+ADDRESSES = {
+    "broker": ["amqp://127.0.0.1:5672", "mqtt://127.0.0.1:1883", "http://127.0.0.1:15672"],
+    "database": ["postgresql://penstock@/penstock?host=/somewhere/long/pg&port=5432"],
+    "pipeline": ["hives", "amqp://guest:guest@127.0.0.1:5672/"],
+    "demo": ["sensors/#"],
+}
+FIGURES = (
+    Figure("Cedar Supermarket", "Bucharest", 106, 34.0, "quiet", "rising", SEEN),
+    Figure(
+        "A Name That Is Longer Than There Is Room For, Ever", "Rome", 48, 71.2, "busy", "", SEEN
+    ),
+    Figure("Office", "London", 1106, None, None, "steady", SEEN),
+) * 8
+VIEW = View(
+    memory={"broker": 60 << 20},
+    rate=12.4,
+    lag=3,
+    batch=Batch(4, 0.62, NOW - 2),
+    figures=FIGURES,
+    hives=50,
+    people=2314,
+)
+
+
+async def scene(*names: str, view: View = VIEW, **left_out: str) -> Scene:
+    keepers = []
+    for name in names:
+        keeper = Keeper(Part(name, lambda _: []), ADDRESSES, lambda *_: None, 1.0)  # type: ignore[arg-type]
+        keeper.state = State.RUNNING
+        keepers.append(keeper)
+    return Scene(keepers, True, view, (1.0, 2.0), left_out, Path("data"), (), 72.0, NOW)
+
+
+def lines(shown: Scene, width: int, height: int) -> list[str]:
+    console = Console(width=width, height=height)
+    with console.capture() as capture:
+        console.print(draw(shown, width, height))
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 50), (104, 24), (120, 40), (200, 60)])
+async def test_it_fits(width: int, height: int) -> None:
+    shown = lines(await scene(*ADDRESSES), width, height)
+    assert len(shown) <= height
+    assert all(len(line) <= width for line in shown)
+
+
+async def test_it_tells_rate_lag_and_how_full_hives_are() -> None:
+    shown = "\n".join(lines(await scene(*ADDRESSES), 120, 40))
+    assert "12.4 messages/s" in shown
+    assert "lag 3" in shown
+    assert "batch of 4 in 0.6 s, 2 s ago" in shown
+    assert "2,314 people in 50 hives" in shown
+    assert "Cedar Supermarket, Bucharest" in shown
+    assert "34 % quiet" in shown
+
+
+async def test_hints_are_for_terminals_that_have_room() -> None:
+    shown = await scene(*ADDRESSES)
+    assert any("sub 'occupancy.#'" in line for line in lines(shown, 80, 50))
+    assert not any("In another terminal" in line for line in lines(shown, 80, 24))
+
+
+async def test_a_part_that_cannot_run_is_told_with_the_reason() -> None:
+    shown = "\n".join(lines(await scene("broker", pipeline="there is no Java"), 80, 30))
+    assert "! no pipeline: there is no Java" in shown
+    assert "How full" not in shown
+
+
+async def test_before_anything_is_known_nothing_is_made_up() -> None:
+    shown = "\n".join(lines(await scene(*ADDRESSES, view=View()), 80, 30))
+    assert "– messages/s" in shown
+    assert "No figure yet" in shown

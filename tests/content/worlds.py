@@ -1,0 +1,57 @@
+"""Many filters and publications of the small world, made quickly from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from hypothesis import strategies as st
+
+from penstock.content.messages import Predicate, Publication
+from penstock.content.operators import NUMERIC, TEXTUAL, Operator
+from penstock.content.values import Kind, Number, Value, Variable
+from tests.content.strategies import LETTERS
+
+#: What makes a world, drawn as one number: a large world is drawn as quickly as a small one.
+seeds = st.integers(0, 2**32).map(Random)
+
+_NUMBERS: tuple[Number, ...] = (
+    *(-2, -1, 0, 1, 2, 3, -1.5, -0.0, 0.5, 1.0, 1.5, 2.0),
+    *(2**53, 2**53 + 1, float(2**53), 2**53 + 2, 2**63 - 1, -(2**63)),
+)
+
+
+def _text(random: Random) -> str:
+    return "".join(random.choices(LETTERS, k=random.randint(0, 3)))
+
+
+def _predicate(random: Random) -> Predicate:
+    name = random.choice("abc")
+    textual = random.random() < 0.5
+    operator = random.choice((*(TEXTUAL if textual else NUMERIC), Operator.PRESENT))
+    if random.random() < 0.15:
+        kinds = (Kind.STRING,) if textual else (Kind.INTEGER, Kind.FLOAT)
+        return Predicate(name, operator, Variable(random.choice(kinds), random.choice("xy")))
+    return Predicate(name, operator, _text(random) if textual else random.choice(_NUMBERS))
+
+
+def filters(random: Random, count: int) -> Iterator[tuple[Predicate, ...]]:
+    for _ in range(count):
+        yield tuple(_predicate(random) for _ in range(random.randint(0, 3)))
+
+
+def ranges(random: Random, count: int) -> Iterator[tuple[Predicate, ...]]:
+    """Filters that ask for ranges of numbers and nothing else."""
+    for _ in range(count):
+        yield tuple(
+            Predicate(name, random.choice(NUMERIC[2:]), random.choice(_NUMBERS[:12]))
+            for name in random.choices("abc", k=random.randint(1, 3))
+        )
+
+
+def happenings(random: Random, count: int) -> Iterator[Publication]:
+    for _ in range(count):
+        held: dict[str, Value] = {}
+        for name in random.sample("abcd", random.randint(0, 4)):
+            held[name] = _text(random) if random.random() < 0.5 else random.choice(_NUMBERS)
+        yield Publication("k", held)

@@ -1,0 +1,360 @@
+"""From a post to a file: what comes is verified, and only what is right gets its name."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.pump.errors import (
+    BadPost,
+    ForbiddenHost,
+    OutsideDirectory,
+    PumpError,
+    SourceMissing,
+    SourceUnavailable,
+    SumMismatch,
+    UnsupportedSource,
+    WrongSize,
+)
+from penstock.pump.fetching import Fetching, Rules
+from penstock.pump.landing.target import Target, read_inflight
+from penstock.pump.posts import Parts, Post, Sum
+from penstock.pump.posts.parts import PARTITIONED, cut
+from penstock.pump.posts.post import Inline
+from penstock.pump.posts.sums import Sums
+from penstock.pump.transports.contract import Circumstances
+from penstock.pump.transports.hosts import HostRule
+from penstock.pump.transports.opening import Transports
+from tests.pump.servers import FileServer, serving
+
+DATA = os.urandom(100_000)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[FileServer]:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    (folder / "f").write_bytes(DATA)
+    with serving(folder) as running:
+        yield running
+
+
+@pytest.fixture
+async def transports() -> AsyncIterator[Transports]:
+    opened = Transports(Circumstances(timeout=5.0))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
+
+
+def fetching(transports: Transports, **rules: Any) -> Fetching:
+    return Fetching(transports, Sums(), Rules(**rules))
+
+
+def sum_of(data: bytes) -> Sum:
+    return Sum("s", hashlib.sha512(data).hexdigest())
+
+
+def announced(url: str, data: bytes = DATA, **facts: Any) -> Post:
+    return Post(
+        moment=10**18,
+        base_url=url,
+        relpath="f",
+        **{"sum": sum_of(data), "parts": Parts.whole(len(data)), **facts},
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+async def test_a_file_arrives_whole_with_its_mode_and_times(
+    scheme: str, server: FileServer, transports: Transports, here: Path
+) -> None:
+    url = server.url if scheme == "http" else f"file:{server.folder}/"
+    post = announced(url, mode=0o640, mtime=10**18 + 5, atime=10**18)
+    outcome = await fetching(transports).fetch(post, Target(here, "a/f"))
+    status = (here / "a/f").stat()
+    assert (here / "a/f").read_bytes() == DATA
+    assert (status.st_mode & 0o777, status.st_mtime_ns) == (0o640, 10**18 + 5)
+    assert (outcome.code, outcome.post) == (201, post)
+    assert names(here) == ["a", "f"]
+
+
+async def test_what_is_here_already_is_not_fetched(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    (here / "f").write_bytes(DATA)
+    outcome = await fetching(transports).fetch(announced(server.url), Target(here, "f"))
+    assert outcome.code == 304
+    assert server.asked == []
+
+
+async def test_an_older_announcement_does_not_undo_a_newer_file(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    (here / "f").write_bytes(b"newer")
+    post = announced(server.url, mtime=10**17)
+    assert (await fetching(transports).fetch(post, Target(here, "f"))).code == 304
+    assert (here / "f").read_bytes() == b"newer"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("other", SumMismatch),
+        ("more", WrongSize),
+        ("less", WrongSize),
+        ("die", SourceUnavailable),
+        ("404", SourceMissing),
+        ("500", SourceUnavailable),
+        ("403", SourceUnavailable),
+    ],
+)
+async def test_what_is_not_as_announced_never_gets_the_name_and_the_next_attempt_may_succeed(
+    fault: str, error: type[PumpError], server: FileServer, transports: Transports, here: Path
+) -> None:
+    (here / "f").write_bytes(b"what was there before")
+    server.faults = [fault]
+    post = announced(server.url)
+    with pytest.raises(error):
+        await fetching(transports).fetch(post, Target(here, "f"))
+    assert (here / "f").read_bytes() == b"what was there before"
+    await fetching(transports).fetch(post, Target(here, "f"))
+    assert (here / "f").read_bytes() == DATA
+    assert names(here) == ["f"]
+
+
+async def test_a_server_that_stalls_is_not_waited_for_for_ever(
+    server: FileServer, here: Path
+) -> None:
+    server.faults = ["stall"]
+    transports = Transports(Circumstances(timeout=0.3))
+    with pytest.raises(SourceUnavailable, match="in time"):
+        await fetching(transports).fetch(announced(server.url), Target(here, "f"))
+    await transports.close()
+    assert not (here / "f").exists()
+
+
+async def test_half_a_file_is_gone_on_with(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    (here / "f.tmp").write_bytes(DATA[:70_000])
+    await fetching(transports).fetch(announced(server.url), Target(here, "f"))
+    assert server.asked == [("/f", "bytes=70000-")]
+    assert (here / "f").read_bytes() == DATA
+
+
+async def test_half_of_another_file_is_found_out_and_begun_again(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    (here / "f.tmp").write_bytes(b"x" * 70_000)
+    with pytest.raises(SumMismatch):
+        await fetching(transports).fetch(announced(server.url), Target(here, "f"))
+    await fetching(transports).fetch(announced(server.url), Target(here, "f"))
+    assert (here / "f").read_bytes() == DATA
+
+
+async def test_half_a_file_that_nothing_would_verify_is_begun_again(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    (here / "f.tmp").write_bytes(b"x" * 70_000)
+    await fetching(transports).fetch(announced(server.url, sum=Sum("0", "1")), Target(here, "f"))
+    assert (here / "f").read_bytes() == DATA
+
+
+async def test_a_server_without_ranges(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    server.ranges = False
+    (here / "f.tmp").write_bytes(DATA[:70_000])
+    await fetching(transports).fetch(announced(server.url), Target(here, "f"))
+    assert (here / "f").read_bytes() == DATA
+
+
+async def test_another_sum_is_announced_where_one_would_rather_have_the_file(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    post = announced(server.url, sum=Sum("s", "00"))
+    outcome = await fetching(transports, strict=False).fetch(post, Target(here, "f"))
+    assert outcome.code == 205
+    assert outcome.post is not None
+    assert outcome.post.sum == sum_of(DATA)
+
+
+async def test_a_sum_left_to_us_is_computed(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    post = announced(server.url, sum=Sum("z", "s"))
+    outcome = await fetching(transports).fetch(post, Target(here, "f"))
+    assert outcome.code == 201
+    assert outcome.post is not None
+    assert outcome.post.sum == sum_of(DATA)
+
+
+async def test_a_file_that_came_with_its_post(transports: Transports, here: Path) -> None:
+    post = announced("http://nowhere.invalid/", b"small", content=Inline(b"small"))
+    await fetching(transports).fetch(post, Target(here, "f"))
+    assert (here / "f").read_bytes() == b"small"
+
+
+async def test_an_empty_file(server: FileServer, transports: Transports, here: Path) -> None:
+    (server.folder / "f").write_bytes(b"")
+    await fetching(transports).fetch(announced(server.url, b""), Target(here, "f"))
+    assert (here / "f").read_bytes() == b""
+
+
+@pytest.mark.parametrize("inflight", [".", "tmp/", ".part", "NONE"])
+async def test_names_in_flight(
+    inflight: str, server: FileServer, transports: Transports, here: Path
+) -> None:
+    rules = fetching(transports, inflight=read_inflight(inflight))
+    server.faults = ["die"]
+    with pytest.raises(SourceUnavailable):
+        await rules.fetch(announced(server.url), Target(here, "f"))
+    assert not (here / "f").exists()
+    await rules.fetch(announced(server.url), Target(here, "f"))
+    assert (here / "f").read_bytes() == DATA
+
+
+async def test_no_symbolic_link_leads_out(
+    server: FileServer, transports: Transports, here: Path, tmp_path: Path
+) -> None:
+    (here / "out").symlink_to(tmp_path)
+    with pytest.raises(OutsideDirectory):
+        await fetching(transports).fetch(announced(server.url), Target(here, "out/f"))
+    assert not (tmp_path / "f").exists()
+
+
+async def test_hosts_that_are_not_public_where_they_are_not_allowed(
+    server: FileServer, here: Path
+) -> None:
+    transports = Transports(Circumstances(hosts=HostRule(private=False)))
+    with pytest.raises(ForbiddenHost):
+        await fetching(transports).fetch(announced(server.url), Target(here, "f"))
+    await transports.close()
+    assert server.asked == []
+
+
+async def test_a_scheme_nobody_knows(transports: Transports, here: Path) -> None:
+    with pytest.raises(UnsupportedSource):
+        await fetching(transports).fetch(announced("gopher://h/"), Target(here, "f"))
+
+
+def blocks(url: str, data: bytes = DATA, size: int = 30_000, moment: int = 10**18) -> list[Post]:
+    return [
+        replace(
+            announced(url, data[parts.offset : parts.offset + parts.length]),
+            parts=parts,
+            moment=moment,
+        )
+        for parts in cut(len(data), size)
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+async def test_blocks_in_any_order_make_the_file(
+    scheme: str, server: FileServer, transports: Transports, here: Path
+) -> None:
+    url = server.url if scheme == "http" else f"file:{server.folder}/"
+    first, second, third, fourth = blocks(url)
+    for post in (third, first, fourth):
+        outcome = await fetching(transports).fetch(post, Target(here, "f"))
+        assert (outcome.code, outcome.whole) == (201, False)
+        assert not (here / "f").exists()
+    outcome = await fetching(transports).fetch(second, Target(here, "f"))
+    assert outcome.whole
+    assert (here / "f").read_bytes() == DATA
+    assert names(here) == ["f"]
+
+
+async def test_blocks_at_the_same_time(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    rules = fetching(transports)
+    await asyncio.gather(
+        *(rules.fetch(post, Target(here, "f")) for post in blocks(server.url, size=9_999))
+    )
+    assert (here / "f").read_bytes() == DATA
+    assert names(here) == ["f"]
+
+
+async def test_a_block_twice_is_fetched_once(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    first, *others = blocks(server.url)
+    for post in (first, first, *others, first):
+        await fetching(transports).fetch(post, Target(here, "f"))
+    assert [asked for _, asked in server.asked].count("bytes=0-29999") == 1
+    assert (here / "f").read_bytes() == DATA
+
+
+async def test_a_wrong_block_is_not_counted(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    posts = blocks(server.url)
+    for post in posts[:-1]:
+        await fetching(transports).fetch(post, Target(here, "f"))
+    server.faults = ["other"]
+    with pytest.raises(SumMismatch):
+        await fetching(transports).fetch(posts[-1], Target(here, "f"))
+    assert not (here / "f").exists()
+    await fetching(transports).fetch(posts[-1], Target(here, "f"))
+    assert (here / "f").read_bytes() == DATA
+
+
+async def test_a_growing_file_is_never_a_mixture_of_its_versions(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    old = blocks(server.url)
+    await fetching(transports).fetch(old[0], Target(here, "f"))
+    grown = bytes(reversed(DATA)) + b"grown"
+    (server.folder / "f").write_bytes(grown)
+    new = blocks(server.url, grown, moment=10**18 + 1)
+    for post in (new[1], new[0], new[3]):
+        await fetching(transports).fetch(post, Target(here, "f"))
+    outcome = await fetching(transports).fetch(old[2], Target(here, "f"))
+    assert outcome.code == 304
+    await fetching(transports).fetch(new[2], Target(here, "f"))
+    assert (here / "f").read_bytes() == grown
+
+
+async def test_parts_are_kept_as_files_where_the_whole_has_no_room_and_put_together_elsewhere(
+    server: FileServer, transports: Transports, here: Path, tmp_path: Path
+) -> None:
+    for post in blocks(server.url):
+        kept = await fetching(transports, inplace=False).fetch(post, Target(here, "f"))
+        assert kept.post is not None
+        assert kept.path is not None
+        assert kept.post.parts is not None
+        assert kept.post.parts.method == PARTITIONED
+        assert kept.path.name.endswith(".Part")
+        told = replace(kept.post, base_url=f"file:{here}/", relpath=kept.path.name)
+        await fetching(transports).fetch(told, Target(tmp_path / "next", kept.path.name))
+        kept.path.unlink()
+    assert (tmp_path / "next/f").read_bytes() == DATA
+    assert names(tmp_path / "next") == ["f"]
+
+
+@pytest.mark.parametrize("lie", [Parts("i", 1 << 40, 1 << 20), Parts("i", 1, 1 << 40)], ids=str)
+async def test_parts_of_a_file_no_disk_could_hold(
+    lie: Parts, server: FileServer, transports: Transports, here: Path
+) -> None:
+    with pytest.raises(BadPost):
+        await fetching(transports).fetch(announced(server.url, parts=lie), Target(here, "f"))
+    assert not (here / "f").exists()
+    assert server.asked == []

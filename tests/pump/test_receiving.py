@@ -1,0 +1,242 @@
+"""What subscribe and sarra do with posts: files, links, folders, removals, moves, and telling."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from penstock.pump.errors import BadPost, OutsideDirectory, RemoveFailed
+from penstock.pump.fetching import Fetching, Rules
+from penstock.pump.flow.announcing import Announcing
+from penstock.pump.flow.letter import Letter
+from penstock.pump.outcome import REJECTED
+from penstock.pump.placement import Placement
+from penstock.pump.plugins import Plugin, Plugins
+from penstock.pump.posts import Event, Parts, Post, Sum
+from penstock.pump.posts.sums import Sums, directory_sum, link_sum, removal_sum
+from penstock.pump.receiving import Receiving, Republishing, Wanted
+from penstock.pump.selection import Clause, Selection
+from penstock.pump.transports.contract import Circumstances
+from penstock.pump.transports.opening import Transports
+
+LETTER = Letter("v02.post", b"")
+
+
+class Noted:
+    """Announcements, kept; the first may be refused."""
+
+    def __init__(self) -> None:
+        self.posts: list[Post] = []
+        self.refuse = False
+
+    async def announce(self, post: Post) -> Awaitable[None]:
+        if self.refuse:
+            self.refuse = False
+            raise ConnectionError("gone")
+        self.posts.append(post)
+        safe = asyncio.get_running_loop().create_future()
+        safe.set_result(None)
+        return safe
+
+
+@pytest.fixture
+async def transports() -> AsyncIterator[Transports]:
+    opened = Transports(Circumstances())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def noted() -> Noted:
+    return Noted()
+
+
+@pytest.fixture
+def receiving(transports: Transports, here: Path, noted: Noted) -> Receiving:
+    return make(transports, here, noted)
+
+
+def make(
+    transports: Transports, here: Path, noted: Noted, plugins: Plugins | None = None, **wanted: Any
+) -> Receiving:
+    rules = Placement(str(here), mirror=True)
+    selection = Selection([Clause(False, re.compile(".*secret.*"), rules)], True, rules)
+    return Receiving(
+        Wanted(**{"selection": selection, **wanted}),
+        Fetching(transports, Sums(), Rules()),
+        republishing=Republishing(cast(Announcing, noted), "http://me/", here),
+        plugins=plugins,
+    )
+
+
+def file(folder: Path, path: str, content: bytes = b"content", **facts: Any) -> Post:
+    """A file there, and its post."""
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_bytes(content)
+    return Post(
+        moment=0,
+        base_url=f"file:{folder}/",
+        relpath=path,
+        sum=Sum("d", hashlib.md5(content).hexdigest()),
+        parts=Parts.whole(len(content)),
+        **facts,
+    )
+
+
+def event(path: str, known: Sum, **facts: Any) -> Post:
+    return Post(moment=0, base_url="file:/", relpath=path, sum=known, **facts)
+
+
+async def test_our_own_copy_is_announced_with_our_own_url(
+    receiving: Receiving, there: Path, here: Path, noted: Noted
+) -> None:
+    outcome = await receiving(file(there, "a/f", extra={"x": "kept"}, rename="b/g"), LETTER)
+    assert outcome.code == 201
+    (told,) = noted.posts
+    assert (told.base_url, told.relpath, told.rename) == ("http://me/", "b/g", None)
+    assert told.extra == {"x": "kept"}
+    assert told.moment == 0
+
+
+async def test_what_is_here_already_is_not_announced_again(
+    receiving: Receiving, there: Path, noted: Noted
+) -> None:
+    post = file(there, "f")
+    assert [(await receiving(post, LETTER)).code for _ in range(2)] == [201, 304]
+    assert len(noted.posts) == 1
+
+
+async def test_a_file_whose_announcement_failed_is_announced_at_the_next_attempt(
+    receiving: Receiving, there: Path, here: Path, noted: Noted
+) -> None:
+    post = file(there, "f")
+    noted.refuse = True
+    with pytest.raises(ConnectionError):
+        await receiving(post, LETTER)
+    assert (here / "f").exists()
+    assert noted.posts == []
+    outcome = await receiving(post, replace(LETTER, again=True))
+    assert outcome.code == 304
+    assert [told.relpath for told in noted.posts] == ["f"]
+
+
+async def test_links_folders_and_removals(receiving: Receiving, here: Path, noted: Noted) -> None:
+    for post in (
+        event("d", directory_sum("d")),
+        event("d/l", link_sum("x"), link="x"),
+        event("d/l", link_sum("y"), link="y"),
+    ):
+        assert (await receiving(post, LETTER)).code == 201
+    assert (here / "d/l").readlink() == Path("y")
+    assert (await receiving(event("d/l", link_sum("y"), link="y"), LETTER)).code == 304
+    full = event("d", removal_sum("d", directory=True))
+    with pytest.raises(RemoveFailed):
+        await receiving(full, LETTER)
+    assert (await receiving(event("d/l", removal_sum("l")), LETTER)).code == 201
+    assert (await receiving(event("d/l", removal_sum("l")), LETTER)).code == 304
+    assert (await receiving(full, LETTER)).code == 201
+    assert list(here.iterdir()) == []
+    assert [told.event for told in noted.posts] == [
+        Event.MKDIR,
+        Event.LINK,
+        Event.LINK,
+        Event.DELETE,
+        Event.RMDIR,
+    ]
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "a/../../.."])
+async def test_links_that_would_point_out_are_not_made(
+    target: str, receiving: Receiving, here: Path
+) -> None:
+    with pytest.raises(OutsideDirectory):
+        await receiving(event("l", link_sum(target), link=target), LETTER)
+    assert not (here / "l").is_symlink()
+
+
+async def test_a_link_that_does_not_say_where_to(receiving: Receiving) -> None:
+    with pytest.raises(BadPost):
+        await receiving(event("l", link_sum("x")), LETTER)
+
+
+@pytest.mark.parametrize("path", ["../f", "a/../../f", "/../f"])
+async def test_nothing_is_removed_or_written_outside(
+    path: str, receiving: Receiving, here: Path
+) -> None:
+    precious = here.parent / "f"
+    precious.write_text("precious")
+    for post in (event(path, removal_sum("f")), event(path, Sum("d", "0"))):
+        with pytest.raises(OutsideDirectory):
+            await receiving(post, LETTER)
+    assert precious.read_text() == "precious"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_both_halves_of_a_move_in_either_order(
+    order: tuple[int, int], receiving: Receiving, there: Path, here: Path, noted: Noted
+) -> None:
+    old = file(there, "d/old")
+    await receiving(old, LETTER)
+    (there / "d/old").unlink()
+    halves = (
+        event("d/old", removal_sum("old"), newname="e/new"),
+        replace(old, base_url="file:/nowhere/", relpath="e/new", oldname="d/old"),
+    )
+    for each in order:
+        assert (await receiving(halves[each], LETTER)).code == 201
+    assert (here / "e/new").read_bytes() == b"content"
+    assert not (here / "d/old").exists()
+    assert {told.oldname for told in noted.posts} == {None, "d/old"}
+
+
+async def test_what_is_not_wanted(
+    transports: Transports, there: Path, here: Path, noted: Noted
+) -> None:
+    receiving = make(transports, here, noted, events=frozenset({Event.MODIFY}))
+    rejected = await receiving(file(there, "secret"), LETTER)
+    assert (rejected.code, rejected.message) == (REJECTED, "reject .*secret.*")
+    removal = await receiving(event("f", removal_sum("f")), LETTER)
+    assert (removal.code, removal.message) == (REJECTED, "event delete")
+
+
+async def test_plugins_have_their_say(
+    transports: Transports, there: Path, here: Path, noted: Noted
+) -> None:
+    seen: list[str] = []
+
+    def files(post: Post, path: Path) -> Post:
+        seen.append(path.name)
+        return replace(post, extra={"seen": "yes"})
+
+    plugins = Plugins(
+        [
+            Plugin(on_message=lambda post: None if post.relpath == "unwanted" else post),
+            Plugin(on_file=files, on_post=lambda post: replace(post, source="us")),
+        ]
+    )
+    receiving = make(transports, here, noted, plugins)
+    assert (await receiving(file(there, "unwanted"), LETTER)).code == REJECTED
+    await receiving(file(there, "f"), LETTER)
+    (told,) = noted.posts
+    assert (seen, told.source, told.extra) == (["f"], "us", {"seen": "yes"})
