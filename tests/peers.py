@@ -135,6 +135,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=environment,
+                cwd=log.parent,  # where it may leave what it leaves when it crashes
                 start_new_session=True,
             )
         self._log = log

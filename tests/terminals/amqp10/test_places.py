@@ -8,6 +8,7 @@ from typing import Any
 from penstock.broker.permissions import Permission
 from penstock.server.broker import Broker
 from penstock.wire.amqp10.conditions import (
+    INVALID_FIELD,
     NOT_ALLOWED,
     NOT_FOUND,
     NOT_IMPLEMENTED,
@@ -325,6 +326,19 @@ async def test_a_link_to_nowhere_is_refused_and_the_session_goes_on(peer: Peer) 
         assert link.remote is not None
         assert link.remote.target is None
     assert await peer.send(await peer.sender("/queue/q"), Message(b"x")) == ACCEPTED
+
+
+async def test_what_makes_no_sense_of_a_terminus_is_refused(peer: Peer) -> None:
+    for link in (
+        await peer.receiver("/queue/q", snd=3),
+        await peer.sender("/queue/q", rcv=2),
+        await peer.receiver("/queue/q", expiry_policy="whenever"),
+        await peer.sender("/queue/q", expiry_policy="whenever"),
+        await peer.receiver(7),
+        await peer.sender("/queue/%ff"),
+        await peer.sender("/queue/" + "n" * 256),
+    ):
+        assert await condition_of(peer, link) == INVALID_FIELD
 
 
 async def test_transactions_are_not_offered(peer: Peer) -> None:

@@ -28,9 +28,10 @@ from penstock.terminals.amqp10.interruption import CLOSED, FORCED, Interruptions
 from penstock.terminals.amqp10.lifesigns import LEAST, Lifesigns
 from penstock.terminals.amqp10.outflow import CHOKE_BYTES, Outflow
 from penstock.terminals.amqp10.outlet import Outlet
-from penstock.wire.amqp10.conditions import ConnectionFault
+from penstock.wire.amqp10.conditions import INVALID_FIELD, ConnectionFault, LinkFault
 from penstock.wire.amqp10.connection import Connection
 from penstock.wire.amqp10.links import Receiver, Sender
+from penstock.wire.amqp10.performatives import MIXED, SECOND
 from penstock.wire.amqp10.termini import CONNECTION_CLOSE, LINK_DETACH, SESSION_END
 from penstock.wire.amqp10.values import Symbol
 
@@ -261,6 +262,10 @@ class Amqp10Terminal(asyncio.Protocol):
     # The engine: links.
 
     def on_attach(self, link: Link) -> None:
+        assert link.remote is not None
+        modes = (link.remote.snd_settle_mode, link.remote.rcv_settle_mode)
+        if modes[0] > MIXED or modes[1] > SECOND:
+            raise LinkFault(INVALID_FIELD, f"no settle modes are {modes}")
         try:
             if isinstance(link, Sender):
                 attach_outlet(self, link)
