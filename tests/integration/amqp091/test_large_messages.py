@@ -123,3 +123,23 @@ def test_another_channel_does_not_wait_for_a_large_message(
     open_wire.send(half * 8)
 
     assert inbox.take_bodies(1) == [BODY[:65536] * 16]
+
+
+@pytest.mark.parametrize("channels", [2, 40])
+def test_large_messages_may_come_piece_by_piece_on_many_channels(
+    open_wire: Wire, channel: BlockingChannel, queue: str, channels: int
+) -> None:
+    inbox = Inbox(channel, queue, auto_ack=True)
+    numbers = range(1, channels + 1)
+    for number in numbers[1:]:
+        open_wire.open_channel(number)
+    for number in numbers:
+        publish = method_bytes(number, spec.Basic.Publish(routing_key=queue))
+        open_wire.send(publish + header_bytes(number, 300_000))
+    for at in range(0, 290_000, 10_000):
+        for number in numbers:
+            open_wire.send(frame_bytes(BODY_FRAME, number, BODY[at : at + 10_000]))
+
+    for number in numbers:
+        open_wire.send(frame_bytes(BODY_FRAME, number, BODY[290_000:300_000]))
+        assert inbox.take_bodies(1) == [BODY[:300_000]]

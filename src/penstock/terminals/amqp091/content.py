@@ -120,10 +120,18 @@ class Content:
                     channel.connection.published += 1
                     if channel.confirm:
                         channel.published = receipt = channel.published + 1
-                    # What follows may not overtake it on its way to the disk.
+                    # What follows may not overtake it on its way to the disk. The connection is
+                    # read again when nothing of it is in buckets, those of others included.
+                    channel.connection.hand_over()
                     channel.connection.intake.hold()
                     channel.connection.intake.expect_bulk(False)
                 producer.post(producer, Fragment(bucket, bucket.content, more=not last), receipt)
+
+    def hand_over(self) -> None:
+        """Let go of what is here, though it does not fill a bucket."""
+        if self._bucket is not None and self._producer is not None:
+            bucket, self._bucket = self._bucket, None
+            self._producer.post(self._producer, Fragment(bucket, bucket.content, more=True), 0)
 
     def abandon(self) -> None:
         """The channel has ended in the middle of it; its producer's end tells the exchange."""

@@ -132,6 +132,8 @@ class Amqp091Terminal(asyncio.Protocol):
             self.intake.adapt(size)
         if self.published != published or self.intake.filling:
             metrics.published += self.published - published
+            if self.intake.filling and self.intake.account.spent:
+                self.hand_over()
             self.intake.look()
         if (outflow.paused or outflow.held) and self.intake.unread:
             self.intake.pause()
@@ -142,6 +144,12 @@ class Amqp091Terminal(asyncio.Protocol):
         self._permissions = self.host.users.version
         for channel in self.channels.values():
             channel.producers.clear()
+
+    def hand_over(self) -> None:
+        """What is here of large messages goes to where it is spooled."""
+        for channel in self.channels.values():
+            if channel.content is not None:
+                channel.content.hand_over()
 
     def pause_writing(self) -> None:
         self.outflow.pause()
