@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock.content.commands import parse_command
 from penstock.content.errors import LanguageError
 from penstock.content.fast import parse_publication
 from penstock.content.messages import Join, Joining, Predicate, Publication, Subscription
@@ -239,3 +242,15 @@ def test_a_composite_has_so_many_parts_and_no_more() -> None:
 
     with pytest.raises(LanguageError, match="more than 256 parts"):
         parse_composite(f"{{{run}}}")
+
+
+@given(st.text(st.sampled_from("[]{},;&|'\"$ SIFxclasqe=<>-+.019\n\0☃")))
+def test_whatever_is_wrong_is_a_mistake_at_a_position(text: str) -> None:
+    for read in (parse_subscription, parse_composite, parse_publication, parse_command):
+        try:
+            read(text)
+        except LanguageError as mistake:
+            position = mistake.position
+        else:
+            position = 0
+        assert 0 <= position <= len(text)

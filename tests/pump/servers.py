@@ -23,6 +23,7 @@ class FileServer(ThreadingHTTPServer):
         self.asked: list[tuple[str, str | None]] = []
         self.stalled = threading.Event()  #: set to let those that stall go
         self.ranges = True
+        self.authorized: list[str | None] = []
 
     @property
     def url(self) -> str:
@@ -40,7 +41,14 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = self.headers.get("Range")
         self.server.asked.append((self.path, wanted))
         fault = self.server.faults.pop(0) if self.server.faults else ""
+        self.server.authorized.append(self.headers.get("Authorization"))
         path = self.server.folder / unquote(urlsplit(self.path).path).lstrip("/")
+        if fault.startswith("to:"):
+            self.send_response(302)
+            self.send_header("Location", fault.removeprefix("to:"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if fault.isdigit() or not path.is_file():
             self.send_response(int(fault) if fault else 404)
             self.send_header("Content-Length", "0")

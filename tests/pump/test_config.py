@@ -11,7 +11,7 @@ from penstock.core.errors import ConfigurationError
 from penstock.pump.components.naming import heard_exchange, posted_exchange, queue_name
 from penstock.pump.components.readings import bindings, selection
 from penstock.pump.config.conf import read_conf
-from penstock.pump.config.settings import Component, settings_of
+from penstock.pump.config.settings import Component, PumpSettings, settings_of
 from penstock.pump.config.toml import read_toml
 from penstock.pump.credentials import Credentials, parse_credentials
 from penstock.pump.flow.hearing import Binding
@@ -196,3 +196,8 @@ def test_credentials_are_found_by_scheme_user_host_and_port() -> None:
 def test_a_line_of_credentials_that_cannot_be_read_is_named(line: str) -> None:
     with pytest.raises(ConfigurationError, match="c:1: "):
         parse_credentials([line], "c")
+
+
+def test_the_page_has_every_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pump.md").read_text()
+    assert [name for name in PumpSettings.model_fields if f"| `{name}` |" not in page] == []

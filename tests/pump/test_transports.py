@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,7 +70,8 @@ async def sshd(folder: Path, home: Path) -> AsyncIterator[Server]:
     (home / "authorized").write_bytes(user)
     port = free_port()
     (home / "known").write_text(f"[127.0.0.1]:{port} {host}")
-    Path("/run/sshd").mkdir(parents=True, exist_ok=True)
+    with suppress(PermissionError):  # only root's server wants it
+        Path("/run/sshd").mkdir(parents=True, exist_ok=True)
     (home / "config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {home}/host\nPidFile none\nUsePAM no\n"
         f"AuthorizedKeysFile {home}/authorized\nStrictModes no\nPermitRootLogin yes\n"
@@ -80,8 +82,7 @@ async def sshd(folder: Path, home: Path) -> AsyncIterator[Server]:
     )
     try:
         await asyncio.to_thread(process.wait_for_port, port)
-        name = os.environ.get("USER") or os.environ.get("LOGNAME") or "root"
-        url = f"sftp://{name}@127.0.0.1:{port}"
+        url = f"sftp://{pwd.getpwuid(os.getuid()).pw_name}@127.0.0.1:{port}"
         known = parse_credentials([f"{url}/ ssh_keyfile={home}/user"], "test")
         yield Server(folder, f"{url}{folder}/", known, home / "known")
     finally:
@@ -176,3 +177,28 @@ async def test_a_server_that_is_not_there(scheme: str) -> None:
 def test_a_scheme_nobody_has() -> None:
     with pytest.raises(UnsupportedSource):
         Transports(Circumstances()).get("gopher")
+
+
+async def test_redirects_are_followed_and_not_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(DATA)
+    transports = Transports(Circumstances(timeout=5.0))
+    with serving(tmp_path) as server:
+        server.faults = ["to:/f"]
+        caught = Caught()
+        await transports.get("http").fetch(Source(server.url + "elsewhere"), Span(), caught)
+        assert bytes(caught.data) == DATA
+        server.faults = ["to:/f"] * 10
+        with pytest.raises(SourceUnavailable, match="sent on"):
+            await transports.get("http").fetch(Source(server.url + "f"), Span(), Caught())
+    await transports.close()
+
+
+async def test_credentials_of_one_server_are_not_given_to_another(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(DATA)
+    with serving(tmp_path) as first, serving(tmp_path) as second:
+        known = parse_credentials([f"{first.url} bearer_token=secret"], "test")
+        transports = Transports(Circumstances(credentials=known, timeout=5.0))
+        first.faults = [f"to:{second.url}f"]
+        await transports.get("http").fetch(Source(first.url + "f"), Span(), Caught())
+        assert (first.authorized, second.authorized) == (["Bearer secret"], [None])
+        await transports.close()

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli import pump_fleet
 from penstock.cli import pump_options as options
 from penstock.cli.pump_options import read, told
 from penstock.cli.pump_run import run
@@ -32,6 +33,7 @@ def pump(
     component: Annotated[
         Component | None, typer.Option(help="What the file is of, if its folder does not say.")
     ] = None,
+    instance: options.Instance = None,
     verbose: options.Verbose = False,
 ) -> None:
     """Files announced, fetched, winnowed and announced again, as Sarracenia does it."""
@@ -40,7 +42,8 @@ def pump(
     if conf is None:
         typer.echo(context.get_help())
         raise typer.Exit
-    run(read(conf, component, {}), verbose=verbose)
+    given = {} if instance is None else {"instance": instance}
+    run(read(conf, component, given), verbose=verbose)
 
 
 def _poster(component: Component) -> None:
@@ -199,3 +202,5 @@ for _each in (
     Component.REPORT,
 ):
     _hearer(_each)
+for _command in (pump_fleet.start, pump_fleet.stop, pump_fleet.status, pump_fleet.sanity):
+    app.command()(_command)

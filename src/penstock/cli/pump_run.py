@@ -16,6 +16,7 @@ from penstock.pump import components
 from penstock.pump.components import Control
 from penstock.pump.config.settings import Component, PumpSettings
 from penstock.pump.posts.reports import Report
+from penstock.pump.standing import keep_standing
 
 _RUN: Final[dict[Component, Callable[[PumpSettings, Control], Awaitable[None]]]] = {
     Component.WATCH: components.watch,
@@ -73,6 +74,7 @@ async def _until_stopped(
         task = asyncio.ensure_future(component(settings, control))
         ready = asyncio.ensure_future(control.ready.wait())
         stopped = asyncio.ensure_future(stop.wait())
+        standing = asyncio.ensure_future(keep_standing(settings, control))
         await asyncio.wait([task, ready, stopped], return_when=asyncio.FIRST_COMPLETED)
         if control.ready.is_set():
             typer.echo(f"penstock pump ready: {settings.component} {settings.name}")
@@ -84,6 +86,9 @@ async def _until_stopped(
             await task
         except asyncio.CancelledError:
             return
+        finally:
+            standing.cancel()
+            await asyncio.gather(standing, return_exceptions=True)
     _summary(control)
 
 

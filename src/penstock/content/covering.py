@@ -127,9 +127,9 @@ class Poset(Generic[K]):
         """The nodes that an extent covers and no other node that it covers does."""
         found: dict[Node[K], None] = {}
         seen: set[Node[K]] = set()
-        waiting = [child for parent in parents for child in parent.children] or list(
-            () if parents else roots
-        )
+        waiting = [child for parent in parents for child in parent.children]
+        if not parents:
+            waiting = list(roots)
         while waiting:
             node = waiting.pop()
             if node in seen:

@@ -22,6 +22,7 @@ from penstock.hives.desk import CURRENT, Desk
 from penstock.hives.forecasting import Nights
 from penstock.hives.gold import generations
 from penstock.hives.gold.gathering import facts_of
+from penstock.hives.gold.usual import UsualWeeks
 from penstock.hives.publications import publications_to
 from penstock.pipeline.chores import Chore
 from penstock.pipeline.flow import Batch, Surroundings
@@ -38,8 +39,8 @@ SOURCES: Final = (Wanted("sensors", "amq.topic", ("sensors.#",)),)
 #: How often time passes with nobody sending, and cached figures are written again.
 PASS_SECONDS: Final = 30.0
 #: How often it is looked whether it is night somewhere; how soon one that failed is tried again.
-FORECAST_SECONDS: Final = 600.0
-FORECAST_AGAIN_SECONDS: Final = 3600.0
+NIGHT_SECONDS: Final = 600.0
+NIGHT_AGAIN_SECONDS: Final = 3600.0
 
 
 class HivesFlow:
@@ -64,8 +65,12 @@ class HivesFlow:
 
     @property
     def chores(self) -> Sequence[Chore]:
-        nights = Nights(self._urls[0])
-        return (Chore("forecast", nights, FORECAST_SECONDS, FORECAST_AGAIN_SECONDS),)
+        database, *_ = self._urls
+        often = (NIGHT_SECONDS, NIGHT_AGAIN_SECONDS)
+        return (
+            Chore("forecast", Nights(database), *often),
+            Chore("usual weeks", UsualWeeks(database), *often),
+        )
 
     @property
     def desk(self) -> Desk:

@@ -106,7 +106,6 @@ GOLD = {
     "occupancy_hour": "*",
     "occupancy_day": "*",
     "kpi_day": "*",
-    "typical_week": "*",
     "hive_offset": "*",
     "dead_letter_count": "*",
     "sensor_status": "*",

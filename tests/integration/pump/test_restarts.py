@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -18,14 +19,14 @@ from penstock.pump.components import post, sarra, subscribe, winnow
 from tests.cli.command import environment
 from tests.conftest import NewPenstock
 from tests.integration.pump.running import count, make_tree, running, settings, tree, until
-from tests.peers import Penstock
+from tests.peers import Penstock, free_port
 from tests.pump.servers import serving
 
 FILES = 200
 
 
-def many(folder: Path) -> None:
-    for number in range(FILES):
+def many(folder: Path, files: int = FILES) -> None:
+    for number in range(files):
         path = folder / f"d{number % 7}" / f"f{number}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(os.urandom(10_000))
@@ -51,6 +52,14 @@ async def process(*arguments: str | Path) -> AsyncIterator[asyncio.subprocess.Pr
         await child.wait()
 
 
+def sums_of(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.md5(path.read_bytes()).hexdigest()
+        for path in folder.rglob("f*")
+        if path.is_file()
+    }
+
+
 def half_there(folder: Path, sums: dict[str, str]) -> list[Path]:
     """Files under their final names that are not what they should be."""
     return [
@@ -71,11 +80,7 @@ async def test_a_subscriber_killed_again_and_again(
 ) -> None:
     there, here = tmp_path / "there", tmp_path / "here"
     many(there)
-    sums = {
-        path.name: hashlib.md5(path.read_bytes()).hexdigest()
-        for path in there.rglob("f*")
-        if path.is_file()
-    }
+    sums = sums_of(there)
     with serving(there) as server:
         arguments = (
             "subscribe", "--broker", penstock.url, "--exchange", f"x{name}", "--directory", here,
@@ -133,6 +138,79 @@ async def test_a_broker_killed_in_the_middle_of_a_chain(
             await asyncio.to_thread(broker.start)
             assert (await posting).failed == {}
             await until(lambda: tree(here) == tree(there))
+    assert tree(pump) == tree(there)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_chain_over_three_brokers_in_which_everything_is_killed(
+    new_penstock: NewPenstock, tmp_path: Path
+) -> None:
+    brokers = [new_penstock(), new_penstock(), new_penstock()]
+    there, pump, here = tmp_path / "there", tmp_path / "pump", tmp_path / "here"
+    many(there, 1000)
+    pump.mkdir()
+    sums = sums_of(there)
+    ports = (free_port(), free_port())
+    components = {
+        "sarra": (
+            "sarra", "--broker", brokers[0].url, "--exchange", "xs", "--directory", pump,
+            "--post-broker", brokers[1].url, "--post-exchange", "xa",
+            "--base-url", f"http://127.0.0.1:{ports[1]}/", "--base-dir", pump,
+        ),
+        "winnow": (
+            "winnow", "--broker", brokers[1].url, "--exchange", "xa",
+            "--post-broker", brokers[2].url, "--post-exchange", "xw",
+        ),
+        "subscribe": (
+            "subscribe", "--broker", brokers[2].url, "--exchange", "xw", "--directory", here,
+            "--mirror", "--set", "report_back=no",
+        ),
+    }  # fmt: skip
+    random = Random(7)
+    async with AsyncExitStack() as stack:
+        servers = [
+            stack.enter_context(ExitStack()),
+            stack.enter_context(ExitStack()),
+        ]
+        for place, (folder, port) in enumerate(zip((there, pump), ports, strict=True)):
+            servers[place].enter_context(serving(folder, port))
+        holders = {name: await stack.enter_async_context(AsyncExitStack()) for name in components}
+        for name in reversed(components):
+            await holders[name].enter_async_context(
+                process(*components[name], "--state", tmp_path / name)
+            )
+        posting = asyncio.create_task(
+            post(
+                settings(
+                    "post",
+                    brokers[0].url,
+                    tmp_path / "p",
+                    post_exchange="xs",
+                    post_base_url=f"http://127.0.0.1:{ports[0]}/",
+                    post_base_dir=there,
+                    path=[there],
+                )
+            )
+        )
+        for portion in range(100, 1000, 150):
+            await until(partial(reached, here, portion))
+            victim = random.choice([*components, "broker", "server"])
+            if victim == "broker":
+                broker = random.choice(brokers)
+                await asyncio.to_thread(broker.kill)
+                await asyncio.to_thread(broker.start)
+            elif victim == "server":
+                servers[0].close()
+                servers[0].enter_context(serving(there, ports[0]))
+            else:
+                await holders[victim].aclose()
+                await holders[victim].enter_async_context(
+                    process(*components[victim], "--state", tmp_path / victim)
+                )
+            assert half_there(here, sums) == []
+        assert (await posting).failed == {}
+        await until(lambda: tree(here) == tree(there))
     assert tree(pump) == tree(there)
 
 

@@ -28,6 +28,7 @@ from penstock.wire.amqp10.errors import DecodeError
 from penstock.wire.amqp10.message import decode_message, encode_message
 from penstock.wire.amqp10.values import Symbol
 from tests.wire.amqp10.generated import BY_CODE, same, texts
+from tests.wire.amqp10.test_message import headers as headers_of_1_0
 from tests.wire.amqp10.test_message import messages
 
 ROUTE = encode_route("x", "k")
@@ -88,24 +89,31 @@ common = st.builds(
 )
 
 
-@given(common)
+plain = st.builds(wire.Message, body=st.binary(max_size=300), header=st.none() | headers_of_1_0)
+
+
+@given(common | plain)
 def test_the_short_way_and_the_long_way_lead_to_the_same(message: wire.Message) -> None:
     payload = encode_message(message)
     short = incoming(payload, 0.0)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shortcuts, "data_in", lambda *_: None)
         patch.setattr(shortcuts, "properties_in", lambda *_: None)
         patch.setattr(shortcuts, "application_in", lambda *_: None)
         long = incoming(payload, 0.0)
     assert (short.to, short.subject, short.flags) == (long.to, long.subject, long.flags)
+    assert short.body == long.body
     one, other = decode_header(short.header), decode_header(long.header)
     for said in (one, other):
         (said.headers or {}).pop(SEAL.decode(), None)
     assert one == other
 
 
-@given(st.binary(max_size=60), st.sampled_from([b"\x00\x53\x73\xc0", b"\x00\x53\x74\xc1"]))
-def test_no_shortcut_leads_past_what_is_wrong(garbage: bytes, section: bytes) -> None:
-    payload = section + bytes((len(garbage),)) + garbage
+@given(st.binary(max_size=60), st.sampled_from([0x70, 0x73, 0x74, 0x75]), st.booleans())
+def test_no_shortcut_leads_past_what_is_wrong(garbage: bytes, code: int, data: bool) -> None:
+    constructor = {0x74: 0xC1, 0x75: 0xA0}.get(code, 0xC0)
+    payload = bytes((0x00, 0x53, code, constructor, len(garbage))) + garbage
+    payload += b"\x00\x53\x75\xa0\x02hi" if data else b""
     try:
         decode_message(payload)
     except DecodeError:

@@ -395,3 +395,23 @@ async def test_a_virtual_host_that_is_not_there_closes_the_connection(
         error = await peer.until_gone()
         assert error is not None
         assert error.condition == condition
+
+
+async def test_a_content_exchange_is_subscribed_to_by_a_filter(peer: Peer, broker: Broker) -> None:
+    broker.vhosts["/"].declare_exchange("market", "x-content")
+    name = Symbol("penstock:subscription")
+    wanted = Described(name, "[class,eq,stock],[price,<,50]")
+    link = await peer.receiver("/exchange/market", credit=5, filter={name: wanted})
+    assert link.remote is not None
+    assert link.remote.source is not None
+    assert link.remote.source.filter == {name: wanted}
+    out = await peer.sender("/exchange/market/")
+    for price in (61, 49):
+        message = Message(
+            str(price).encode(), application_properties={"class": "stock", "price": price}
+        )
+        await peer.send(out, message)
+    assert (await peer.receive())[0].body == b"49"
+    wrong = await peer.receiver("/exchange/market", filter={name: Described(name, "[class")})
+    assert await condition_of(peer, wrong) == "amqp:precondition-failed"
+    assert len(broker.vhosts["/"].queues) == 1

@@ -23,6 +23,7 @@ from penstock.client.errors import FabricClosed
 from penstock.client.window import Window
 from penstock.core.errors import NoRoute, PenstockError, QueueFull, ResourceExhausted
 from penstock.core.units import MiB
+from penstock.wire.amqp10.conditions import DELETED
 from penstock.wire.amqp10.links import Incoming, Outgoing, Sender
 from penstock.wire.amqp10.performatives import SENDER, UNSETTLED, Attach
 from penstock.wire.amqp10.session import Session
@@ -122,8 +123,7 @@ class Outlet:
 
     def paused(self) -> None:
         self._session = self._link = None
-        self._queue.extendleft(reversed(self._flying.values()))
-        self._flying.clear()
+        self._take_back()
 
     def failed(self, error: PenstockError) -> None:
         self._failure = self._failure or error
@@ -135,11 +135,14 @@ class Outlet:
         self.on_credit()
 
     def on_detached(self, error: Error | None) -> None:
-        """The broker has refused the link, or ended it."""
+        """The broker has refused the link, or ended it: for its queue was deleted, say."""
         self._link = None
-        self._queue.extendleft(reversed(self._flying.values()))
-        self._flying.clear()
-        self._give_up(explain(error, f"cannot send to {self._address!r}"))
+        self._take_back()
+        if self._makes and error is not None and error.condition == DELETED:
+            if self._queue and self._session is not None:
+                self._attach(self._session)
+        else:
+            self._give_up(explain(error, f"cannot send to {self._address!r}"))
 
     def on_credit(self) -> None:
         link = self._link
@@ -202,10 +205,14 @@ class Outlet:
             self._link.context = None
             self._link.detach()
             self._link = None
-        self._queue.extendleft(reversed(self._flying.values()))
-        self._flying.clear()
+        self._take_back()
         if self._session is not None:
             self._attach(self._session)
+
+    def _take_back(self) -> None:
+        """What was under way is to be sent again, before what waits."""
+        self._queue.extendleft(reversed(self._flying.values()))
+        self._flying.clear()
 
     def _settled(self, safe: asyncio.Future[None], size: int) -> None:
         self._window.leave(size)

@@ -4,7 +4,7 @@ Its lines of bits (`lines.py`) leave filters that are surely true of a publicati
 be. Those are looked at: ranges of numbers all together (`columns.py`), anything else one by one. A
 small block goes through its columns whole, and has no lines.
 
-Filters come in words of 32 rows, written in one go. A row that is removed stays empty until its
+Filters come in words of 16 rows, written in one go. A row that is removed stays empty until its
 word is written again: a word with few left is given up, and those move. Buckets are cut when a
 block is made; whoever has it (`cluster.py`) makes a larger one when it is full, so that the cuts
 follow what there is.
@@ -40,7 +40,7 @@ Choice = Callable[[Lines], Bits | None]
 
 class Block:
     __slots__ = (
-        *("_columns", "_entries", "_free", "_full", "_keys", "_lines", "_live", "_odd"),
+        *("_columns", "_entries", "_free", "_full", "_keys", "_lines", "_live", "_odd", "_odds"),
         *("capacity", "count"),
     )
 
@@ -60,6 +60,7 @@ class Block:
         self._entries: list[Entry | None] = [None] * capacity
         self._keys: NDArray[np.object_] = np.empty(capacity, object)
         self._odd = np.zeros(capacity, bool)  # asks for more than columns know
+        self._odds = 0
         for start in range(0, len(entries), _AT_ONCE):
             self._write(start, entries[start : start + _AT_ONCE])
         del self._free[len(self._free) - len(entries) // WORD :]
@@ -85,7 +86,8 @@ class Block:
         for row, (entry, more) in enumerate(zip(entries, undecided, strict=True), start):
             entry.block = self
             entry.row = row
-            self._odd[row] = more or bool(entry.rest)
+            self._odd[row] = is_odd = more or bool(entry.rest)
+            self._odds += is_odd
         for word in range(start // WORD, stop // WORD):
             self._live[word] = WORD
         self.count += len(entries)
@@ -110,6 +112,7 @@ class Block:
             self._lines.erase(row, entry)
         self._entries[row] = None
         self._keys[row] = None
+        self._odds -= bool(self._odd[row])
         self._live[row // WORD] -= 1
         self.count -= 1
         entry.block = None
@@ -152,8 +155,8 @@ class Block:
 
     def _take(self, event: Event, rows: Rows, found: list[Any]) -> None:
         """Add the keys of rows whose ranges are met, and whatever else they ask."""
-        odd = self._odd[rows]
-        if odd.any():
+        if self._odds:
+            odd = self._odd[rows]
             self._look(event, (self._entries[row] for row in rows[odd].tolist()), found)
             rows = rows[~odd]
         found += self._keys[rows].tolist()

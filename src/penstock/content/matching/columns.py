@@ -2,7 +2,8 @@
 
 For each attribute there is a column of lowest numbers, one of negated highest, and one that says
 who asks at all. A filter's ranges are met when none of the three exceeds what the event has there:
-its number, the negative of it, and whether there is one. What is not there, nothing reaches.
+its number, the negative of it, and 1 or 0 for having one; the last need not be looked at when it
+has all. What is not there, nothing reaches.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ class Columns:
     def met(self, event: Event) -> Rows:
         """The filters whose ranges are met, of all that are there."""
         held = event.held(self._names)
-        found: Rows = np.logical_and.reduce(self._ends <= held[:, None]).nonzero()[0]
+        fits = np.logical_and.reduce(self._ends[: len(held)] <= held[:, None])
+        found: Rows = fits.nonzero()[0]
         return found
 
     def met_of(self, rows: Rows, event: Event) -> Rows:
         """Those of some filters whose ranges are met."""
-        fits = self._ends.T.take(rows, axis=0) <= event.held(self._names)
+        held = event.held(self._names)
+        fits = self._ends.T.take(rows, axis=0)[:, : len(held)] <= held
         found: Rows = rows[np.logical_and.reduce(fits, axis=1)]
         return found

@@ -36,12 +36,13 @@ class Event:
                     self.exact = self.exact and value == float(value)
 
     def held(self, names: tuple[str, ...]) -> NDArray[np.float64]:
-        """Its numbers under these names, their negatives, and 1 for each that there is."""
+        """Its numbers under these names and their negatives; when some are missing, which are."""
         found = self._held.get(names)
         if found is None:
             numbers = [self.numbers.get(name) for name in names]
-            there = [0.0 if number is None else 1.0 for number in numbers]
             here = [number or 0 for number in numbers]
-            values = (*here, *(-number for number in here), *there)
+            values: list[Number] = [*here, *(-number for number in here)]
+            if None in numbers:
+                values += (number is not None for number in numbers)
             found = self._held[names] = np.array(values, np.float64)
         return found

@@ -44,7 +44,7 @@ _ALL_BUCKETS: Final = 2048
 class Lines:
     __slots__ = (
         *("_buckets", "_columns", "_lower", "_matrix", "_numbers", "_occurrences", "_texts"),
-        *("_upper", "complete", "width"),
+        *("_picks", "_upper", "complete", "width"),
     )
 
     def __init__(self, found: Mapping[Name, list[Any]], capacity: int) -> None:
@@ -74,6 +74,9 @@ class Lines:
         self._numbers = lanes[: len(numbers)]
         self._texts = {Name(lane.attribute, lane.order): lane for lane in lanes[len(numbers) :]}
         self._columns = {lane.attribute: at for at, lane in enumerate(self._numbers)}
+        self._picks = [
+            (lane.attribute, lane.cuts, lane.base, lane.missing) for lane in self._numbers
+        ]
         # The ends of each bucket; beyond the last, buckets that nothing falls into.
         self._lower: Floats = np.full((len(numbers), self._buckets, 1), inf)
         self._upper: Floats = np.full((len(numbers), self._buckets, 1), inf)
@@ -156,11 +159,9 @@ class Lines:
         """The filters that are surely true of an event, and those that may be."""
         picked = [0]
         numbers, texts = event.numbers, event.texts
-        for lane in self._numbers:
-            number = numbers.get(lane.attribute)
-            picked.append(
-                lane.missing if number is None else lane.base + bisect_right(lane.cuts, number)
-            )
+        for attribute, cuts, base, missing in self._picks:
+            number = numbers.get(attribute)
+            picked.append(missing if number is None else base + bisect_right(cuts, number))
         for lane in self._texts.values():
             text = texts.get(lane.attribute)
             if text is None:

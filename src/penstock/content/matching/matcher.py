@@ -151,10 +151,11 @@ class _Class:
             for attribute, kind in lines.asked():
                 values = offered.allowed.get(attribute)
                 line = lines.silent(attribute, kind)
+                assert line is not None, "there is a lane for what is asked"
                 if values is not None and type(values) is type(kind):
-                    line = lines.overlapping(attribute, values)
-                if line is not None:
-                    left &= line
+                    overlapping = lines.overlapping(attribute, values)
+                    line = line if overlapping is None else line | overlapping
+                left &= line
             return left
 
         for attribute, values in offered.allowed.items():

@@ -1,5 +1,5 @@
-"""Days that are over: their KPIs and the usual week, made when a hive's clock has passed midnight,
-and when a late row changes them."""
+"""Days that are over: their KPIs, made when a hive's clock has passed midnight, and when a late row
+changes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.hives.gold import slots, usual
+from penstock.hives.gold import slots
 from penstock.hives.gold.columns import fetch
 from penstock.hives.gold.places import Places
 from penstock.hives.gold.writing import Writer
@@ -49,4 +49,3 @@ def finish(writer: Writer, places: Places, hives: Numbers, since: Numbers, until
     before = slots.hours_before(writer.connection, hives, begin)
     made = kpis(hours, before, places.calendars, places.opening)
     writer.kpis(made, places.capacity_of(made.hive))
-    usual.make(writer.connection, hives, since, until)

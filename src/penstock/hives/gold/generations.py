@@ -26,7 +26,6 @@ TABLES: Final = {
     "occupancy_hour": ("hive_id", "slot"),
     "occupancy_day": ("hive_id", "day"),
     "kpi_day": ("hive_id", "day"),
-    "typical_week": ("hive_id", "weekday", "hour"),
     "dead_letter_count": ("day", "stream", "reason"),
     "pipeline_batch": ("flow", "batch_id"),
 }

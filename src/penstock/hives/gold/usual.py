@@ -1,56 +1,71 @@
 """Table `typical_week`: what is usual at a hive, by weekday and hour of its own clock.
 
-Medians over the last weeks, of the hours that were heard of. A weekday is made again when one of it
-is over, and when a late row changes one; so it is a function of the hours alone, however they came.
+Medians over the last weeks, of the hours that were heard of, made once a day for each hive when its
+midnight has passed. It follows from the hours alone, so a replay has nothing to do with it.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-from numpy.typing import NDArray
+from penstock.store import Connection, Database
 
-from penstock.store import Connection
-
-Numbers = NDArray[np.int64]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Two months: enough for a median, few enough to follow the seasons.
 WEEKS: Final = 8
-_DAYS: Final = 7
 
+#: Hives that have nothing of the days since their last midnight; the last day is the one before.
 _MAKE: Final = """
+    WITH due AS (
+        SELECT h.id, h.time_zone, date_trunc('day', %(now)s::timestamptz, h.time_zone) AS until
+        FROM hive h
+        WHERE NOT EXISTS (
+            SELECT FROM typical_week t
+            WHERE t.hive_id = h.id
+              AND t.made_at >= date_trunc('day', %(now)s::timestamptz, h.time_zone)
+        )
+    ), heard AS (
+        SELECT due.id, due.until, o.slot AT TIME ZONE due.time_zone AS local, o.entries, o.mean
+        FROM due
+        JOIN occupancy_hour o ON o.hive_id = due.id
+            AND o.slot < due.until
+            AND o.slot >= due.until - %(weeks)s * interval '7 days'
+        WHERE o.mean IS NOT NULL
+    )
     INSERT INTO typical_week AS held (hive_id, weekday, hour, entries, occupancy, weeks, made_at)
-    SELECT t.hive_id, extract(isodow FROM t.day) - 1,
-           extract(hour FROM o.slot AT TIME ZONE h.time_zone) AS hour,
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY o.entries),
-           percentile_cont(0.5) WITHIN GROUP (ORDER BY o.mean),
-           count(DISTINCT week.number),
-           (t.day + 1)::timestamp AT TIME ZONE h.time_zone
-    FROM (
-        SELECT hive_id, '1970-01-01'::date + day AS day
-        FROM unnest(%(hives)s::bigint[], %(days)s::int[]) AS t (hive_id, day)
-    ) AS t
-    JOIN hive h ON h.id = t.hive_id
-    CROSS JOIN generate_series(0, %(weeks)s - 1) AS week (number)
-    JOIN occupancy_hour o ON o.hive_id = t.hive_id
-        AND o.slot >= (t.day - 7 * week.number)::timestamp AT TIME ZONE h.time_zone
-        AND o.slot < (t.day - 7 * week.number + 1)::timestamp AT TIME ZONE h.time_zone
-    GROUP BY t.hive_id, t.day, h.time_zone, hour
+    SELECT id, extract(isodow FROM local) - 1, extract(hour FROM local),
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY entries),
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY mean),
+           count(DISTINCT local::date), until
+    FROM heard
+    GROUP BY 1, 2, 3, until
     ON CONFLICT (hive_id, weekday, hour) DO UPDATE SET
         entries = excluded.entries, occupancy = excluded.occupancy, weeks = excluded.weeks,
         made_at = excluded.made_at
-    WHERE (held.entries, held.occupancy, held.weeks, held.made_at)
-        IS DISTINCT FROM (excluded.entries, excluded.occupancy, excluded.weeks, excluded.made_at)
+"""
+#: What has not been heard of for so long is no longer usual.
+_FORGET: Final = """
+    DELETE FROM typical_week t USING hive h
+    WHERE h.id = t.hive_id AND t.made_at < date_trunc('day', %(now)s::timestamptz, h.time_zone)
 """
 
 
-def make(connection: Connection, hives: Numbers, since: Numbers, until: Numbers) -> None:
-    """The weekdays of the days from `since` to those before `until`, each by its last."""
-    since = np.maximum(since, until - _DAYS)
-    counts = until - since
-    owner = np.repeat(np.arange(len(hives)), counts)
-    within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    days = since[owner] + within
-    given = {"hives": hives[owner].tolist(), "days": days.tolist(), "weeks": WEEKS}
+class UsualWeeks:
+    """A chore: whichever hives are due, whenever it looks."""
+
+    def __init__(self, database: str) -> None:
+        self._url = database
+
+    def __call__(self, spark: SparkSession) -> None:
+        with Database(self._url) as database, database.transaction() as connection:
+            make_usual(connection, datetime.now(UTC))
+
+
+def make_usual(connection: Connection, now: datetime) -> None:
+    """Of all hives whose last day is not in it yet."""
+    given = {"now": now, "weeks": WEEKS}
     connection.execute(_MAKE, given)
+    connection.execute(_FORGET, given)

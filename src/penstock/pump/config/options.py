@@ -138,6 +138,7 @@ OPTIONS: Final[dict[str, tuple[str, Read]]] = {
     "reportback": ("report_back", flag),
     "report": ("report_back", flag),
     "reportexchange": ("report_exchange", str),
+    "instances": ("instances", int),
     "destination": ("destination", str),
     "sendto": ("destination", str),
 }
@@ -147,7 +148,6 @@ UNNEEDED: Final = frozenset(
     [
         "heartbeat",
         "housekeeping",
-        "instances",
         "vip",
         "loglevel",
         "logstdout",

@@ -186,6 +186,7 @@ class PumpSettings(_Model):
 
     state: Path | None = Field(None, description="Where queue names and retries are kept.")
     instance: int = Field(1, ge=1)
+    instances: int = Field(1, ge=1, description="How many `penstock pump start` starts.")
     file: Path | None = Field(None, description="save, restore: the file.")
     idle: Seconds = Field(2.0, description="save: a queue quiet this long is empty.")
 

@@ -57,6 +57,7 @@ class Tally:
     heard: int = 0
     postponed: int = 0
     last: float = 0.0
+    lag: float = 0.0  #: seconds from the announcement to the outcome, the last time
 
 
 Told = Callable[[Post, Outcome, float], Awaitable[None]]
@@ -169,6 +170,7 @@ class Consumer:
 
     async def _told(self, post: Post, outcome: Outcome, began: float) -> None:
         self.tally.last = time.time()
+        self.tally.lag = self.tally.last - post.moment / 1e9
         if outcome.code == REJECTED:
             self.tally.rejected[outcome.message] += 1
             log.debug("rejected", path=post.relpath, why=outcome.message)

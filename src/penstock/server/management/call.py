@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.broker.access import Access
 from penstock.broker.user import User
 from penstock.core.errors import AccessRefused, NotFound
 from penstock.server.management.errors import bad_request
 from penstock.server.management.http import Request
-from penstock.terminals.amqp091.access import Access
 
 if TYPE_CHECKING:
     from penstock.broker.destinations import Exchange, Queue

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.broker.access import Access
 from penstock.broker.tables import decode_table
 from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
@@ -22,7 +23,6 @@ from penstock.core.errors import (
     WireSyntaxError,
 )
 from penstock.terminals.amqp091 import methods
-from penstock.terminals.amqp091.access import Access
 from penstock.terminals.amqp091.frames import FRAME_MIN
 from penstock.terminals.amqp091.methods import Arguments, decode_method, method_frame
 

@@ -38,8 +38,8 @@ from penstock.terminals.amqp091.methods import decode_method, method_frame
 from penstock.terminals.amqp091.outflow import CHOKE_BYTES, Outflow
 
 if TYPE_CHECKING:
+    from penstock.broker.access import Access
     from penstock.broker.vhost import VirtualHost
-    from penstock.terminals.amqp091.access import Access
 
 #: How long a client may take to answer our close.
 CLOSE_SECONDS: Final = 5.0

@@ -51,7 +51,7 @@ def parse_address(address: Any) -> Place:
             return Place("exchange", _text(name), _text(key))
         case ["exchange", name, *rest]:
             return Place("exchange", _text(name), _text("/".join(rest)))
-        case ["topic", *words] if words[0]:
+        case ["topic", *words] if words and words[0]:
             return Place("exchange", TOPIC_EXCHANGE, _text("/".join(words)))
     raise LinkFault(
         NOT_FOUND,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from penstock.broker.access import Access
 from penstock.broker.intake import READ_BYTES, Intake
 from penstock.core.errors import ConnectionForced, NotAllowed, NotFound, PenstockError
 from penstock.core.logs import get_logger
-from penstock.terminals.amqp091.access import Access
 from penstock.terminals.amqp10.attaching import attach_inlet, attach_outlet
 from penstock.terminals.amqp10.description import (
     describe_connection,

@@ -58,6 +58,12 @@ class Incoming:
 
 def incoming(payload: bytes, now: float) -> Incoming:
     """A whole message; `now` is the time of day, in seconds. Raises `DecodeError`."""
+    short = shortcuts.data_in(payload)
+    if short is not None:
+        header, content = short
+        mode, priority, ttl = _transport_in(header)
+        if priority is None and ttl is None:
+            return _plain(mode, content)
     head = read_head(payload)
     assert head is not None
     body = read_body(payload, head)
@@ -83,19 +89,7 @@ def incoming_head(
     The body of a head whose kind is data is the data; of another, the bytes of its sections.
     """
     found = Incoming()
-    mode, priority, ttl = (1, None, None) if head.header is None else _transport_in(head.header)
-    if (
-        head.properties is None
-        and head.application_properties is None
-        and head.message_annotations is None
-        and footer is None
-        and priority is None
-        and ttl is None
-        and head.kind == DATA
-    ):
-        tail, found.flags = _MODES[mode == 2]
-        found.header = b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + tail
-        return found
+    mode, priority, ttl = _transport_in(head.header)
     basic = Basic()
     headers: dict[str, Any] = {}
     exact = footer is None and kind is None
@@ -188,8 +182,19 @@ def _carry_transport(
         found.flags |= EXPIRES
 
 
+def _plain(mode: int, content: bytes) -> Incoming:
+    """A message that says nothing of itself but whether it is durable."""
+    found = Incoming()
+    tail, found.flags = _MODES[mode == 2]
+    found.header = b"\x00\x3c\x00\x00" + len(content).to_bytes(8, "big") + tail
+    found.body = content
+    return found
+
+
 @lru_cache(maxsize=256)  # a sender says the same of all its messages
-def _transport_in(header: bytes) -> tuple[int, int | None, int | None]:
+def _transport_in(header: bytes | None) -> tuple[int, int | None, int | None]:
+    if header is None:
+        return 1, None, None
     durable, priority, ttl = (read_list(header, HEADER_FIELDS) + [None] * 3)[:3]
     return (2 if durable else 1), priority, ttl
 

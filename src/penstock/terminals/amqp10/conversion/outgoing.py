@@ -44,7 +44,7 @@ def outgoing(message: Message, count: int = 0) -> tuple[bytes, bytes]:
     if header[12:14] in (b"\x10\x00", b"\x00\x00"):  # nothing is said but the delivery mode
         before = (
             _transport_out(header[14:] == b"\x02", None, None, count)
-            + _annotations(message.route, {})
+            + _route_out(message.route)
             + _data(message.size)
         )
         return before, b""
@@ -75,7 +75,11 @@ def _as_it_came(
         beside.kind = kept[VALUE_KIND].decode("ascii", "replace")
     before = (
         _transport_out(basic.delivery_mode == 2, basic.priority, _ttl_out(basic.expiration), count)
-        + _annotations(message.route, {_OFFSET: b"\x80" + offset} if offset else {})
+        + (
+            _annotations(message.route, {_OFFSET: b"\x80" + offset})
+            if offset
+            else _route_out(message.route)
+        )
         + kept.get(PROPERTIES_BESIDE, b"")
         + kept.get(APPLICATION, b"")
         + _body_out(message, basic, beside)
@@ -113,6 +117,11 @@ def _annotations(route: bytes, carried: dict[bytes, bytes]) -> bytes:
     for key, value in carried.items():
         parts += (key, value)
     return section(MESSAGE_ANNOTATIONS) + compound(0xC1, len(parts), b"".join(parts))
+
+
+@lru_cache(maxsize=1024)  # many messages go the same way
+def _route_out(route: bytes) -> bytes:
+    return _annotations(route, {})
 
 
 def _data(size: int) -> bytes:

@@ -43,6 +43,24 @@ _FIXED: Final = {
 }
 
 
+def data_in(payload: bytes) -> tuple[bytes | None, bytes] | None:
+    """The header and the body of a message that is one section of data, with a header or none."""
+    at = 0
+    header = None
+    if payload.startswith(b"\x00\x53\x70\xc0") and len(payload) > 4:
+        at = 5 + payload[4]
+        header = payload[3:at]
+    if payload.startswith(b"\x00\x53\x75\xa0", at):
+        start = at + 5
+        size = payload[at + 4] if start <= len(payload) else -1
+    elif payload.startswith(b"\x00\x53\x75\xb0", at):
+        start = at + 8
+        size = int.from_bytes(payload[at + 4 : start], "big")
+    else:
+        return None
+    return (header, payload[start:]) if start + size == len(payload) else None
+
+
 def properties_in(encoded: bytes, basic: Basic, found: Incoming) -> bool | None:
     """Whether they come back exact; where the message wants to go is noted on the way."""
     if len(encoded) < 3 or encoded[0] != _LIST8 or encoded[2] > _PLACES:

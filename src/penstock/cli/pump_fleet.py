@@ -1,0 +1,179 @@
+"""`penstock pump start | stop | status | sanity`: all components of a directory of configurations.
+
+A directory is laid out as Sarracenia's: `subscribe/weather.conf`, `sarra/radar.toml`, … Each
+instance is a process of its own, whose log and standing are kept beside its state.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.pump_options import read
+from penstock.core.errors import ConfigurationError
+from penstock.pump.components.naming import state_folder
+from penstock.pump.config.settings import Component, PumpSettings
+from penstock.pump.standing import Standing, read_standing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: What runs until it is stopped.
+LASTING: Final = frozenset(Component) - {Component.POST, Component.SAVE, Component.RESTORE}
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 60.0
+_PAUSE: Final = 0.05
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A directory of configurations.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One instance of one configuration."""
+
+    conf: Path
+    settings: PumpSettings
+
+    @property
+    def name(self) -> str:
+        settings = self.settings
+        number = f" {settings.instance}" if settings.instances > 1 else ""
+        return f"{settings.component}/{settings.name}{number}"
+
+    def standing(self) -> Standing | None:
+        found = read_standing(self.settings)
+        return found if found is not None and found.running else None
+
+
+def members(folder: Path) -> Iterator[Member]:
+    found = sorted(path for form in ("*/*.conf", "*/*.toml") for path in folder.glob(form))
+    for conf in found:
+        component = Component(conf.parent.name) if conf.parent.name in list(Component) else None
+        settings = read(conf, component, {})
+        if settings.component in LASTING:
+            for instance in range(1, settings.instances + 1):
+                yield Member(conf, settings.model_copy(update={"instance": instance}))
+
+
+def start(folder: Folder) -> None:
+    """Start all that does not run; returns when it is ready."""
+    for member in _all(folder):
+        if member.standing() is not None:
+            typer.echo(f"{member.name} runs")
+        else:
+            _start(member)
+            typer.echo(f"{member.name} started")
+
+
+def stop(folder: Folder) -> None:
+    """Stop all that runs; returns when it has ended."""
+    standings = [(each, each.standing()) for each in _all(folder)]
+    for _, standing in standings:
+        if standing is not None:
+            os.kill(standing.pid, signal.SIGTERM)
+    for member, standing in standings:
+        if standing is not None:
+            deadline = time.monotonic() + STOP_SECONDS
+            while standing.running and time.monotonic() < deadline:
+                time.sleep(_PAUSE)
+            word = "stopped" if not standing.running else "does not stop"
+            typer.echo(f"{member.name} {word}")
+
+
+def sanity(folder: Folder) -> None:
+    """Start again what has died; what was stopped on purpose stays so."""
+    for member in _all(folder):
+        left = read_standing(member.settings)
+        if left is not None and not left.running:
+            _start(member)
+            typer.echo(f"{member.name} had died, started")
+
+
+def status(
+    folder: Folder,
+    live: Annotated[bool, typer.Option("--live", help="Look again every second.")] = False,
+) -> None:
+    """A table of all components: what they heard, what came of it, how far they are behind."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    fleet = list(_all(folder))
+    if not live:
+        console.print(_table(fleet))
+        return
+    with Live(_table(fleet), console=console) as shown:
+        while True:
+            time.sleep(1.0)
+            shown.update(_table(fleet))
+
+
+def _table(fleet: list[Member]) -> Table:
+    from rich.table import Table
+
+    table = Table("component", "pid", "heard", "done", "postponed", "rejected", "lag", "last")
+    for member in fleet:
+        standing = member.standing()
+        if standing is None:
+            died = read_standing(member.settings) is not None
+            table.add_row(member.name, "[red]died" if died else "[dim]stopped")
+            continue
+        codes = " ".join(f"{code}:{count}" for code, count in sorted(standing.codes.items()))
+        rejected = sum(standing.rejected.values())
+        why = f"{rejected} ({next(iter(standing.rejected))})" if rejected else "0"
+        ago = f"{time.time() - standing.last:.0f}s ago" if standing.last else "-"
+        table.add_row(
+            member.name,
+            str(standing.pid),
+            str(standing.heard),
+            codes,
+            str(standing.postponed),
+            why,
+            f"{standing.lag:.1f}s",
+            ago,
+        )
+    return table
+
+
+def _all(folder: Path) -> list[Member]:
+    fleet = list(members(folder))
+    if not fleet:
+        raise ConfigurationError(f"{folder}: no configurations, as subscribe/weather.conf")
+    return fleet
+
+
+def _start(member: Member) -> None:
+    settings = member.settings
+    home = state_folder(settings)
+    home.mkdir(parents=True, exist_ok=True)
+    log = home / f"log_{settings.instance:02d}"
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "penstock", "pump", "--verbose"),
+                *("--conf", str(member.conf), "--component", settings.component.value),
+                *("--instance", str(settings.instance)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        standing = member.standing()
+        if standing is not None and standing.pid == child.pid and standing.ready:
+            return
+        if child.poll() is not None:
+            raise ConfigurationError(f"{member.name} ended at once: see {log}")
+        time.sleep(_PAUSE)
+    raise ConfigurationError(f"{member.name} is not ready yet: see {log}")

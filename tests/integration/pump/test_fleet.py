@@ -1,0 +1,88 @@
+"""A directory of configurations, started, looked at, mended and stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.pump.components import post
+from penstock.pump.config.conf import read_conf
+from penstock.pump.standing import read_standing
+from tests.cli.command import run
+from tests.integration.pump.running import make_tree, settings, tree, until
+from tests.peers import Penstock
+
+
+@pytest.fixture
+def folder(
+    penstock: Penstock, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    home = tmp_path / "conf"
+    broker = f"broker amqp://guest@127.0.0.1:{penstock.port}/\n"
+    (home / "subscribe").mkdir(parents=True)
+    (home / "winnow").mkdir()
+    (home / "credentials.conf").write_text(f"amqp://guest:guest@127.0.0.1:{penstock.port}/\n")
+    (home / "winnow" / "w.conf").write_text(
+        f"{broker}exchange x{name}\npost_exchange x{name}w\nqueue q_{name}\n"
+    )
+    (home / "subscribe" / "s.conf").write_text(
+        f"{broker}exchange x{name}w\nsubtopic #\ninstances 2\nreport_back off\nmirror on\n"
+        f"directory {tmp_path / 'here'}\nreject .*secret.*\naccept .*\n"
+    )
+    yield home
+    run("pump", "stop", home)
+
+
+async def test_start_status_sanity_and_stop(
+    folder: Path, penstock: Penstock, name: str, tmp_path: Path
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    make_tree(there, 6)
+    started = run("pump", "start", folder)
+    assert started.stdout.splitlines() == [
+        "subscribe/s 1 started",
+        "subscribe/s 2 started",
+        "winnow/w started",
+    ], started.stderr
+    assert run("pump", "start", folder).stdout.count(" runs\n") == 3
+    posts = settings(
+        "post", penstock.url, tmp_path / "p", post_exchange=f"x{name}",
+        post_base_url=f"file:{there}/", post_base_dir=there, path=[there],
+    )  # fmt: skip
+    await post(posts)
+    await until(lambda: tree(here) == tree(there))
+    winnow = read_conf(folder / "winnow" / "w.conf")
+    await until(lambda: (found := read_standing(winnow)) is not None and found.heard == 8)
+    shown = run("pump", "status", folder).stdout
+    assert "201:8" in shown
+    standing = read_standing(winnow)
+    assert standing is not None
+    os.kill(standing.pid, signal.SIGKILL)
+    await until(lambda: not standing.running)
+    assert "died" in run("pump", "status", folder).stdout
+    assert run("pump", "sanity", folder).stdout == "winnow/w had died, started\n"
+    stopped = run("pump", "stop", folder).stdout
+    assert stopped.count(" stopped\n") == 3
+    assert run("pump", "sanity", folder).stdout == ""
+
+
+def test_a_directory_without_configurations(tmp_path: Path) -> None:
+    asked = run("pump", "status", tmp_path)
+    assert asked.returncode == 2
+    assert "no configurations" in asked.stderr
+
+
+def test_one_that_cannot_start_says_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "sender").mkdir()
+    (tmp_path / "sender" / "t.conf").write_text("broker amqp://h/\n")
+    asked = run("pump", "start", tmp_path)
+    assert asked.returncode == 2
+    assert "sender/t ended at once: see " in asked.stderr
