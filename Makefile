@@ -67,6 +67,9 @@ test-all: lint peers ## The same, and the tests that do take long
 bench: setup peers ## Penstock beside RabbitMQ, mosquitto and amqtt; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.mqtt --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.amqp10 --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.spark --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.pipeline --markdown docs/benchmarks.md
 
 docs: setup ## The pages that are made from the code
 	$(BIN)/python -m scripts.configuration_page

@@ -47,14 +47,14 @@ def main(
         found.lived = live.live(sensors, seconds, interval, warm, master)
     if {"backlog", "engines"} & set(wanted):
         with engine_session("benchmark", master) as spark:
+            if "engines" in wanted:
+                size = min(max(counts), 1_000_000)
+                found.took = engines.compare(spark, size, sensors, rounds=1 if quick else 3)
             if "backlog" in wanted:
                 catchup.catch_up(spark, min(counts), sensors, most)  # warms up
                 for count in counts:
                     found.caught_up.append(catchup.catch_up(spark, count, sensors, most))
-                    Console(stderr=True).print(f"{found.caught_up[-1].rate:,.0f} reports/s")
-            if "engines" in wanted:
-                size = min(max(counts), 1_000_000)
-                found.took = engines.compare(spark, size, sensors, rounds=1 if quick else 3)
+                    Console(stderr=True).print(str(found.caught_up[-1]), highlight=False)
     run = shlex.join(["python", "-m", "benchmarks.pipeline", *sys.argv[1:]])
     chapter = tables.chapter(run, f"{datetime.now(UTC):%Y-%m-%d}", this_machine(), master, found)
     Console(width=120).print(chapter, markup=False, highlight=False)

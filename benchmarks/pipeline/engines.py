@@ -49,7 +49,7 @@ _DUCKDB: Final = f"""
         SELECT *, lag(total_in) OVER w AS last_in, lag(total_out) OVER w AS last_out
         FROM totals WINDOW w AS (PARTITION BY serial ORDER BY "offset")
     )
-    SELECT hive_id, epoch("timestamp")::BIGINT // 3600 AS hour,
+    SELECT hive_id, epoch_us("timestamp") // 3600000000 AS hour,
            sum(CASE WHEN fell THEN total_in ELSE total_in - last_in END)::BIGINT AS entries,
            sum(CASE WHEN fell THEN total_out ELSE total_out - last_out END)::BIGINT AS exits
     FROM (SELECT *, total_in < last_in OR total_out < last_out AS fell FROM before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +25,14 @@ from penstock.pump.errors import (
     WrongSize,
 )
 from penstock.pump.fetching import Fetching, Rules
+from penstock.pump.landing.blocks import Assembly, Block
+from penstock.pump.landing.draft import Manners
 from penstock.pump.landing.target import Target, read_inflight
 from penstock.pump.posts import Parts, Post, Sum
 from penstock.pump.posts.parts import PARTITIONED, cut
 from penstock.pump.posts.post import Inline
 from penstock.pump.posts.sums import Sums
+from penstock.pump.threads import to_the_end
 from penstock.pump.transports.contract import Circumstances
 from penstock.pump.transports.hosts import HostRule
 from penstock.pump.transports.opening import Transports
@@ -333,6 +337,52 @@ async def test_a_growing_file_is_never_a_mixture_of_its_versions(
     assert (here / "f").read_bytes() == grown
 
 
+async def test_a_block_of_an_older_version_that_arrives_late_spoils_nothing(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    old, new = blocks(server.url)[0], blocks(server.url, bytes(reversed(DATA)), moment=10**18 + 1)
+    assert old.parts is not None
+    path = here / "f.tmp"
+    fd = Assembly(path, old.parts, old.moment).open()
+    assert fd is not None
+    late = Block(fd, old.parts, None)
+    (server.folder / "f").write_bytes(bytes(reversed(DATA)))
+    await fetching(transports).fetch(new[0], Target(here, "f"))
+    late.write(DATA[:30_000])
+    late.close()
+    assert not Assembly(path, old.parts, old.moment).add(here / "f", Manners(), None, None, None)
+    for post in new[1:]:
+        await fetching(transports).fetch(post, Target(here, "f"))
+    assert (here / "f").read_bytes() == bytes(reversed(DATA))
+
+
+async def test_a_block_fetched_twice_at_the_same_time_leaves_nothing_behind(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    *others, last = blocks(server.url)
+    for post in others:
+        await fetching(transports).fetch(post, Target(here, "f"))
+    assert last.parts is not None
+    twin = Assembly(here / "f.tmp", last.parts, last.moment)
+    fd = twin.open()
+    assert fd is not None
+    await fetching(transports).fetch(last, Target(here, "f"))
+    os.close(fd)
+    with pytest.raises(SourceUnavailable):
+        twin.add(here / "f", Manners(), None, None, None)
+    assert (await fetching(transports).fetch(last, Target(here, "f"))).code == 304
+    assert names(here) == ["f"]
+
+
+async def test_a_block_of_an_older_version_does_not_begin_a_finished_file_again(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    (here / "f").write_bytes(b"newer")
+    old = replace(blocks(server.url)[0], mtime=10**17)
+    assert (await fetching(transports).fetch(old, Target(here, "f"))).code == 304
+    assert names(here) == ["f"]
+
+
 async def test_parts_are_kept_as_files_where_the_whole_has_no_room_and_put_together_elsewhere(
     server: FileServer, transports: Transports, here: Path, tmp_path: Path
 ) -> None:
@@ -358,3 +408,21 @@ async def test_parts_of_a_file_no_disk_could_hold(
         await fetching(transports).fetch(announced(server.url, parts=lie), Target(here, "f"))
     assert not (here / "f").exists()
     assert server.asked == []
+
+
+async def test_whoever_is_cancelled_waits_for_what_is_being_written(tmp_path: Path) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def write() -> None:
+        began.set()
+        may_end.wait(30)
+        (tmp_path / "f").write_text("whole")
+
+    writing = asyncio.create_task(to_the_end(write))
+    await asyncio.to_thread(began.wait, 30)
+    writing.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert (tmp_path / "f").read_text() == "whole"

@@ -124,6 +124,27 @@ async def test_what_fails_in_passing_is_tried_at_once_and_then_written_down(
     retries.close()
 
 
+async def test_retries_have_their_turn_however_little_may_be_done_at_a_time(
+    tmp_path: Path,
+) -> None:
+    finished = asyncio.Event()
+    attempts = 0
+
+    async def work(post: Post, letter: Letter) -> Outcome:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise SourceUnavailable("away")
+        assert letter.again
+        finished.set()
+        return Outcome(201, "")
+
+    retries = Retries(tmp_path / "retry.db")
+    limits = Limits(concurrency=1, attempts=1, backoff=Backoff(first=0.01))
+    await run(Consumer(work, retries=retries, limits=limits), Given(line("f")), finished)
+    retries.close()
+
+
 async def test_what_cannot_succeed_is_told_and_done_with(tmp_path: Path) -> None:
     async def work(post: Post, letter: Letter) -> Outcome:
         raise OutsideDirectory("..")

@@ -7,9 +7,7 @@ again is for whoever calls: an error leaves behind nothing that the next attempt
 
 from __future__ import annotations
 
-import asyncio
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from penstock.pump.posts.parts import INPLACE, PARTITIONED, Parts, part_name
 from penstock.pump.posts.post import Post
 from penstock.pump.posts.sums import LATER, Sum, Sums
 from penstock.pump.sources import Source, source_of
+from penstock.pump.threads import to_the_end
 from penstock.pump.transports.contract import Span
 from penstock.pump.transports.opening import Transports
 
@@ -60,7 +59,7 @@ class Fetching:
         return await self._keep_part(post, parts, target)
 
     async def _fetch_whole(self, post: Post, target: Target) -> Outcome:
-        reason = await asyncio.to_thread(self._unneeded, post, target)
+        reason = await to_the_end(self._unneeded, post, target)
         if reason is not None:
             return Outcome(reports.NOT_MODIFIED, reason, path=target.final)
         length = None if post.parts is None else post.parts.length
@@ -77,7 +76,7 @@ class Fetching:
         # What nothing will verify is not gone on with, but begun again.
         resume = post.content is None and not _computed_here(post)
         try:
-            there = await asyncio.to_thread(self._open, draft, target, resume)
+            there = await to_the_end(self._open, draft, target, resume)
             sink = Gathering(draft, self._pace)
             if post.content is not None:
                 await sink.feed(post.content.data)
@@ -87,7 +86,7 @@ class Fetching:
                 if block is not None:
                     span = Span(block.offset + there, block.length - there)
                 await self._transports.get(source.scheme).fetch(source, span, sink)
-            return await asyncio.to_thread(self._finish, draft, sink.taken(), post, target)
+            return await to_the_end(self._finish, draft, sink.taken(), post, target)
         finally:
             draft.close()
 
@@ -104,29 +103,39 @@ class Fetching:
     async def _fetch_block(self, post: Post, parts: Parts, target: Target) -> Outcome:
         target = _without_part_suffix(target, parts, post.sum)
         assembly = Assembly(self._rules.inflight.path(target.final), parts, post.moment)
-        if not await asyncio.to_thread(self._wanted, post, parts, target, assembly):
+        fd = await to_the_end(self._open_block, post, parts, target, assembly)
+        if fd is None:
             return Outcome(reports.NOT_MODIFIED, "block is here", path=target.final, whole=False)
-        block = Block(assembly.path, parts, self._sums.verifiable(post.sum))
+        block = Block(fd, parts, self._sums.verifiable(post.sum))
         try:
             source = self._source(post)
             sink = Gathering(block, self._pace)
             transport = self._transports.get(source.scheme)
             offset = 0 if source.name.endswith(".Part") else parts.offset
             await transport.fetch(source, Span(offset, parts.length), sink)
-            known, whole = await asyncio.to_thread(
-                self._add, block, sink.taken(), post, target, assembly
-            )
+            known, whole = await to_the_end(self._add, block, sink.taken(), post, target, assembly)
         finally:
             block.close()
         told = replace(post, sum=known, parts=replace(parts, method=INPLACE))
         message = "Downloaded" if whole else "Inserted"
         return Outcome(reports.DONE, message, told, target.final, whole)
 
-    def _wanted(self, post: Post, parts: Parts, target: Target, assembly: Assembly) -> bool:
+    def _open_block(
+        self, post: Post, parts: Parts, target: Target, assembly: Assembly
+    ) -> int | None:
         target.prepare(self._rules.manners.folder_mode)
-        if self._here(post, parts, target.final):
+        if self._newer(post, target.final) or self._here(post, parts, target.final):
+            return None
+        return assembly.open()
+
+    def _newer(self, post: Post, final: Path) -> bool:
+        """Whether what is here was made after what is announced."""
+        if post.mtime is None or not self._rules.manners.keep_times:
             return False
-        return assembly.wants()
+        try:
+            return final.stat().st_mtime_ns > post.mtime
+        except OSError:
+            return False
 
     def _here(self, post: Post, parts: Parts, final: Path) -> bool:
         """Whether the finished file has this very block already."""
@@ -153,12 +162,7 @@ class Fetching:
         known = block.verify(post.sum, strict=self._rules.strict)
         if self._rules.manners.durable:
             block.sync()
-        whole = assembly.add()
-        if whole:
-            with suppress(FileNotFoundError):  # another process had the same block to add
-                assembly.settle(
-                    target.final, self._rules.manners, post.mode, post.mtime, post.atime
-                )
+        whole = assembly.add(target.final, self._rules.manners, post.mode, post.mtime, post.atime)
         return known, whole
 
     async def _keep_part(self, post: Post, parts: Parts, target: Target) -> Outcome:
@@ -188,8 +192,7 @@ class Fetching:
         digest = self._sums.verifiable(post.sum)
         if digest is None or post.sum is None or _computed_here(post):
             return None
-        keep_times = self._rules.manners.keep_times
-        if keep_times and post.mtime is not None and there.st_mtime_ns > post.mtime:
+        if self._newer(post, target.final):
             return "a newer one is here"
         if post.parts is not None and there.st_size != post.parts.file_size:
             return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from penstock.core.units import MiB
 from penstock.pump.pace import Pace
+from penstock.pump.threads import to_the_end
 from penstock.pump.transports.contract import Writing
 
 GATHERED: Final = MiB
@@ -28,7 +28,7 @@ class Gathering:
         self._size += len(data)
         await self._pace.let_through(len(data))
         if self._size >= GATHERED:
-            await asyncio.to_thread(self.writing.write, self.taken())
+            await to_the_end(self.writing.write, self.taken())
 
     def taken(self) -> bytes:
         """What has not been written yet."""

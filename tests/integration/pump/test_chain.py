@@ -78,6 +78,25 @@ async def test_a_tree_posted_and_fetched_by_http_is_the_same_tree(
     assert (posted.announced, posted.failed) == (len(tree(there)), {})
 
 
+async def test_small_files_travel_with_their_posts(
+    broker: Broker, exchange: str, tmp_path: Path
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    make_tree(there, 4)
+    (there / "empty").unlink()
+    fetched = settings(
+        "subscribe", broker.url, tmp_path / "s", exchange=exchange, topic_prefix=["v03"],
+        directory=str(here), mirror=True,
+    )  # fmt: skip
+    async with running(subscribe, fetched):
+        posts = settings(
+            "post", broker.url, tmp_path / "p", post_exchange=exchange, post_format="v03",
+            post_base_url="http://nowhere.invalid/", post_base_dir=there, path=[there], inline=1000,
+        )  # fmt: skip
+        await post(posts)
+        await until(lambda: tree(here) == tree(there))
+
+
 async def test_parts_of_files_arrive_as_files(
     broker: Broker, exchange: str, tmp_path: Path
 ) -> None:

@@ -245,11 +245,11 @@ def _lists(depth: int) -> bytes:
         Symbol("é"),
         "\ud800",
         Decimal(b"abc"),
-        object(),
+        frozenset(),
         Array(UINT, [1]),
         Array(0x52, [UInt(1)]),
         Array(NULL, [None] * 1000),
-        {1: object()},
+        {1: frozenset()},
     ],
     ids=repr,
 )

@@ -91,11 +91,12 @@ class Inlet:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
         self._trunk.leave(self)
-        if self._link is not None:
-            self._link.context = None
-            self._link.detach(closed=not self._source.lasts)
-            self._link = None
         self._buffer.clear()
+        link, self._link = self._link, None
+        if link is not None:
+            link.context = None
+            link.detach(closed=not self._source.lasts)
+            await self._trunk.parted(link)
 
     # What the trunk says.
 

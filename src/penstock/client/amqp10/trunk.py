@@ -17,6 +17,7 @@ from penstock.client.amqp10.wire import Wire
 from penstock.client.errors import BrokerUnreachable, FabricClosed
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.wire.amqp10.links import Link
 from penstock.wire.amqp10.session import Session
 
 log = get_logger(__name__)
@@ -92,6 +93,11 @@ class Trunk:
     def leave(self, part: Part) -> None:
         if part in self._parts:
             self._parts.remove(part)
+
+    async def parted(self, link: Link) -> None:
+        """Returns when the broker knows that we have left a link."""
+        if self._wire is not None:
+            await self._wire.parted(link)
 
     async def close(self) -> None:
         self._fail(FabricClosed("the fabric is closed"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from penstock.client.amqp10.endpoint import Endpoint
@@ -60,6 +61,7 @@ class Wire(asyncio.Protocol):
         self._heard = True
         self._beat: asyncio.TimerHandle | None = None
         self._listen: asyncio.TimerHandle | None = None
+        self._partings: dict[Link, asyncio.Future[None]] = {}
         self._engine = Connection(self, container_id, frame_max=FRAME_MAX, channel_max=0)
 
     async def connect(self, tls: ssl.SSLContext | None) -> Session:
@@ -85,6 +87,21 @@ class Wire(asyncio.Protocol):
         """Whether the broker sends messages on by the address each of them has."""
         remote = self._engine.remote
         return remote is not None and "ANONYMOUS-RELAY" in remote.offered_capabilities
+
+    async def parted(self, link: Link) -> None:
+        """Returns when the broker has taken its end of a link off as well, or does not answer."""
+        parting = self._partings[link] = self._loop.create_future()
+        self._see_off()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await parting
+
+    def _see_off(self) -> None:
+        gone = self._gone.done()
+        for link in [link for link in self._partings if gone or link not in link.session.links]:
+            parting = self._partings.pop(link)
+            if not parting.done():
+                parting.set_result(None)
 
     async def close(self) -> None:
         """Leave with a word; and without one, if the broker does not answer."""
@@ -114,6 +131,8 @@ class Wire(asyncio.Protocol):
         except PenstockError as error:
             self._lose(error)
             self.abandon()
+        if self._partings:
+            self._see_off()
 
     def connection_lost(self, error: Exception | None) -> None:
         for timer in (self._beat, self._listen):
@@ -121,6 +140,7 @@ class Wire(asyncio.Protocol):
                 timer.cancel()
         if not self._gone.done():
             self._gone.set_result(None)
+        self._see_off()
         self._lose(error or Lost("the connection was closed"))
 
     def _lose(self, error: Exception) -> None:

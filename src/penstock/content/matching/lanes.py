@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.content.extents import allowed_by
 from penstock.content.matching.entries import Entry
@@ -21,6 +21,9 @@ from penstock.content.operators import Operator
 from penstock.content.string_sets import StringSet
 from penstock.content.string_sets import beyond as beyond_prefix
 from penstock.content.values import Kind, Variable
+
+#: Of how many filters the ends of ranges are looked at when buckets are cut.
+_SAMPLED: Final = 4096
 
 
 class Order(Enum):
@@ -136,23 +139,25 @@ def ends(claim: Claim) -> Iterator[Any]:
         yield claim.hole
 
 
-def asked(entries: Iterable[Entry], most: int) -> dict[Name, list[Any]]:
-    """The lanes that entries ask for, at most so many: for each the ends of what they ask."""
-    found: dict[Name, list[Any]] = {}
-    for entry in entries:
+def asked(entries: Sequence[Entry], most: int) -> dict[Name, list[Any]]:
+    """The lanes that entries ask for, at most so many: for each some ends of what they ask."""
+    numbers: dict[str, list[float]] = {}
+    texts: dict[Name, list[str]] = {}
+    every = len(entries) // _SAMPLED + 1
+    for at, entry in enumerate(entries):
         for attribute, low, high in entry.ranges:
-            where = found.setdefault(Name(attribute, Order.NUMBERS), [])
-            if low != -inf:
-                where.append(low)
-            if high != inf:
-                where.append(high)
-        if entry.rest:
-            for name, claim in claims(entry).items():
-                where = found.setdefault(name, [])
-                if name.order is not Order.NUMBERS:
-                    where.extend(ends(claim))
-                elif claim.hole is not None:
-                    where.append(float(claim.hole))  # as the columns have their ends
+            where = numbers.setdefault(attribute, [])
+            if at % every == 0:
+                where += (end for end in (low, high) if -inf < end < inf)
+        for name, claim in claims(entry).items() if entry.rest else ():
+            if name.order is not Order.NUMBERS:
+                texts.setdefault(name, []).extend(ends(claim))
+                continue
+            where = numbers.setdefault(name.attribute, [])
+            if claim.hole is not None:
+                where.append(float(claim.hole))  # as the columns have their ends
+    found: dict[Name, list[Any]] = {Name(a, Order.NUMBERS): where for a, where in numbers.items()}
+    found |= texts
     if len(found) > most:
         common = sorted(found, key=lambda name: len(found[name]), reverse=True)
         found = {name: found[name] for name in common[:most]}

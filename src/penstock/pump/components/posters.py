@@ -89,6 +89,7 @@ async def _posting(shop: Workshop) -> Posting:
         keep_mode=settings.preserve_mode,
         keep_times=settings.preserve_time,
         folders=settings.folders,
+        inline=settings.inline,
         source=settings.source,
         to_clusters=settings.to_clusters,
         sums=sums,

@@ -67,6 +67,11 @@ def sum_method(text: str) -> str:
     return words.get(method, method) + comma + value
 
 
+def inlined(text: str) -> int:
+    """`on` is Sarracenia's kilobyte."""
+    return 1024 if flag(text) else 0
+
+
 def kilobytes(text: str) -> int:
     return size(text) * 1024
 
@@ -122,6 +127,8 @@ OPTIONS: Final[dict[str, tuple[str, Read]]] = {
     "identitymethod": ("sum", sum_method),
     "blocksize": ("blocksize", size),
     "parts": ("blocksize", size),
+    "inline": ("inline", inlined),
+    "inlinebytemax": ("inline", size),
     "recursive": ("recursive", flag),
     "suppressduplicates": ("suppress_duplicates", suppressed),
     "cache": ("suppress_duplicates", suppressed),
@@ -143,7 +150,7 @@ OPTIONS: Final[dict[str, tuple[str, Read]]] = {
     "sendto": ("destination", str),
 }
 
-#: Known, and not needed: what they ask for is so anyway, or is not this program's to do.
+#: Known, and not needed: it is so anyway, or it is a matter of the log, the broker or the start.
 UNNEEDED: Final = frozenset(
     [
         "heartbeat",
@@ -179,24 +186,13 @@ UNNEEDED: Final = frozenset(
         "declareexchange",
         "hostname",
         "pidfilename",
-        "auto_delete",
         "autodelete",
         "tlsrigour",
-        "remove",
-        "discard",
-        "randomize",
-        "rename",
-        "header",
         "logevents",
         "logduration",
-        "follow_symlinks",
-        "followsymlinks",
-        "realpath",
-        "postrealpath",
         "forcepolling",
         "metricsfilename",
         "amqpconsumer",
-        "messagecountmax",
     ]
 )
 

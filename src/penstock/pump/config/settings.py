@@ -167,6 +167,7 @@ class PumpSettings(_Model):
     sum: str = "s"
     blocksize: Bytes = Field(1, description="0: automatic, 1: never, else bytes.")
     partition: Literal["i", "p"] = "i"
+    inline: Bytes = Field(0, description="Files up to this size travel in their posts (v03, wis2).")
     recursive: bool = True
     folders: bool = Field(False, description="Announce directories, too.")
     existing: bool = Field(False, description="watch: begin with what is there.")

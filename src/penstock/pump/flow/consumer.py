@@ -107,19 +107,14 @@ class Consumer:
 
     async def _hear(self, inflow: Inflow) -> None:
         while True:
-            await self._room.acquire()
-            try:
-                message = await inflow.receive()
-            except BaseException:
-                self._room.release()
-                raise
+            message = await inflow.receive()
             self.tally.heard += 1
             letter = letter_of(message)
             post = self._read(letter)
             if post is None:
-                self._room.release()
                 await message.ack()
                 continue
+            await self._room.acquire()
             self._begin(self._deliver(post, letter, message, self._lanes.enter(names(post))))
 
     def _begin(self, doing: Awaitable[None]) -> None:

@@ -3,7 +3,7 @@
 Blocks are written where they belong in one file, under its name in flight; beside it lies a list of
 those that are there: a line that says which version of the file is being made, and a byte a block.
 Several processes may be at the same file: the list is locked while it is read or changed. When the
-last block is there the file gets its name and the list goes.
+last block is there the file gets its name and the list goes, while the lock is still held.
 
 A block of an older announcement than the one being made is not wanted any more; one of a newer
 begins the file again, for a growing file must not become a mixture of its versions.
@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from penstock.pump.errors import BadPost, WrongSize
+from penstock.pump.errors import BadPost, SourceUnavailable, WrongSize
 from penstock.pump.landing.draft import Manners, dress
 from penstock.pump.posts.parts import Parts
 from penstock.pump.posts.sums import Digest, Sum, judge
@@ -43,40 +43,59 @@ class Assembly:
         self._moment = moment
         self._head = f"{moment},{parts.size},{parts.count},{parts.remainder}\n".encode()
 
-    def wants(self) -> bool:
-        """Whether the block is missing; makes room for the file if it is the first."""
+    def open(self) -> int | None:
+        """The file to write the block to, if it is missing; made if the block is the first."""
         with self._locked() as fd:
-            return (
-                self._begin(fd)
-                and self._flags(fd)[self._parts.number : self._parts.number + 1] != _HERE
-            )
+            if not self._begin(fd) or self._flags(fd)[self._parts.number] == _HERE[0]:
+                return None
+            return os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
-    def add(self) -> bool:
-        """The block has been written. Whether the file is whole now."""
+    def add(
+        self,
+        final: Path,
+        manners: Manners,
+        mode: int | None,
+        mtime: int | None,
+        atime: int | None,
+    ) -> bool:
+        """The block has been written. Whether the file is whole now, and has its name."""
         with self._locked() as fd:
-            if not self._begin(fd):
+            if not self._still_made(fd):
                 return False
             os.pwrite(fd, _HERE, len(self._head) + self._parts.number)
-            return _MISSING not in self._flags(fd)
+            if _MISSING in self._flags(fd):
+                return False
+            self._dress(manners, mode, mtime, atime)
+            self.path.rename(final)
+            self._list.unlink()
+            return True
 
-    def settle(
-        self, final: Path, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
+    def _dress(
+        self, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
     ) -> None:
         fd = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.ftruncate(fd, self._parts.file_size)
             dress(fd, manners, mode, mtime, atime)
             if manners.durable:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        self.path.rename(final)
-        with contextlib.suppress(FileNotFoundError):
+
+    def _still_made(self, fd: int) -> bool:
+        """Whether the block was written to what is being made. Not so where a newer version is;
+        where there is nothing, the file may have been finished meanwhile: look again."""
+        head = self._read_head(fd)
+        if head == b"\n":
             self._list.unlink()
+            raise SourceUnavailable(f"{self.path} is not being made any more")
+        return head == self._head
+
+    def _read_head(self, fd: int) -> bytes:
+        return os.pread(fd, 128, 0).partition(b"\n")[0] + b"\n"
 
     def _begin(self, fd: int) -> bool:
         """Whether this version is the one being made, after it has been begun if need be."""
-        head = os.pread(fd, 128, 0).partition(b"\n")[0] + b"\n"
+        head = self._read_head(fd)
         if head == self._head:
             return True
         made = head.partition(b",")[0]
@@ -88,9 +107,11 @@ class Assembly:
         return True
 
     def _make_room(self) -> None:
-        """An empty file of the size there will be, which takes no room yet."""
+        """An empty file of the size there will be, which takes no room yet. It is a new one, so
+        that whoever still writes to the one before writes to nobody's."""
+        self.path.unlink(missing_ok=True)
         try:
-            with self.path.open("wb") as file:
+            with self.path.open("xb") as file:
                 file.truncate(self._parts.file_size)
         except OSError as error:
             if error.errno in (errno.EFBIG, errno.EINVAL):
@@ -104,12 +125,24 @@ class Assembly:
     def _locked(self) -> Iterator[int]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self._list, flags, 0o644)
+        while True:
+            fd = os.open(self._list, flags, 0o644)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if self._is_list(fd):
+                    yield fd
+                    return
+            finally:
+                os.close(fd)
+
+    def _is_list(self, fd: int) -> bool:
+        """Not so where the file was finished, and its list removed, while we waited for it."""
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield fd
-        finally:
-            os.close(fd)
+            there = self._list.stat()
+        except FileNotFoundError:
+            return False
+        ours = os.fstat(fd)
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 class Block:
@@ -117,8 +150,8 @@ class Block:
 
     __slots__ = ("_digest", "_fd", "_parts", "written")
 
-    def __init__(self, path: Path, parts: Parts, digest: Digest | None) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def __init__(self, fd: int, parts: Parts, digest: Digest | None) -> None:
+        self._fd = fd
         self._parts = parts
         self._digest = digest
         self.written = 0

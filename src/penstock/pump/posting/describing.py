@@ -19,7 +19,7 @@ from penstock.core.units import MiB
 from penstock.pump.errors import BadPost, FileChanging, SourceMissing, SourceUnavailable
 from penstock.pump.posts import sums
 from penstock.pump.posts.parts import INPLACE, automatic_block_size, cut
-from penstock.pump.posts.post import Post
+from penstock.pump.posts.post import Inline, Post
 from penstock.pump.posts.spelling import checked_path
 from penstock.pump.posts.sums import Sum, Sums
 from penstock.pump.receiving import relative
@@ -39,6 +39,7 @@ class Description:
     keep_mode: bool = True
     keep_times: bool = True
     folders: bool = False  #: directories are announced as well
+    inline: int = 0  #: files up to this size travel with their posts, where the spelling can
     source: str | None = None
     to_clusters: str | None = None
     sums: Sums = field(default_factory=Sums)
@@ -78,18 +79,19 @@ class Description:
     def _of_file(self, path: Path, post: Post) -> list[Post]:
         try:
             with path.open("rb") as file:
-                before = os.fstat(file.fileno())
+                fd = file.fileno()
+                before = os.fstat(fd)
                 size = before.st_size
                 block = self.block_size
                 if block == 0:
                     block = automatic_block_size(size)
                 told = [
-                    replace(
-                        post, parts=parts, sum=self._sum(path.name, file.fileno(), parts.length)
-                    )
+                    replace(post, parts=parts, sum=self._sum(path.name, fd, parts.length))
                     for parts in cut(size, block or 0, self.block_method)
                 ]
-                after = os.fstat(file.fileno())
+                if 0 < size <= self.inline and len(told) == 1:
+                    told = [replace(told[0], content=Inline(os.pread(fd, size, 0)))]
+                after = os.fstat(fd)
         except OSError as error:
             raise _explain(path, error) from error
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):

@@ -12,6 +12,7 @@ from typing import Final
 from penstock.core.units import MiB
 from penstock.pump.errors import SourceMissing, SourceUnavailable, UnsupportedSource, WrongSize
 from penstock.pump.sources import Source
+from penstock.pump.threads import to_the_end
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span, Writing
 
 CHUNK: Final = MiB
@@ -24,10 +25,10 @@ class Files:
         del circumstances  # files of this machine need none
 
     async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
-        await asyncio.to_thread(_copy, source.path, span, sink.writing)
+        await to_the_end(_copy, source.path, span, sink.writing)
 
     async def send(self, delivery: Delivery, target: Source) -> None:
-        await asyncio.to_thread(_put, delivery, Path(target.path))
+        await to_the_end(_put, delivery, Path(target.path))
 
     async def remove(self, target: Source) -> None:
         try:
