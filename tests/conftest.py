@@ -28,7 +28,7 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 #: Tests that start Spark many times over: they run with `make test-all`.
-HEAVY = ("tests/pipeline/",)
+HEAVY: tuple[str, ...] = ()
 #: Spark starts processes when it likes, and each takes seconds on a busy machine.
 SPARK_SECONDS = 600
 

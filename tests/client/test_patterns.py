@@ -63,6 +63,17 @@ class TestPublishSubscribe:
         async with fabric.subscribe(name, name=name) as kept:
             assert (await kept.receive()).body == b"kept"
 
+    async def test_exchange_and_queue_declared_otherwise_are_taken_as_they_are(
+        self, fabric: Fabric, name: str
+    ) -> None:
+        async with fabric.amqp.channel() as channel:
+            await channel.declare_exchange(name, "topic", durable=False, auto_delete=True)
+            arguments = {"x-expires": 60_000}
+            await channel.declare_queue(name, durable=True, arguments=arguments)
+        async with fabric.subscribe(name, name=name, exchange=name) as messages:
+            await fabric.publish(name, b"as it is", exchange=name)
+            assert (await messages.receive()).body == b"as it is"
+
     async def test_more_than_the_prefetch_flows(self, fabric: Fabric, name: str) -> None:
         async with fabric.subscribe(name, prefetch=10) as numbers:
             async with fabric.publisher(name) as publisher:

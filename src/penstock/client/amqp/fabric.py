@@ -33,10 +33,10 @@ from penstock.client.amqp.sources import (
     Replay,
     Source,
     Subscription,
+    Topic,
     Work,
     WorkQueue,
     declare_stream,
-    declare_topic,
 )
 from penstock.client.body import Body
 from penstock.client.fabric import FAST_PREFETCH, WORK_PREFETCH, Handler, Headers, Start
@@ -88,10 +88,8 @@ class AmqpFabric:
         await publisher.send(body, headers=headers, ttl=ttl, message_id=message_id)
 
     def publisher(self, address: str, *, exchange: str = TOPIC) -> Outflow:
-        async def prepare(channel: Channel) -> None:
-            await declare_topic(channel, exchange)
-
-        return outflow(self._outlet("topic", exchange, exchange, prepare), address)
+        declare = Topic(exchange).declare
+        return outflow(self._outlet("topic", exchange, exchange, declare), address)
 
     def subscribe(
         self,

@@ -61,6 +61,35 @@ class WorkQueue:
             raise Reopen from None
 
 
+class Topic:
+    """A topic exchange, declared so, or taken as it is found where it may not be declared.
+
+    Those named `amq.` are always there.
+    """
+
+    __slots__ = ("_found", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._found = name.startswith("amq.")
+
+    async def declare(self, channel: Channel) -> None:
+        if self.name.startswith("amq."):
+            return
+        try:
+            await channel.exchange_declare(
+                self.name, exchange_type="topic", durable=True, passive=self._found
+            )
+        except (aiormq.ChannelPreconditionFailed, aiormq.ChannelAccessRefused):
+            if self._found:
+                raise
+            self._found = True
+            raise Reopen from None
+        except aiormq.ChannelNotFoundEntity:
+            self._found = False  # by the next attempt it may be there, or ours to make
+            raise
+
+
 class Work:
     """Push/pull: items of a work queue, each to one of those who pull."""
 
@@ -109,18 +138,19 @@ class Subscription:
         self.prefetch = prefetch
         self.redelivers = name is not None
         self._patterns = patterns
-        self._exchange = exchange
-        self._name = name
+        self._exchange = Topic(exchange)
+        self._queue = None if name is None else WorkQueue(name)
 
     async def attach(self, channel: Channel) -> tuple[str, Arguments]:
-        await declare_topic(channel, self._exchange)
-        if self._name is None:
+        await self._exchange.declare(channel)
+        if self._queue is None:
             declared = await channel.queue_declare("", exclusive=True, auto_delete=True)
+            queue = str(declared.queue)
         else:
-            declared = await channel.queue_declare(self._name, durable=True)
-        queue = str(declared.queue)
+            await self._queue.declare(channel)
+            queue = self._queue.name
         for pattern in self._patterns:
-            await channel.queue_bind(queue, self._exchange, pattern)
+            await channel.queue_bind(queue, self._exchange.name, pattern)
         return queue, {}
 
     def admit(self, delivered: DeliveredMessage) -> bool:
@@ -158,12 +188,6 @@ def offset_of(delivered: DeliveredMessage) -> int | None:
     headers = delivered.header.properties.headers or {}
     offset = headers.get(OFFSET)
     return offset if isinstance(offset, int) else None
-
-
-async def declare_topic(channel: Channel, exchange: str) -> None:
-    """Make sure of a topic exchange; those named `amq.` are always there."""
-    if not exchange.startswith("amq."):
-        await channel.exchange_declare(exchange, exchange_type="topic", durable=True)
 
 
 async def declare_stream(
