@@ -105,7 +105,7 @@ class Publishing:
         self._thread.join()
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3600)
 def test_totals_are_those_of_an_undisturbed_run(
     spark: SparkSession, pipeline: Pipeline, tally: Tally, place: Place, town: Town, kills: int

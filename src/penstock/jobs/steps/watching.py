@@ -31,15 +31,15 @@ def watched(spark: SparkSession, tasks: int, told: Callable[[float], None]) -> I
 
     def look() -> None:
         tracker = context.statusTracker()
-        before = 0.0
+        before = 0.0  # the end is told when everything is at hand
         while not ended.wait(LOOK_SECONDS):
             done = 0
             for job in tracker.getJobIdsForGroup(group):
                 info = tracker.getJobInfo(job)
                 stages = [tracker.getStageInfo(each) for each in info.stageIds] if info else []
                 done += sum(stage.numCompletedTasks for stage in stages if stage)
-            share = min(done / tasks, 1.0)
-            if share > before:
+            share = done / tasks
+            if before < share < 1.0:
                 told(share)
                 before = share
 
