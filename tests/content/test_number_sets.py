@@ -89,6 +89,7 @@ def test_emptiness_is_exact(wanted: Wanted) -> None:
 @example(((Operator.LESS, 5),), ((Operator.LESS_EQUAL, 5), (Operator.UNEQUAL, 5)))
 @example(((Operator.LESS_EQUAL, 4),), ((Operator.LESS_EQUAL, 5), (Operator.UNEQUAL, 5), "whole"))
 @example(("whole",), ((Operator.EQUAL, 2.0),))
+@example(((Operator.UNEQUAL, -0.0),), ("integer",))
 def test_inclusion_is_exact(wide: Wanted, narrow: Wanted) -> None:
     included = all(holds(point, wide) for point in points(wide, narrow) if holds(point, narrow))
 

@@ -64,7 +64,12 @@ class NumberSet:
             return False
         if (self.high, not self.high_open) < (other.high, not other.high_open):
             return False
-        return not any(number in other for number in self.excluded)
+        return not any(_by_value(number) in other for number in self.excluded)
+
+
+def _by_value(number: Number) -> Number:
+    """A whole number as an integer: that is a member wherever the float would be, by type too."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _narrowed(
