@@ -180,7 +180,7 @@ def _doubt(
     """Believed if the report before said so, too, else set aside."""
     suspect = known.suspect
     if suspect is None or not _goes_on(suspect, new, busy):
-        known.suspect = new
+        known.suspect = replace_start(new)
         return Step(0, 0, quality, False)
     rise_in = new.total_in - suspect.total_in
     rise_out = new.total_out - suspect.total_out
