@@ -77,6 +77,15 @@ def test_what_is_no_zip_is_refused(tmp_path: Path, damage: bytes) -> None:
         unpack(damage, tmp_path)
 
 
+@pytest.mark.parametrize(("at", "value"), [(6, 1), (8, 99)], ids=["encrypted", "a rare method"])
+def test_what_only_few_could_unpack_is_refused(tmp_path: Path, at: int, value: int) -> None:
+    data = bytearray(zipped(("a", b"1")))
+    central = data.index(b"PK\x01\x02")
+    data[at] = data[central + at + 2] = value
+    with pytest.raises(FormError, match="encrypted, or packed in a rare way"):
+        unpack(bytes(data), tmp_path)
+
+
 def test_a_damaged_entry_is_refused(tmp_path: Path) -> None:
     data = bytearray(zipped(("a", bytes(range(256)) * 20)))
     data[60] ^= 0xFF

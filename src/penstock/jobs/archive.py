@@ -19,6 +19,8 @@ from penstock.jobs.errors import FormError
 
 ENTRIES: Final = 1_000
 BYTES: Final = 256 * MiB
+_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED: Final = 1
 
 
 def unpack(data: bytes, place: Path, *, most_bytes: int = BYTES) -> list[Path]:
@@ -39,7 +41,7 @@ def contents(data: bytes, *, most_bytes: int = BYTES) -> dict[str, bytes]:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
             _check(entries, most_bytes)
             return {_name(entry): _content(archive, entry) for entry in entries}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise FormError(f"not a zip that can be read: {error}") from error
 
 
@@ -64,6 +66,8 @@ def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
         raise FormError(f"the zip unpacks to {size:,} bytes; at most {most_bytes:,} are accepted")
     names: set[str] = set()
     for entry in entries:
+        if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _METHODS:
+            raise FormError(f"the zip has {entry.filename!r} encrypted, or packed in a rare way")
         path = PurePosixPath(_name(entry))
         mode = entry.external_attr >> 16
         if path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or not path.name:

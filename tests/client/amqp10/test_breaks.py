@@ -148,5 +148,11 @@ async def test_a_broker_that_falls_silent_is_missed(line: Line, name: str) -> No
         line.hold()
         sending = asyncio.create_task(work.send(b"after"))
         await asyncio.wait((sending,), timeout=3)  # nothing is heard for twice the heartbeat
+        assert not sending.done(), "nobody can have taken it"
         line.cut()
         await sending
+        async with fabric.pull(name) as items:
+            assert [(await items.receive()).body, (await items.receive()).body] == [
+                b"before",
+                b"after",
+            ]

@@ -388,8 +388,10 @@ class TestConnecting:
                 pass
 
     async def test_a_virtual_host_by_name(self, url: str, name: str) -> None:
-        async with connect(url + "%2F") as fabric:
-            await fabric.publish(name, b"")
+        async with connect(url + "%2F") as fabric, connect(url) as other:
+            async with other.subscribe(name) as messages:
+                await fabric.publish(name, b"the default one")
+                assert (await messages.receive()).body == b"the default one"
 
     async def test_a_closed_fabric_says_so(self, url: str, name: str) -> None:
         async with connect(url) as fabric:

@@ -68,6 +68,8 @@ def test_unbinding_what_is_not_bound_is_fine(
 ) -> None:
     channel.queue_unbind(queue, exchange, "never")
 
+    assert channel.is_open
+
 
 @pytest.mark.parametrize("missing", ["queue", "exchange"])
 def test_unbinding_from_or_to_what_is_missing_is_fine(
@@ -76,6 +78,8 @@ def test_unbinding_from_or_to_what_is_missing_is_fine(
     ends = {"queue": queue, "exchange": exchange, missing: f"{name}.missing"}
 
     channel.queue_unbind(ends["queue"], ends["exchange"], "key")
+
+    assert channel.is_open
 
 
 def test_binding_to_a_missing_exchange_is_a_404(

@@ -42,6 +42,7 @@ from penstock.client.amqp10.sources import (
 from penstock.client.amqp10.trunk import Trunk
 from penstock.client.body import Body, encode_body
 from penstock.client.fabric import Handler, Headers, Start
+from penstock.client.inflow import Inflow
 from penstock.client.message import Message
 from penstock.client.outflow import Outflow
 from penstock.client.service import Service
@@ -103,14 +104,14 @@ class Amqp10Fabric:
         name: str | None = None,
         exchange: str = TOPIC,
         prefetch: int = FAST_PREFETCH,
-    ) -> Inlet:
-        return self._inlet(Subscription(patterns or ("#",), exchange, name, prefetch))
+    ) -> Inflow:
+        return self._inflow(Subscription(patterns or ("#",), exchange, name, prefetch))
 
     def push(self, queue: str) -> Outflow:
         return self._outflow(self._outlet(queue_address(queue), makes=True))
 
-    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> Inlet:
-        return self._inlet(Work(queue, prefetch))
+    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> Inflow:
+        return self._inflow(Work(queue, prefetch))
 
     async def request(
         self,
@@ -122,8 +123,8 @@ class Amqp10Fabric:
     ) -> Message:
         return await self._requester.request(service, body, headers, timeout)
 
-    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> Inlet:
-        return self._inlet(Calls(service, prefetch), answers=True)
+    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> Inflow:
+        return self._inflow(Calls(service, prefetch), answers=True)
 
     def serve(self, service: str, handler: Handler, *, concurrency: int = WORK_PREFETCH) -> Service:
         return Service(service, self.reply(service, prefetch=concurrency), handler)
@@ -150,8 +151,8 @@ class Amqp10Fabric:
 
     def replay(
         self, stream: str, start: Start = "first", *, prefetch: int = FAST_PREFETCH
-    ) -> Inlet:
-        return self._inlet(Replay(stream, start, prefetch))
+    ) -> Inflow:
+        return self._inflow(Replay(stream, start, prefetch))
 
     async def open(self) -> Self:
         await self._outward.open()
@@ -201,7 +202,7 @@ class Amqp10Fabric:
             )
         return outlet
 
-    def _inlet(self, source: Source, *, answers: bool = False) -> Inlet:
-        inlet = Inlet(self._inward, source, self._replies, answers=answers)
+    def _inflow(self, source: Source, *, answers: bool = False) -> Inflow:
+        inlet = Inlet(self._inward, source, self._replies)
         self._inlets.add(inlet)
-        return inlet
+        return Inflow(inlet, answers=answers)

@@ -10,17 +10,13 @@ there is all there is of it, and is kept.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
-from collections.abc import AsyncGenerator
-from types import TracebackType
-from typing import Self
 
 from penstock.client.amqp10.delivery import Delivery, read_message
 from penstock.client.amqp10.faults import explain
 from penstock.client.amqp10.replies import Replies
 from penstock.client.amqp10.sources import Source
 from penstock.client.amqp10.trunk import Trunk
+from penstock.client.arrivals import Arrivals
 from penstock.client.errors import FabricClosed
 from penstock.client.message import Message
 from penstock.core.errors import PenstockError
@@ -34,31 +30,24 @@ from penstock.wire.amqp10.termini import Target
 
 
 class Inlet:
-    """A place messages come from; keeps `penstock.client.fabric.Inflow`."""
+    """Keeps `penstock.client.inflow.Inlet`."""
 
-    def __init__(self, trunk: Trunk, source: Source, replies: Replies, *, answers: bool) -> None:
+    def __init__(self, trunk: Trunk, source: Source, replies: Replies) -> None:
         self._trunk = trunk
         self._source = source
         self._replies = replies
-        self._answers = answers  #: an error while one is in hand is the answer to it
-        self._buffer: deque[tuple[wire.Message, Incoming]] = deque()
+        self._arrivals: Arrivals[tuple[wire.Message, Incoming]] = Arrivals()
         self._parts: list[bytes] = []  #: of a message that has not all arrived
         self._held_back = 0  #: messages that count against the prefetch
         self._link: Receiver | None = None
-        self._change = asyncio.Event()  #: something arrived, or the inlet failed
         self._attached = asyncio.Event()  #: what is sent now will arrive here
-        self._failure: PenstockError | None = None
         self._joining: asyncio.Task[None] | None = None
-        self._in_hand: Message | None = None
-        self._held = False  #: by an `async with` block, which closes it
 
-    async def open(self) -> Self:
+    async def open(self) -> None:
         if self._joining is None:
             self._joining = asyncio.create_task(self._join())
         await self._attached.wait()
-        if self._failure is not None:
-            raise self._failure
-        return self
+        self._arrivals.check()
 
     @property
     def address(self) -> str:
@@ -74,12 +63,7 @@ class Inlet:
         """The next message as it came; and its delivery, if that is to be settled."""
         if self._joining is None:
             await self.open()
-        while not self._buffer:
-            if self._failure is not None:
-                raise self._failure
-            self._change.clear()
-            await self._change.wait()
-        message, delivery = self._buffer.popleft()
+        message, delivery = await self._arrivals.take()
         if self._source.redelivers:
             return message, delivery
         self._release(delivery)
@@ -91,7 +75,7 @@ class Inlet:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
         self._trunk.leave(self)
-        self._buffer.clear()
+        self._arrivals.clear()
         link, self._link = self._link, None
         if link is not None:
             link.context = None
@@ -103,7 +87,7 @@ class Inlet:
     def resume(self, session: Session) -> None:
         self._link = link = session.receiver(self._source.name)
         link.context = self
-        self._held_back = len(self._buffer)
+        self._held_back = len(self._arrivals)
         link.attach(
             Attach(
                 self._source.name,
@@ -120,12 +104,11 @@ class Inlet:
         self._attached.clear()
         self._parts = []
         if self._source.redelivers:
-            self._buffer.clear()
+            self._arrivals.clear()
 
     def failed(self, error: PenstockError) -> None:
-        self._failure = self._failure or error
+        self._arrivals.fail(error)
         self._attached.set()
-        self._change.set()
 
     # What the link says.
 
@@ -156,8 +139,7 @@ class Inlet:
             self._settle(delivery, Rejected(Error("amqp:decode-error", str(error))))
             return
         if self._source.admit(message):
-            self._buffer.append((message, delivery))
-            self._change.set()
+            self._arrivals.put((message, delivery))
         else:
             self._release(delivery)
 
@@ -195,40 +177,3 @@ class Inlet:
             await self._trunk.join(self)
         except PenstockError as error:
             self.failed(error)
-
-    # Loops.
-
-    async def __aiter__(self) -> AsyncGenerator[Message, None]:
-        try:
-            while True:
-                try:
-                    message = self._in_hand = await self.receive()
-                except FabricClosed:
-                    return
-                yield message
-                self._in_hand = None
-                await message.ack()
-        finally:
-            if not self._held:
-                await self.close()
-
-    async def __aenter__(self) -> Self:
-        self._held = True
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        message, self._in_hand = self._in_hand, None
-        try:
-            if message is not None and error is None:
-                await message.ack()
-            elif message is not None and self._answers and isinstance(error, Exception):
-                with contextlib.suppress(PenstockError):
-                    await message.fail(error)
-                    await message.ack()
-        finally:
-            await self.close()

@@ -121,9 +121,7 @@ class Requester:
     async def _listen(self) -> str:
         """The address that answers come to."""
         if self._answers is None:
-            self._answers = inlet = Inlet(
-                self._trunk, Answers(PREFETCH), self._replies, answers=False
-            )
+            self._answers = inlet = Inlet(self._trunk, Answers(PREFETCH), self._replies)
             self._trunk.watch(self)
             self._reader = asyncio.create_task(self._read(inlet))
         await self._answers.open()

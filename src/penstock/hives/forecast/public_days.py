@@ -7,7 +7,6 @@ none at all, has no holidays: its venues are then forecast by their weeks alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -38,8 +37,8 @@ class PublicDays:
 
     def _between(self, first: int, last: int) -> dict[date, str]:
         years = range(first, last + 1)
-        for region in (self.region or None, None):
-            # A region it does not know has the days of the country; a country, none.
-            with suppress(NotImplementedError):
-                return dict(holidays.country_holidays(self.country, subdiv=region, years=years))
-        return {}
+        regions = holidays.list_supported_countries().get(self.country)
+        if regions is None:
+            return {}  # nothing is known of the country
+        region = self.region if self.region in regions else None
+        return dict(holidays.country_holidays(self.country, subdiv=region, years=years))
