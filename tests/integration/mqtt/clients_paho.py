@@ -186,11 +186,14 @@ class Paho:
     def receive_payloads(self, count: int) -> list[bytes]:
         return [self.receive().payload for _ in range(count)]
 
-    def arrived(self) -> list[Arrival]:
-        """What has come by now: all there is before a message we send ourselves."""
+    def arrived(self, qos: int = 0) -> list[Arrival]:
+        """What has come by now: all there is before a message we send ourselves.
+
+        A broker may let one of QoS 0 overtake those that wait for room in the window.
+        """
         fence = f"fence/{uuid.uuid4().hex}"
-        assert self.subscribe(fence)[0] < 0x80
-        self.post(fence, b"fence")
+        assert self.subscribe(fence, qos)[0] < 0x80
+        self.post(fence, b"fence", qos)
         found = []
         while (arrival := self.receive()).topic != fence:
             found.append(arrival)

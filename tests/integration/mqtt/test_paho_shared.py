@@ -25,9 +25,9 @@ def test_each_message_goes_to_one_member_and_each_member_gets_its_share(
         writer = stack.enter_context(Paho(port, f"{name}.pub", version))
         for number in range(300):
             writer.post(f"{name}/{number % 7}", b"%d" % number, qos)
-        writer.publish(f"{name}/end", b"end", 1)
+        writer.publish(f"{name}/end", b"end", max(qos, 1))
 
-        shares = [[arrival.payload for arrival in member.arrived()] for member in members]
+        shares = [[arrival.payload for arrival in member.arrived(qos)] for member in members]
 
     assert Counter(chain(*shares)) == Counter([b"end", *(b"%d" % n for n in range(300))])
     assert all(80 <= len(share) <= 120 for share in shares), [len(share) for share in shares]
