@@ -68,6 +68,7 @@ class Peer:
     port: int
     processes: tuple[subprocess.Popen[bytes], ...]
     log: Path
+    stream_port: int = 0  #: of RabbitMQ's stream plugin, if it has that
 
     def usage(self) -> Usage:
         return usage_of(process.pid for process in self.processes)
@@ -103,15 +104,15 @@ def start_penstock(directory: Path, profile: Path | None = None, scheme: str = "
     return peer
 
 
-def start_rabbitmq(directory: Path, plugins: str = "") -> Peer:
+def start_rabbitmq(directory: Path, plugins: str = "", settings: str = "") -> Peer:
     """Debian's RabbitMQ as a node of its own beside any other on the machine.
 
-    It has the plugins that are named, separated by commas, and no others.
+    It has the plugins that are named, separated by commas, and no others; `settings` are theirs.
     """
     port, epmd_port = _free_port(), _free_port()
     log = directory / "rabbitmq.log"
     (directory / "plugins").write_text(f"[{plugins}].\n")
-    (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n")
+    (directory / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\n{settings}")
     environment = os.environ | {
         "HOME": str(directory),
         "ERL_EPMD_PORT": str(epmd_port),

@@ -93,6 +93,14 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def stream_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ with its stream plugin."""
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    with running(needed(RabbitMQ, folder, plugins=("rabbitmq_stream",))) as server:
+        yield server
+
+
 @pytest.fixture(
     scope="session",
     params=["penstock", pytest.param("rabbitmq", marks=pytest.mark.peer)],

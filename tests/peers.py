@@ -355,7 +355,7 @@ class RabbitMQ:
     """A RabbitMQ node with a name, directories and an epmd of its own.
 
     With the plugin `rabbitmq_mqtt` it speaks MQTT 3.1.1 on a port of its own, and with
-    `rabbitmq_web_mqtt` the same over WebSockets.
+    `rabbitmq_web_mqtt` the same over WebSockets; with `rabbitmq_stream` it hands out chunks.
     """
 
     name = "rabbitmq"
@@ -370,6 +370,7 @@ class RabbitMQ:
         self.port = free_port()
         self.mqtt_port = free_port()
         self.ws_port = free_port()
+        self.stream_port = free_port()
         self._epmd_port = free_port()
         self._distribution_port = free_port()
         self._plugins = plugins
@@ -408,6 +409,8 @@ class RabbitMQ:
             self._process.wait_for_port(self.mqtt_port)
         if "rabbitmq_web_mqtt" in self._plugins:
             self._process.wait_for_port(self.ws_port)
+        if "rabbitmq_stream" in self._plugins:
+            self._process.wait_for_port(self.stream_port)
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
@@ -427,6 +430,8 @@ class RabbitMQ:
             settings += f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt_port}\n"
         if "rabbitmq_web_mqtt" in self._plugins:
             settings += f"web_mqtt.tcp.ip = 127.0.0.1\nweb_mqtt.tcp.port = {self.ws_port}\n"
+        if "rabbitmq_stream" in self._plugins:
+            settings += f"stream.listeners.tcp.1 = 127.0.0.1:{self.stream_port}\n"
         return settings
 
     def _write_configuration(self) -> dict[str, str]:

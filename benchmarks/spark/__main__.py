@@ -109,11 +109,12 @@ def _rabbitmq(
     for count in _STREAMS:
         streams = [f"reports-{count}-{number}" for number in range(count)]
         fill(url, streams, rows // count)
-        frame = batch(spark, url, streams)
-        found, total = frame.count(), rows // count * count
-        assert found == total, f"{found} rows of {total}"
-        name = f"a batch from {count} stream{'s' if count > 1 else ''}"
-        ways.append(Way(name, total, partial(take, frame)))
+        for port, how in ((peer.stream_port, "chunks of"), (0, "AMQP,")):
+            frame = batch(spark, url, streams, stream_port=port)
+            found, total = frame.count(), rows // count * count
+            assert found == total, f"{found} rows of {total}"
+            name = f"{how} {count} stream{'s' if count > 1 else ''}"
+            ways.append(Way(name, total, partial(take, frame)))
     alone = partial(consume, url, f"reports-{_STREAMS[0]}-0", rows)
     return [*ways, Way("pika", rows, alone)], "pika"
 

@@ -7,6 +7,7 @@ import select
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,11 @@ __all__ = ["Peer", "start_with_management"]
 
 
 def start_with_management(name: str, folder: Path) -> Peer:
-    return start_rabbitmq(folder) if name == "rabbitmq" else _start_penstock(folder)
+    if name == "penstock":
+        return _start_penstock(folder)
+    port = _free_port()
+    listener = f"stream.listeners.tcp.1 = 127.0.0.1:{port}\n"
+    return replace(start_rabbitmq(folder, "rabbitmq_stream", listener), stream_port=port)
 
 
 def _start_penstock(folder: Path) -> Peer:

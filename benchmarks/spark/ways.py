@@ -14,8 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 _PREFETCH: Final = 5000
 
 
-def batch(spark: SparkSession, url: str, streams: Sequence[str], schema: str = "") -> DataFrame:
-    reader = spark.read.format("penstock").options(url=url, streams=",".join(streams))
+def batch(
+    spark: SparkSession, url: str, streams: Sequence[str], schema: str = "", stream_port: int = 0
+) -> DataFrame:
+    reader = spark.read.format("penstock").options(
+        url=url, streams=",".join(streams), streamPort=stream_port
+    )
     return (reader.schema(schema) if schema else reader).load()
 
 

@@ -9,10 +9,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -33,12 +32,24 @@ STREAMS = 2
 slow = pytest.mark.slow
 
 
-@pytest.fixture(params=["penstock", pytest.param("rabbitmq", marks=[pytest.mark.peer, slow])])
+#: RabbitMQ over AMQP, and with its stream plugin.
+_RABBITMQ: dict[str, tuple[str, ...]] = {"rabbitmq": (), "chunks": ("rabbitmq_stream",)}
+
+
+@pytest.fixture(
+    params=[
+        "penstock",
+        *(pytest.param(kind, marks=[pytest.mark.peer, slow]) for kind in _RABBITMQ),
+    ]
+)
 def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """A broker for this test alone, which may be killed."""
     try:
-        kinds: dict[str, Callable[..., Any]] = {"penstock": Penstock, "rabbitmq": RabbitMQ}
-        server = kinds[request.param](tmp_path / "broker")
+        server: Broker
+        if request.param in _RABBITMQ:
+            server = RabbitMQ(tmp_path / "broker", _RABBITMQ[request.param])
+        else:
+            server = Penstock(tmp_path / "broker")
     except PeerMissing as peer:
         missing(peer)
         raise
@@ -100,14 +111,20 @@ class Flow:
         )
 
 
+def _port(broker: Broker) -> int:
+    """Of the stream plugin; where a broker has none, nothing answers there."""
+    return broker.stream_port if isinstance(broker, RabbitMQ) else 0
+
+
 class Driver:
     """The program `driver.py`, started as often as it takes."""
 
-    def __init__(self, folder: Path, url: str, names: list[str]) -> None:
+    def __init__(self, folder: Path, broker: Broker, names: list[str]) -> None:
         self._folder = folder
         self._starts = 0
         self._options = [
-            f"url={url}",
+            f"url={broker.url}",
+            f"streamPort={_port(broker)}",
             f"streams={','.join(names)}",
             "startingOffsets=earliest",
             "minPartitions=4",
@@ -167,7 +184,7 @@ def test_the_driver_is_killed(
     broker: Broker, spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     flow = Flow(broker.url, name)
-    driver = Driver(tmp_path, broker.url, flow.names)
+    driver = Driver(tmp_path, broker, flow.names)
     with flow.running():
         for _ in range(4):
             process = driver.start()
@@ -184,7 +201,7 @@ def test_the_driver_is_killed(
 @pytest.mark.timeout(900)
 def test_a_worker_is_killed(broker: Broker, spark: SparkSession, tmp_path: Path, name: str) -> None:
     flow = Flow(broker.url, name)
-    driver = Driver(tmp_path, broker.url, flow.names)
+    driver = Driver(tmp_path, broker, flow.names)
     killed = 0
     process = driver.start()
     with flow.running():
@@ -207,7 +224,7 @@ def test_a_worker_is_killed(broker: Broker, spark: SparkSession, tmp_path: Path,
 def test_the_broker_is_killed(own: Broker, spark: SparkSession, tmp_path: Path, name: str) -> None:
     flow = Flow(own.url, name)
     reader = Reader(spark, own, tmp_path)
-    options = {"startingOffsets": "earliest", "patienceSeconds": 60}
+    options = {"startingOffsets": "earliest", "patienceSeconds": 60, "streamPort": _port(own)}
     frame = reader.stream(",".join(flow.names), **options)
     query = reader.start(frame)
     with flow.running():

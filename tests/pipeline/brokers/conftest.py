@@ -1,4 +1,4 @@
-"""The three ways to a stream: Arrow ranges of Penstock, and AMQP to Penstock and to RabbitMQ."""
+"""The ways to a stream: Penstock's Arrow ranges, RabbitMQ's chunks, and AMQP to either."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.pipeline.amqp.address import parse_url
+from penstock.pipeline.brokers.chunked import Chunked
 from penstock.pipeline.brokers.contract import Streams
 from penstock.pipeline.brokers.opening import Door, find_door
+from penstock.pipeline.brokers.ranges import ArrowRanges
 from penstock.pipeline.brokers.replays import Replays
-from tests.peers import Broker
+from tests.peers import Broker, RabbitMQ
+
+_KINDS = {"ranges": ArrowRanges, "replays": Replays, "chunked": Chunked}
 
 
 @dataclass
@@ -29,16 +33,18 @@ class Way:
         ("penstock", "ranges"),
         ("penstock", "replays"),
         pytest.param(("rabbitmq", "replays"), marks=pytest.mark.peer),
+        pytest.param(("stream_rabbitmq", "chunked"), marks=pytest.mark.peer),
     ],
     ids=lambda param: f"{param[1]} of {param[0]}",
 )
 def way(request: pytest.FixtureRequest) -> Iterator[Way]:
     kind, protocol = request.param
     server: Broker = request.getfixturevalue(kind)
-    door = find_door(parse_url(server.url), None)
+    port = server.stream_port if isinstance(server, RabbitMQ) else None
+    door = find_door(parse_url(server.url), None, port)
     if protocol == "replays":
-        door = Door(door.address, None, None)
+        door = Door(door.address, None)
     streams = door.open()
-    assert isinstance(streams, Replays) is (protocol == "replays")
+    assert type(streams) is _KINDS[protocol]
     yield Way(server, streams)
     streams.close()

@@ -32,6 +32,6 @@ def test_a_stream_is_read_over_tls(new_penstock: NewPenstock, tmp_path: Path, na
 
     door = find_door(parse_url(url, str(certificate)), management)
     assert door.ranges == f"{management}/api/streams"
-    for each in (door, Door(door.address, None, None)):
+    for each in (door, Door(door.address, None)):
         batches = each.open().read(Range(name, 0, 5))
         assert sum(batch.num_rows for batch in batches) == 5

@@ -56,7 +56,7 @@ class Connection:
         self._channels = 0
         self._free: list[int] = []
         self.blocked = False  #: the broker has asked publishers to wait
-        self._socket = _open_socket(address)
+        self._socket = open_socket(address)
         try:
             self.greeting = self._greet()
             self.frame_max = self._log_in(purpose)
@@ -221,9 +221,9 @@ class Connection:
                     return value
 
 
-def _open_socket(address: BrokerAddress) -> socket.socket:
+def open_socket(address: BrokerAddress, patience: float = CONNECT_SECONDS) -> socket.socket:
     try:
-        plain = socket.create_connection((address.host, address.port), CONNECT_SECONDS)
+        plain = socket.create_connection((address.host, address.port), patience)
     except OSError as error:
         reason = error.strerror or str(error)
         raise BrokerUnreachable(address.host, address.port, reason) from None

@@ -28,7 +28,7 @@ WINDOW_BYTES: Final = 8 << 20
 WRITE_BYTES: Final = 64 << 10
 _RETRY_SECONDS: Final = 0.5
 #: How long after a break a broker may not know where to put a message.
-_STARTING_SECONDS: Final = 10.0
+_STARTING_SECONDS: Final = 30.0
 #: What a frame has beside its payload.
 _FRAME_BYTES: Final = 8
 

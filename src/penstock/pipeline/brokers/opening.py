@@ -1,7 +1,8 @@
 """Which kind of streams a broker has: its greeting says.
 
-Penstock names the address of its Arrow ranges when it greets; a broker that does not is read over
-AMQP 0-9-1. The finding is a value, so that workers need not ask again.
+Penstock names the address of its Arrow ranges when it greets. A broker that does not is RabbitMQ or
+its like: with its stream plugin it hands out chunks, and otherwise it is read over AMQP 0-9-1. The
+finding is a value, so that workers need not ask again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from typing import Final
 
 from penstock.pipeline.amqp.address import BrokerAddress
 from penstock.pipeline.amqp.connection import Connection
+from penstock.pipeline.brokers.chunked import Chunked
 from penstock.pipeline.brokers.contract import Streams
 from penstock.pipeline.brokers.http import Management
 from penstock.pipeline.brokers.ranges import ArrowRanges
 from penstock.pipeline.brokers.replays import Replays
+from penstock.pipeline.rabbitmq.connection import answers
 
-#: Where RabbitMQ's management plugin listens unless it is told otherwise.
+#: Where RabbitMQ's plugins listen unless they are told otherwise.
 _MANAGEMENT_PORT: Final = 15672
+_STREAM_PORT: Final = 5552
+_STREAM_TLS_PORT: Final = 5551
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +31,37 @@ class Door:
 
     address: BrokerAddress
     management: str | None  #: the management API's URL, if it is not where the broker says
-    ranges: str | None  #: the URL of Penstock's Arrow ranges; none: read over AMQP
+    ranges: str | None = None  #: the URL of Penstock's Arrow ranges
+    chunks: int | None = None  #: the port of RabbitMQ's stream plugin; neither: read over AMQP
+    stream_port: int | None = None  #: where that is to be looked for, 0: nowhere
 
     def open(self) -> Streams:
         if self.ranges is not None:
             return ArrowRanges(Management(self.ranges, self.address), self.address.vhost)
         host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-        return Replays(self.address, _api(self.management or f"http://{host}:{_MANAGEMENT_PORT}"))
+        management = _api(self.management or f"http://{host}:{_MANAGEMENT_PORT}")
+        replays = Replays(self.address, management)
+        return replays if self.chunks is None else Chunked(self.address, self.chunks, replays)
 
     def again(self) -> Door:
         """The same broker after a break: it may listen elsewhere now."""
-        return find_door(self.address, self.management)
+        return find_door(self.address, self.management, self.stream_port)
 
 
-def find_door(address: BrokerAddress, management: str | None) -> Door:
+def find_door(
+    address: BrokerAddress, management: str | None = None, stream_port: int | None = None
+) -> Door:
     """Ask the broker which kind it is."""
     with Connection(address) as connection:
         told = connection.greeting.get("arrow")
-    if not isinstance(told, str):
-        return Door(address, management, None)
-    return Door(address, management, told if management is None else f"{_api(management)}/streams")
+    if isinstance(told, str):
+        ranges = told if management is None else f"{_api(management)}/streams"
+        return Door(address, management, ranges, stream_port=stream_port)
+    port = (
+        (_STREAM_TLS_PORT if address.tls else _STREAM_PORT) if stream_port is None else stream_port
+    )
+    found = port if port and answers(address, port) else None
+    return Door(address, management, chunks=found, stream_port=stream_port)
 
 
 def _api(management: str) -> str:

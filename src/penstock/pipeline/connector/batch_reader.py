@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.core.errors import ConfigurationError
 from penstock.pipeline.brokers.contract import Range, Streams
-from penstock.pipeline.brokers.opening import Door, find_door
+from penstock.pipeline.brokers.opening import Door
 from penstock.pipeline.connector.admission import divide
 from penstock.pipeline.connector.columns import Columns
 from penstock.pipeline.connector.loss import LossPolicy
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
         self._reading = Reading(columns, options.fail_on_loss, options.patience)
 
     def partitions(self) -> list[InputPartition]:
-        door = find_door(self._options.address, self._options.management)
+        door = self._options.find_door()
         with closing(door.open()) as streams:
             ranges = self._ranges(streams)
         return [Part(door, each) for each in divide(ranges, self._options.min_partitions)]

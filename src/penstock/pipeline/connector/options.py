@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from penstock.core.errors import ConfigurationError
 from penstock.pipeline.amqp.address import BrokerAddress, parse_url
 from penstock.pipeline.brokers.contract import Streams
+from penstock.pipeline.brokers.opening import Door, find_door
 from penstock.pipeline.connector.positions import (
     EARLIEST,
     LATEST,
@@ -37,6 +38,7 @@ _READ: Final = (
     "minPartitions",
     "failOnDataLoss",
     "managementUrl",
+    "streamPort",
 )
 _WRITE: Final = (*_COMMON, "exchange", "routingKey", "mandatory")
 
@@ -66,6 +68,7 @@ class Selection:
 class ReadOptions:
     address: BrokerAddress
     management: str | None
+    stream_port: int | None
     selection: Selection
     starting: Positions
     ending: Positions
@@ -73,6 +76,9 @@ class ReadOptions:
     min_partitions: int | None
     fail_on_loss: bool
     patience: float
+
+    def find_door(self) -> Door:
+        return find_door(self.address, self.management, self.stream_port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     return ReadOptions(
         _address(options),
         options.get("managementUrl"),
+        _port(options, "streamPort"),
         _selection(options.get("streams", "")),
         starting,
         ending,
@@ -157,6 +164,15 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if count < 1:
         raise ConfigurationError(f"{name}: {count} is too few; should be 1 or more")
     return count
+
+
+def _port(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    port = _converted(name, options[name], int, "a port, or 0 for none")
+    if not 0 <= port <= 65_535:
+        raise ConfigurationError(f"{name}: {port} is no port")
+    return port
 
 
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:

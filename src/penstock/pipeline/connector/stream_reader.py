@@ -32,7 +32,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.pipeline.amqp.faults import passing
 from penstock.pipeline.brokers.contract import Offsets, Range, Streams
-from penstock.pipeline.brokers.opening import Door, find_door
+from penstock.pipeline.brokers.opening import Door
 from penstock.pipeline.connector.admission import admit, divide
 from penstock.pipeline.connector.batch_reader import Part
 from penstock.pipeline.connector.columns import Columns
@@ -177,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         once.
         """
         if self._door is None:
-            self._door = find_door(self._options.address, self._options.management)
+            self._door = self._options.find_door()
         patience = self._options.patience if self._answered else 0.0
         deadline = time.monotonic() + patience
         while True:

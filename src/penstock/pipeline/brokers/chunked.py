@@ -1,0 +1,72 @@
+"""Streams of a RabbitMQ that has its stream plugin: ranges come as the chunks it keeps.
+
+Only reading takes this way, for it is what costs; where streams begin and end is still asked over
+AMQP (`replays.py`). So is everything in a stream that only AMQP shows as it should be: messages
+which were not published over AMQP 0-9-1 and are unlike those that were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import pyarrow as pa
+
+from penstock.core.errors import ConnectionForced
+from penstock.pipeline.amqp.address import BrokerAddress
+from penstock.pipeline.brokers.contract import Ended, Offsets, Range
+from penstock.pipeline.brokers.replays import STALL_SECONDS, Replays
+from penstock.pipeline.rabbitmq.chunks import Block, Unusual, join, read_chunk
+from penstock.pipeline.rabbitmq.connection import StreamConnection
+from penstock.pipeline.rabbitmq.messages import batch_of
+
+
+class Chunked:
+    """Keeps `contract.Streams`."""
+
+    def __init__(self, address: BrokerAddress, port: int, replays: Replays) -> None:
+        self._address = address
+        self._port = port
+        self._replays = replays
+
+    def names(self) -> set[str]:
+        return self._replays.names()
+
+    def firsts(self, names: Collection[str]) -> Offsets:
+        return self._replays.firsts(names)
+
+    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+        return self._replays.ends(names, known)
+
+    def at(self, name: str, moment_ms: int) -> int:
+        return self._replays.at(name, moment_ms)
+
+    def lost(self, name: str, expected: int, found: int) -> bool:
+        return self._replays.lost(name, expected, found)
+
+    def close(self) -> None:
+        self._replays.close()
+
+    def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
+        at = wanted.start
+        try:
+            for block in self._blocks(wanted):
+                batch = batch_of(block, wanted)
+                at = int(block.offsets[-1]) + 1
+                if batch is not None:
+                    yield batch
+                if at >= wanted.stop:
+                    return
+        except TimeoutError:
+            if (self.ends([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
+                raise Ended(f"{wanted} ends early") from None
+            raise
+        except (Unusual, ConnectionForced):
+            # The latter is a stream without a copy on this node, which AMQP passes on.
+            yield from self._replays.read(Range(wanted.stream, at, wanted.stop))
+
+    def _blocks(self, wanted: Range) -> Iterator[Block]:
+        with StreamConnection(self._address, self._port, f"spark {wanted}") as connection:
+            for contents in connection.chunks(wanted.stream, wanted.start, STALL_SECONDS):
+                found = [block for each in contents if (block := read_chunk(each)) is not None]
+                if found:
+                    yield join(found)

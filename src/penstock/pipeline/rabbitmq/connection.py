@@ -1,0 +1,205 @@
+"""A connection to RabbitMQ's stream plugin that reads one stream, chunk by chunk.
+
+It has no thread, like its neighbour for AMQP. Heartbeats are declined. A chunk that was taken is
+credit for the next, so the broker is never more than a few chunks ahead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Final, Self
+
+from penstock.core.errors import (
+    AccessRefused,
+    AuthenticationFailed,
+    ConnectionForced,
+    FrameError,
+    NotFound,
+    PenstockError,
+    ProtocolError,
+)
+from penstock.pipeline.amqp.address import BrokerAddress
+from penstock.pipeline.amqp.connection import (
+    CALL_SECONDS,
+    CONNECT_SECONDS,
+    READ_BYTES,
+    open_socket,
+)
+from penstock.pipeline.rabbitmq.frames import (
+    OK,
+    REASONS,
+    SIZE,
+    Command,
+    command_of,
+    frame,
+    octets,
+    read_answer,
+    read_tune,
+    text,
+)
+
+#: Chunks under way. Many hold a few dozen messages; how many bytes there may be, TCP says.
+CREDIT: Final = 256
+#: So many bytes are worth looking at, and so is what came before a pause.
+BLOCK_BYTES: Final = 1 << 20
+PAUSE_SECONDS: Final = 0.02
+#: No broker has a larger frame than that unless something is wrong.
+_FRAME_MOST: Final = 1 << 30
+#: A port that is merely tried is not waited for.
+_PROBE_SECONDS: Final = 2.0
+_FROM_OFFSET: Final = (4).to_bytes(2, "big")
+_SUBSCRIPTION: Final = b"\x01"
+
+_ERRORS: Final[dict[int, type[PenstockError]]] = {
+    2: NotFound,
+    6: ConnectionForced,
+    8: AuthenticationFailed,
+    12: NotFound,
+    16: AccessRefused,
+}
+
+
+class StreamConnection:
+    """Opened by the constructor, closed by `close` or the end of a `with`."""
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        port: int,
+        purpose: str = "penstock spark",
+        patience: float = CONNECT_SECONDS,
+    ) -> None:
+        self._address = replace(address, port=port)
+        self._questions = 0
+        self._frames: deque[bytes] = deque()
+        self._rest = bytearray()  # the beginning of a frame
+        self._socket = open_socket(self._address, patience)
+        try:
+            self._log_in(purpose)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def chunks(self, stream: str, offset: int, silence: float) -> Iterator[list[bytes]]:
+        """The stream's chunks from the one with that offset on, as many as have come each time.
+
+        Raises `TimeoutError` when none comes for so many seconds.
+        """
+        where = _FROM_OFFSET + offset.to_bytes(8, "big") + CREDIT.to_bytes(2, "big")
+        self._ask(Command.SUBSCRIBE, _SUBSCRIPTION, text(stream), where)
+        owed = 0
+        while True:
+            found = [self._delivered(stream, silence)]
+            size = len(found[0])
+            with suppress(TimeoutError):
+                while size < BLOCK_BYTES and len(found) < CREDIT // 2:
+                    found.append(self._delivered(stream, PAUSE_SECONDS))
+                    size += len(found[-1])
+            owed += len(found)
+            if owed >= CREDIT // 4:
+                self._send(frame(Command.CREDIT, _SUBSCRIPTION, owed.to_bytes(2, "big")))
+                owed = 0
+            yield found
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _delivered(self, stream: str, seconds: float) -> bytes:
+        """The next chunk."""
+        while (command := command_of(content := self._receive(seconds))) != Command.DELIVER:
+            if command not in (Command.HEARTBEAT, Command.CREDIT):
+                raise ConnectionResetError(
+                    f"{self._address} has ended the reading of {stream!r} (0x{command:04x})"
+                )
+        return content[5:]  # behind command, version and subscription
+
+    def _log_in(self, purpose: str) -> None:
+        address = self._address
+        named = text("product") + text("Penstock for Spark") + text("connection_name")
+        self._ask(Command.PEER_PROPERTIES, (2).to_bytes(4, "big"), named, text(purpose))
+        self._ask(Command.SASL_HANDSHAKE)
+        secret = f"\0{address.user}\0{address.password}".encode()
+        self._ask(Command.SASL_AUTHENTICATE, text("PLAIN"), octets(secret))
+        tune = self._receive(CALL_SECONDS)
+        if command_of(tune) != Command.TUNE:
+            raise FrameError(f"{address}: command 0x{command_of(tune):04x} instead of a tune")
+        frame_max, _ = read_tune(tune)
+        self._send(frame(Command.TUNE, frame_max.to_bytes(4, "big"), bytes(4)))
+        self._ask(Command.OPEN, text(address.vhost))
+
+    def _ask(self, command: Command, *fields: bytes) -> None:
+        """Send a question and wait for the answer to it."""
+        self._questions += 1
+        self._send(frame(command, self._questions.to_bytes(4, "big"), *fields))
+        while True:
+            content = self._receive(CALL_SECONDS)
+            if command_of(content) == Command.HEARTBEAT:
+                continue
+            if command_of(content) == Command.CLOSE:
+                raise ConnectionForced(f"{self._address} has closed the connection")
+            number, code = read_answer(content)
+            if number != self._questions:
+                raise FrameError(f"{self._address}: an answer to question {number}")
+            if code != OK:
+                reason = REASONS.get(code, f"refused with code 0x{code:02x}")
+                kind = _ERRORS.get(code, ProtocolError)
+                raise kind(f"{self._address}: {command.name.lower()}: {reason}")
+            return
+
+    def _send(self, data: bytes) -> None:
+        self._socket.settimeout(CALL_SECONDS)
+        self._socket.sendall(data)
+
+    def _receive(self, seconds: float) -> bytes:
+        """The content of the next frame."""
+        self._socket.settimeout(seconds)
+        while not self._frames:
+            try:
+                data = self._socket.recv(READ_BYTES)
+            except TimeoutError:
+                raise TimeoutError(f"{self._address} does not answer") from None
+            if not data:
+                raise ConnectionResetError(f"{self._address} has closed the connection")
+            self._rest += data
+            self._cut()
+        return self._frames.popleft()
+
+    def _cut(self) -> None:
+        """Take the whole frames out of what has come."""
+        rest, at = self._rest, 0
+        while at + SIZE.size <= len(rest):
+            size = SIZE.unpack_from(rest, at)[0]
+            if size < 4 or size > _FRAME_MOST:
+                raise FrameError(
+                    f"{self._address}: a frame of {size} bytes is none of the stream protocol"
+                )
+            begin, end = at + SIZE.size, at + SIZE.size + size
+            if end > len(rest):
+                break
+            self._frames.append(bytes(rest[begin:end]))
+            at = end
+        del rest[:at]
+
+
+def answers(address: BrokerAddress, port: int) -> bool:
+    """Whether the stream plugin is there and lets us in."""
+    try:
+        StreamConnection(address, port, patience=_PROBE_SECONDS).close()
+    except (OSError, PenstockError):
+        return False
+    return True
