@@ -56,12 +56,6 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path, taken_port: int) -> N
     assert "Traceback" not in said.stderr
 
 
-def test_a_protocol_nobody_speaks_yet_is_said_in_one_line(tmp_path: Path) -> None:
-    said = run("broker", "--data", tmp_path, "--listen", "padres://127.0.0.1:0")
-    assert said.returncode == 2
-    assert "nothing here speaks padres yet" in said.stderr
-
-
 def test_an_address_that_is_none_says_what_one_looks_like(tmp_path: Path) -> None:
     said = run("broker", "--data", tmp_path, "--listen", "localhost:5672")
     assert said.returncode == 2

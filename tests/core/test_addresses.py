@@ -22,7 +22,7 @@ def test_an_address_of_the_sixth_version_keeps_its_brackets() -> None:
     assert str(address) == "amqp://[::1]:5672"
 
 
-@pytest.mark.parametrize("scheme", ["amqps", "https", "mqtts", "wss"])
+@pytest.mark.parametrize("scheme", ["amqps", "https", "mqtts", "padress", "wss"])
 def test_schemes_over_tls(scheme: str) -> None:
     assert parse_address(f"{scheme}://localhost").tls
 

@@ -30,7 +30,7 @@ def test_settings_built_in_python_read_nothing_from_outside(
 
 def test_a_broker_listens_on_loopback_by_default() -> None:
     schemes = [url.partition(":")[0] for url in BrokerSettings().listen]
-    assert schemes == ["amqp", "mqtt", "ws", "http"]
+    assert schemes == ["amqp", "mqtt", "ws", "padres", "http"]
 
 
 def test_the_default_port_of_a_scheme_is_written_out() -> None:

@@ -13,7 +13,8 @@ from penstock.broker.destinations import Binding
 from penstock.broker.properties import Properties, encode_header, encode_route
 from penstock.content import LanguageError
 from penstock.core.errors import PreconditionFailed
-from penstock.drivers.routers.content import CONTENT_TYPE, Content
+from penstock.drivers.routers.content import Content
+from penstock.drivers.routers.publications import CONTENT_TYPE
 from tests.doubles import message
 
 

@@ -117,7 +117,8 @@ async def test_a_server_that_hangs_costs_one_wait(memcached: Memcached) -> None:
     async with MemcachedCache("127.0.0.1", memcached.port, seconds=0.1, clock=clock) as cache:
         await cache.set("k", b"v")
         os.kill(memcached.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, memcached.pid, os.WSTOPPED | os.WNOWAIT)  # it answers until then
+        stopped = (os.P_PID, memcached.pid, os.WSTOPPED | os.WNOWAIT)
+        await asyncio.to_thread(os.waitid, *stopped)  # it answers until then
         try:
             assert await cache.get("k") == b"v"
             assert await cache.get("k") == b"v"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 from penstock.broker.alarms import Alarms
 from penstock.broker.kernel import Kernel
+from penstock.broker.routing import Router
 from penstock.broker.users import Users
 from penstock.broker.vhost import VirtualHost
 
@@ -31,6 +33,13 @@ class Client(Protocol):
     def describe_consumers(self) -> list[dict[str, Any]]: ...
 
 
+class Links(Protocol):
+    """The links to other brokers, as a terminal sees them."""
+
+    def welcome(self, opened: Any, vhost: str) -> asyncio.Protocol:
+        """A broker has connected and said who it is (`wire/padres`): take its connection over."""
+
+
 class Host(Protocol):
     kernel: Kernel
     users: Users
@@ -39,6 +48,12 @@ class Host(Protocol):
     clients: dict[Client, None]
     product: dict[str, Any]  #: what the broker tells of itself
     draining: bool
+
+    @property
+    def links(self) -> Links: ...
+
+    def router(self, vhost: str) -> Router[Any]:
+        """Of the content space of a virtual host; its envelopes are those of `wire/padres`."""
 
     def client_left(self, client: Client) -> None:
         """A connection has ended."""

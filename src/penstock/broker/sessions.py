@@ -28,16 +28,20 @@ class Subscription:
     identifier: int = 0  #: told with each message that came by this subscription, unless 0
     not_own: bool = False  #: not what the client itself has published
     as_published: bool = False  #: pass the retain flag on
+    content: str = ""  #: a subscription in the content language, which then is what decides
 
     @property
     def arguments(self) -> dict[str, Any]:
         """As the arguments of a binding."""
-        return {
+        arguments: dict[str, Any] = {
             "x-qos": self.qos,
             "x-identifier": self.identifier,
             "x-not-own": self.not_own,
             "x-as-published": self.as_published,
         }
+        if self.content:
+            arguments["x-subscription"] = self.content
+        return arguments
 
     @classmethod
     def of(cls, pattern: str, arguments: dict[str, Any]) -> Subscription:
@@ -47,6 +51,7 @@ class Subscription:
             arguments.get("x-identifier", 0),
             arguments.get("x-not-own", False),
             arguments.get("x-as-published", False),
+            arguments.get("x-subscription", ""),
         )
 
 

@@ -44,7 +44,7 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
     give_back_large_blocks()
     async with (
         until_stopped(with_stdin) as stop,
-        Broker(settings.broker, data=settings.data) as broker,
+        Broker(settings.broker, data=settings.data, on_shutdown=stop.set) as broker,
     ):
         typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
         await stop.wait()

@@ -26,7 +26,7 @@ Url = Annotated[
         "--url",
         metavar="URL",
         envvar="PENSTOCK_URL",
-        help="The broker: amqp://, amqp+1.0://, mqtt:// or ws://, or one of these with TLS.",
+        help="The broker: amqp://, amqp+1.0://, mqtt://, ws:// or padres://, or with TLS.",
     ),
 ]
 
@@ -36,7 +36,9 @@ ONLY_MQTT: Final = "MQTT only"
 
 AMQP: Final = "AMQP"
 MQTT: Final = "MQTT"
+PADRES: Final = "PADRES"
 _MQTT_SCHEMES: Final = ("mqtt", "mqtts", "ws", "wss")
+_PADRES_SCHEMES: Final = ("padres", "padress")
 
 #: What a protocol does not have, and what to do instead.
 _REFUSALS: Final = {
@@ -50,6 +52,17 @@ _REFUSALS: Final = {
         "--pull": "MQTT has no queues: use amqp://, or share a topic as '$share/GROUP/TOPIC'",
         "--stream": "MQTT has no streams: use amqp:// to append to one or to replay it",
         "--start": "MQTT cannot go back in time: replay a stream over amqp://",
+    },
+    PADRES: {
+        "--push": "publications go to whoever wants them: use amqp:// for queues",
+        "--pull": "publications go to whoever wants them: use amqp:// for queues",
+        "--request": "PADRES has no requests: use amqp:// or mqtt://",
+        "--reply": "PADRES has no requests: use amqp:// or mqtt://",
+        "--stream": "replay the stream 'publications' over amqp://",
+        "--start": "replay the stream 'publications' over amqp://",
+        "--header": "what is said of a publication are its attributes: [class,stock],[price,45]",
+        "--qos": "publications are confirmed when they are safe; quality of service is MQTT's",
+        "--retain": "nothing is retained: replay the stream 'publications' over amqp://",
     },
 }
 
@@ -76,7 +89,10 @@ def broker_first(words: Sequence[str], url: str, what: str) -> tuple[str, list[s
 
 
 def spoken(url: str) -> str:
-    return MQTT if urlsplit(url).scheme in _MQTT_SCHEMES else AMQP
+    scheme = urlsplit(url).scheme
+    if scheme in _PADRES_SCHEMES:
+        return PADRES
+    return MQTT if scheme in _MQTT_SCHEMES else AMQP
 
 
 def refuse(protocol: str, **given: bool) -> None:

@@ -17,12 +17,30 @@ from penstock.core.errors import PenstockError
 
 #: Heading → command → the module and what it is there: a function, or an application.
 COMMANDS: Final = {
-    "Run": {"up": "up:up", "broker": "broker:app", "store": "store:app", "demo": "demo:demo"},
-    "Messages": {"pub": "pub:pub", "sub": "sub:sub"},
+    "Run": {
+        "up": "up:up",
+        "broker": "broker:app",
+        "store": "store:app",
+        "demo": "demo:demo",
+        "deploy": "deploy:deploy",
+    },
+    "Messages": {
+        "pub": "pub:pub",
+        "sub": "sub:sub",
+        "adv": "adv:adv",
+        "client": "client:client",
+        "history": "history:history",
+        "historian": "historian:historian",
+    },
     "Files": {"pump": "pump:app"},
-    "Hives": {"sensors": "sensors:app", "pipeline": "pipeline:app"},
-    "Jobs": {"science": "science:app"},
-    "Look": {"config": "config:config", "version": "version:version"},
+    "Hives": {"hives": "hives:app", "sensors": "sensors:app", "pipeline": "pipeline:app"},
+    "Jobs": {"job": "job:app", "science": "science:app"},
+    "Look": {
+        "dashboards": "dashboards:dashboards",
+        "console": "console:console",
+        "config": "config:config",
+        "version": "version:version",
+    },
     "Administer": {"user": "user:app", "definitions": "definitions:app"},
 }
 

@@ -22,6 +22,7 @@ from penstock.cli.fabric import (
     DEFAULT_URL,
     MQTT,
     ONLY_MQTT,
+    PADRES,
     PATTERNS,
     Url,
     broker_first,
@@ -47,7 +48,7 @@ Address = Annotated[
     str,
     typer.Argument(
         help="A subject (demo.hello) or topic (sensors/7/report); or a queue, service or "
-        "stream. A broker's URL may come before it."
+        "stream; over PADRES a publication. A broker's URL may come before it."
     ),
 ]
 Bodies = Annotated[
@@ -195,12 +196,30 @@ def pub(
     `penstock pub demo.hello "Hello"`
 
     `penstock pub mqtt://localhost sensors/7/report --json '{"c": 21.5}' --retain`
+
+    `penstock pub padres://localhost '[class,stock],[symbol,IBM],[price,45]'`
     """
     url, (address, *body) = broker_first(
         [address, *(body or ())], url, "the subject or topic to send to"
     )
     protocol = spoken(url)
-    refuse(protocol, push=push, stream=stream, qos=qos is not None, retain=retain)
+    refuse(
+        protocol,
+        push=push,
+        request=request,
+        stream=stream,
+        header=header is not None,
+        qos=qos is not None,
+        retain=retain,
+    )
+    if protocol == PADRES:
+        from penstock.cli.padres import publish_all
+
+        words = [address, *body]
+        load = Load(None if words == ["-"] else words, "text", count, rate)
+        speak_plainly()
+        asyncio.run(publish_all(url, load, rate))
+        return
     if protocol == MQTT:
         usable_topic(address)
     pattern = chosen("publish", push=push, request=request, stream=stream)

@@ -6,12 +6,14 @@ command.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import pump_fleet
+from penstock.cli import pump_fleet, pump_lake
 from penstock.cli import pump_options as options
 from penstock.cli.pump_options import read, told
 from penstock.cli.pump_run import run
@@ -34,6 +36,7 @@ def pump(
         Component | None, typer.Option(help="What the file is of, if its folder does not say.")
     ] = None,
     instance: options.Instance = None,
+    metrics: options.Metrics = None,
     verbose: options.Verbose = False,
 ) -> None:
     """Files announced, fetched, winnowed and announced again, as Sarracenia does it."""
@@ -43,108 +46,73 @@ def pump(
         typer.echo(context.get_help())
         raise typer.Exit
     given = {} if instance is None else {"instance": instance}
-    run(read(conf, component, given), verbose=verbose)
+    run(read(conf, component, given), verbose=verbose, metrics=metrics)
 
 
-def _poster(component: Component) -> None:
-    """post and watch have the same flags."""
+def _posting(
+    path: Paths = None,
+    conf: options.Conf = None,
+    broker: options.Broker = None,
+    post_broker: options.PostBroker = None,
+    exchange: options.PostExchange = None,
+    post_exchange: options.PostExchange = None,
+    base_url: options.BaseUrl = None,
+    base_dir: options.BaseDir = None,
+    form: options.Format = None,
+    sum_method: options.SumMethod = None,
+    blocksize: options.Blocksize = None,
+    accept: options.Accept = None,
+    reject: options.Reject = None,
+    name: options.Name = None,
+    state: options.State = None,
+    metrics: options.Metrics = None,
+    pairs: options.Set = None,
+    verbose: options.Verbose = False,
+) -> None:
+    """The flags of post and watch."""
 
+
+def _hearing(
+    conf: options.Conf = None,
+    broker: options.Broker = None,
+    exchange: options.Exchange = None,
+    subtopic: options.Subtopic = None,
+    topic_prefix: options.TopicPrefix = None,
+    queue: options.Queue = None,
+    accept: options.Accept = None,
+    reject: options.Reject = None,
+    directory: options.Directory = None,
+    mirror: options.Mirror = None,
+    strip: options.Strip = None,
+    flatten: options.Flatten = None,
+    post_broker: options.PostBroker = None,
+    post_exchange: options.PostExchange = None,
+    base_url: options.BaseUrl = None,
+    base_dir: options.BaseDir = None,
+    form: options.Format = None,
+    destination: options.Destination = None,
+    name: options.Name = None,
+    instance: options.Instance = None,
+    state: options.State = None,
+    metrics: options.Metrics = None,
+    pairs: options.Set = None,
+    verbose: options.Verbose = False,
+) -> None:
+    """The flags of all that hear posts; what one has no use for, it leaves."""
+
+
+def _add(component: Component, flags: Callable[..., None]) -> None:
+    """A command with these flags, which are its settings' names."""
+
+    @wraps(flags)
     def command(
-        path: Paths = None,
-        conf: options.Conf = None,
-        broker: options.Broker = None,
-        post_broker: options.PostBroker = None,
-        exchange: options.PostExchange = None,
-        post_exchange: options.PostExchange = None,
-        base_url: options.BaseUrl = None,
-        base_dir: options.BaseDir = None,
-        form: options.Format = None,
-        sum_method: options.SumMethod = None,
-        blocksize: options.Blocksize = None,
-        accept: options.Accept = None,
-        reject: options.Reject = None,
-        name: options.Name = None,
-        state: options.State = None,
-        pairs: options.Set = None,
-        verbose: options.Verbose = False,
+        verbose: bool = False, metrics: int | None = None, exchange: Any = None, **given: Any
     ) -> None:
-        settings = told(
-            component,
-            conf,
-            pairs,
-            accept,
-            reject,
-            path=path,
-            broker=broker,
-            post_broker=post_broker,
-            post_exchange=post_exchange or exchange,
-            base_url=base_url,
-            base_dir=base_dir,
-            format=form,
-            sum=sum_method,
-            blocksize=blocksize,
-            name=name,
-            state=state,
-        )
-        run(settings, verbose=verbose)
-
-    app.command(component.value, help=HELP[component])(command)
-
-
-def _hearer(component: Component) -> None:
-    """All that hear posts have the same flags; what one has no use for, it leaves."""
-
-    def command(
-        conf: options.Conf = None,
-        broker: options.Broker = None,
-        exchange: options.Exchange = None,
-        subtopic: options.Subtopic = None,
-        topic_prefix: options.TopicPrefix = None,
-        queue: options.Queue = None,
-        accept: options.Accept = None,
-        reject: options.Reject = None,
-        directory: options.Directory = None,
-        mirror: options.Mirror = None,
-        strip: options.Strip = None,
-        flatten: options.Flatten = None,
-        post_broker: options.PostBroker = None,
-        post_exchange: options.PostExchange = None,
-        base_url: options.BaseUrl = None,
-        base_dir: options.BaseDir = None,
-        form: options.Format = None,
-        destination: options.Destination = None,
-        name: options.Name = None,
-        instance: options.Instance = None,
-        state: options.State = None,
-        pairs: options.Set = None,
-        verbose: options.Verbose = False,
-    ) -> None:
-        settings = told(
-            component,
-            conf,
-            pairs,
-            accept,
-            reject,
-            broker=broker,
-            exchange=exchange,
-            subtopic=subtopic,
-            topic_prefix=topic_prefix,
-            queue=queue,
-            directory=directory,
-            mirror=mirror,
-            strip=strip,
-            flatten=flatten,
-            post_broker=post_broker,
-            post_exchange=post_exchange,
-            base_url=base_url,
-            base_dir=base_dir,
-            format=form,
-            destination=destination,
-            name=name,
-            instance=instance,
-            state=state,
-        )
-        run(settings, verbose=verbose)
+        if component in (Component.POST, Component.WATCH):
+            given["post_exchange"] = given["post_exchange"] or exchange
+        else:
+            given["exchange"] = exchange
+        run(told(component, **given), verbose=verbose, metrics=metrics)
 
     app.command(component.value, help=HELP[component])(command)
 
@@ -192,7 +160,7 @@ HELP = {
 }
 
 for _each in (Component.POST, Component.WATCH):
-    _poster(_each)
+    _add(_each, _posting)
 for _each in (
     Component.SUBSCRIBE,
     Component.SARRA,
@@ -201,6 +169,8 @@ for _each in (
     Component.SENDER,
     Component.REPORT,
 ):
-    _hearer(_each)
+    _add(_each, _hearing)
 for _command in (pump_fleet.start, pump_fleet.stop, pump_fleet.status, pump_fleet.sanity):
+    app.command()(_command)
+for _command in (pump_lake.keep, pump_lake.trace, pump_lake.summary):
     app.command()(_command)

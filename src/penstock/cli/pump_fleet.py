@@ -103,24 +103,37 @@ def status(
     live: Annotated[bool, typer.Option("--live", help="Look again every second.")] = False,
 ) -> None:
     """A table of all components: what they heard, what came of it, how far they are behind."""
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
+
+    from penstock.cli.pump_bars import draw, new_bars
 
     console = Console()
     fleet = list(_all(folder))
     if not live:
         console.print(_table(fleet))
         return
+    bars = new_bars(console)
     with Live(_table(fleet), console=console) as shown:
         while True:
             time.sleep(1.0)
-            shown.update(_table(fleet))
+            draw(bars, _transfers(fleet))
+            shown.update(Group(_table(fleet), bars))
+
+
+def _transfers(fleet: list[Member]) -> Iterator[tuple[str, int, int | None]]:
+    for member in fleet:
+        standing = member.standing()
+        for name, done, total in standing.transfers if standing is not None else ():
+            yield f"{member.name} {name}", done, total
 
 
 def _table(fleet: list[Member]) -> Table:
     from rich.table import Table
 
-    table = Table("component", "pid", "heard", "done", "postponed", "rejected", "lag", "last")
+    table = Table("component", "pid", "heard", "a second", "queued", "done", "postponed")
+    for head in ("rejected", "lag", "last"):
+        table.add_column(head)
     for member in fleet:
         standing = member.standing()
         if standing is None:
@@ -135,6 +148,8 @@ def _table(fleet: list[Member]) -> Table:
             member.name,
             str(standing.pid),
             str(standing.heard),
+            f"{standing.rate:.1f}",
+            "-" if standing.queued is None else str(standing.queued),
             codes,
             str(standing.postponed),
             why,

@@ -111,14 +111,26 @@ Destination = Annotated[
     typer.Option(metavar="URL", help="sender: where files go.", rich_help_panel=PLACING),
 ]
 
+Metrics = Annotated[
+    int | None, typer.Option(metavar="PORT", help="Figures for Prometheus, on loopback.")
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="Where everything kept is kept.")
+]
+
 #: Flags whose setting has another name.
-_RENAMED = {"base_url": "post_base_url", "base_dir": "post_base_dir", "format": "post_format"}
+_RENAMED = {
+    "base_url": "post_base_url",
+    "base_dir": "post_base_dir",
+    "form": "post_format",
+    "sum_method": "sum",
+}
 
 
 def told(
     component: Component,
-    conf: Path | None,
-    pairs: Sequence[str] | None,
+    conf: Path | None = None,
+    pairs: Sequence[str] | None = None,
     accept: Sequence[str] | None = None,
     reject: Sequence[str] | None = None,
     **flags: Any,

@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.fabric import hush_libraries
 from penstock.cli.lifetime import until_stopped
+from penstock.cli.pump_bars import show_transfers
 from penstock.core.config import LogSettings
 from penstock.core.logs import configure
 from penstock.pump import components
@@ -28,7 +29,7 @@ _RUN: Final[dict[Component, Callable[[PumpSettings, Control], Awaitable[None]]]]
 }
 
 
-def run(settings: PumpSettings, *, verbose: bool = False) -> None:
+def run(settings: PumpSettings, *, verbose: bool = False, metrics: int | None = None) -> None:
     """Whatever the settings are of; raises `typer.Exit` where something was left undone."""
     configure(LogSettings(level="info" if verbose else "warning"))
     hush_libraries()
@@ -40,9 +41,9 @@ def run(settings: PumpSettings, *, verbose: bool = False) -> None:
     elif component is Component.RESTORE:
         typer.echo(f"restored {asyncio.run(components.restore(settings))} messages")
     elif component is Component.REPORT:
-        asyncio.run(_until_stopped(settings, _report))
+        asyncio.run(_until_stopped(settings, _report, metrics))
     else:
-        asyncio.run(_until_stopped(settings, _RUN[component]))
+        asyncio.run(_until_stopped(settings, _RUN[component], metrics))
 
 
 def _post(settings: PumpSettings) -> None:
@@ -67,14 +68,19 @@ def _show(report: Report) -> None:
 
 
 async def _until_stopped(
-    settings: PumpSettings, component: Callable[[PumpSettings, Control], Awaitable[None]]
+    settings: PumpSettings,
+    component: Callable[[PumpSettings, Control], Awaitable[None]],
+    metrics: int | None,
 ) -> None:
     async with until_stopped() as stop:
         control = Control(stop=stop)
+        if metrics is not None:
+            _serve(settings, control, metrics)
         task = asyncio.ensure_future(component(settings, control))
         ready = asyncio.ensure_future(control.ready.wait())
         stopped = asyncio.ensure_future(stop.wait())
         standing = asyncio.ensure_future(keep_standing(settings, control))
+        bars = asyncio.ensure_future(show_transfers(control.transfers))
         await asyncio.wait([task, ready, stopped], return_when=asyncio.FIRST_COMPLETED)
         if control.ready.is_set():
             typer.echo(f"penstock pump ready: {settings.component} {settings.name}")
@@ -87,9 +93,18 @@ async def _until_stopped(
         except asyncio.CancelledError:
             return
         finally:
-            standing.cancel()
-            await asyncio.gather(standing, return_exceptions=True)
+            for beside in (standing, bars):
+                beside.cancel()
+            await asyncio.gather(standing, bars, return_exceptions=True)
     _summary(control)
+
+
+def _serve(settings: PumpSettings, control: Control, port: int) -> None:
+    from prometheus_client import start_http_server
+
+    from penstock.pump.metrics import registry
+
+    start_http_server(port, "127.0.0.1", registry(settings, control))
 
 
 def _summary(control: Control) -> None:

@@ -23,6 +23,7 @@ from penstock.cli.fabric import (
     DEFAULT_URL,
     MQTT,
     ONLY_MQTT,
+    PADRES,
     PATTERNS,
     Url,
     broker_first,
@@ -46,7 +47,8 @@ Patterns = Annotated[
     list[str],
     typer.Argument(
         help="Subject patterns ('demo.#') or topic filters ('sensors/+/report'); "
-        "or one queue, service or stream. A broker's URL may come before them."
+        "or one queue, service or stream; over PADRES subscriptions. A broker's URL may come "
+        "before them."
     ),
 ]
 Pull = Annotated[
@@ -119,12 +121,22 @@ def sub(
     `penstock sub 'demo.#'`
 
     `penstock sub mqtt://localhost 'sensors/+/report' --count 10 --json`
+
+    `penstock sub padres://localhost '[class,eq,stock],[price,<,50]'`
     """
     url, names = broker_first(patterns, url, "the pattern to subscribe to")
     protocol = spoken(url)
-    refuse(protocol, pull=pull, stream=stream, start=start is not None, qos=qos is not None)
+    refuse(
+        protocol,
+        pull=pull,
+        reply=reply,
+        stream=stream,
+        start=start is not None,
+        qos=qos is not None,
+    )
     pattern = chosen("subscribe", pull=pull, reply=reply, stream=stream)
-    show = SHOWS[chosen_format(form, "auto", json=as_json, hex=as_hex, text=as_text)]
+    shown_as = chosen_format(form, "auto", json=as_json, hex=as_hex, text=as_text)
+    show = SHOWS[shown_as]
     if pattern != "subscribe" and len(names) > 1:
         raise typer.BadParameter(f"--{pattern} takes one name")
     if protocol == MQTT:
@@ -134,6 +146,11 @@ def sub(
     speak_plainly()
 
     async def watch() -> None:
+        if protocol == PADRES:
+            from penstock.cli.padres import watch_publications
+
+            await watch_publications(url, names, name, count, shown_as)
+            return
         async with connect(url) as fabric:
             if protocol == MQTT and pattern == "subscribe":
                 inflow: Inflow = fabric.mqtt.subscribe(

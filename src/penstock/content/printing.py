@@ -76,7 +76,12 @@ def _class(name: str) -> str:
     return name if _NAME.fullmatch(name) else print_operand(name)
 
 
+def is_name(text: str) -> bool:
+    """Whether an attribute can be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _attribute(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise ValueError(f"{name!r} cannot be written as the name of an attribute")
     return name

@@ -23,10 +23,11 @@ PORTS: Final = {
     "ws": 15675,
     "wss": 15676,
     "padres": 5680,
+    "padress": 5681,
     "http": 15672,
     "https": 15671,
 }
-_OVER_TLS: Final = frozenset({"amqps", "amqps10", "mqtts", "wss", "https"})
+_OVER_TLS: Final = frozenset({"amqps", "amqps10", "mqtts", "wss", "padress", "https"})
 
 
 @dataclass(frozen=True, slots=True)

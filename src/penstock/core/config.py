@@ -70,6 +70,7 @@ def _expand(path: Path) -> Path:
     return path.expanduser()
 
 
+Texts = Annotated[list[str], NoDecode, BeforeValidator(_texts)]
 Addresses = Annotated[list[str], NoDecode, BeforeValidator(_texts), AfterValidator(_addresses)]
 ShareOrBytes = Annotated[float | int, BeforeValidator(_share_or_bytes), AfterValidator(_share)]
 UserPath = Annotated[Path, AfterValidator(_expand)]
@@ -138,6 +139,68 @@ class MqttSettings(BaseModel):
     """Seconds between figures of the broker under $SYS; 0 for none."""
 
 
+class PadresSettings(BaseModel):
+    """How clients that speak PADRES are served."""
+
+    model_config = _STRICT
+
+    exchange: str = Field(default="content", min_length=1, max_length=255)
+    """The x-content exchange that shares publications with PADRES clients; made when needed."""
+    stream: str = Field(default="publications", max_length=255)
+    """The stream that keeps what is published there; empty for none."""
+    stream_bytes: Bytes = Field(default=GiB, ge=0)
+    """How much that stream keeps before the oldest goes; 0 for everything."""
+    conformance: bool = True
+    """Whether what a client publishes has to conform to what it has advertised."""
+    max_frame_bytes: Bytes = Field(default=MiB, ge=4 * KiB, le=64 * MiB)
+    """The largest frame a client or another broker may send."""
+    max_queued: int = Field(default=100_000, ge=0)
+    """Publications that may wait for one client, the oldest dropped first; 0 for any number."""
+
+
+class OverlaySettings(BaseModel):
+    """How the broker routes together with others by content."""
+
+    model_config = _STRICT
+
+    id: str = Field(default="Broker1", pattern=r"^[A-Za-z0-9.:/]+$", max_length=64)
+    """The broker's name among brokers, different from all others'; letters, digits, . : and /."""
+    uri: str = ""
+    """Where neighbours reach it, padres://host:port/ID; by default the first padres listener."""
+    neighbours: Texts = []
+    """Brokers to be linked to, padres://host:port/ID each; naming a link at one end is enough."""
+    user: str = "guest"
+    """As whom it connects to neighbours whose address does not say."""
+    password: str = Field(default="guest", repr=False)
+    """The password of that user."""
+    retry_limit: int = Field(default=30, ge=0)
+    """How often in a row a neighbour is tried in vain before it is given up; 0 for no limit."""
+    retry_pause: Seconds = Field(default=10.0, gt=0)
+    """Seconds between two tries."""
+    cycles: Literal["OFF", "FIXED", "DYNAMIC"] = "OFF"
+    """Whether links may form cycles: no; and publications keep to their tree; or may leave it."""
+    subscription_covering: Literal["OFF", "LAZY", "ACTIVE"] = "OFF"
+    """Whether neighbours are spared subscriptions that others cover, and those withdrawn."""
+    advertisement_covering: Literal["OFF", "LAZY"] = "OFF"
+    """Whether neighbours are spared advertisements that others cover; without cycles only."""
+    split_composites: bool = False
+    """Whether composite subscriptions are joined where the ways to their parts divide."""
+    heartbeat: bool = False
+    """Whether neighbours are asked for signs of life."""
+    heartbeat_interval: Seconds = Field(default=3.0, gt=0)
+    """Seconds between two such questions."""
+    heartbeat_timeout: Seconds = Field(default=5.0, gt=0)
+    """How long an answer may take."""
+    heartbeat_threshold: int = Field(default=3, ge=1)
+    """After how many answers that did not come a neighbour has failed."""
+    info_interval: Seconds = Field(default=0.0, ge=0)
+    """Seconds between two publications about the broker (BROKER_INFO); 0 for none unasked."""
+    info_full: bool = True
+    """Whether they list advertisements and subscriptions, or count them."""
+    trace_all: bool = False
+    """Whether the way of every message is told (TRACEROUTE_MESSAGE)."""
+
+
 class BrokerSettings(BaseModel):
     """One broker: where it listens, what it allows, how much it holds."""
 
@@ -147,6 +210,7 @@ class BrokerSettings(BaseModel):
         "amqp://127.0.0.1:5672",
         "mqtt://127.0.0.1:1883",
         "ws://127.0.0.1:15675",
+        "padres://127.0.0.1:5680",
         "http://127.0.0.1:15672",
     ]
     """Addresses to listen on, scheme://host:port; port 0 lets the system choose."""
@@ -157,9 +221,13 @@ class BrokerSettings(BaseModel):
     anonymous: bool = False
     """Whether clients may connect as nobody in particular (SASL ANONYMOUS), with guest's rights."""
     tls: TlsSettings = TlsSettings()
-    """Certificates for amqps, https, mqtts and wss listeners."""
+    """Certificates for amqps, https, mqtts, padress and wss listeners."""
     mqtt: MqttSettings = MqttSettings()
     """How MQTT clients are served."""
+    padres: PadresSettings = PadresSettings()
+    """How clients that speak PADRES are served."""
+    overlay: OverlaySettings = OverlaySettings()
+    """How the broker routes together with others by content."""
 
     frame_max: Bytes = Field(default=128 * KiB, ge=4096, le=GiB)
     """The largest AMQP frame, offered to clients in negotiation."""

@@ -16,6 +16,22 @@ class CommandError(PenstockError):
     """A command could not be run, or did not do what was asked."""
 
 
+class WorkFailed(PenstockError):
+    """A piece of work did not come to a good end; says why, and whether it may the next time."""
+
+    def __init__(self, text: str, *, again: bool = True) -> None:
+        super().__init__(text)
+        self.again = again
+
+
+class OutOfTime(PenstockError, TimeoutError):
+    """A piece of work that took longer than it may."""
+
+
+class NotPermitted(PenstockError):
+    """A function or program that the worker was not told it may use."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """A cell that cannot be used: the row as a person counts, the names being the first."""

@@ -17,6 +17,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     PlainSerializer,
     WithJsonSchema,
     with_config,
@@ -51,6 +52,10 @@ Binary = Annotated[
     WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
 ]
 Id = Annotated[str, Field(min_length=1, max_length=255)]
+#: Where a function is: the module and the name in it.
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=255)]
+#: In the folder of the work, not elsewhere.
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
 #: Text, column by column.
 Dataset = Mapping[str, tuple[str, ...]]
 
@@ -96,7 +101,45 @@ class PredictModels:
     type: Literal["predict_models"] = "predict_models"
 
 
-Request = Annotated[Fake | BuildModels | PredictModels, Field(discriminator="type")]
+@with_config(_STRICT)
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A Python function, `module:name`, of those that the worker was told it may call."""
+
+    id: Id
+    function: Function
+    arguments: tuple[JsonValue, ...] = ()
+    keywords: Mapping[str, JsonValue] = field(default_factory=dict)
+    type: Literal["call"] = "call"
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True, slots=True)
+class SparkCall:
+    """The same for a function whose first argument is a Spark session."""
+
+    id: Id
+    function: Function
+    arguments: tuple[JsonValue, ...] = ()
+    keywords: Mapping[str, JsonValue] = field(default_factory=dict)
+    type: Literal["spark"] = "spark"
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program and its arguments, of those that the worker was told it may run; with files that
+    are there when it begins."""
+
+    id: Id
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    files: Mapping[FileName, Binary] = field(default_factory=dict)
+    type: Literal["command"] = "command"
+
+
+Request = Annotated[
+    Fake | BuildModels | PredictModels | Call | SparkCall | Command, Field(discriminator="type")
+]
 
 
 @with_config(_STRICT)
@@ -126,6 +169,8 @@ class Response:
     error: str | None = None
     results: tuple[Result, ...] = ()
     models: Binary = b""
+    #: What a function returned; of a command its status, output and errors. Not in XML.
+    value: JsonValue = None
 
     @property
     def final(self) -> bool:

@@ -8,6 +8,7 @@ again is for whoever calls: an error leaves behind nothing that the next attempt
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,8 +23,9 @@ from penstock.pump.posts.parts import INPLACE, PARTITIONED, Parts, part_name
 from penstock.pump.posts.post import Post
 from penstock.pump.posts.sums import LATER, Sum, Sums
 from penstock.pump.sources import Source, source_of
-from penstock.pump.threads import to_the_end
-from penstock.pump.transports.contract import Span
+from penstock.pump.threads import Hands
+from penstock.pump.transfers import Counted, Transfer, Transfers
+from penstock.pump.transports.contract import Span, near
 from penstock.pump.transports.opening import Transports
 
 
@@ -43,56 +45,88 @@ class Fetching:
     """Keeps what is shared by all files of a component."""
 
     def __init__(
-        self, transports: Transports, sums: Sums, rules: Rules, pace: Pace | None = None
+        self,
+        transports: Transports,
+        sums: Sums,
+        rules: Rules,
+        pace: Pace | None = None,
+        hands: Hands | None = None,
+        transfers: Transfers | None = None,
     ) -> None:
         self._transports = transports
         self._sums = sums
         self._rules = rules
+        self._hands = hands or Hands()
         self._pace = pace or Pace()
+        self._transfers = transfers or Transfers()
 
     async def fetch(self, post: Post, target: Target) -> Outcome:
         parts = post.parts
-        if parts is None or parts.single:
-            return await self._fetch_whole(post, target)
-        if self._rules.inplace:
-            return await self._fetch_block(post, parts, target)
-        return await self._keep_part(post, parts, target)
+        with self._transfers.entered(post.name, parts.length if parts else None) as transfer:
+            if parts is None or parts.single:
+                return await self._fetch_whole(post, target, transfer)
+            if self._rules.inplace:
+                return await self._fetch_block(post, parts, target, transfer)
+            return await self._keep_part(post, parts, target, transfer)
 
-    async def _fetch_whole(self, post: Post, target: Target) -> Outcome:
-        reason = await to_the_end(self._unneeded, post, target)
-        if reason is not None:
-            return Outcome(reports.NOT_MODIFIED, reason, path=target.final)
-        length = None if post.parts is None else post.parts.length
-        known = await self._land(post, target, length)
-        code = reports.DONE if known == post.sum or _computed_here(post) else reports.RECOMPUTED
-        return Outcome(code, "Downloaded", replace(post, sum=known), target.final)
+    async def _fetch_whole(self, post: Post, target: Target, transfer: Transfer) -> Outcome:
+        found = await self._land(post, target, transfer, needed=self._unneeded)
+        if isinstance(found, str):
+            return Outcome(reports.NOT_MODIFIED, found, path=target.final)
+        code = reports.DONE if found == post.sum or _computed_here(post) else reports.RECOMPUTED
+        return Outcome(code, "Downloaded", replace(post, sum=found), target.final)
 
     async def _land(
-        self, post: Post, target: Target, length: int | None, block: Parts | None = None
-    ) -> Sum | None:
-        """A file of this length, or one block of a file, under a name of its own. Its sum."""
-        path = self._rules.inflight.path(target.final)
-        draft = Draft(path, length, self._sums.verifiable(post.sum))
+        self,
+        post: Post,
+        target: Target,
+        transfer: Transfer,
+        block: Parts | None = None,
+        needed: Callable[[Post, Target], str | None] | None = None,
+    ) -> Sum | str | None:
+        """A file, or one block of a file, under a name of its own. Its sum; or why it need not be
+        fetched. What can be had at once takes one turn in a thread."""
+        length = transfer.total
+        draft = Draft(
+            self._rules.inflight.path(target.final), length, self._sums.verifiable(post.sum)
+        )
+        counted = Counted(draft, transfer)
+        source = None if post.content is not None else self._source(post)
+        transport = None if source is None else self._transports.get(source.scheme)
+        files = None if transport is None else near(transport)
         # What nothing will verify is not gone on with, but begun again.
-        resume = post.content is None and not _computed_here(post)
-        try:
-            there = await to_the_end(self._open, draft, target, resume)
-            sink = Gathering(draft, self._pace)
+        resume = source is not None and not _computed_here(post)
+
+        def begun() -> int | str:
+            target.prepare(self._rules.manners.folder_mode)
+            reason = None if needed is None else needed(post, target)
+            if reason is not None:
+                return reason
+            transfer.done = draft.open(resume=resume)
+            return transfer.done
+
+        def at_once() -> Sum | str | None:
+            there = begun()
+            if isinstance(there, str):
+                return there
             if post.content is not None:
-                await sink.feed(post.content.data)
-            elif length is None or there < length:
-                source = self._source(post)
-                span = Span(there)
-                if block is not None:
-                    span = Span(block.offset + there, block.length - there)
-                await self._transports.get(source.scheme).fetch(source, span, sink)
-            return await to_the_end(self._finish, draft, sink.taken(), post, target)
+                draft.write(post.content.data)
+            elif files is not None and source is not None:
+                files.copy(source, _rest(there, block), counted)
+            return self._finish(draft, b"", post, target)
+
+        try:
+            if source is None or transport is None or files is not None:
+                return await self._hands.do(at_once)
+            there = await self._hands.do(begun)
+            if isinstance(there, str):
+                return there
+            sink = Gathering(counted, self._pace)
+            if length is None or there < length:
+                await transport.fetch(source, _rest(there, block), sink)
+            return await self._hands.do(self._finish, draft, sink.taken(), post, target)
         finally:
             draft.close()
-
-    def _open(self, draft: Draft, target: Target, resume: bool) -> int:
-        target.prepare(self._rules.manners.folder_mode)
-        return draft.open(resume=resume)
 
     def _finish(self, draft: Draft, rest: bytes, post: Post, target: Target) -> Sum | None:
         draft.write(rest)
@@ -100,20 +134,22 @@ class Fetching:
         draft.settle(target.final, self._rules.manners, post.mode, post.mtime, post.atime)
         return known
 
-    async def _fetch_block(self, post: Post, parts: Parts, target: Target) -> Outcome:
+    async def _fetch_block(
+        self, post: Post, parts: Parts, target: Target, transfer: Transfer
+    ) -> Outcome:
         target = _without_part_suffix(target, parts, post.sum)
         assembly = Assembly(self._rules.inflight.path(target.final), parts, post.moment)
-        fd = await to_the_end(self._open_block, post, parts, target, assembly)
+        fd = await self._hands.do(self._open_block, post, parts, target, assembly)
         if fd is None:
             return Outcome(reports.NOT_MODIFIED, "block is here", path=target.final, whole=False)
         block = Block(fd, parts, self._sums.verifiable(post.sum))
         try:
             source = self._source(post)
-            sink = Gathering(block, self._pace)
+            sink = Gathering(Counted(block, transfer), self._pace)
             transport = self._transports.get(source.scheme)
             offset = 0 if source.name.endswith(".Part") else parts.offset
             await transport.fetch(source, Span(offset, parts.length), sink)
-            known, whole = await to_the_end(self._add, block, sink.taken(), post, target, assembly)
+            known, whole = await self._hands.do(self._add, block, sink.taken(), post, target, assembly)
         finally:
             block.close()
         told = replace(post, sum=known, parts=replace(parts, method=INPLACE))
@@ -165,7 +201,9 @@ class Fetching:
         whole = assembly.add(target.final, self._rules.manners, post.mode, post.mtime, post.atime)
         return known, whole
 
-    async def _keep_part(self, post: Post, parts: Parts, target: Target) -> Outcome:
+    async def _keep_part(
+        self, post: Post, parts: Parts, target: Target, transfer: Transfer
+    ) -> Outcome:
         """The part as a file of its own, for others to fetch, and for nobody to put together."""
         method = post.sum.method if post.sum else "0"
         path = target.path
@@ -173,7 +211,8 @@ class Fetching:
             path = part_name(path, parts, method)
         beside = Target(target.directory, path)
         block = None if self._source(post).name.endswith(".Part") else parts
-        known = await self._land(post, beside, parts.length, block)
+        known = await self._land(post, beside, transfer, block)
+        assert not isinstance(known, str)  # nobody was asked whether it is needed
         told = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
         return Outcome(reports.DONE, "Downloaded", told, beside.final)
 
@@ -182,7 +221,6 @@ class Fetching:
 
     def _unneeded(self, post: Post, target: Target) -> str | None:
         """Why it need not be fetched, if that is so."""
-        target.check()
         try:
             there = target.final.stat()
         except OSError:
@@ -200,6 +238,13 @@ class Fetching:
             while chunk := file.read(GATHERED):
                 digest.update(chunk)
         return "the same is here" if digest.hexdigest() == post.sum.value else None
+
+
+def _rest(there: int, block: Parts | None) -> Span:
+    """What is still to be fetched of a file, or of one block of it."""
+    if block is None:
+        return Span(there)
+    return Span(block.offset + there, block.length - there)
 
 
 def _computed_here(post: Post) -> bool:

@@ -139,7 +139,9 @@ class Receiving:
         chosen = self._wanted.selection.choose(url)
         if isinstance(chosen, str):
             return chosen
-        variables = {**self._wanted.variables, **post_variables(post)}
+        variables: Mapping[str, str] = {}
+        if "$" in chosen.placement.directory:
+            variables = {**self._wanted.variables, **post_variables(post)}
         placed = place(path, chosen.placement, variables, chosen.groups)
         return Target(Path(placed.directory), placed.path)
 

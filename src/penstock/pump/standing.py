@@ -19,6 +19,9 @@ from penstock.pump.components.naming import state_folder
 from penstock.pump.config.settings import PumpSettings
 
 SECONDS: Final = 2.0
+#: A transfer that has lasted so long is worth a bar, as long as there are not too many.
+LONG_SECONDS: Final = 1.0
+_BARS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ class Standing:
     lag: float = 0.0
     codes: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
+    rate: float = 0.0  #: messages a second, lately
+    bytes: int = 0
+    queued: int | None = None
+    transfers: list[tuple[str, int, int | None]] = field(default_factory=list)  #: name, done, of
 
     @property
     def running(self) -> bool:
@@ -68,21 +75,13 @@ async def keep_standing(settings: PumpSettings, control: Control) -> None:
     path = standing_file(settings)
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     begun, since = process_start(os.getpid()) or 0, time.time()
+    heard, looked = 0, time.monotonic()
     try:
         while True:
-            tally = control.tally
-            standing = Standing(
-                os.getpid(),
-                begun,
-                since,
-                control.ready.is_set(),
-                tally.heard,
-                tally.postponed,
-                tally.last,
-                tally.lag,
-                {str(code): count for code, count in tally.codes.items()},
-                dict(tally.rejected.most_common(10)),
-            )
+            now = time.monotonic()
+            rate = (control.tally.heard - heard) / max(now - looked, 1e-3)
+            heard, looked = control.tally.heard, now
+            standing = _standing(control, begun, since, rate)
             await asyncio.to_thread(_write, path, json.dumps(asdict(standing)))
             if control.ready.is_set():
                 await asyncio.sleep(SECONDS)
@@ -90,6 +89,27 @@ async def keep_standing(settings: PumpSettings, control: Control) -> None:
                 await control.ready.wait()
     finally:
         path.unlink(missing_ok=True)
+
+
+def _standing(control: Control, begun: int, since: float, rate: float) -> Standing:
+    tally = control.tally
+    long = control.transfers.long(LONG_SECONDS)[:_BARS]
+    return Standing(
+        os.getpid(),
+        begun,
+        since,
+        control.ready.is_set(),
+        tally.heard,
+        tally.postponed,
+        tally.last,
+        tally.lag,
+        {str(code): count for code, count in tally.codes.items()},
+        dict(tally.rejected.most_common(10)),
+        rate,
+        tally.bytes,
+        tally.queued,
+        [(each.name, each.done, each.total) for each in long],
+    )
 
 
 def _write(path: Path, text: str) -> None:

@@ -31,12 +31,14 @@ from penstock.core.metrics import Metrics
 from penstock.drivers.reply import ReplyChannel
 from penstock.drivers.retained import Retained
 from penstock.server.listener import SCHEMES, Listener, Service, listen, tls_context
+from penstock.server.overlay import Overlay
 from penstock.server.poll import BrokerLoop
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
 from penstock.server.watch import Watch
 from penstock.server.websocket import WebSocketGate
 
 if TYPE_CHECKING:
+    from penstock.broker.routing import Router
     from penstock.server.management.management import Management
 
 _log = get_logger("penstock.broker")
@@ -49,7 +51,14 @@ class Broker:
     users: Users
     topology: Topology
 
-    def __init__(self, settings: BrokerSettings | None = None, *, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings | None = None,
+        *,
+        data: Path | None = None,
+        on_shutdown: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_shutdown` is called when a message tells the broker to shut down."""
         self.settings = settings or BrokerSettings()
         self.data = data or data_home()
         self.alarms = Alarms(self._alarms_changed)
@@ -71,6 +80,8 @@ class Broker:
         self._management: Management | None = None
         self._empty = asyncio.Event()
         self._watch = Watch(self)
+        self._on_shutdown = on_shutdown
+        self.overlay = Overlay(self)
 
     # Life.
 
@@ -129,6 +140,8 @@ class Broker:
         self._watch.start()
         try:
             await self._listen(addresses)
+            self.overlay.start()
+            self.kernel.turn.end()
         except BaseException:
             await self.close()
             raise
@@ -174,6 +187,7 @@ class Broker:
         self._watch.stop()
         for server in self._servers:
             server.close()
+        await self.overlay.close()
         for stranger in list(self._strangers):
             stranger.abort()
         for client in list(self.clients):
@@ -188,6 +202,7 @@ class Broker:
             service.close()
         self.kernel.turn.end()
         await self.kernel.committer.close()
+        self.overlay.close_files()
         for vhost in self.vhosts.values():
             vhost.close(self._could_not_close)
         try:
@@ -237,6 +252,21 @@ class Broker:
                 client.end(f"vhost '{name}' is deleted")
         del self.vhosts[name]
         vhost.delete()
+        self.overlay.forget(name)
+
+    @property
+    def links(self) -> Overlay:
+        return self.overlay
+
+    def router(self, vhost: str) -> Router[Any]:
+        """Of the content space of a virtual host."""
+        return self.overlay.router(vhost)
+
+    def shutdown(self) -> None:
+        """Somebody who may has told the broker to: whoever started it has to see to it."""
+        _log.warning("told to shut down")
+        if self._on_shutdown is not None:
+            self._on_shutdown()
 
     # What the parts report.
 

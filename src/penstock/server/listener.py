@@ -24,6 +24,7 @@ from penstock.server.poll import BrokerLoop
 from penstock.server.websocket import WebSocketGate
 from penstock.terminals.amqp10.service import Amqp10
 from penstock.terminals.mqtt.service import Mqtt
+from penstock.terminals.padres.service import Padres
 
 
 class Service(Protocol):
@@ -46,6 +47,8 @@ SCHEMES: Final[dict[str, Callable[[Host], Service]]] = {
     "mqtts": Mqtt,
     "ws": Mqtt,
     "wss": Mqtt,
+    "padres": Padres,
+    "padress": Padres,
 }
 
 # Over WebSocket: where MQTT is offered, and the names it goes by there.

@@ -45,9 +45,9 @@ async def running(
             await task
 
 
-async def until(true: Callable[[], bool]) -> None:
+async def until(true: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """A look at the file system now and then: it has no event to wait for that is ours."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

@@ -1,11 +1,13 @@
-"""Sarracenia's own programs, v2 and sr3, each with a home of its own."""
+"""Sarracenia's own programs, v2 and sr3, each with a home of its own.
+
+They live in an environment of their own (`scripts/peers` makes it): they bring a package `tests`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,15 +16,16 @@ from tests.conftest import missing
 from tests.peers import Broker, PeerMissing
 
 SECONDS = 90.0
+PROGRAMS = Path(__file__).parents[3] / ".peers" / "sarracenia" / "bin"
 
 
 class Sarracenia:
     """`folder` is what the programs call their configuration: `sr3`, or v2's `sarra`."""
 
-    def __init__(self, home: Path, broker: Broker, folder: str, program: str, package: str) -> None:
-        self._programs = Path(sys.executable).parent
-        if not (self._programs / program).exists():
-            missing(PeerMissing(f"{program} is not installed (Python package {package})"))
+    def __init__(self, home: Path, broker: Broker, folder: str, program: str) -> None:
+        if not (PROGRAMS / program).exists():
+            missing(PeerMissing(f"{program} is not installed: scripts/peers does it"))
+        home.mkdir()
         self._home = home
         self._port = broker.port
         self._conf = home / "config" / folder
@@ -48,7 +51,7 @@ class Sarracenia:
         }
         with (self._home / "log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                str(self._programs / program),
+                str(PROGRAMS / program),
                 *arguments,
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,

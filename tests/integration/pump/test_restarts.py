@@ -7,15 +7,17 @@ import hashlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Self
 
 import pytest
 
 from penstock.pump.components import post, sarra, subscribe, winnow
+from penstock.pump.posting.posting import Posted
 from tests.cli.command import environment
 from tests.conftest import NewPenstock
 from tests.integration.pump.running import count, make_tree, running, settings, tree, until
@@ -141,77 +143,111 @@ async def test_a_broker_killed_in_the_middle_of_a_chain(
     assert tree(pump) == tree(there)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
+class Chain:
+    """source → sarra → winnow → two subscribers, over three brokers; each a process of its own."""
+
+    def __init__(self, brokers: Sequence[Penstock], folder: Path) -> None:
+        self.there, self.pump = folder / "there", folder / "pump"
+        self.homes = [folder / "one", folder / "two"]
+        self.pump.mkdir()
+        self._brokers = brokers
+        self._folder = folder
+        self._ports = (free_port(), free_port())
+        self._servers = (ExitStack(), ExitStack())
+        self._components = {
+            "sarra": (
+                "sarra", "--broker", brokers[0].url, "--exchange", "xs", "--directory", self.pump,
+                "--post-broker", brokers[1].url, "--post-exchange", "xa",
+                "--base-url", f"http://127.0.0.1:{self._ports[1]}/", "--base-dir", self.pump,
+            ),
+            "winnow": (
+                "winnow", "--broker", brokers[1].url, "--exchange", "xa",
+                "--post-broker", brokers[2].url, "--post-exchange", "xw",
+            ),
+            **{
+                home.name: (
+                    "subscribe", "--broker", brokers[2].url, "--exchange", "xw", "--directory",
+                    home, "--mirror", "--set", "report_back=no",
+                )
+                for home in self.homes
+            },
+        }  # fmt: skip
+        self._holders = {name: AsyncExitStack() for name in self._components}
+
+    @property
+    def victims(self) -> list[str]:
+        return [*self._components, "first broker", "second broker", "third broker", "server"]
+
+    async def __aenter__(self) -> Self:
+        for folder, port, stack in zip(
+            (self.there, self.pump), self._ports, self._servers, strict=True
+        ):
+            stack.enter_context(serving(folder, port))
+        for name in reversed(self._components):
+            await self._begin(name)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for holder in self._holders.values():
+            await holder.aclose()
+        for server in self._servers:
+            server.close()
+
+    async def post(self) -> Posted:
+        told = settings(
+            "post", self._brokers[0].url, self._folder / "p", post_exchange="xs",
+            post_base_url=f"http://127.0.0.1:{self._ports[0]}/", post_base_dir=self.there,
+            path=[self.there],
+        )  # fmt: skip
+        return await post(told)
+
+    async def kill(self, victim: str) -> None:
+        """And start it again."""
+        if victim == "server":
+            self._servers[0].close()
+            self._servers[0].enter_context(serving(self.there, self._ports[0]))
+        elif victim.endswith("broker"):
+            broker = self._brokers[["first", "second", "third"].index(victim.split()[0])]
+            await asyncio.to_thread(broker.kill)
+            await asyncio.to_thread(broker.start)
+        else:
+            await self._holders[victim].aclose()
+            await self._begin(victim)
+
+    async def _begin(self, name: str) -> None:
+        arguments = (*self._components[name], "--state", self._folder / f"state of {name}")
+        await self._holders[name].enter_async_context(process(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("files", "kills"),
+    [
+        pytest.param(300, ("sarra", "second broker", "one", "server"), id="300"),
+        pytest.param(10_000, 20, id="10000", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
+    ],
+)
 async def test_a_chain_over_three_brokers_in_which_everything_is_killed(
-    new_penstock: NewPenstock, tmp_path: Path
+    files: int, kills: int | Sequence[str], new_penstock: NewPenstock, tmp_path: Path
 ) -> None:
+    many(tmp_path / "there", files)
     brokers = [new_penstock(), new_penstock(), new_penstock()]
-    there, pump, here = tmp_path / "there", tmp_path / "pump", tmp_path / "here"
-    many(there, 1000)
-    pump.mkdir()
-    sums = sums_of(there)
-    ports = (free_port(), free_port())
-    components = {
-        "sarra": (
-            "sarra", "--broker", brokers[0].url, "--exchange", "xs", "--directory", pump,
-            "--post-broker", brokers[1].url, "--post-exchange", "xa",
-            "--base-url", f"http://127.0.0.1:{ports[1]}/", "--base-dir", pump,
-        ),
-        "winnow": (
-            "winnow", "--broker", brokers[1].url, "--exchange", "xa",
-            "--post-broker", brokers[2].url, "--post-exchange", "xw",
-        ),
-        "subscribe": (
-            "subscribe", "--broker", brokers[2].url, "--exchange", "xw", "--directory", here,
-            "--mirror", "--set", "report_back=no",
-        ),
-    }  # fmt: skip
-    random = Random(7)
-    async with AsyncExitStack() as stack:
-        servers = [
-            stack.enter_context(ExitStack()),
-            stack.enter_context(ExitStack()),
-        ]
-        for place, (folder, port) in enumerate(zip((there, pump), ports, strict=True)):
-            servers[place].enter_context(serving(folder, port))
-        holders = {name: await stack.enter_async_context(AsyncExitStack()) for name in components}
-        for name in reversed(components):
-            await holders[name].enter_async_context(
-                process(*components[name], "--state", tmp_path / name)
-            )
-        posting = asyncio.create_task(
-            post(
-                settings(
-                    "post",
-                    brokers[0].url,
-                    tmp_path / "p",
-                    post_exchange="xs",
-                    post_base_url=f"http://127.0.0.1:{ports[0]}/",
-                    post_base_dir=there,
-                    path=[there],
-                )
-            )
-        )
-        for portion in range(100, 1000, 150):
-            await until(partial(reached, here, portion))
-            victim = random.choice([*components, "broker", "server"])
-            if victim == "broker":
-                broker = random.choice(brokers)
-                await asyncio.to_thread(broker.kill)
-                await asyncio.to_thread(broker.start)
-            elif victim == "server":
-                servers[0].close()
-                servers[0].enter_context(serving(there, ports[0]))
-            else:
-                await holders[victim].aclose()
-                await holders[victim].enter_async_context(
-                    process(*components[victim], "--state", tmp_path / victim)
-                )
-            assert half_there(here, sums) == []
+    async with Chain(brokers, tmp_path) as chain:
+        sums = sums_of(chain.there)
+        if isinstance(kills, int):
+            kills = Random(7).choices(chain.victims, k=kills)
+        posting = asyncio.create_task(chain.post())
+        for number, victim in enumerate(kills, 1):
+            portion = number * files // (len(kills) + 1)
+            await until(partial(reached, chain.homes[0], portion), seconds=600.0)
+            await chain.kill(victim)
+            for folder in (chain.pump, *chain.homes):
+                assert half_there(folder, sums) == []
         assert (await posting).failed == {}
-        await until(lambda: tree(here) == tree(there))
-    assert tree(pump) == tree(there)
+        for folder in (chain.pump, *chain.homes):
+            await until(partial(reached, folder, files), seconds=600.0)
+    # Nothing is missing, nothing is there twice, and nothing is left over.
+    assert tree(chain.pump) == tree(chain.there)
+    assert all(tree(home) == tree(chain.there) for home in chain.homes)
 
 
 @pytest.mark.parametrize("kind", ["toml", "conf"])

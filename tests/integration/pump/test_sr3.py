@@ -17,13 +17,12 @@ from tests.integration.pump.sarracenia import Sarracenia
 from tests.peers import Broker
 from tests.pump.servers import serving
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
 def sr3(broker: Broker, tmp_path: Path) -> Sarracenia:
-    (tmp_path / "sr3").mkdir()
-    return Sarracenia(tmp_path / "sr3", broker, "sr3", "sr3", "metpx-sr3")
+    return Sarracenia(tmp_path / "sr3", broker, "sr3", "sr3")
 
 
 @pytest.mark.parametrize("form", ["v02", "v03"])

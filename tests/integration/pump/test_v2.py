@@ -15,15 +15,14 @@ from tests.integration.pump.sarracenia import Sarracenia
 from tests.peers import Broker
 from tests.pump.servers import serving
 
-pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 BLOCK = 30_000
 
 
 @pytest.fixture
 def v2(broker: Broker, tmp_path: Path) -> Sarracenia:
-    (tmp_path / "v2").mkdir()
-    return Sarracenia(tmp_path / "v2", broker, "sarra", "sr_post", "metpx-sarracenia")
+    return Sarracenia(tmp_path / "v2", broker, "sarra", "sr_post")
 
 
 def plain_tree(folder: Path) -> None:

@@ -1,29 +1,36 @@
 """Content: what a message says decides, by subscriptions in the content language.
 
-A binding has its subscription in the argument `x-subscription`. A message is a publication: its
-headers are the attributes, `class` among them; or, with the content type `application/x-padres`,
-its body is the text of one. A message without a class goes nowhere. A text that is not in the
-language is refused with the position of the mistake, be it a binding's or a message's.
+A binding has its subscription in the argument `x-subscription`, a composite one in braces; or it
+takes all that comes, with `x-all`. What a message says is `publications.py`'s to know; one without
+a class goes nowhere. A text that is not in the language is refused with the position of the
+mistake, be it a binding's or a message's.
+
+One such exchange of a virtual host may share its publications with the rest of a content space: a
+`Gateway` hears of its bindings, and of every message it routes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from decimal import Decimal
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Protocol
 
 from penstock.broker.contract import Message
 from penstock.broker.destinations import Binding, Exchange, Sink
-from penstock.broker.properties import decode_header
-from penstock.content.fast import parse_publication
 from penstock.content.matching import Matcher
-from penstock.content.messages import Publication, Subscription
-from penstock.content.reading import parse_subscription
-from penstock.content.values import Value, is_number
+from penstock.content.messages import Composite, Publication, Subscription
+from penstock.content.reading import parse_composite, parse_subscription
 from penstock.core.errors import PreconditionFailed
+from penstock.drivers.routers.completion import Completion, CompositeBindings, terms_of
+from penstock.drivers.routers.publications import publication_of
 
-CONTENT_TYPE: Final = "application/x-padres"
+
+class Gateway(Sink, Protocol):
+    """The way from an exchange to others who speak the language."""
+
+    def bound(self, binding: Binding, wanted: list[Subscription]) -> None:
+        """The exchange wants what satisfies any of these."""
+
+    def unbound(self, binding: Binding) -> None: ...
 
 
 class Content:
@@ -31,68 +38,103 @@ class Content:
 
     def __init__(self) -> None:
         self._bound: Matcher[Binding] = Matcher()
+        self._all: dict[Binding, None] = {}
+        self._composites = CompositeBindings()
+        self._gateway: Gateway | None = None
+        self._said: tuple[Message | None, Publication | None] = (None, None)
+        self._completed: tuple[Message | None, list[Completion]] = (None, [])
+
+    # Bindings.
 
     def check(self, binding: Binding) -> None:
-        _subscription(binding)
+        if isinstance(_wanted(binding), Composite):
+            terms_of(binding.arguments)
 
     def add(self, binding: Binding) -> None:
-        self._bound.insert(binding, _subscription(binding))
+        wanted = _wanted(binding)
+        if wanted is None:
+            self._all[binding] = None
+        elif isinstance(wanted, Composite):
+            self._composites.add(binding, wanted)
+        else:
+            self._bound.insert(binding, wanted)
+        if self._gateway is not None and wanted is not None:
+            self._gateway.bound(binding, _parts(wanted))
 
     def remove(self, binding: Binding) -> None:
-        self._bound.remove(binding)
+        wanted = _wanted(binding)
+        if wanted is None:
+            del self._all[binding]
+        elif isinstance(wanted, Composite):
+            self._composites.remove(binding)
+        else:
+            self._bound.remove(binding)
+        if self._gateway is not None and wanted is not None:
+            self._gateway.unbound(binding)
+
+    # Messages.
 
     def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
-        publication = publication_of(message)
+        publication = self.said(message)
         if publication is None:
             return ()
-        return [binding.destination for binding in self._bound.match(publication)]
+        found: list[Sink | Exchange] = [
+            binding.destination for binding in self._bound.match(publication)
+        ]
+        if self._all:
+            found += self.everything
+        if self._composites:
+            if self._completed[0] is not message:  # it counts once, however many keys it has
+                completed = self._composites.completed(publication, message, found)
+                self._completed = (message, completed)
+            found += self._completed[1]
+        if self._gateway is not None:
+            found.append(self._gateway)
+        return found
+
+    def said(self, message: Message) -> Publication | None:
+        """What a message says; of the last one it is remembered."""
+        known, publication = self._said
+        if known is not message:
+            publication = publication_of(message)
+            self._said = (message, publication)
+        return publication
+
+    # Others.
+
+    @property
+    def everything(self) -> list[Sink | Exchange]:
+        """Where all goes that comes."""
+        return [binding.destination for binding in self._all]
+
+    @property
+    def gateway(self) -> Gateway | None:
+        return self._gateway
+
+    def open(self, gateway: Gateway, bindings: Iterable[Binding]) -> None:
+        """From now on others take part; the gateway hears of the bindings there are."""
+        self._gateway = gateway
+        for binding in bindings:
+            wanted = _wanted(binding)
+            if wanted is not None:
+                gateway.bound(binding, _parts(wanted))
 
 
-def _subscription(binding: Binding) -> Subscription:
-    text = binding.arguments.get("x-subscription")
+def _wanted(binding: Binding) -> Subscription | Composite | None:
+    """What a binding asks for; None for everything."""
+    arguments = binding.arguments
+    text = arguments.get("x-subscription")
+    if text is None and arguments.get("x-all") is True:
+        return None
     if not isinstance(text, str):
         raise PreconditionFailed(
             "a binding to an x-content exchange has its subscription in the argument "
             "'x-subscription', such as [class,eq,stock],[price,<,50]"
         )
-    return parse_subscription(text, several=binding.arguments.get("x-several") is True)
+    if text.lstrip().startswith("{"):
+        return parse_composite(text)
+    return parse_subscription(text, several=arguments.get("x-several") is True)
 
 
-def publication_of(message: Message) -> Publication | None:
-    """What a message says; None when it says nothing of its class."""
-    properties = decode_header(message.header)
-    if properties.content_type == CONTENT_TYPE:
-        return parse_publication(_text(message))
-    headers = properties.headers or {}
-    class_name = headers.get("class")
-    if not isinstance(class_name, str):
-        return None
-    return Publication(class_name, attributes_of(headers))
-
-
-def _text(message: Message) -> str:
-    if message.spool is not None:
-        raise PreconditionFailed(f"a publication of {message.size} bytes is too long to be read")
-    try:
-        return message.body.decode()
-    except UnicodeDecodeError as error:
-        raise PreconditionFailed(f"the publication is not UTF-8: {error}") from None
-
-
-def attributes_of(headers: Mapping[str, Any]) -> dict[str, Value]:
-    """The headers that have a value the language knows.
-
-    What is true or false is a text, decimals are numbers, and so are times: seconds since 1970.
-    """
-    attributes: dict[str, Value] = {}
-    for name, value in headers.items():
-        if isinstance(value, bool):
-            attributes[name] = "true" if value else "false"
-        elif isinstance(value, str) or is_number(value):
-            attributes[name] = value
-        elif isinstance(value, Decimal):
-            attributes[name] = float(value)
-        elif isinstance(value, datetime):
-            attributes[name] = value.timestamp()
-    attributes.pop("class", None)
-    return attributes
+def _parts(wanted: Subscription | Composite) -> list[Subscription]:
+    return list(wanted.parts()) if isinstance(wanted, Composite) else [wanted]

@@ -30,6 +30,7 @@ from penstock.broker.sending import Sending
 from penstock.broker.sessions import NUMBERS, Grant, Letter, Subscription
 from penstock.core.errors import NotFound, ResourceLocked
 from penstock.drivers.holding import Holding
+from penstock.drivers.session.contents import Contents
 from penstock.drivers.session.grants import AS_PUBLISHED, Grants
 from penstock.drivers.session.letters import letter_of, number_of, qos_of, released
 from penstock.drivers.session.once import Once
@@ -48,6 +49,7 @@ class Session:
 
     __slots__ = (
         "_channel",
+        "_contents",
         "_grants",
         "_number",
         "_once",
@@ -92,6 +94,7 @@ class Session:
         self.mine: Message | None = None
         self.deleted = False
         self._grants = Grants()
+        self._contents: Contents | None = None  # few have any
         self._channel: Channel | None = None
         self._taking: Channel | None = None  #: the channel, when a message may go straight to it
         self._window = 0  #: how many letters may be out
@@ -182,6 +185,9 @@ class Session:
     # In.
 
     def push(self, message: Message) -> int:
+        if self._contents is not None and self._contents.brings(message.route):
+            grant = self._contents.grant(message, own=message is self.mine)
+            return self.take(self._contents.addressed(message), grant)
         grants = self._grants
         grant = grants.only or grants.of(message.route)
         channel = self._taking
@@ -292,10 +298,13 @@ class Session:
         return True
 
     def _letter(self, delivery: Delivery) -> Letter:
-        grant = self._grants.of(delivery.message.route)
+        message = delivery.message
+        if self._contents is not None and self._contents.brings(message.route):
+            return letter_of(delivery, self._contents.grant(message))
+        grant = self._grants.of(message.route)
         if grant.qos < 0:
             shares = self._shares
-            grant = AS_PUBLISHED if shares is None else shares.grant(delivery.message.route)
+            grant = AS_PUBLISHED if shares is None else shares.grant(message.route)
         return letter_of(delivery, grant)
 
     def _sent(self) -> None:
@@ -390,18 +399,38 @@ class Session:
 
     @property
     def subscription_count(self) -> int:
-        return len(self._grants.subscriptions) + len(self._shares or ())
+        own = len(self._grants.subscriptions) + len(self._contents or ())
+        return own + len(self._shares or ())
 
     def subscription(self, pattern: str) -> Subscription | None:
-        return self._grants.subscriptions.get(pattern)
+        found = self._grants.subscriptions.get(pattern)
+        if found is None and self._contents is not None:
+            found = self._contents.subscriptions.get(pattern)
+        return found
 
     def bound(self, binding: Binding) -> None:
-        self._grants.add(Subscription.of(binding.key, binding.arguments))
-        self.spurns_own = self._grants.spurn_own
+        subscription = Subscription.of(binding.key, binding.arguments)
+        if subscription.content:
+            if self._contents is None:
+                self._contents = Contents()
+            self._contents.add(subscription, binding.source)
+        else:
+            self._grants.add(subscription)
+        self._see_own()
 
     def unbound(self, binding: Binding) -> None:
-        self._grants.remove(Subscription.of(binding.key, binding.arguments))
-        self.spurns_own = self._grants.spurn_own
+        subscription = Subscription.of(binding.key, binding.arguments)
+        if subscription.content and self._contents is not None:
+            self._contents.remove(subscription, binding.source)
+            if not self._contents:
+                self._contents = None
+        else:
+            self._grants.remove(subscription)
+        self._see_own()
+
+    def _see_own(self) -> None:
+        contents = self._contents
+        self.spurns_own = self._grants.spurn_own or (contents is not None and contents.spurn_own)
 
     def used(self) -> None:
         """How long a session may go unused is its client's to say."""

@@ -39,7 +39,7 @@ def schema() -> dict[str, Any]:
         description="Requests for long computations, and the responses to them.",
     )
     for kind in both["$defs"].values():
-        if "const" in kind["properties"].get("type", {}):
+        if "const" in kind.get("properties", {}).get("type", {}):
             kind["required"].append("type")  # it is what tells one kind from another
     return both
 

@@ -174,6 +174,8 @@ def write_request(request: Request) -> bytes:
             id=request.id, type=request.type, duration=request.duration, interval=request.interval
         )
         return _document("request", attributes, ())
+    if not isinstance(request, BuildModels | PredictModels):
+        raise FormError(f"work of type {request.type!r} is asked for in JSON")
     content = [_written_dataset(request.dataset)]
     if isinstance(request, BuildModels) and request.agings:
         content.append(_written_agings(request.agings))

@@ -47,13 +47,14 @@ def explained(found: Predictions) -> dict[str, tuple[str, ...]]:
 
 
 def result(matrix: Matrix, found: Predictions) -> Result:
+    """The original's table, and what explains it in further columns."""
     counts = confusion(matrix.origins, found.classes)
     return Result(
         found.scheme,
         len(matrix),
         found.predicted,
         _error(matrix, found),
-        table(matrix, found),
+        {**table(matrix, found), **explained(found)},
         {"-1": (int(counts[0, 0]), int(counts[1, 0])), "1": (int(counts[0, 1]), int(counts[1, 1]))},
     )
 

@@ -37,6 +37,10 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "body": pa.binary(),
 }
 
+#: What a query gets only if it asks for it: the AMQP 0-9-1 content header, types and all.
+ON_REQUEST: Final[dict[str, pa.DataType]] = {"properties": pa.binary()}
+_TYPES: Final = ARROW_TYPES | ON_REQUEST
+
 Array = NDArray[Any]
 
 
@@ -184,6 +188,7 @@ _MAKERS: Final[dict[str, _Maker]] = {
     "message_id": lambda batch, stream, walk: walk.text(contents.MESSAGE_ID),
     "headers": lambda batch, stream, walk: _headers(walk),
     "body": lambda batch, stream, walk: batch.column("body"),
+    "properties": lambda batch, stream, walk: batch.column("properties"),
 }
 
 
@@ -198,6 +203,6 @@ class Columns:
         """A batch of `brokers.contract.MESSAGES` as Spark is to have it."""
         walk = _Walk(batch.column("properties"))
         arrays = [_MAKERS[name](batch, stream, walk) for name in self.names]
-        schema = pa.schema([(name, ARROW_TYPES[name]) for name in self.names])
+        schema = pa.schema([(name, _TYPES[name]) for name in self.names])
         built = pa.RecordBatch.from_arrays(arrays, schema=schema)
         return pack(built) if self.packed else built

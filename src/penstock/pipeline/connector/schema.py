@@ -32,6 +32,8 @@ SCHEMA: Final = StructType(
         StructField("body", BinaryType()),
     ]
 )
+#: `columns.ON_REQUEST` likewise.
+ON_REQUEST: Final = (StructField("properties", BinaryType()),)
 #: All of it in one column: many messages a row.
 PACKED_SCHEMA: Final = StructType([StructField(PACKED, BinaryType())])
 
@@ -40,7 +42,7 @@ def columns_of(schema: StructType) -> Columns:
     """The columns a query has asked for with `.schema(...)`: all, or some of them, in any order."""
     if schema == PACKED_SCHEMA:
         return Columns(tuple(SCHEMA.fieldNames()), packed=True)
-    types = {field.name: field.dataType for field in SCHEMA}
+    types = {field.name: field.dataType for field in (*SCHEMA, *ON_REQUEST)}
     for field in schema:
         if field.name not in types:
             raise ConfigurationError(

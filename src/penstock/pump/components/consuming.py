@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
 from penstock.pump.components.control import Control
 from penstock.pump.components.readings import dialect
 from penstock.pump.components.workshop import Workshop
 from penstock.pump.flow.consumer import Consumer, Work
+
+#: How often the broker is asked how much waits.
+LOOK_SECONDS: Final = 5.0
 
 
 async def consume(shop: Workshop, work: Work, control: Control, *, retrying: bool = True) -> None:
@@ -19,4 +25,20 @@ async def consume(shop: Workshop, work: Work, control: Control, *, retrying: boo
     control.tally = consumer.tally
     inflows = await shop.inflows()
     control.ready.set()
-    await consumer.run(inflows, control.stop)
+    looking = asyncio.create_task(_look(shop, control))
+    try:
+        await consumer.run(inflows, control.stop)
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _look(shop: Workshop, control: Control) -> None:
+    """How much waits at the broker; while it is away, nobody knows."""
+    while True:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                control.tally.queued = await shop.queued()
+        except Exception:
+            control.tally.queued = None
+        await asyncio.sleep(LOOK_SECONDS)

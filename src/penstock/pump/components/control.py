@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from penstock.pump.flow.consumer import Tally
+from penstock.pump.transfers import Transfers
 
 
 @dataclass(slots=True)
@@ -13,3 +14,4 @@ class Control:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)  #: what is announced now is heard
     tally: Tally = field(default_factory=Tally)
+    transfers: Transfers = field(default_factory=Transfers)

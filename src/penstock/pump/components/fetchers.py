@@ -24,6 +24,7 @@ async def subscribe(
     settings: PumpSettings, control: Control | None = None, plugins: Sequence[Plugin] = ()
 ) -> None:
     """Fetch what is announced and accepted, until told to stop; with a post broker, tell it."""
+    control = control or Control()
     async with open_workshop(settings, plugins) as shop:
         republishing = None
         if needs_post_broker(settings):
@@ -38,13 +39,13 @@ async def subscribe(
         )
         work = Receiving(
             wanted,
-            shop.fetching(),
+            shop.fetching(control.transfers),
             republishing=republishing,
             provenance=shop.provenance(),
             suppression=await shop.suppression(),
             plugins=shop.plugins,
         )
-        await consume(shop, work, control or Control())
+        await consume(shop, work, control)
 
 
 async def sarra(

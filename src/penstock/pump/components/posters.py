@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.core.errors import ConfigurationError
+from penstock.pump.bulk.link import Link
 from penstock.pump.components.control import Control
 from penstock.pump.components.naming import state_folder
 from penstock.pump.components.readings import base_url, selection
@@ -24,7 +25,7 @@ from penstock.pump.posts.sums import Sums
 async def post(settings: PumpSettings, plugins: Sequence[Plugin] = ()) -> Posted:
     """Announce files, and what is in directories, once; returns when all of it is safe."""
     async with open_workshop(settings, plugins) as shop:
-        posting = await _posting(shop)
+        posting = await _posting(shop, await shop.link())
 
         def files() -> Iterator[Path]:
             for path in _paths(settings):
@@ -76,7 +77,7 @@ async def _wait(ready: asyncio.Event) -> None:
     await ready.wait()
 
 
-async def _posting(shop: Workshop) -> Posting:
+async def _posting(shop: Workshop, link: Link | None = None) -> Posting:
     settings = shop.settings
     sums = Sums.installed()
     sums.check(settings.sum.partition(",")[0])
@@ -101,6 +102,7 @@ async def _posting(shop: Workshop) -> Posting:
         events=settings.events,
         suppression=await shop.suppression(),
         plugins=shop.plugins,
+        link=link,
     )
 
 

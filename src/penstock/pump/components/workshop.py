@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from penstock.client import Fabric, Inflow, connect
+from penstock.pump.bulk.link import Link
 from penstock.pump.components.naming import (
     heard_exchange,
     host_of,
@@ -38,6 +40,8 @@ from penstock.pump.pace import Pace
 from penstock.pump.plugins import Plugin, Plugins
 from penstock.pump.posts.reading import spelling
 from penstock.pump.posts.sums import Sums
+from penstock.pump.threads import Hands
+from penstock.pump.transfers import Transfers
 from penstock.pump.transports.contract import Circumstances
 from penstock.pump.transports.hosts import HostRule
 from penstock.pump.transports.opening import Transports
@@ -73,6 +77,17 @@ class Workshop:
             await inflow.open()
         return inflows
 
+    async def queued(self) -> int | None:
+        """How many messages wait in our queue, where the broker tells."""
+        settings = self.settings
+        if urlsplit(settings.broker).scheme not in ("amqp", "amqps"):
+            return None
+        fabric = await self.fabric(settings.broker)
+        queue = await asyncio.to_thread(queue_name, settings)
+        async with fabric.amqp.channel() as channel:
+            found = await channel.declare_queue(queue, passive=True)
+            return found.declaration_result.message_count
+
     async def announcing(self) -> Announcing:
         settings = self.settings
         url = settings.post_broker or settings.broker
@@ -88,6 +103,14 @@ class Workshop:
         )
         return Announcing(await self.fabric(url), address, spelling(form, dialect(settings)))
 
+    async def link(self) -> Link | None:
+        """A short way for whole trees, where the broker's protocol has one."""
+        settings = self.settings
+        url = self.credentials.complete(settings.post_broker or settings.broker)
+        if urlsplit(url).scheme != "amqp" or settings.suppress_duplicates is not None:
+            return None
+        return self.stack.enter_context(await asyncio.to_thread(Link, url, PATIENCE_SECONDS))
+
     async def reporting(self) -> Reporting | None:
         settings = self.settings
         if not settings.report_back:
@@ -100,7 +123,7 @@ class Workshop:
             Announcing(fabric, address, spelling("v02")), os.uname().nodename, user, self.plugins
         )
 
-    def fetching(self) -> Fetching:
+    def fetching(self, transfers: Transfers) -> Fetching:
         settings = self.settings
         rules = Rules(
             inflight=read_inflight(settings.inflight),
@@ -110,7 +133,10 @@ class Workshop:
             inplace=settings.inplace,
             overwrite=settings.overwrite,
         )
-        return Fetching(self.transports(), Sums.installed(), rules, Pace(settings.bandwidth))
+        hands = Hands()
+        self.stack.push_async_callback(hands.close)
+        pace = Pace(settings.bandwidth)
+        return Fetching(self.transports(), Sums.installed(), rules, pace, hands, transfers)
 
     def transports(self) -> Transports:
         transports = Transports(

@@ -42,6 +42,11 @@ class Announcing:
 
     async def announce(self, post: Post) -> Awaitable[None]:
         """Returns when there is room for it; await the result to know that it is safe."""
+        exchange, topic, spelled = self.addressed(post)
+        return await self._post(exchange, topic, spelled.body, spelled.headers)
+
+    def addressed(self, post: Post) -> tuple[str, str, Spelled]:
+        """An announcement as it travels: its exchange, its topic, its body and headers."""
         address = self._address
         if address.subtopic is not None:
             words = address.subtopic.split(".")
@@ -51,11 +56,17 @@ class Announcing:
         if address.split > 1:
             exchange += f"{shard(post, address.split):02d}"
         prefix = address.prefix or self._spelling.prefix
-        return await self._send(exchange, prefix, words, self._spelling.encode(post))
+        return exchange, self._topic(exchange, prefix, words), self._spelling.encode(post)
+
+    @property
+    def ttl(self) -> float | None:
+        return self._address.ttl
 
     async def report(self, report: Report) -> Awaitable[None]:
         words = topic_words(report.post.relpath, with_name=self._address.name_in_topic)
-        return await self._send(self._address.exchange, PREFIX, words, write_report(report))
+        exchange, spelled = self._address.exchange, write_report(report)
+        topic = self._topic(exchange, PREFIX, words)
+        return await self._post(exchange, topic, spelled.body, spelled.headers)
 
     async def repeat(self, letter: Letter, post: Post | None = None) -> Awaitable[None]:
         """The same message again, as it came, to our exchange."""
@@ -64,14 +75,10 @@ class Announcing:
             exchange += f"{shard(post, self._address.split):02d}"
         return await self._post(exchange, letter.topic, letter.payload(), letter.headers)
 
-    async def _send(
-        self, exchange: str, prefix: str, words: list[str], spelled: Spelled
-    ) -> Awaitable[None]:
+    def _topic(self, exchange: str, prefix: str, words: list[str]) -> str:
         if self._mqtt:
-            topic = mqtt_topic(exchange, prefix, words)
-        else:
-            topic = routing_key(prefix, words)
-        return await self._post(exchange, topic, spelled.body, spelled.headers)
+            return mqtt_topic(exchange, prefix, words)
+        return routing_key(prefix, words)
 
     async def _post(self, exchange: str, topic: str, body: Any, headers: Any) -> Awaitable[None]:
         if self._mqtt:

@@ -58,6 +58,8 @@ class Tally:
     postponed: int = 0
     last: float = 0.0
     lag: float = 0.0  #: seconds from the announcement to the outcome, the last time
+    bytes: int = 0  #: of files that were fetched, sent or announced
+    queued: int | None = None  #: messages that wait at the broker, where it tells
 
 
 Told = Callable[[Post, Outcome, float], Awaitable[None]]
@@ -171,6 +173,8 @@ class Consumer:
             log.debug("rejected", path=post.relpath, why=outcome.message)
             return
         self.tally.codes[outcome.code] += 1
+        if outcome.post is not None and outcome.post.parts is not None:
+            self.tally.bytes += outcome.post.parts.length
         log.info("done", path=post.relpath, code=outcome.code, what=outcome.message)
         if self._tell is not None:
             await self._tell(post, outcome, time.monotonic() - began)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.pump.errors import BadPost, SourceUnavailable, WrongSize
-from penstock.pump.landing.draft import Manners, dress
+from penstock.pump.landing.draft import Manners, dress, sync_folder
 from penstock.pump.posts.parts import Parts
 from penstock.pump.posts.sums import Digest, Sum, judge
 
@@ -67,6 +67,8 @@ class Assembly:
                 return False
             self._dress(manners, mode, mtime, atime)
             self.path.rename(final)
+            if manners.durable:
+                sync_folder(final.parent)
             self._list.unlink()
             return True
 

@@ -46,9 +46,12 @@ class Draft:
 
     def open(self, *, resume: bool = True) -> int:
         """How many bytes are there already."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._fd = os.open(self.path, flags, 0o644)
+        try:
+            self._fd = os.open(self.path, flags, 0o644)
+        except FileNotFoundError:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, flags, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -93,6 +96,8 @@ class Draft:
             os.fsync(self._fd)
         self.path.rename(final)
         self.close()
+        if manners.durable:
+            sync_folder(final.parent)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -103,6 +108,15 @@ class Draft:
         self.close()
         with contextlib.suppress(OSError):
             self.path.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """A name is on the disk when its folder is."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def dress(

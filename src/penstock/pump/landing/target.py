@@ -7,7 +7,7 @@ refused, nor by a symbolic link that somebody has put on the way.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.pump.errors import OutsideDirectory
@@ -42,10 +42,10 @@ def read_inflight(text: str) -> Inflight:
 class Target:
     directory: Path
     path: str
+    final: Path = field(init=False, compare=False)
 
-    @property
-    def final(self) -> Path:
-        return self.directory / self.path
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "final", self.directory / self.path)
 
     def prepare(self, mode: int = 0o775) -> Path:
         """Make the folders on the way, and be sure they lead where they seem to."""
@@ -57,7 +57,6 @@ class Target:
         return self.final
 
     def check(self) -> None:
-        home = os.path.realpath(self.directory)
-        parent = os.path.realpath(self.final.parent)
+        home, parent = os.path.realpath(self.directory), os.path.realpath(self.final.parent)
         if parent != home and not parent.startswith(home.rstrip("/") + "/"):
             raise OutsideDirectory(f"{self.final} leads to {parent}, outside {home}")

@@ -14,18 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from penstock.client.body import encode_body
 from penstock.core.logs import get_logger
+from penstock.pump.bulk.link import Link
 from penstock.pump.errors import BadPost, PumpError
 from penstock.pump.flow.announcing import Announcing
 from penstock.pump.plugins import Plugins
 from penstock.pump.posting.describing import Description
 from penstock.pump.posts.post import Event, Post
 from penstock.pump.selection import Selection
+from penstock.pump.threads import to_the_end
 from penstock.pump.winnowing.suppression import Suppression
 
 log = get_logger(__name__)
 
 BATCH: Final = 128
+#: So many files are announced in one go in a thread, where nobody waits for each.
+BULK: Final = 1024
 #: Files that change while they are read are left alone for a moment, so many times.
 PATIENCE: Final = (0.1, 0.5, 2.0)
 
@@ -49,13 +54,16 @@ class Posting:
         events: frozenset[Event] = frozenset(Event),
         suppression: Suppression | None = None,
         plugins: Plugins | None = None,
+        link: Link | None = None,
     ) -> None:
+        """With a link, whole trees go over that, and suppression does not apply."""
         self.description = description
         self._announcing = announcing
         self._selection = selection or Selection()
         self._events = events
         self._suppression = suppression
         self._plugins = plugins or Plugins()
+        self._link = link
         self.posted = Posted()
         self._under_way: deque[Awaitable[None]] = deque()
 
@@ -75,6 +83,10 @@ class Posting:
     async def _announce_batches(self, paths: Iterator[Path]) -> dict[Path, str]:
         """Those that could not be described, and why."""
         failed: dict[Path, str] = {}
+        if self._link is not None:
+            while await to_the_end(self._announce_bulk, self._link, paths, failed):
+                continue
+            return failed
         while batch := await asyncio.to_thread(self._described, paths, failed):
             for post in itertools.chain.from_iterable(batch):
                 await self.announce(post)
@@ -91,22 +103,56 @@ class Posting:
                 batch.append([])
         return batch
 
+    def _announce_bulk(self, link: Link, paths: Iterator[Path], failed: dict[Path, str]) -> bool:
+        """Some files, described and sent; whether there were any. Blocking."""
+        some = False
+        for path in itertools.islice(paths, BULK):
+            some = True
+            try:
+                posts = self.description.of(path)
+            except PumpError as error:
+                failed[path] = str(error)
+                continue
+            for post in posts:
+                if (told := self._chosen(post)) is None:
+                    continue
+                try:
+                    exchange, topic, spelled = self._announcing.addressed(told)
+                except BadPost as error:
+                    self._refused(told, error)
+                    continue
+                body, kind = encode_body(spelled.body)
+                headers, ttl = spelled.headers, self._announcing.ttl
+                link.publish((exchange, topic), (body, kind or ""), headers, ttl)
+                self.posted.announced += 1
+        if not some:
+            link.flush()
+        return some
+
     async def announce(self, post: Post) -> bool:
         """Whether it was announced; `flush` tells when it is safe."""
-        if post.event not in self._events or isinstance(self._selection.choose(post.url), str):
-            self.posted.rejected += 1
-            return False
-        told = self._plugins.message(post)
-        told = None if told is None else self._plugins.post(told)
+        told = self._chosen(post)
         if told is None:
-            self.posted.rejected += 1
             return False
         try:
             return await self._tell(told)
         except BadPost as error:  # a link too long for v02, for one
-            log.warning("not announced", path=told.relpath, reason=str(error))
-            self.posted.failed[told.relpath] = str(error)
+            self._refused(told, error)
             return False
+
+    def _chosen(self, post: Post) -> Post | None:
+        """The post as it is to be announced, if it is."""
+        told: Post | None = None
+        if post.event in self._events and not isinstance(self._selection.choose(post.url), str):
+            told = self._plugins.message(post)
+            told = None if told is None else self._plugins.post(told)
+        if told is None:
+            self.posted.rejected += 1
+        return told
+
+    def _refused(self, told: Post, error: BadPost) -> None:
+        log.warning("not announced", path=told.relpath, reason=str(error))
+        self.posted.failed[told.relpath] = str(error)
 
     async def _tell(self, told: Post) -> bool:
         if self._suppression is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from penstock.pump.errors import BadPost
@@ -28,12 +29,18 @@ def read_moment(text: str) -> int:
     if match is None:
         raise BadPost(f"{text[:40]!r} is no time: should be as 20150813161959.854, in UTC")
     *words, fraction = match.groups()
-    year, month, day, hour, minute, second = (int(word or 0) for word in words)
     try:
-        seconds = timegm(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timetuple())
+        seconds = _seconds(*words)
     except ValueError as error:
         raise BadPost(f"{text[:40]!r} is no time: {error}") from None
     return seconds * SECOND + int((fraction or "").ljust(9, "0"))
+
+
+@lru_cache(1024)
+def _seconds(*words: str | None) -> int:
+    """Many posts are of the same second."""
+    year, month, day, hour, minute, second = (int(word or 0) for word in words)
+    return timegm(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timetuple())
 
 
 def v02_moment(moment: int) -> str:
@@ -50,7 +57,12 @@ def rfc3339_moment(moment: int) -> str:
 
 def _spelled(moment: int, dash: str, middle: str, colon: str) -> str:
     seconds, fraction = divmod(moment, SECOND)
+    text = _second(seconds, dash, middle, colon)
+    return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
+
+
+@lru_cache(1024)
+def _second(seconds: int, dash: str, middle: str, colon: str) -> str:
     at = datetime.fromtimestamp(seconds, UTC)
     date = f"{at.year:04d}{dash}{at.month:02d}{dash}{at.day:02d}"
-    text = f"{date}{middle}{at.hour:02d}{colon}{at.minute:02d}{colon}{at.second:02d}"
-    return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
+    return f"{date}{middle}{at.hour:02d}{colon}{at.minute:02d}{colon}{at.second:02d}"

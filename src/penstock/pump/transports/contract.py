@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from penstock.pump.credentials import Credentials
 from penstock.pump.sources import Source
@@ -64,6 +64,12 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
+class Near(Protocol):
+    """A transport whose files need no waiting for: whoever writes one may read it there, too."""
+
+    def copy(self, source: Source, span: Span, writing: Writing) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """What a transport is made with."""
@@ -73,6 +79,11 @@ class Circumstances:
     timeout: float = 300.0
     connections: int = 16
     known_hosts: Path | None = None  #: SFTP's; else the user's own
+
+
+def near(transport: Transport) -> Near | None:
+    """The transport as one of files that are near; a check of the whole protocol costs too much."""
+    return cast(Near, transport) if hasattr(transport, "copy") else None
 
 
 NewTransport = Callable[[Circumstances], Transport]

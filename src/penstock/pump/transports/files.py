@@ -19,13 +19,16 @@ CHUNK: Final = MiB
 
 
 class Files:
-    """Keeps `Transport`."""
+    """Keeps `Transport`, and `Near`."""
 
     def __init__(self, circumstances: Circumstances) -> None:
         del circumstances  # files of this machine need none
 
     async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
         await to_the_end(_copy, source.path, span, sink.writing)
+
+    def copy(self, source: Source, span: Span, writing: Writing) -> None:
+        _copy(source.path, span, writing)
 
     async def send(self, delivery: Delivery, target: Source) -> None:
         await to_the_end(_put, delivery, Path(target.path))

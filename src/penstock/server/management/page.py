@@ -9,7 +9,7 @@ from penstock.server.management.call import Call, Level
 from penstock.server.management.http import Response
 from penstock.server.management.routing import Route
 
-_HEADERS: Final = {
+HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
     "cache-control": "no-cache",
     # Everything the page needs is in it; it talks to nobody but this broker.
@@ -24,7 +24,7 @@ _HEADERS: Final = {
 
 
 async def page(call: Call) -> Response:
-    return Response(200, files(__package__).joinpath("page.html").read_bytes(), _HEADERS)
+    return Response(200, files(__package__).joinpath("page.html").read_bytes(), HEADERS)
 
 
 routes: Final = (Route("GET", "/", Level.ANYONE, page),)

@@ -7,6 +7,7 @@ from typing import Final
 from penstock.server.management import (
     bindings,
     connections,
+    content,
     definitions,
     exchanges,
     health,
@@ -32,6 +33,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *users.routes,
     *definitions.routes,
     *streams.routes,
+    *content.routes,
     *health.routes,
     *metrics.routes,
     *page.routes,

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from penstock.broker.contract import MANDATORY, RETAIN, Channel, Message
 from penstock.broker.destinations import LOGGED
 from penstock.broker.properties import shortstr
-from penstock.core.errors import NoRoute
+from penstock.core.errors import NoRoute, PreconditionFailed
 from penstock.core.logs import get_logger
+from penstock.terminals.mqtt.content import ContentOutlet, is_content
 from penstock.terminals.mqtt.encode import acknowledgement
 from penstock.terminals.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.terminals.mqtt.large import LargePublish
@@ -43,6 +44,7 @@ _log = get_logger("penstock.mqtt")
 class Inflow:
     __slots__ = (
         "_aliases",
+        "_content",
         "_deferred",
         "_exchange",
         "_headers",
@@ -77,6 +79,7 @@ class Inflow:
         self._deferred = 0  #: answers that wait for the disk: later ones wait behind them
         self._verdicts: dict[int, tuple[Reason, str]] = {}  #: bad news among those
         self._keeping: dict[int, Message] | None = None  #: large ones to be retained, by receipt
+        self._content: ContentOutlet | None = None  #: few clients publish by content
 
     def open(self, exchange: Exchange) -> None:
         """The client is let in."""
@@ -93,6 +96,8 @@ class Inflow:
         if self._later and self._producer.state is None and session is not None:
             session.remember(self._later)  # it was posted, and not answered yet
         self._exchange.channel_close(self._producer)
+        if self._content is not None:
+            self._content.close()
 
     def forget_permissions(self) -> None:
         self._routes.clear()
@@ -107,6 +112,9 @@ class Inflow:
             return
         route = self._routes.get(topic)
         if route is None:
+            if is_content(topic):
+                self._publish_content(first, topic, number, {}, payload)
+                return
             route = self._route(topic)
             if route is None:
                 self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
@@ -134,6 +142,9 @@ class Inflow:
         self._large = LargePublish(self._terminal, self._producer)
         told = self._told(properties)
         topic = self._named(topic, told)
+        if is_content(topic):
+            self._refuse(first, number, Reason.QUOTA_EXCEEDED, topic)
+            return
         route = self._routes.get(topic) or self._route(topic)
         if route is None:
             self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
@@ -227,6 +238,9 @@ class Inflow:
         """A publication with properties, or by alias."""
         told = self._told(properties)
         topic = self._named(topic, told)
+        if is_content(topic):
+            self._publish_content(first, topic, number, told, payload)
+            return
         route = self._routes.get(topic) or self._route(topic)
         if route is None:
             self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
@@ -236,8 +250,34 @@ class Inflow:
         self._terminal.published += 1
         self._publish(first, number, Message(route, header, payload, flags_for(qos, told)))
 
-    def _publish(self, first: int, number: int, message: Message) -> None:
+    def _publish_content(
+        self, first: int, topic: bytes, number: int, told: Properties, payload: bytes
+    ) -> None:
+        """One that goes to whoever wants what it says; there is nothing to keep it under."""
+        terminal = self._terminal
+        if not terminal.opened:
+            raise MqttError(Reason.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
+        first &= ~1
+        qos = first >> 1 & 3
+        if self._content is None:
+            self._content = ContentOutlet(terminal)
+        message = self._content.message(topic, told, qos, payload)
+        if message is None:
+            self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
+            return
+        terminal.published += 1
+        try:
+            self._publish(first, number, message, self._content.channel)
+        except PreconditionFailed as error:  # a body in the language that is not in the language
+            _log.info("publication refused", connection=terminal.name, error=str(error))
+            if self._posting:
+                self._settle(self._posting, Reason.PAYLOAD_FORMAT_INVALID, str(error))
+
+    def _publish(
+        self, first: int, number: int, message: Message, producer: Channel | None = None
+    ) -> None:
         """One that is to be answered, kept, or both."""
+        channel = producer or self._producer
         qos = first >> 1 & 3
         if qos == 2 and self._is_repeated(number):
             return
@@ -253,7 +293,7 @@ class Inflow:
         if session is not None and session.spurns_own:
             session.mine = message
         self._posting = receipt
-        self._exchange.channel_post(self._producer, message, receipt)
+        channel.driver.channel_post(channel, message, receipt)
         if self._posting:  # it waits for the disk
             self._posting = 0
             self._deferred += 1

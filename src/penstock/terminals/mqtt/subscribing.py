@@ -8,12 +8,13 @@ from penstock.broker.sessions import Subscription
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.mqtt import packets
+from penstock.terminals.mqtt.content import subscribe_to_content, unsubscribe_from_content
 from penstock.terminals.mqtt.encode import suback, unsuback
 from penstock.terminals.mqtt.packets import decode_subscribe, decode_unsubscribe
 from penstock.terminals.mqtt.properties import Property
 from penstock.terminals.mqtt.reasons import Reason
 from penstock.terminals.mqtt.sessions import SYS_EXCHANGE
-from penstock.terminals.mqtt.topics import split_share, to_key
+from penstock.terminals.mqtt.topics import CONTENT, split_share, to_key
 from penstock.terminals.mqtt.translation import SHORT
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ def subscribe(terminal: MqttTerminal, body: bytes) -> None:
     identifier = properties.get(Property.SUBSCRIPTION_IDENTIFIER, [0])[0]
     reasons: list[int] = []
     recalls: list[Subscription] = []
+    mistakes: list[str] = []
     for request in asked:
-        reasons.append(_subscribe(terminal, request, identifier, recalls))
-    terminal.send(suback(terminal.version, number, reasons))
+        reasons.append(_subscribe(terminal, request, identifier, recalls, mistakes))
+    told = terminal.explained("; ".join(mistakes)) if mistakes else None
+    terminal.send(suback(terminal.version, number, reasons, told))
     for subscription in recalls:
         keys = terminal.vhost.retained.match(subscription.pattern.encode())
         if keys:
@@ -45,9 +48,12 @@ def _subscribe(
     request: packets.Subscription,
     identifier: int,
     recalls: list[Subscription],
+    mistakes: list[str],
 ) -> int:
     """Grant one filter what it asks for, or say why not."""
     group, filter_ = split_share(request.filter)
+    if filter_.startswith(CONTENT):
+        return subscribe_to_content(terminal, request, identifier, mistakes)
     key = to_key(filter_.encode()).decode()
     if len(key.encode()) > SHORT:
         return Reason.TOPIC_FILTER_INVALID
@@ -99,6 +105,8 @@ def unsubscribe(terminal: MqttTerminal, body: bytes) -> None:
 def _unsubscribe(terminal: MqttTerminal, asked: str) -> int:
     session = terminal.session
     group, filter_ = split_share(asked)
+    if session is not None and asked.startswith(CONTENT):
+        return unsubscribe_from_content(terminal, session, asked)
     key = to_key(filter_.encode()).decode()
     if session is None:
         return Reason.NO_SUBSCRIPTION_EXISTED

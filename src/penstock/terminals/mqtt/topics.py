@@ -16,6 +16,9 @@ TRANSLATION: Final[bytes] = bytes.maketrans(b"/.+*", b"./*+")
 
 _SHARE: Final = "$share/"
 
+#: Behind it stands a subscription in the content language, or the class of a publication.
+CONTENT: Final = "$content/"
+
 
 def to_key(topic: bytes) -> bytes:
     return topic.translate(TRANSLATION)
@@ -42,6 +45,8 @@ def check_topic(topic: str) -> None:
 def check_filter(filter: str) -> None:  # noqa: A002 (the standard's word)
     """In a filter `+` stands for a whole level, and `#` for all that are left."""
     _check_text(filter, Reason.TOPIC_FILTER_INVALID)
+    if filter.startswith(CONTENT):  # the characters of another language
+        return
     if "#" in filter and filter != "#" and (not filter.endswith("/#") or filter.count("#") > 1):
         raise _invalid(filter, "'#' must be the last level, alone in it")
     if "+" in filter and any("+" in level and level != "+" for level in filter.split("/")):

@@ -1,0 +1,1 @@
+"""The hives application under load: anonymous reads beside plain FastAPI, and open streams."""

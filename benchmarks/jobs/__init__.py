@@ -1,0 +1,1 @@
+"""Jobs: the queue beside Celery and Dramatiq, and source tracking on Spark."""

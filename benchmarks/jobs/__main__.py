@@ -1,0 +1,127 @@
+"""`python -m benchmarks.jobs`: the queue beside Celery and Dramatiq; source tracking on Spark."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import typer
+from pyspark import __version__ as spark_version
+
+from benchmarks.harness import command
+from benchmarks.harness.page import put_chapter
+from benchmarks.harness.results import Results
+from benchmarks.harness.rounds import Announce
+from benchmarks.jobs import measuring, report, science
+from benchmarks.jobs.queues import QUEUES, URL, JobQueue
+from benchmarks.jobs.report import Figures
+from benchmarks.peers import AMQP_STARTERS, Peer
+
+_SCENARIOS: Final = ("drain", "latency", "build", "judge", "predict")
+_JOBS: Final = {"penstock": 40_000, "dramatiq": 20_000, "celery": 6_000}
+_LATENCY_JOBS: Final = 1_000
+_QUICK_JOBS: Final = 300
+_SAMPLES: Final = (100_000, 1_000_000, 10_000_000)
+_METHOD: Final = (
+    "A job writes down when it was sent and when it began (24 bytes to a file), and does nothing "
+    "else. All queues have two processes that work, persistent messages, and acknowledge after "
+    "the work: Celery with `acks_late` and a prefetch of one, Dramatiq with two processes of one "
+    "thread, Penstock with `--fork 2`, which also answers each job with a response. RabbitMQ is "
+    "the same for all. A backlog is there before the workers start, and timed from when a tenth "
+    "has begun; `÷` is the first row's rate over the row's. Latency is from before the send to "
+    "the job's first line, one job every 10 ms. Medians over rounds in which queues take turns; "
+    "whether each job ran once is checked. A build is all thirty classifiers, 4,500 fits each, on "
+    "`local[1]` and `local[2]` in a warm session; its efficiency is by the clock, and by CPU "
+    "seconds, which do not mind who else uses the machine. Samples are simulated, corrected and "
+    "voted on in three ways. CPU seconds are those of Java, its Python workers and this process. "
+    "The load average was {load} when it began."
+)
+
+
+def main(
+    scenario: Annotated[
+        str, typer.Option(help=f"Comma-separated: {', '.join(_SCENARIOS)}; or all.")
+    ] = "all",
+    peers: command.Peers = "penstock,dramatiq,celery",
+    rounds_: command.Rounds = 3,
+    jobs: Annotated[int, typer.Option(min=0, help="Of a backlog; 0: as many as it takes.")] = 0,
+    cells: Annotated[int, typer.Option(min=1, max=14, help="Of a build.")] = 14,
+    most_samples: Annotated[int, typer.Option(min=1, help="The most that are judged.")] = 10**7,
+    quick: command.Quick = False,
+    json_file: command.Json = None,
+    markdown_file: command.Markdown = None,
+) -> None:
+    """Measure how fast jobs are worked off, how soon they begin, and what the science costs."""
+    wanted = command.names(scenario, _SCENARIOS, "--scenario")
+    queues = [QUEUES[name] for name in command.names(peers, list(QUEUES), "--peers")]
+    if quick:
+        rounds_, jobs = 1, jobs or _QUICK_JOBS
+    load = f"{os.getloadavg()[0]:.1f}"
+    results, figures = command.new_results("benchmarks.jobs"), Figures()
+    with command.measuring() as announce:
+        if {"drain", "latency"} & set(wanted):
+            _queues(results, figures, wanted, queues, rounds_, jobs, announce)
+        if "build" in wanted:
+            figures.builds += science.builds(cells, (1, 2))
+        if "judge" in wanted:
+            counts = [count for count in _SAMPLES if count <= most_samples]
+            figures.judged += science.judged(counts or [most_samples], 2)
+        if "predict" in wanted:
+            figures.small.append(science.small(2 if quick else 15, 2))
+    results.versions["Spark"] = spark_version
+    report.show(figures)
+    if json_file is not None:
+        json_file.write_text(figures.to_json())
+    if markdown_file is not None:
+        put_chapter(markdown_file, report.chapter(results, _METHOD.format(load=load), figures))
+
+
+def _queues(
+    results: Results,
+    figures: Figures,
+    wanted: list[str],
+    queues: list[JobQueue],
+    rounds: int,
+    jobs: int,
+    announce: Announce,
+) -> None:
+    """All on RabbitMQ, and Penstock's on Penstock as well."""
+    results.versions |= {queue.name: queue.version for queue in queues}
+    places = [("rabbitmq", queues)]
+    if any(queue.name == "penstock" for queue in queues):
+        places.append(("penstock", [QUEUES["penstock"]]))
+    for name, chosen in places:
+        with TemporaryDirectory(prefix="penstock-bench-") as folder:
+            with closing(AMQP_STARTERS[name](Path(folder))) as broker:
+                results.versions[broker.name] = broker.version
+                _on(broker, figures, wanted, chosen, rounds, jobs, announce)
+
+
+def _on(
+    broker: Peer,
+    figures: Figures,
+    wanted: list[str],
+    queues: list[JobQueue],
+    rounds: int,
+    jobs: int,
+    announce: Announce,
+) -> None:
+    url = f"amqp://guest:guest@127.0.0.1:{broker.port}"
+    os.environ[URL] = url  # where the clients of the others find it when they are loaded
+    advance = announce(f"jobs on {broker.name}", rounds * len(queues))
+    for step in range(rounds * len(queues)):
+        queue = queues[step % len(queues)]
+        if "drain" in wanted:
+            count = jobs or _JOBS[queue.name]
+            figures.drains.append(measuring.drain(queue, broker, url, count))
+        if "latency" in wanted:
+            count = min(jobs or _LATENCY_JOBS, _LATENCY_JOBS)
+            figures.latencies.append(measuring.latency(queue, broker, url, count))
+        advance(step + 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

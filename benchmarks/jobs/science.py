@@ -1,0 +1,133 @@
+"""Source tracking on Spark: fits a second on one and two cores, samples judged, a small request.
+
+CPU seconds are those of this process, Java and its Python workers; on a machine that others use,
+they say more than the clock does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.usage import usage_of
+from penstock.jobs.science import synthetic
+from penstock.jobs.science.ageing import coefficients
+from penstock.jobs.science.classifiers import CONFIGURATIONS
+from penstock.jobs.science.indicators import INDICATORS
+from penstock.jobs.science.matrix import prepare
+from penstock.jobs.science.model import ALL, Model, build, searches, unbuilt
+from penstock.jobs.science.signatures import FOLDS
+from penstock.jobs.steps import building, predicting, simulating
+from penstock.pipeline import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Of one search: five repetitions of up to five features out of 22, one fewer each time.
+EVALUATIONS: Final = sum(sum(range(22 - gone - 4, 23 - gone)) for gone in range(5))
+_QUICK_ONES: Final = ("lda", "bayes", "logistic")
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    cores: int
+    cells: int
+    fits: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.fits / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    samples: int
+    seconds: float
+    cpu_seconds: float
+    driver_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A prediction of 15 samples in a session that is warm."""
+
+    samples: int
+    runs: int
+    seconds: float  #: the median
+
+
+def builds(cells: int, cores: Sequence[int]) -> Iterator[Build]:
+    """All thirty classifiers for the first `cells` of ages and seasons."""
+    wanted = searches(ALL[:cells])
+    model = _unbuilt()
+    for number in cores:
+        with _session(number) as spark:
+            building.build(spark, model, wanted[:number])  # processes start, libraries load
+            seconds, cpu = _timed(lambda: building.build(spark, model, wanted))
+            yield Build(number, cells, len(wanted) * EVALUATIONS * FOLDS, seconds, cpu)
+
+
+def judged(samples: Sequence[int], cores: int) -> Iterator[Judged]:
+    model = _quick_model()
+    with _session(cores) as spark:
+        simulating.judge(spark, model, model.matrix, 20_000)
+        for count in samples:
+            seconds, cpu = _timed(
+                lambda: simulating.judge(spark, model, model.matrix, count)  # noqa: B023
+            )
+            yield Judged(count, seconds, cpu, usage_of([os.getpid()]).rss_bytes)
+
+
+def small(runs: int, cores: int) -> Small:
+    model = _quick_model()
+    matrix = prepare(synthetic.test_columns(1))
+    names = ["sample", "season", *(name.replace(".", "_") for name in INDICATORS)]
+    rows: list[tuple[Any, ...]] = [
+        (sample, int(season), *map(float, values))
+        for sample, season, values in zip(
+            matrix.samples, matrix.seasons, matrix.values, strict=True
+        )
+    ]
+    with _session(cores) as spark:
+        spans = []
+        for _ in range(runs + 1):
+            begun = time.perf_counter()
+            frame = spark.createDataFrame(rows, names)
+            found = predicting.predict(frame, model).collect()
+            spans.append(time.perf_counter() - begun)
+            assert len(found) == 3 * len(rows)
+        return Small(len(rows), runs, median(spans[1:]))
+
+
+def _unbuilt() -> Model:
+    matrix = prepare(synthetic.reference_columns(1))
+    return unbuilt(matrix, coefficients(synthetic.agings(1)))
+
+
+def _quick_model() -> Model:
+    few = [each for each in CONFIGURATIONS if each.name in _QUICK_ONES]
+    return build(_unbuilt(), searches(configurations=few))
+
+
+@contextmanager
+def _session(cores: int) -> Iterator[SparkSession]:
+    spark = open_session("benchmark", f"local[{cores}]")
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
+    cpu = usage_of([os.getpid()]).cpu_seconds
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun, usage_of([os.getpid()]).cpu_seconds - cpu

@@ -1,0 +1,102 @@
+"""`python -m benchmarks.pump`: Penstock's pump beside sr3 and v2, over the same broker."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import typer
+
+from benchmarks.harness import command
+from benchmarks.harness.page import put_chapter
+from benchmarks.harness.rounds import running
+from benchmarks.peers import AMQP_STARTERS, Peer
+from benchmarks.pump import report
+from benchmarks.pump.grounds import Ground, make_tree, served
+from benchmarks.pump.measuring import Run, measure_fetch, measure_post, measure_watch
+from benchmarks.pump.programs import PROGRAMS, Feed, Program
+
+TASKS: Final = ("post", "file", "http", "watch")
+_METHOD: Final = (
+    "Files of {size:,} bytes in 50 directories, on {place}. Every pump speaks v02 with SHA-512 sums,"
+    " persistent messages and one instance; they take turns, and medians are shown. What is copied "
+    "is synced, by all of them; v2 makes hard links of files of the same machine instead, and "
+    "copies nothing. *post* is from the command's start to its end, without what it takes for a "
+    "single file. *file* and *http* are subscribers that find a full queue, from the first file "
+    "under its final name to the last, and every byte is compared. *watch* is from a file's rename "
+    "into the tree to its post at a consumer, one file every 137 ms. CPU is user and system time "
+    "of the pump's processes. sr3-tuned has `batch 100`, `prefetch 200` and `sleep 0.001`: by "
+    "default it takes 25 messages a cycle and at most ten cycles a second. Broker, server of files "
+    "and pumps share the machine. A ratio is Penstock's figure over the other's."
+)
+
+
+def main(
+    tasks: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(TASKS)}.")] = "all",
+    pumps: Annotated[str, typer.Option(help=f"Of {', '.join(PROGRAMS)}.")] = "all",
+    brokers: Annotated[str, typer.Option(help="Comma-separated.")] = "penstock,rabbitmq",
+    files: Annotated[int, typer.Option(min=10, help="In the tree.")] = 5000,
+    size: Annotated[int, typer.Option(min=1, help="Of each file, in bytes.")] = 1024,
+    seen: Annotated[int, typer.Option(min=10, help="Files a watch is to see.")] = 60,
+    folder: Annotated[Path | None, typer.Option(help="Where all of it lies.")] = None,
+    rounds: command.Rounds = 3,
+    quick: command.Quick = False,
+    json_file: command.Json = None,
+    markdown_file: command.Markdown = None,
+) -> None:
+    """Measure how fast files are announced, fetched and noticed, and what that costs."""
+    wanted = command.names(tasks, TASKS, "--tasks")
+    programs = [PROGRAMS[name] for name in command.names(pumps, list(PROGRAMS), "--pumps")]
+    if quick:
+        files, seen, rounds = 200, 10, 1
+    results = command.new_results("benchmarks.pump")
+    found: dict[str, list[Run]] = {}
+    with (
+        TemporaryDirectory(prefix="penstock-bench-", dir=folder) as place,
+        command.measuring() as announce,
+    ):
+        tree = Path(place) / "tree"
+        make_tree(tree, files, size)
+        for name in command.names(brokers, list(AMQP_STARTERS), "--brokers"):
+            with running(AMQP_STARTERS[name]) as broker, served(tree) as url:
+                results.versions[broker.name] = broker.version
+                runs = found[broker.name] = []
+                for task in wanted:
+                    for round_ in range(rounds):
+                        for program in programs:
+                            announce(f"{broker.name}: {task}, {program.name}, {round_ + 1}", 1)
+                            base = url if task == "http" else "file:/"
+                            count = seen if task == "watch" else files
+                            feed = Feed(tree, base)
+                            runs.append(_run(task, program, broker, Path(place), feed, count))
+    for program in programs:
+        results.versions[program.name] = program.version
+    for name, runs in found.items():
+        report.show(name, runs)
+    if json_file is not None:
+        json_file.write_text(report.to_json(results, found))
+    if markdown_file is not None:
+        method = _METHOD.format(size=size, place=folder or "the system's disk")
+        put_chapter(markdown_file, report.markdown(results, method, found))
+
+
+def _run(
+    task: str, program: Program, broker: Peer, place: Path, feed: Feed, files: int
+) -> Run:
+    ground = Ground.new(broker, place)
+    try:
+        if task == "post":
+            return measure_post(program, ground, feed, files)
+        if task == "watch":
+            return measure_watch(program, ground, files)
+        if task == "file":
+            feed = Feed(feed.folder, "file:")
+        return measure_fetch(task, program, ground, feed, files)
+    finally:
+        shutil.rmtree(ground.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,67 @@
+"""An ASGI application, served on the loop of a command until that command ends.
+
+The command catches the signals, as all of ours do; the socket is bound before anything else, so
+port 0 has a number when the command says that it is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Final
+
+from penstock.core.errors import ConfigurationError, PenstockError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+#: What is being answered may be finished; whoever listens to events is told to come again.
+_GRACE_SECONDS: Final = 3
+
+
+@contextlib.asynccontextmanager
+async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
+    """The URL, once the application is ready to answer."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    listener = _listening(host, port)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = Server(config)
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        while not server.started:
+            if serving.done():
+                await serving
+                raise PenstockError("the application did not start; the log says why")
+            await asyncio.sleep(0.01)
+        name, bound = listener.getsockname()[:2]
+        shown = f"[{name}]" if ":" in name else name
+        yield f"http://{shown}:{bound}"
+    finally:
+        server.should_exit = True
+        await serving
+        listener.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{host}:{port} cannot be listened on: {error.strerror}"
+        ) from error

@@ -1,0 +1,93 @@
+"""`penstock historian`: keeps publications on request and answers questions about them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.history import Database
+from penstock.cli.options import ConfigFile, Data, Overrides, effective
+
+if TYPE_CHECKING:
+    from penstock.history.archive import Archive
+
+#: A broker that is still starting is waited for.
+_PATIENCE_SECONDS: Final = 60.0
+_FORGETTING_SECONDS: Final = 3600.0
+
+
+def historian(
+    url: Annotated[
+        str, typer.Option(metavar="URL", help="The broker, for requests, questions and answers.")
+    ] = "padres://localhost",
+    stream_url: Annotated[
+        str, typer.Option(metavar="URL", envvar="PENSTOCK_URL", help="The same broker, for AMQP.")
+    ] = "amqp://localhost",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SUBSCRIPTION", help="Keep this from now on; may be repeated."),
+    ] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, help="Forget what is older; without it, nothing.")
+    ] = None,
+    database: Database = None,
+    data: Data = None,
+    file: ConfigFile = None,
+    pairs: Overrides = None,
+) -> None:
+    """Keep publications on request, and answer questions about the past.
+
+    Requests come as PADRES has them:
+    `p [class,'DB_CONTROL'],[command,'STORE'],[content_spec,'…'],[database_id,'Broker1-DB']`.
+    """
+    import asyncio
+
+    from penstock import store
+    from penstock.history.archive import Archive
+
+    settings = effective(file, pairs, data, None).settings
+    age = None if days is None else timedelta(days=days)
+    with store.open(database, settings.data) as opened:
+        asyncio.run(_run(Archive(opened), url, stream_url, keep or [], age))
+
+
+async def _run(
+    archive: Archive, url: str, stream_url: str, keep: list[str], age: timedelta | None
+) -> None:
+    import asyncio
+
+    from penstock import client
+    from penstock.cli.lifetime import until_stopped
+    from penstock.client.padres import Client
+    from penstock.content import parse_subscription
+    from penstock.history.historian import Historian
+
+    wanted = [parse_subscription(text, several=True) for text in keep]
+    async with (
+        until_stopped() as stop,
+        Client(url, id="historian", attentive=True, patience=_PATIENCE_SECONDS) as overlay,
+        client.connect(stream_url) as fabric,
+    ):
+        historian = Historian(overlay, fabric, archive)
+        for subscription in wanted:
+            await historian.keep(subscription)
+        work = [asyncio.create_task(historian.run())]
+        if age is not None:
+            work.append(asyncio.create_task(_forget(archive, age)))
+        stopped = asyncio.create_task(stop.wait())
+        done, _ = await asyncio.wait([stopped, *work], return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopped, *work):
+            task.cancel()
+        await asyncio.gather(stopped, *work, return_exceptions=True)
+        for task in done - {stopped}:
+            task.result()
+
+
+async def _forget(archive: Archive, age: timedelta) -> None:
+    import asyncio
+
+    while True:
+        await asyncio.to_thread(archive.forget, age)
+        await asyncio.sleep(_FORGETTING_SECONDS)

@@ -1,0 +1,85 @@
+"""`penstock job api`: jobs over HTTP, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.lifetime import until_stopped
+from penstock.cli.options import ConfigFile, Data, Overrides, prepare
+from penstock.cli.pipeline_options import Database
+from penstock.core.units import MiB
+
+if TYPE_CHECKING:
+    from penstock.jobs.http.guarding import Limits
+
+_KINDS: Final = ["fake", "build_models", "predict_models"]
+
+
+def api(
+    url: Annotated[
+        str, typer.Option("--url", "--uri", metavar="URL", help="The broker, as amqp://user@host.")
+    ] = "amqp://localhost",
+    database: Database = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 lets the system choose.")] = 8081,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PENSTOCK_JOBS_TOKEN",
+            help="Answer only who sends it: Authorization: Bearer TOKEN.",
+            show_envvar=True,
+        ),
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="A site whose pages may use the API; may be repeated."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE", help="What may be asked for; may be repeated."),
+    ] = None,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", min=1024, help="The largest request.")
+    ] = 64 * MiB,
+    data: Data = None,
+    file: ConfigFile = None,
+    pairs: Overrides = None,
+    with_stdin: Annotated[
+        bool,
+        typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
+    ] = False,
+) -> None:
+    """Serve jobs over HTTP: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
+    from penstock.jobs.http.guarding import Limits
+
+    home = prepare(file, pairs, data).settings.data
+    limits = Limits(max_bytes, token, frozenset(origin or ()), frozenset(kind or _KINDS))
+    asyncio.run(_run(url, database, home, limits, host, port, with_stdin))
+
+
+async def _run(
+    url: str,
+    database: str | None,
+    home: Path,
+    limits: Limits,
+    host: str,
+    port: int,
+    with_stdin: bool,
+) -> None:
+    from penstock import store
+    from penstock.cli.asgi import served
+    from penstock.jobs.http.app import create_app
+    from penstock.jobs.service import Jobs
+
+    async with until_stopped(with_stdin) as stop:
+        with store.open(database, home) as opened:
+            async with (
+                Jobs(url, opened) as jobs,
+                served(create_app(jobs, limits), host, port) as address,
+            ):
+                typer.echo(f"penstock job api ready: {address}")
+                await stop.wait()

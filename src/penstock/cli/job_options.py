@@ -1,0 +1,128 @@
+"""Flags that the commands about jobs share, and what they lead to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.options import effective
+from penstock.core.errors import ConfigurationError, NotFound
+
+if TYPE_CHECKING:
+    from penstock.jobs.model import Agings, Dataset
+    from penstock.jobs.queue.topology import Durability
+    from penstock.store import Database
+
+#: Headings of the help.
+ICHNAEA: Final = "As the Ichnaea commands have them"
+
+BrokerUrl = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        "--uri",
+        metavar="URL",
+        envvar="PENSTOCK_URL",
+        help="The broker: amqp:// or amqps://; a worker's also amqp+1.0://.",
+    ),
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        envvar="PENSTOCK_DATABASE",
+        help="The history's PostgreSQL; by default the embedded one of the data directory.",
+    ),
+]
+Compatible = Annotated[
+    bool,
+    typer.Option(
+        "--compatible", help="Declare queues as the Ichnaea clients do: not durable, unbounded."
+    ),
+]
+ConnectionType = Annotated[
+    str | None,
+    typer.Option(
+        "--connection-type",
+        metavar="NAME",
+        hidden=True,
+        help="Qpid speaks AMQP 1.0, RabbitMQ 0-9-1; the URL says the same.",
+    ),
+]
+
+
+def broker_url(url: str, connection_type: str | None) -> str:
+    """The URL, with the scheme that the Ichnaea option means."""
+    if connection_type is None or connection_type.lower() == "rabbitmq":
+        return url
+    if connection_type.lower() != "qpid":
+        raise typer.BadParameter(f"--connection-type {connection_type}: RabbitMQ or Qpid")
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}+1.0://{rest}" if scheme in ("amqp", "amqps") else url
+
+
+def durability(compatible: bool) -> Durability:
+    from penstock.jobs.queue.topology import Durability
+
+    return Durability.ICHNAEA if compatible else Durability.DURABLE
+
+
+@contextmanager
+def history(url: str | None, data: Path | None) -> Iterator[Database]:
+    from penstock import store
+
+    with store.open(url, effective(None, None, data).settings.data) as database:
+        yield database
+
+
+def new_id() -> str:
+    return f"penstock.{uuid.uuid4().hex}"
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path}: {error.strerror}") from error
+
+
+def read_dataset(path: Path, form: str = "Csv") -> Dataset:
+    from penstock.jobs.forms.xml import read_request
+    from penstock.jobs.model import BuildModels, PredictModels
+    from penstock.jobs.science.matrix import read_csv
+
+    if form.lower() == "csv":
+        return read_csv(read_file(path))
+    request = read_request(read_file(path))
+    if not isinstance(request, BuildModels | PredictModels):
+        raise ConfigurationError(f"{path}: there is no data set in it")
+    return request.dataset
+
+
+def read_agings(pattern: str) -> Agings:
+    """By a folder, or a pattern such as `aging/env%column%-%aging%.txt`."""
+    from penstock.jobs.model import Aging
+    from penstock.jobs.science.ageing import file_means, read_trials
+
+    place = Path(pattern)
+    folder, glob = (place, "*.txt") if place.is_dir() else (place.parent, _glob(place.name))
+    found: dict[str, tuple[Aging, ...]] = {}
+    for file in sorted(folder.glob(glob)):
+        meant = file_means(file.name)
+        if meant is not None:
+            name, season = meant
+            aging = Aging(read_trials(read_file(file), file.name), season.position)
+            found[name] = (*found.get(name, ()), aging)
+    if not found:
+        raise NotFound(f"{pattern}: no files env<NAME>-<SEASON>.txt of an indicator")
+    return found
+
+
+def _glob(name: str) -> str:
+    return name.replace("%column%", "*").replace("%aging%", "*")

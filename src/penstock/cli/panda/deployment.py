@@ -1,0 +1,140 @@
+"""A topology on its machines: the first phase, all of it; then the second, as time passes.
+
+The second phase waits until every broker and every link of the first has been seen. What was
+started is stopped in reverse order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.cli.panda.local import LocalPlace
+from penstock.cli.panda.places import ERRORS, OUTPUT, Access, DeploymentError, Place
+from penstock.cli.panda.ssh import SshPlace
+from penstock.cli.panda.startbroker import launch
+from penstock.cli.panda.topology import Step, Topology
+from penstock.cli.panda.watching import see_all
+from penstock.core.addresses import is_loopback
+
+
+class Deployment:
+    def __init__(
+        self,
+        topology: Topology,
+        access: Access,
+        told: Callable[[str], None],
+        *,
+        always_ssh: bool = False,
+        see_seconds: float = 300.0,
+    ) -> None:
+        """Machines other than this one are reached over SSH; this one too, if so told."""
+        self.topology = topology
+        self._access = access
+        self._told = told
+        self._always_ssh = always_ssh
+        self._see_seconds = see_seconds
+        self._places: dict[str, Place] = {}
+        self._there: dict[str, Step] = {}  #: in the order they were started
+
+    def place(self, host: str) -> Place:
+        found = self._places.get(host)
+        if found is None:
+            here = host == "localhost" or (host != "" and is_loopback(host))
+            if here and not self._always_ssh:
+                found = LocalPlace(self._access)
+            else:
+                found = SshPlace(host, self._access)
+            self._places[host] = found
+        return found
+
+    # On all machines.
+
+    async def test(self) -> None:
+        for host in self.topology.hosts:
+            self._told(f"{host}: {await self.place(host).test()}")
+
+    async def install(self, package: str = "") -> None:
+        for host in self.topology.hosts:
+            await self.place(host).install(package or self._access.package)
+            self._told(f"{host}: installed")
+
+    async def uninstall(self) -> None:
+        for host in self.topology.hosts:
+            await self.place(host).uninstall()
+            self._told(f"{host}: uninstalled")
+
+    async def clean(self, everything: bool) -> None:
+        if everything and self._there:
+            raise DeploymentError("stop what runs first")
+        for host in self.topology.hosts:
+            await self.place(host).clean(everything)
+
+    # Phases.
+
+    async def deploy(self) -> None:
+        await self.first_phase()
+        await self.second_phase()
+
+    async def first_phase(self) -> None:
+        for step in self.topology.first_phase:
+            await self._take(step)
+        launches = [launch(step.command) for step in self.topology.first_phase if step.adds]
+        await see_all(launches, self._told, self._see_seconds)
+        self._told("phase 1 is complete")
+
+    async def second_phase(self) -> None:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for step in self.topology.second_phase:
+            await asyncio.sleep(max(0.0, begun + step.time - loop.time()))
+            await self._take(step)
+        self._told("phase 2 is complete")
+
+    async def _take(self, step: Step) -> None:
+        place = self.place(step.host)
+        if step.adds:
+            words = list(launch(step.command).words)
+            if words[:2] == ["penstock", "broker"] and "--data" not in words:
+                words += ["--data", "data"]  # in its own folder
+            await place.start(step.id, words)
+            self._there[step.id] = step
+            self._told(f"{step.host}: {step.id} started")
+        else:
+            await place.stop(step.id)
+            self._there.pop(step.id, None)
+            self._told(f"{step.host}: {step.id} stopped")
+
+    async def stop(self) -> None:
+        for identity, step in reversed(list(self._there.items())):
+            await self.place(step.host).stop(identity)
+            del self._there[identity]
+            self._told(f"{step.host}: {identity} stopped")
+
+    async def dead(self) -> list[str]:
+        """What should run and does not."""
+        return [
+            name
+            for name, step in self._there.items()
+            if not await self.place(step.host).running(name)
+        ]
+
+    async def collect(self, into: Path, errors_only: bool = False) -> int:
+        """Fetch what processes have written; returns how many had written something."""
+        files = (ERRORS,) if errors_only else (OUTPUT, ERRORS)
+        written = 0
+        for step in {step.id: step for step in self.topology.steps if step.adds}.values():
+            for file in files:
+                content = await self.place(step.host).read(step.id, file)
+                if content:
+                    folder = into / step.id
+                    folder.mkdir(parents=True, exist_ok=True)
+                    (folder / file).write_bytes(content)
+                    written += 1
+        self._told(f"{written} files in {into}")
+        return written
+
+    async def close(self) -> None:
+        for place in self._places.values():
+            await place.close()

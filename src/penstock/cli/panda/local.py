@@ -1,0 +1,81 @@
+"""This machine: processes of our own, which are Penstock's as it is installed here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.cli.panda.places import ERRORS, GRACE_SECONDS, OUTPUT, Access, DeploymentError
+
+
+class LocalPlace:
+    def __init__(self, access: Access) -> None:
+        self._home = Path(access.home).expanduser().resolve()
+        self._program = access.program or (sys.executable, "-m", "penstock")
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def test(self) -> str:
+        return f"{platform.system()} {platform.release()}"
+
+    async def start(self, name: str, words: Sequence[str]) -> None:
+        folder = self._home / name
+        folder.mkdir(parents=True, exist_ok=True)
+        program = self._program if words[0] == "penstock" else (words[0],)
+        with (folder / OUTPUT).open("ab") as output, (folder / ERRORS).open("ab") as errors:
+            try:
+                self._processes[name] = await asyncio.create_subprocess_exec(
+                    *program,
+                    *words[1:],
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    cwd=folder,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise DeploymentError(
+                    f"{name}: cannot run {words[0]!r}: {error.strerror}"
+                ) from None
+
+    async def stop(self, name: str) -> None:
+        process = self._processes.get(name)
+        if process is None or process.returncode is not None:
+            return
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    async def running(self, name: str) -> bool:
+        process = self._processes.get(name)
+        return process is not None and process.returncode is None
+
+    async def read(self, name: str, file: str) -> bytes:
+        path = self._home / name / file
+        return path.read_bytes() if path.exists() else b""
+
+    async def install(self, package: str) -> None:
+        """It is here: it is what asks."""
+
+    async def uninstall(self) -> None:
+        """And it stays."""
+
+    async def clean(self, everything: bool) -> None:
+        if everything:
+            shutil.rmtree(self._home, ignore_errors=True)
+            return
+        for file in (OUTPUT, ERRORS):
+            for path in self._home.glob(f"*/{file}"):
+                path.unlink()
+
+    async def close(self) -> None:
+        for name in list(self._processes):
+            await self.stop(name)

@@ -1,0 +1,135 @@
+"""A machine that is reached over SSH. All it needs is `sh`, and Python for `install`."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncssh
+
+from penstock.cli.panda.places import ERRORS, GRACE_SECONDS, OUTPUT, Access, DeploymentError
+
+#: Folder, then the command's words: a session of its own, that outlives the connection.
+_START: Final = f"""
+mkdir -p "$1" && cd "$1" || exit 125
+shift
+setsid "$@" </dev/null >>{OUTPUT} 2>>{ERRORS} &
+echo $! >process
+"""
+#: Folder and grace. The session's processes are asked, and made to, together.
+_STOP: Final = """
+process=$(cat "$1/process" 2>/dev/null) || exit 0
+kill -s TERM -- "-$process" 2>/dev/null || exit 0
+tenths=0
+while kill -s 0 -- "-$process" 2>/dev/null; do
+  [ "$tenths" -ge "$2" ] && kill -s KILL -- "-$process"
+  sleep 0.1; tenths=$((tenths + 1))
+done
+rm -f "$1/process"
+"""
+_RUNNING: Final = 'kill -s 0 "$(cat "$1/process")" 2>/dev/null'
+
+
+class SshPlace:
+    def __init__(self, host: str, access: Access) -> None:
+        self._host = host
+        self._access = access
+        self._options = {
+            "host": host,
+            "port": access.port,
+            **({"username": access.login} if access.login else {}),
+            **({"client_keys": [str(access.key)]} if access.key is not None else {}),
+            **({"known_hosts": str(access.known_hosts)} if access.known_hosts is not None else {}),
+        }
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._opening = asyncio.Lock()
+
+    async def test(self) -> str:
+        return (await self._run("uname -sr")).strip()
+
+    async def start(self, name: str, words: Sequence[str]) -> None:
+        if words[0] == "penstock":
+            words = [*self._program, *words[1:]]
+        await self._script(_START, self._folder(name), *words)
+
+    async def stop(self, name: str) -> None:
+        await self._script(_STOP, self._folder(name), str(int(GRACE_SECONDS * 10)))
+
+    async def running(self, name: str) -> bool:
+        words = ["sh", "-c", _RUNNING, "sh", self._folder(name)]
+        done = await (await self._connected()).run(shlex.join(words), check=False)
+        return done.exit_status == 0
+
+    async def read(self, name: str, file: str) -> bytes:
+        connection = await self._connected()
+        try:
+            async with (
+                connection.start_sftp_client() as files,
+                files.open(f"{self._folder(name)}/{file}", "rb") as opened,
+            ):
+                content: Any = await opened.read()
+                return bytes(content)
+        except asyncssh.SFTPNoSuchFile:
+            return b""
+        except (OSError, asyncssh.Error) as error:
+            raise DeploymentError(f"{self._host}: {name}/{file}: {error}") from None
+
+    async def install(self, package: str) -> None:
+        environment = f"{self._access.home}/environment"
+        await self._run(shlex.join(["python3", "-m", "venv", environment]))
+        await self._run(shlex.join([f"{environment}/bin/pip", "install", "-q", package]))
+
+    async def uninstall(self) -> None:
+        await self._run(shlex.join(["rm", "-rf", f"{self._access.home}/environment"]))
+
+    async def clean(self, everything: bool) -> None:
+        if everything:
+            await self._run(shlex.join(["rm", "-rf", self._access.home]))
+        else:
+            home = shlex.quote(self._access.home)
+            await self._run(f"rm -f {home}/*/{OUTPUT} {home}/*/{ERRORS}")
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            await self._connection.wait_closed()
+
+    @property
+    def _program(self) -> tuple[str, ...]:
+        """The command starts in a folder of its own, below the home."""
+        home = self._access.home
+        above = home if home.startswith("/") else ".."
+        return self._access.program or (f"{above}/environment/bin/penstock",)
+
+    def _folder(self, name: str) -> str:
+        return f"{self._access.home}/{name}"
+
+    async def _script(self, script: str, *words: str) -> None:
+        await self._run(shlex.join(["sh", "-c", script, "sh", *words]))
+
+    async def _run(self, command: str) -> str:
+        connection = await self._connected()
+        try:
+            done = await connection.run(command, check=False)
+        except (OSError, asyncssh.Error) as error:
+            raise DeploymentError(f"{self._host}: {error}") from None
+        if done.exit_status:
+            why = str(done.stderr or "").strip() or f"exit status {done.exit_status}"
+            raise DeploymentError(f"{self._host}: {why}")
+        return str(done.stdout or "")
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed():
+                try:
+                    self._connection = await asyncssh.connect(**self._options)
+                except asyncssh.HostKeyNotVerifiable as error:
+                    raise DeploymentError(
+                        f"{self._host}: its host key is not known; add it to known_hosts "
+                        f"(ssh-keyscan) if it is the right one: {error.reason}"
+                    ) from None
+                except (OSError, asyncssh.Error) as error:
+                    raise DeploymentError(f"{self._host}: no connection: {error}") from None
+            return self._connection

@@ -1,0 +1,125 @@
+"""The PADRES client without `async`: the same names, with `with` and `for`.
+
+It runs on an event loop in a thread of its own, so its connections live while the program is busy
+elsewhere; any thread may use it. Ctrl-C ends a wait at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.client.blocking.loop import LoopThread
+from penstock.client.errors import FabricClosed
+from penstock.client.padres import client as asynchronous
+from penstock.client.padres.inbox import Inbox as AsynchronousInbox
+from penstock.client.padres.publication import Received
+
+#: Where publications can be had from.
+Source = AsynchronousInbox[Received] | asynchronous.Client
+
+
+class Inbox:
+    def __init__(self, loop: LoopThread, inbox: Source) -> None:
+        self._loop = loop
+        self._inbox = inbox
+
+    def receive(self, timeout: float | None = None) -> Received:
+        """The next publication; `TimeoutError` if none comes in as many seconds."""
+
+        async def receive() -> Received:
+            async with asyncio.timeout(timeout):
+                return await self._inbox.receive()
+
+        return self._loop.wait(receive())
+
+    def __iter__(self) -> Iterator[Received]:
+        while True:
+            try:
+                yield self.receive()
+            except FabricClosed:
+                return
+
+
+class Client:
+    def __init__(
+        self,
+        *urls: str,
+        id: str = "",  # noqa: A002 - PADRES' word
+        lasting: bool = False,
+        tls: ssl.SSLContext | None = None,
+        patience: float = 0.0,
+    ) -> None:
+        self._loop = LoopThread()
+
+        async def build() -> asynchronous.Client:
+            return asynchronous.Client(*urls, id=id, lasting=lasting, tls=tls, patience=patience)
+
+        try:
+            self._client = self._loop.wait(build())
+        except BaseException:
+            self._loop.stop()
+            raise
+        self._inbox = Inbox(self._loop, self._client)
+
+    @property
+    def id(self) -> str:
+        return self._client.id
+
+    def connect(self, url: str) -> str:
+        return self._loop.wait(self._client.connect(url))
+
+    def disconnect(self, broker: str = "") -> None:
+        self._loop.wait(self._client.disconnect(broker))
+
+    def advertise(self, text: str, **options: Any) -> str:
+        return self._loop.wait(self._client.advertise(text, **options))
+
+    def subscribe(self, text: str, **options: Any) -> str:
+        return self._loop.wait(self._client.subscribe(text, **options))
+
+    def withdraw(self, id_: str) -> None:
+        self._loop.wait(self._client.withdraw(id_))
+
+    def publish(self, text: str, payload: bytes = b"", **options: Any) -> str:
+        return self._loop.wait(self._client.publish(text, payload, **options))
+
+    def inbox(self, *filters: str) -> Inbox:
+        async def build() -> AsynchronousInbox[Received]:
+            return self._client.inbox(*filters)
+
+        return Inbox(self._loop, self._loop.wait(build()))
+
+    def receive(self, timeout: float | None = None) -> Received:
+        return self._inbox.receive(timeout)
+
+    def __iter__(self) -> Iterator[Received]:
+        return iter(self._inbox)
+
+    def open(self) -> Self:
+        try:
+            self._loop.wait(self._client.open())
+        except BaseException:
+            self._loop.stop()
+            raise
+        return self
+
+    def close(self) -> None:
+        try:
+            self._loop.wait(self._client.close())
+        finally:
+            self._loop.stop()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,92 @@
+"""The application as one ASGI callable: routers, errors, limits, and what it says of itself.
+
+Routers are listed, not discovered. Beside requests it has two chores: what sensors are to be told
+and the broker was not there for (`Sensors.tend`), and files of pictures nobody has any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Final
+
+from fastapi import APIRouter, FastAPI
+
+from penstock import __version__
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.hives.app.api import (
+    accounts,
+    alerts,
+    analytics,
+    deals,
+    hives,
+    identity,
+    images,
+    messages,
+    payments,
+    people,
+    places,
+    problems,
+    push,
+    sensors,
+)
+from penstock.hives.app.api.bodies import BodyLimit
+from penstock.hives.app.api.description import describe
+from penstock.hives.app.resources import Resources
+
+log = get_logger(__name__)
+
+PREFIX: Final = "/v1"
+#: Seconds between two looks at what sensors are to be told.
+TEND_SECONDS: Final = 30.0
+#: Looks at sensors between two at the files of pictures.
+SWEEP_EVERY: Final = 120
+ROUTERS: Final[Sequence[APIRouter]] = (
+    *(hives.router, deals.router, images.router, places.router, people.router),
+    *(messages.router, accounts.router, sensors.router, analytics.router),
+    *(identity.router, push.router, payments.router, alerts.router),
+)
+
+
+def create_app(resources: Resources, extra: Sequence[APIRouter] = ()) -> FastAPI:
+    """The application over resources that are open."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        chore = asyncio.create_task(_tend(resources))
+        yield
+        chore.cancel()
+        with suppress(asyncio.CancelledError):
+            await chore
+
+    app = FastAPI(
+        title="Hives",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.resources = resources
+    for router in (*ROUTERS, *extra):
+        app.include_router(router, prefix=PREFIX)
+    problems.install(app)
+    describe(app)
+    limits = resources.settings
+    app.add_middleware(BodyLimit, limit=limits.body_bytes, uploads=limits.image_bytes)
+    return app
+
+
+async def _tend(resources: Resources) -> None:
+    for turn in count(1):
+        try:
+            await resources.services.sensors.tend()
+            if turn % SWEEP_EVERY == 0:
+                await resources.services.images.sweep()
+        except PenstockError as error:
+            log.warning("chores were not done", reason=str(error))
+        await asyncio.sleep(TEND_SECONDS)

@@ -1,0 +1,135 @@
+"""What the API says of itself: every error, who may call what, an example of every shape.
+
+FastAPI describes requests and answers from their types. Added here are the problems each call may
+answer with, the ways to sign in, the permission a call needs, and examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from penstock.hives.app.api.caller import Allowed
+from penstock.hives.app.api.examples import EXAMPLES
+from penstock.hives.app.api.idempotency import IdempotentRoute
+from penstock.hives.app.api.problems import MEDIA_TYPE, Problem
+from penstock.hives.app.domain.roles import GRANTS, Permission, Role
+
+DESCRIPTION: Final = """
+How full places are: hives with live occupancy, typical weeks and forecasts, deals, and what
+businesses need to run them. Times are in UTC, days and hours of a hive by its own clock.
+
+* **Errors** are `application/problem+json` (RFC 9457).
+* **Lists** have `items` and `next`; give `next` as `cursor` for the page after.
+* **ETags**: `If-None-Match` for what you have, `If-Match` for changes based on it (412).
+* **Idempotency-Key** on any write: the same key gets the same answer, for a day.
+* **Rate limits** are by caller: 429 with `Retry-After`.
+* Anonymous and free callers are answered from a cache, minutes old at most; `as_of` says.
+"""
+_SIGN_IN: Final[list[dict[str, list[str]]]] = [{"bearer": []}, {"key": []}]
+#: Problems any call may answer with, and those of calls that need a permission, or write.
+_ALWAYS: Final = {
+    "422": "Not as it should be: `errors` says which fields.",
+    "429": "Too many requests: wait for `Retry-After` seconds.",
+    "503": "The database or the cache has nothing at the moment: come again.",
+}
+_GUARDED: Final = {"401": "Sign in.", "403": "Signed in, but not permitted."}
+_NAMED: Final = {"404": "There is no such thing, or not for you."}
+_WRITES: Final = {
+    "409": "It contradicts what there is.",
+    "412": "It was changed since the ETag in `If-Match`.",
+    "413": "Too large.",
+}
+_UPLOADS: Final = {"415": "No picture, or none of the kinds that are taken."}
+_ELSEWHERE: Final = {"501": "This installation has no such part."}
+
+
+def describe(app: FastAPI) -> None:
+    """Have the application describe itself so."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def permission_of(route: APIRoute) -> Permission | None:
+    """What a caller needs; nothing is asked of who calls what has none."""
+    return next(_permissions(route.dependant), None)
+
+
+def _permissions(dependant: Dependant) -> Iterator[Permission]:
+    for each in dependant.dependencies:
+        call: Callable[..., Any] | None = each.call
+        if isinstance(call, Allowed):
+            yield call.permission
+        yield from _permissions(each)
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title, version=app.version, description=DESCRIPTION.strip(), routes=app.routes
+    )
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas.update(Problem.model_json_schema(ref_template="#/components/schemas/{model}")["$defs"])
+    shape = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    shape.pop("$defs")
+    schemas["Problem"] = shape
+    components["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    for name, example in EXAMPLES.items():
+        if name in schemas:
+            schemas[name]["examples"] = [example]
+    for route in app.routes:
+        if isinstance(route, APIRoute):
+            for verb in route.methods or ():
+                _complete(document["paths"][route.path][verb.lower()], route, verb)
+    return document
+
+
+def _complete(operation: dict[str, Any], route: APIRoute, verb: str) -> None:
+    permission = permission_of(route)
+    responses = operation["responses"]
+    told = dict(_ALWAYS)
+    if permission is not None:
+        operation["x-permission"] = permission.value
+        told |= {"401": _GUARDED["401"]}
+        if permission not in GRANTS[Role.ANONYMOUS]:
+            operation["security"] = _SIGN_IN
+            told |= _GUARDED
+    if "{" in route.path:
+        told |= _NAMED
+    if verb != "GET":
+        told |= _NAMED | _WRITES
+    else:
+        responses.setdefault("304", {"description": "You have it: `If-None-Match`."})
+    if isinstance(route, IdempotentRoute) and route.keeps:
+        operation.setdefault("parameters", []).append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+            }
+        )
+    if route.path.endswith("/images"):
+        told |= _UPLOADS
+    if "/sensors/" in route.path:
+        told |= _ELSEWHERE
+    for status, words in told.items():
+        responses[status] = {
+            "description": words,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }

@@ -1,0 +1,75 @@
+"""Types of what requests carry: text that can be kept, numbers that fit, moments with a zone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import Path
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+
+from penstock.hives.app.domain.errors import Fault, Invalid
+
+_LARGEST = (1 << 63) - 1
+
+
+class Body(BaseModel):
+    """What bodies of requests have in common: names nobody knows are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def named(body: Body) -> dict[str, Any]:
+    """What a request has named, to be different."""
+    return body.model_dump(exclude_unset=True)
+
+
+def _keepable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("may not hold U+0000")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half a surrogate pair") from None
+    return text
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError("is no time zone; one would be Europe/Paris") from None
+    if name != "UTC" and "/" not in name:
+        raise ValueError("is no time zone by place; one would be Europe/Paris")
+    return name
+
+
+def _dated(at: datetime) -> datetime:
+    if not 2000 <= at.year < 2200:
+        raise ValueError("is too far away: years 2000 to 2199")
+    return at
+
+
+Id = Annotated[int, Path(ge=1, le=_LARGEST)]
+Ref = Annotated[int, Field(ge=1, le=_LARGEST)]
+Line = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
+    AfterValidator(_keepable),
+]
+Note = Annotated[
+    str, StringConstraints(strip_whitespace=True, max_length=4000), AfterValidator(_keepable)
+]
+Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)]
+Zone = Annotated[str, StringConstraints(min_length=3, max_length=64), AfterValidator(_zone)]
+Locale = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+Moment = Annotated[AwareDatetime, AfterValidator(_dated)]
+
+
+def span(begin: datetime, end: datetime, longest_days: int) -> None:
+    """That a window is one, and not too wide."""
+    if end <= begin:
+        raise Invalid("the window ends before it begins", [Fault("to", "must be after `from`")])
+    if (end - begin).days > longest_days:
+        raise Invalid("the window is too wide", [Fault("to", f"at most {longest_days} days")])

@@ -1,0 +1,168 @@
+"""Figures for businesses and operators: series, KPIs, comparisons, what people look for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+
+
+class Bucket(StrEnum):
+    """What a series is cut into, by each hive's own clock."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    WEEKDAY = "weekday"
+    HOUR_OF_DAY = "hour_of_day"
+    TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """`bucket` is a local moment or day, a weekday (Monday is 0) or an hour, by the kind asked
+    for."""
+
+    hive_id: int
+    bucket: str
+    entries: int
+    exits: int
+    peak: int | None
+    mean: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kpi:
+    hive_id: int
+    day: date
+    visits: int
+    mean_occupancy: float | None
+    mean_percent: float | None
+    peak: int | None
+    peak_hour: int | None
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Figures of a hive from one day on, before another."""
+
+    hive_id: int
+    begins: date
+    ends: date
+    days: int
+    visits: int
+    visits_a_day: float | None
+    mean_occupancy: float | None
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came after against what came before, and by how much it differs."""
+
+    before: Window
+    after: Window
+    visits_change: float | None
+    mean_change: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many of a group; groups of fewer than ten are not shown."""
+
+    group: str
+    people: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demographics:
+    hive_id: int
+    age_bands: tuple[Share, ...]
+    genders: tuple[Share, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Popularity:
+    hive_id: int
+    name: str
+    rank: int
+    score: float
+    views: int
+    searches: int
+    favourites: int
+    visits: int
+    day: date
+    window_days: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    hive_type: str
+    share_before: float
+    share_now: float
+    day: date
+    window_days: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A name, and how often."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is looked at, looked for and liked most."""
+
+    pages: tuple[Counted, ...]
+    searches: tuple[Counted, ...]
+    hives: tuple[Counted, ...]
+    favourites: tuple[Counted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackSummary:
+    hive_id: int | None
+    messages: int
+    positive: int
+    neutral: int
+    negative: int
+    unread: int
+    mean_sentiment: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    id: int
+    account_id: int
+    name: str
+    formula: str
+    filter: Mapping[str, Any]
+    goal: float | None
+    window_days: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    hive_id: int
+    day: date
+    value: float | None
+    goal_met: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    id: int
+    hive_id: int | None
+    kind: str
+    day: date
+    title: str
+    body: str
+    weight: float
+    data: Mapping[str, Any]

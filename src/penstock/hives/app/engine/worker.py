@@ -1,0 +1,126 @@
+"""A worker: one process, one event loop, the application on the socket it was handed.
+
+    python -m penstock.hives.app.engine.worker FD
+
+Its settings come as a line of JSON on standard input. On standard output it says `ready` once it
+serves, then `beat` every so often: a worker whose loop stands still falls silent, and the master
+replaces it. It drains on SIGTERM, and when standard input ends: whose master has died serves
+nobody. Code is read when the process starts, so a new worker is new code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from typing import Any, Final, cast
+
+from penstock.core.errors import ConfigurationError
+from penstock.core.logs import configure, get_logger
+from penstock.hives.app.engine.asgi import Application
+from penstock.hives.app.engine.serving import Serving
+from penstock.hives.app.engine.settings import EngineSettings
+
+log = get_logger(__name__)
+
+READY: Final = "ready"
+BEAT: Final = "beat"
+#: Beats in the time after which silence means that the loop stands still.
+_BEATS: Final = 5
+#: The exit status of a worker that cannot run as it is told.
+HOPELESS: Final = 2
+
+#: From its options and the drain's event, an application for the length of the block.
+Factory = Callable[[dict[str, Any], asyncio.Event], AbstractAsyncContextManager[Application]]
+
+
+def find(application: str) -> Factory:
+    module, _, name = application.partition(":")
+    try:
+        return cast(Factory, getattr(import_module(module), name))
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"{application} is no application: {error}") from error
+
+
+async def work(settings: EngineSettings, listener: socket.socket) -> None:
+    """Serve until told to drain; returns when that is done."""
+    draining = asyncio.Event()
+    async with (
+        _told_to_stop() as stop,
+        find(settings.application)(settings.options, draining) as app,
+    ):
+        serving = Serving(app, settings, draining)
+        await serving.start(listener)
+        _say(READY)
+        beating = asyncio.create_task(_beat(settings.silence / _BEATS))
+        try:
+            await stop.wait()
+            await serving.drain()
+        finally:
+            beating.cancel()
+
+
+async def _beat(seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        _say(BEAT)
+
+
+def _say(word: str) -> None:
+    # The master may have gone; the end of standard input tells of that.
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"{word}\n")
+        sys.stdout.flush()
+
+
+@contextlib.asynccontextmanager
+async def _told_to_stop() -> AsyncIterator[asyncio.Event]:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    lifeline, _ = await loop.connect_read_pipe(lambda: _Lifeline(stop), sys.stdin)
+    try:
+        yield stop
+    finally:
+        lifeline.close()
+
+
+class _Lifeline(asyncio.Protocol):
+    """The master's end of the pipe goes with the master, however it went."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop.set()
+
+
+def main(arguments: list[str]) -> int:
+    settings = EngineSettings.model_validate_json(sys.stdin.readline())
+    configure(settings.log)
+    listener = socket.socket(fileno=int(arguments[0]))
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(work(settings, listener))
+    except ConfigurationError as error:
+        log.error("worker cannot run", reason=str(error))
+        return HOPELESS
+    return 0
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed: requests are small and many, which is what it is for."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return cast(Callable[[], asyncio.AbstractEventLoop], uvloop.new_event_loop)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

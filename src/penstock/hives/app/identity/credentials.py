@@ -1,0 +1,105 @@
+"""What the local issuer knows of people, as rows: logins, digests of passwords and of tokens.
+
+Tokens are random and long, so their SHA-256 is all that is kept of them: whoever reads the table
+can neither sign in nor reset anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from penstock.hives.app.repositories.pool import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    uid: str
+    login: str
+    password_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    uid: str
+    expires_at: datetime
+    revoked_at: datetime | None
+    signed_in_at: datetime
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+_ADD: Final = """
+    INSERT INTO credential (uid, login, password_hash) VALUES (%s, %s, %s)
+    ON CONFLICT (login) DO NOTHING
+"""
+_RESETTING: Final = """
+    UPDATE credential SET reset_hash = NULL, reset_expires_at = NULL, password_hash = %s
+    WHERE reset_hash = %s AND reset_expires_at > %s
+    RETURNING uid, login, password_hash
+"""
+_REFRESH: Final = """
+    SELECT uid, expires_at, revoked_at, signed_in_at FROM refresh_token WHERE hash = %s FOR UPDATE
+"""
+_KEEP: Final = """
+    INSERT INTO refresh_token (hash, uid, expires_at, signed_in_at) VALUES (%s, %s, %s, %s)
+"""
+_REVOKE_ALL: Final = """
+    UPDATE refresh_token SET revoked_at = %s WHERE uid = %s AND revoked_at IS NULL
+"""
+
+
+class Credentials:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def add(self, credential: Credential) -> bool:
+        """Whether the login was free."""
+        given = (credential.uid, credential.login, credential.password_hash)
+        return (await self._connection.execute(_ADD, given)).rowcount == 1
+
+    async def find(self, login: str) -> Credential | None:
+        statement = "SELECT uid, login, password_hash FROM credential WHERE login = %s"
+        row = await (await self._connection.execute(statement, (login,))).fetchone()
+        return None if row is None else Credential(**row)
+
+    async def expect_reset(self, login: str, hashed: bytes, until: datetime) -> bool:
+        """Whether there is such a login."""
+        statement = "UPDATE credential SET reset_hash = %s, reset_expires_at = %s WHERE login = %s"
+        return (await self._connection.execute(statement, (hashed, until, login))).rowcount == 1
+
+    async def resetting(self, hashed: bytes, now: datetime) -> str | None:
+        """The login a reset was asked for, while it holds."""
+        statement = "SELECT login FROM credential WHERE reset_hash = %s AND reset_expires_at > %s"
+        row = await (await self._connection.execute(statement, (hashed, now))).fetchone()
+        return row["login"] if row else None
+
+    async def reset(self, hashed: bytes, password_hash: str, now: datetime) -> Credential | None:
+        """The new password in place of the old; None, if somebody was quicker."""
+        given = (password_hash, hashed, now)
+        row = await (await self._connection.execute(_RESETTING, given)).fetchone()
+        return None if row is None else Credential(**row)
+
+    async def refresh(self, hashed: bytes) -> Refresh | None:
+        row = await (await self._connection.execute(_REFRESH, (hashed,))).fetchone()
+        return None if row is None else Refresh(**row)
+
+    async def keep(self, hashed: bytes, refresh: Refresh) -> None:
+        given = (hashed, refresh.uid, refresh.expires_at, refresh.signed_in_at)
+        await self._connection.execute(_KEEP, given)
+
+    async def revoke(self, hashed: bytes, now: datetime) -> None:
+        statement = "UPDATE refresh_token SET revoked_at = %s WHERE hash = %s"
+        await self._connection.execute(statement, (now, hashed))
+
+    async def revoke_all(self, uid: str, now: datetime) -> None:
+        await self._connection.execute(_REVOKE_ALL, (now, uid))
+
+    async def sweep(self, before: datetime) -> int:
+        """Forget refresh tokens that have been of no use since then."""
+        statement = "DELETE FROM refresh_token WHERE expires_at < %s"
+        return (await self._connection.execute(statement, (before,))).rowcount

@@ -1,0 +1,116 @@
+"""A provider for development: webhooks of our own shape, signed like Stripe's, and nothing is paid.
+
+It is what `penstock up` and the tests buy from. It signs with a secret of the process, so that even
+here no webhook is believed for its looks, and it does not exist in production.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from penstock.core.errors import ConfigurationError
+from penstock.hives.app.payments.events import (
+    Event,
+    Money,
+    MoneyKind,
+    Owner,
+    Provider,
+    Standing,
+    Status,
+    WebhookRefused,
+    amount_of,
+)
+
+TOLERANCE: Final = 300.0
+PERIOD: Final = timedelta(days=30)
+
+
+class DevelopmentProvider:
+    """Makes signed webhooks, and reads them."""
+
+    def __init__(
+        self,
+        *,
+        production: bool,
+        secret: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if production:
+            raise ConfigurationError("the test provider gives plans away: not in production")
+        self._secret = (secret or secrets.token_hex(32)).encode()
+        self._clock = clock
+
+    def webhook(
+        self, owner: Owner, plan: str, status: Status, cents: int = 0, ref: str | None = None
+    ) -> tuple[bytes, str]:
+        """The body and the signature of what a provider would send now."""
+        now = self._clock()
+        document = {
+            "id": f"evt_{secrets.token_hex(12)}",
+            "at": now,
+            "ref": ref or f"test_{secrets.token_hex(8)}",
+            "user_id": owner.user_id,
+            "account_id": owner.account_id,
+            "plan": plan,
+            "status": status,
+            "cents": cents,
+        }
+        body = json.dumps(document).encode()
+        return body, self._signed(body, int(now))
+
+    def read(self, body: bytes, signature: str | None) -> Event:
+        stamp = (signature or "").partition(",")[0].removeprefix("t=")
+        if not stamp.isdecimal() or abs(self._clock() - int(stamp)) > TOLERANCE:
+            raise WebhookRefused("the webhook has no signature, or an old one")
+        if not hmac.compare_digest(self._signed(body, int(stamp)), signature or ""):
+            raise WebhookRefused("the webhook's signature is wrong")
+        try:
+            return _event(json.loads(body))
+        except (KeyError, TypeError, ValueError) as error:
+            raise WebhookRefused(f"this is no event of the test provider's: {error!r}") from error
+
+    def _signed(self, body: bytes, stamp: int) -> str:
+        mac = hmac.new(self._secret, b"%d." % stamp + body, hashlib.sha256)
+        return f"t={stamp},v1={mac.hexdigest()}"
+
+
+_MONEY: Final = {
+    Status.ACTIVE: MoneyKind.PURCHASE,
+    Status.CANCELLED: MoneyKind.CANCEL,
+    Status.EXPIRED: MoneyKind.EXPIRE,
+    Status.REFUNDED: MoneyKind.REFUND,
+}
+
+
+def _event(document: Any) -> Event:
+    at = datetime.fromtimestamp(float(document["at"]), UTC)
+    status = Status(document["status"])
+    over = status in (Status.EXPIRED, Status.REFUNDED)
+    end = at if over else at + PERIOD
+    standing = Standing(
+        status,
+        str(document["plan"]),
+        started_at=at,
+        renews_at=end if status is Status.ACTIVE else None,
+        cancelled_at=at if status is Status.CANCELLED else None,
+        expires_at=end,
+    )
+    kind = _MONEY.get(status)
+    return Event(
+        Provider.TEST,
+        str(document["id"]),
+        at,
+        f"test.{status}",
+        ref=str(document["ref"]),
+        owner=Owner.of(document),
+        standing=standing,
+        money=None if kind is None else Money(kind, amount_of(int(document["cents"]), "EUR")),
+        payload=document,
+    )

@@ -1,0 +1,129 @@
+"""Sends what is due, again what failed, and forgets devices that are gone.
+
+It wakes when a push is put in the outbox, when one is due, and twice a minute in any case. Any
+number of senders may run: each takes different pushes. What a service refuses for now is tried
+again with pauses that double, from five seconds to an hour, until it is no longer worth it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from penstock.core.logs import get_logger
+from penstock.hives.app.push.notes import Channel, Fate, Outcome, Push
+from penstock.hives.app.push.outbox import Outbox
+from penstock.hives.app.repositories.pool import Pool
+from penstock.store.errors import passing
+
+log = get_logger(__name__)
+
+#: Pushes on their way at a time; a slow service holds up no more than these.
+AT_ONCE: Final = 32
+ATTEMPTS: Final = 8
+FIRST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 3600.0
+LOOK_SECONDS: Final = 30.0
+
+
+@dataclass(slots=True)
+class Figures:
+    sent: int = 0
+    again: int = 0
+    refused: int = 0
+    gone: int = 0
+
+
+class Sender:
+    """Sends through channels, by their names."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        channels: Mapping[str, Channel],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.figures = Figures()
+        self._pool = pool
+        self._channels = dict(channels)
+        self._clock = clock
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """There is something new in the outbox."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            try:
+                while await self.send_due():
+                    pass
+                pause = await self._pause()
+            except Exception as error:
+                if not passing(error):
+                    raise
+                log.warning("outbox out of reach", reason=str(error))
+                pause = FIRST_PAUSE
+            try:
+                await asyncio.wait_for(self._woken.wait(), pause)
+            except TimeoutError:
+                continue
+            self._woken.clear()
+
+    async def send_due(self) -> int:
+        """One round: what is due now, so many at a time. How many there were."""
+        async with self._pool.transaction() as connection:
+            due = await Outbox(connection).take(list(self._channels), self._clock(), AT_ONCE)
+        await asyncio.gather(*map(self._send, due))
+        return len(due)
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            await channel.close()
+
+    async def _send(self, push: Push) -> None:
+        now = self._clock()
+        if push.expires_at is not None and push.expires_at <= now:
+            outcome = Outcome(Fate.REFUSED, "it is no longer worth telling")
+        else:
+            outcome = await self._channels[push.channel].send(push)
+        async with self._pool.transaction() as connection:
+            await self._settle(Outbox(connection), push, outcome)
+
+    async def _settle(self, outbox: Outbox, push: Push, outcome: Outcome) -> None:
+        now = self._clock()
+        match outcome.fate:
+            case Fate.SENT:
+                self.figures.sent += 1
+                await outbox.settle(push, "sent", now)
+                await outbox.used(push.endpoint_id, now)
+            case Fate.GONE:
+                self.figures.gone += 1
+                log.info("device gone", endpoint=push.endpoint_id, reason=outcome.reason)
+                await outbox.forget(push.endpoint_id)
+            case Fate.AGAIN if push.attempts < ATTEMPTS:
+                self.figures.again += 1
+                again = now + timedelta(seconds=outcome.after or pause_after(push.attempts))
+                await outbox.settle(push, "pending", now, outcome.reason, again)
+                await outbox.failed(push.endpoint_id)
+            case _:
+                self.figures.refused += 1
+                log.warning("push given up", push=push.id, reason=outcome.reason)
+                expired = push.expires_at is not None and push.expires_at <= now
+                await outbox.settle(push, "dropped" if expired else "failed", now, outcome.reason)
+
+    async def _pause(self) -> float:
+        async with self._pool.reading() as connection:
+            due = await Outbox(connection).next_due(list(self._channels))
+        if due is None:
+            return LOOK_SECONDS
+        return min(max((due - self._clock()).total_seconds(), 0.05), LOOK_SECONDS)
+
+
+def pause_after(attempts: int) -> float:
+    """Seconds to wait after so many attempts."""
+    return float(min(FIRST_PAUSE * 2 ** (attempts - 1), LONGEST_PAUSE))

@@ -1,0 +1,275 @@
+"""Hives: looked for, looked at, edited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from penstock.hives.app.domain.cursors import unpack
+from penstock.hives.app.domain.geography import Box
+from penstock.hives.app.domain.hives import (
+    HiveDetail,
+    HiveQuery,
+    HiveSettings,
+    HiveSummary,
+    HiveType,
+    Sort,
+)
+from penstock.hives.app.domain.images import url_of
+from penstock.hives.app.domain.opening import next_change
+from penstock.hives.app.repositories import changes, rows
+from penstock.hives.app.repositories.pool import Connection
+
+#: What lists are sorted by: the expression, and the type of it in a cursor.
+_KEYS: Final[Mapping[Sort, tuple[str, type]]] = {
+    Sort.NAME: ('lower(name) COLLATE "C"', str),
+    Sort.DISTANCE: ("coalesce(distance_km, 1e9)", float),
+    Sort.QUIET: ("coalesce(percent, 1e9)::float8", float),
+}
+_DISTANCE: Final = """
+    2 * 6371.0088 * asin(least(1, sqrt(
+        sin(radians(a.lat - %(lat)s) / 2) ^ 2
+        + cos(radians(%(lat)s)) * cos(radians(a.lat)) * sin(radians(a.lon - %(lon)s) / 2) ^ 2
+    )))
+"""
+_FOUND: Final = f"""
+    SELECT h.id, h.name, t.code AS type, t.name AS type_name, h.capacity, h.time_zone,
+           hive_open(h.opening_hours, h.time_zone, %(now)s) AS open_now, i.id AS cover,
+           h.updated_at, {rows.PLACE}, {rows.STANDING}, {_DISTANCE} AS distance_km
+    FROM hive h
+    JOIN hive_type t ON t.id = h.hive_type_id
+    LEFT JOIN address a ON a.id = h.address_id
+    LEFT JOIN hive_image i ON i.hive_id = h.id AND i.kind = 'cover'
+    {rows.STANDING_JOINS}
+    WHERE {rows.SEEN}
+      AND (%(type)s::text IS NULL OR t.code = %(type)s)
+      AND (%(zip)s::text IS NULL OR starts_with(upper(a.zip), upper(%(zip)s)))
+      AND (%(words)s::text[] IS NULL OR lower(h.name) LIKE ALL (%(words)s))
+      AND (%(only)s::bigint[] IS NULL OR h.id = ANY (%(only)s))
+      AND (%(south)s::float8 IS NULL OR a.lat BETWEEN %(south)s AND %(north)s AND CASE
+            WHEN %(west)s::float8 <= %(east)s::float8 THEN a.lon BETWEEN %(west)s AND %(east)s
+            ELSE a.lon >= %(west)s OR a.lon <= %(east)s END)
+"""
+_WITHIN: Final = """
+    (%(within)s::float8 IS NULL OR distance_km <= %(within)s)
+    AND (%(open_now)s::boolean IS NULL OR open_now = %(open_now)s)
+"""
+_DETAIL: Final = f"""
+    SELECT h.id, h.account_id, h.name, h.description, t.code AS type, t.name AS type_name,
+           h.capacity, h.time_zone, h.opening_hours, h.updated_at,
+           hive_open(h.opening_hours, h.time_zone, %(now)s) AS open_now,
+           {rows.PLACE}, {rows.STANDING}
+    FROM hive h
+    JOIN hive_type t ON t.id = h.hive_type_id
+    LEFT JOIN address a ON a.id = h.address_id
+    {rows.STANDING_JOINS}
+    WHERE {rows.SEEN} AND (%(hive)s::bigint IS NULL OR h.id = %(hive)s)
+    ORDER BY h.id
+"""
+_IMAGES: Final = f"SELECT {rows.IMAGE} FROM hive_image ORDER BY hive_id, position, id"
+_IMAGES_OF: Final = f"""
+    SELECT {rows.IMAGE} FROM hive_image WHERE hive_id = %(hive)s ORDER BY position, id
+"""
+_DEALS: Final = f"""
+    SELECT {rows.DEAL} FROM deal d JOIN hive h ON h.id = d.hive_id
+    WHERE {rows.ACTIVE} AND {rows.SEEN} AND (%(hive)s::bigint IS NULL OR d.hive_id = %(hive)s)
+    ORDER BY d.expires_at, d.id
+"""
+_SETTINGS: Final = f"""
+    SELECT h.id, h.account_id, h.name, h.description, t.code AS type, h.capacity, h.time_zone,
+           h.opening_hours, h.reset_time, h.public, h.status, h.created_at, h.updated_at,
+           {rows.PLACE}
+    FROM hive h
+    JOIN hive_type t ON t.id = h.hive_type_id
+    LEFT JOIN address a ON a.id = h.address_id
+"""
+
+
+class HiveRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def search(
+        self, query: HiveQuery, now: datetime, box: Box | None = None
+    ) -> list[tuple[HiveSummary, str | float]]:
+        """One more than wanted, if there are so many, each with what it is sorted by."""
+        key, kind = _KEYS[query.sort]
+        after = unpack(query.cursor, kind, int)
+        more = "" if after is None else f"AND ({key}, id) > (%(after_key)s, %(after_id)s)"
+        statement = (
+            f"SELECT *, {key} AS sort_key FROM ({_FOUND}) AS found WHERE {_WITHIN} {more} "
+            f"ORDER BY {key}, id LIMIT %(limit)s"
+        )
+        given = _given(query, now, box)
+        if after is not None:
+            given |= {"after_key": after[0], "after_id": after[1]}
+        found = await (await self._connection.execute(statement, given)).fetchall()
+        return [(_summary(row), row["sort_key"]) for row in found]
+
+    async def summaries(self, hives: Sequence[int], now: datetime) -> list[HiveSummary]:
+        """Of those that may be seen, in the order of the ids given."""
+        given = _given(HiveQuery(), now, None) | {"only": list(hives)}
+        found = await (await self._connection.execute(_FOUND, given)).fetchall()
+        by_id = {row["id"]: _summary(row) for row in found}
+        return [by_id[hive] for hive in hives if hive in by_id]
+
+    async def details(self, now: datetime, hive: int | None = None) -> list[HiveDetail]:
+        """Of one that may be seen, or of all of them."""
+        given = {"now": now, "hive": hive}
+        execute = self._connection.execute
+        found = await (await execute(_DETAIL, given)).fetchall()
+        if not found:
+            return []
+        pictures = await (await execute(_IMAGES if hive is None else _IMAGES_OF, given)).fetchall()
+        deals = await (await execute(_DEALS, given)).fetchall()
+        images_of = _grouped([rows.image(row) for row in pictures])
+        deals_of = _grouped([rows.deal(row) for row in deals])
+        return [
+            _detail(row, now, images_of.get(row["id"], ()), deals_of.get(row["id"], ()))
+            for row in found
+        ]
+
+    async def settings(self, hive: int, *, lock: bool = False) -> HiveSettings | None:
+        statement = f"{_SETTINGS} WHERE h.id = %(hive)s {'FOR UPDATE OF h' if lock else ''}"
+        row = await (await self._connection.execute(statement, {"hive": hive})).fetchone()
+        return None if row is None else _settings(row)
+
+    async def of_account(self, account: int, after: int, limit: int) -> list[HiveSettings]:
+        statement = f"""
+            {_SETTINGS} WHERE h.account_id = %(account)s AND h.id > %(after)s
+            ORDER BY h.id LIMIT %(limit)s
+        """
+        given = {"account": account, "after": after, "limit": limit}
+        found = await (await self._connection.execute(statement, given)).fetchall()
+        return [_settings(row) for row in found]
+
+    async def account_of(self, hive: int) -> int | None:
+        statement = "SELECT account_id FROM hive WHERE id = %s"
+        row = await (await self._connection.execute(statement, (hive,))).fetchone()
+        return None if row is None else row["account_id"]
+
+    async def count_of(self, account: int) -> int:
+        statement = "SELECT count(*) AS n FROM hive WHERE account_id = %s AND status = 'active'"
+        row = await (await self._connection.execute(statement, (account,))).fetchone()
+        assert row is not None
+        return int(row["n"])
+
+    async def add(self, values: Mapping[str, Any], address: Mapping[str, Any] | None) -> int:
+        held = dict(values)
+        if address is not None:
+            held["address_id"] = await self._insert("address", address)
+        return await self._insert("hive", held)
+
+    async def change(self, hive: int, values: Mapping[str, Any]) -> None:
+        if values:
+            sent = changes.sent(values)
+            await self._connection.execute(changes.update("hive", sent, hive), sent)
+
+    async def move(self, hive: int, address: Mapping[str, Any]) -> None:
+        """Write where it is; other fields of its address stay."""
+        row = await (
+            await self._connection.execute("SELECT address_id FROM hive WHERE id = %s", (hive,))
+        ).fetchone()
+        held = row["address_id"] if row else None
+        if held is None:
+            new = await self._insert("address", address)
+            await self._connection.execute(
+                "UPDATE hive SET address_id = %s WHERE id = %s", (new, hive)
+            )
+        elif address:
+            # The hive is touched too: its settings are changed, and so is their tag.
+            await self._connection.execute(changes.update("address", address, held), address)
+            await self._connection.execute(
+                "UPDATE hive SET updated_at = now() WHERE id = %s", (hive,)
+            )
+
+    async def types(self) -> list[HiveType]:
+        statement = "SELECT id, code, name FROM hive_type ORDER BY code"
+        return [HiveType(**row) async for row in await self._connection.execute(statement)]
+
+    async def type_id(self, code: str) -> int | None:
+        statement = "SELECT id FROM hive_type WHERE code = %s"
+        row = await (await self._connection.execute(statement, (code,))).fetchone()
+        return None if row is None else row["id"]
+
+    async def add_type(self, code: str, name: str) -> HiveType:
+        return HiveType(await self._insert("hive_type", {"code": code, "name": name}), code, name)
+
+    async def _insert(self, table: str, values: Mapping[str, Any]) -> int:
+        sent = changes.sent(values)
+        row = await (await self._connection.execute(changes.insert(table, sent), sent)).fetchone()
+        assert row is not None
+        return int(row["id"])
+
+
+def _given(query: HiveQuery, now: datetime, box: Box | None) -> dict[str, Any]:
+    if box is None and query.near is not None and query.within_km is not None:
+        box = Box.around(query.near, query.within_km)
+    words = [_pattern(word) for word in (query.name or "").lower().split()]
+    return {
+        "now": now,
+        "type": query.type,
+        "zip": query.zip,
+        "words": words or None,
+        "only": None,
+        "lat": None if query.near is None else query.near.lat,
+        "lon": None if query.near is None else query.near.lon,
+        "within": query.within_km,
+        "open_now": query.open_now,
+        "limit": query.limit + 1,
+        **{
+            side: None if box is None else getattr(box, side)
+            for side in ("south", "west", "north", "east")
+        },
+    }
+
+
+def _pattern(word: str) -> str:
+    """For LIKE: the word anywhere, its own signs meaning themselves."""
+    for sign in "\\%_":
+        word = word.replace(sign, f"\\{sign}")
+    return f"%{word}%"
+
+
+def _summary(row: dict[str, Any]) -> HiveSummary:
+    distance = row["distance_km"]
+    return HiveSummary(
+        **{
+            name: row[name]
+            for name in ("id", "name", "type", "type_name", "capacity", "time_zone", "open_now")
+        },
+        address=rows.address(row),
+        cover=None if row["cover"] is None else url_of(row["cover"]),
+        occupancy=rows.standing(row["id"], row),
+        distance_km=None if distance is None else round(distance, 3),
+        updated_at=row["as_of"] or row["updated_at"],
+    )
+
+
+def _detail(
+    row: dict[str, Any], now: datetime, images: Sequence[Any], deals: Sequence[Any]
+) -> HiveDetail:
+    plain = ("id", "account_id", "name", "description", "type", "type_name", "capacity")
+    more = ("time_zone", "opening_hours", "open_now", "updated_at")
+    return HiveDetail(
+        **{name: row[name] for name in (*plain, *more)},
+        address=rows.address(row),
+        changes_at=next_change(row["opening_hours"], row["time_zone"], now),
+        occupancy=rows.standing(row["id"], row),
+        images=tuple(images),
+        deals=tuple(deals),
+    )
+
+
+def _settings(row: dict[str, Any]) -> HiveSettings:
+    place = rows.address(row)
+    names = [name for name in HiveSettings.__slots__ if name != "address"]
+    return HiveSettings(**{name: row[name] for name in names}, address=place)
+
+
+def _grouped(values: Sequence[Any]) -> dict[int, list[Any]]:
+    by_hive: dict[int, list[Any]] = {}
+    for each in values:
+        by_hive.setdefault(each.hive_id, []).append(each)
+    return by_hive

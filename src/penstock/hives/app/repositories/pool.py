@@ -1,0 +1,121 @@
+"""Connections to PostgreSQL for one process of the application.
+
+    async with pool.transaction() as connection:
+        await HiveRepository(connection).close(hive)
+
+Nothing is connected before it is used, and a server that comes back is found again: a request that
+meets neither gets `StoreUnavailable` after a short wait. What the database refuses has the names
+of `store/errors.py` and `domain/errors.py`; a mistake in a statement of ours keeps its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+
+from penstock.hives.app.domain.errors import Conflict, Invalid
+from penstock.store import StoreUnavailable
+from penstock.store.address import checked, place
+from penstock.store.errors import explain
+
+Connection = psycopg.AsyncConnection[DictRow]
+Row = dict[str, Any]
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+#: Requests that may wait for a connection at once, for each connection there may be. More would
+#: only wait longer; they are told to come again.
+WAITING: Final = 16
+
+
+class Pool:
+    """At most `size` connections, shared by the tasks of one event loop."""
+
+    def __init__(
+        self, url: str, size: int = 8, wait: float = 2.0, statement_seconds: float = 10.0
+    ) -> None:
+        self.url = checked(url)
+        self._where = place(url)
+        given = conninfo_to_dict(url).get("options") or ""
+        ours = f"-c TimeZone=UTC -c statement_timeout={int(statement_seconds * 1000)}"
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            make_conninfo(url, options=f"{ours} {given}".strip()),
+            connection_class=psycopg.AsyncConnection[DictRow],
+            kwargs={"autocommit": True, "row_factory": dict_row, "connect_timeout": 5},
+            min_size=1,
+            max_size=size,
+            max_waiting=size * WAITING,
+            timeout=wait,
+            reconnect_timeout=5.0,
+            check=AsyncConnectionPool.check_connection,
+            open=False,
+            name="hives",
+        )
+
+    async def open(self) -> None:
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """All or nothing: committed at the end of the block, rolled back if it raises."""
+        async with self.reading() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """A connection out of a transaction: for statements that stand alone."""
+        try:
+            async with self._pool.connection() as connection:
+                yield connection
+        except (PoolTimeout, PoolClosed, TooManyRequests) as error:
+            raise StoreUnavailable(f"no connection to the database at {self._where}") from error
+        except psycopg.Error as error:
+            raise named(error, self._where) from error
+
+    async def rows(self, statement: str, parameters: Parameters | None = None) -> list[Row]:
+        async with self.reading() as connection:
+            return await (await connection.execute(statement, parameters)).fetchall()
+
+    async def row(self, statement: str, parameters: Parameters | None = None) -> Row | None:
+        async with self.reading() as connection:
+            return await (await connection.execute(statement, parameters)).fetchone()
+
+    async def execute(self, statement: str, parameters: Parameters | None = None) -> int:
+        async with self.reading() as connection:
+            return (await connection.execute(statement, parameters)).rowcount
+
+
+def named(error: psycopg.Error, where: str) -> Exception:
+    """What the database says of values people gave, in words for them."""
+    if isinstance(error, errors.UniqueViolation | errors.ExclusionViolation):
+        return Conflict(f"there is one already ({error.diag.constraint_name})")
+    if isinstance(error, errors.ForeignKeyViolation):
+        return Conflict(f"it refers to something that is not there ({error.diag.constraint_name})")
+    if isinstance(error, errors.CheckViolation | errors.NotNullViolation):
+        what = error.diag.constraint_name or error.diag.column_name
+        return Invalid(f"a value is not allowed ({what})")
+    if isinstance(error, psycopg.DataError):
+        return Invalid(f"a value cannot be kept: {error.diag.message_primary or error}")
+    return explain(error, where)

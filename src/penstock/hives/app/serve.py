@@ -1,0 +1,197 @@
+"""The site of one worker, put together: pages, fast path, live figures, pictures, the API.
+
+    async with application(options, draining) as site: ...
+
+What is owned is a tree: tasks end before what they use is closed, in the reverse of the order here.
+Nothing needs the database, the cache or the broker to be there when it is opened: each is found
+when it is back, and until then the site answers with what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from penstock.core.config import data_home
+from penstock.core.errors import ConfigurationError
+from penstock.core.logs import get_logger
+from penstock.hives.app.api.app import create_app
+from penstock.hives.app.engine.asgi import Application, Receive, Scope, Send, respond
+from penstock.hives.app.engine.disk import DiskCache
+from penstock.hives.app.identity.opening import open_identity
+from penstock.hives.app.identity.settings import IdentitySettings
+from penstock.hives.app.live.bulletin import Bulletin
+from penstock.hives.app.live.desk import PATH as LIVE
+from penstock.hives.app.live.desk import live
+from penstock.hives.app.live.feed import Feed
+from penstock.hives.app.page.files import INDEX, page
+from penstock.hives.app.page.files import read as read_page
+from penstock.hives.app.public import pictures
+from penstock.hives.app.public.answers import ROOT, Answers
+from penstock.hives.app.public.editions import Edition
+from penstock.hives.app.public.fast import fast_path
+from penstock.hives.app.public.refresher import CatchingUp, Refresher
+from penstock.hives.app.public.window import Window
+from penstock.hives.app.resources import Resources, open_resources
+from penstock.hives.app.settings import Settings
+from penstock.hives.app.site import Location, Site
+
+log = get_logger(__name__)
+
+#: Which of the database's advisory locks is for making editions.
+_LOCK: Final = 0x68697673
+HEALTH: Final = "/health"
+
+
+class SiteSettings(BaseModel):
+    """What the site is told beside the application's own settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    application: dict[str, Any] = {}
+    """The application's settings; those that are missing are the environment's."""
+    identity: dict[str, Any] = {}
+    """Who vouches for people; likewise."""
+    brokers: list[str] = []
+    """Where live figures are heard of; the next when one is away."""
+    pictures: Path = Field(default_factory=lambda: data_home() / "hives" / "pictures")
+    """The folder scaled pictures are cached in."""
+    refresh: float = Field(default=60.0, gt=0)
+    """Seconds between editions of what the public sees."""
+    retry: float = Field(default=5.0, gt=0)
+    """The same after one could not be made."""
+    catch_up: float = Field(default=10.0, gt=0)
+    """Seconds between looks into the cache while no figures are heard."""
+    api_requests: int = Field(default=256, ge=1)
+    """Requests the API takes at a time in one worker; more get 503."""
+
+
+@asynccontextmanager
+async def application(
+    options: dict[str, Any], draining: asyncio.Event
+) -> AsyncIterator[Application]:
+    try:
+        given = SiteSettings.model_validate(options)
+        settings = Settings(**given.application)
+        identity = IdentitySettings(**given.identity)
+    except ValidationError as error:
+        raise ConfigurationError(str(error)) from error
+    async with AsyncExitStack() as stack:
+        vouching = open_identity(identity, production=settings.production, environment=os.environ)
+        identify = await stack.enter_async_context(vouching)
+        bulletin = Bulletin()
+        window = Window(bulletin.tell)
+        answers = Answers(window)
+        resources = await stack.enter_async_context(
+            open_resources(settings, identify, public=answers)
+        )
+        disk = await stack.enter_async_context(DiskCache(given.pictures))
+        api = create_app(resources)
+        await stack.enter_async_context(api.router.lifespan_context(api))
+        feed = Feed(given.brokers, window.heard)
+        bulletin.open()
+        stack.callback(bulletin.close)
+        for chore in _chores(given, resources, window, feed, bulletin, draining):
+            await stack.enter_async_context(_running(chore))
+        yield _site(given, resources, window, answers, api, bulletin, disk, feed)
+
+
+def _site(
+    given: SiteSettings,
+    resources: Resources,
+    window: Window,
+    answers: Answers,
+    api: Application,
+    bulletin: Bulletin,
+    disk: DiskCache,
+    feed: Feed,
+) -> Site:
+    images = pictures.pictures(window.image, resources.services.images.content, disk, api)
+    guarded = Site([Location("/", api, most=given.api_requests)], {})
+    return Site(
+        [
+            Location(LIVE, live(bulletin), quick=True),
+            Location(pictures.PREFIX, images, quick=True),
+            Location(ROOT, fast_path(answers, guarded), quick=True),
+            Location(HEALTH, _health(window, feed), quick=True),
+            Location("/", page(read_page()), quick=True),
+        ],
+        {"/": INDEX, "/favicon.ico": "/icon.svg"},
+    )
+
+
+def _chores(
+    given: SiteSettings,
+    resources: Resources,
+    window: Window,
+    feed: Feed,
+    bulletin: Bulletin,
+    draining: asyncio.Event,
+) -> list[Coroutine[Any, Any, None]]:
+    async def read() -> Edition:
+        snapshot = await resources.services.hives.snapshot()
+        return Edition(snapshot, tuple(await resources.services.plans.plans()))
+
+    @asynccontextmanager
+    async def alone() -> AsyncIterator[None]:
+        async with resources.pool.transaction() as connection:
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            yield
+
+    async def end_streams() -> None:
+        await draining.wait()
+        bulletin.close()
+
+    refresher = Refresher(
+        *(window.show, read, alone, resources.cache, resources.clock),
+        every=given.refresh,
+        retry=given.retry,
+    )
+    catching = CatchingUp(
+        *(resources.cache, lambda: window.hives, window.heard, feed.listening.is_set),
+        every=given.catch_up,
+    )
+    chores = [refresher.run(), catching.run(), end_streams()]
+    return [*chores, feed.run()] if given.brokers else chores
+
+
+@asynccontextmanager
+async def _running(chore: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """A task for the length of the block. One that fails is a mistake of ours, and is told."""
+    task = asyncio.create_task(chore)
+    task.add_done_callback(_told)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def _told(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a chore has failed", exc_info=error)
+
+
+def _health(window: Window, feed: Feed) -> Application:
+    """For whoever balances load: 200 while there is something to show."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        shows = window.shows
+        body = b'{"edition":%s,"live":%s}' % (
+            b"true" if shows else b"false",
+            b"true" if feed.listening.is_set() else b"false",
+        )
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+        ]
+        await respond(send, 200 if shows else 503, headers, body)
+
+    return application

@@ -1,0 +1,234 @@
+"""Figures: for businesses about their hives, for people about themselves, for operators about all.
+
+Everything here was computed before it is asked for, by the pipeline; a request adds up a few rows
+at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from penstock.core.errors import NotFound
+from penstock.hives.app.domain.analytics import (
+    Bucket,
+    Comparison,
+    Demographics,
+    Insight,
+    Kpi,
+    Metric,
+    MetricValue,
+    Popularity,
+    SeriesPoint,
+    Shift,
+    Usage,
+    Window,
+)
+from penstock.hives.app.domain.callers import Caller
+from penstock.hives.app.domain.errors import Conflict
+from penstock.hives.app.domain.roles import Permission
+from penstock.hives.app.domain.tags import unchanged
+from penstock.hives.app.repositories.analytics import AnalyticsRepository, MetricRepository
+from penstock.hives.app.repositories.audit import AuditRepository
+from penstock.hives.app.repositories.plans import PlanRepository
+from penstock.hives.app.repositories.pool import Connection, Pool
+from penstock.hives.app.services.occupancy import owned
+
+#: How long ago something may have been done that is told now.
+_BACK: Final = timedelta(days=2)
+
+
+class Analytics:
+    def __init__(self, pool: Pool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def series(
+        self,
+        caller: Caller,
+        hives: Sequence[int],
+        begin: datetime,
+        end: datetime,
+        bucket: Bucket,
+    ) -> list[SeriesPoint]:
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).series(hives, begin, end, bucket)
+
+    async def kpis(self, caller: Caller, hives: Sequence[int], begin: date, end: date) -> list[Kpi]:
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).kpis(hives, begin, end)
+
+    async def compare_hives(
+        self, caller: Caller, hives: Sequence[int], begin: date, end: date
+    ) -> list[Window]:
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).windows(hives, begin, end)
+
+    async def compare_periods(
+        self, caller: Caller, hive: int, before: tuple[date, date], after: tuple[date, date]
+    ) -> Comparison:
+        """The same hive before a change and after it."""
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, [hive])
+            repository = AnalyticsRepository(connection)
+            [first] = await repository.windows([hive], *before)
+            [second] = await repository.windows([hive], *after)
+        return Comparison(
+            first,
+            second,
+            _change(first.visits_a_day, second.visits_a_day),
+            _change(first.mean_occupancy, second.mean_occupancy),
+        )
+
+    async def demographics(self, caller: Caller, hive: int) -> Demographics:
+        """Of those who keep the hive and have chosen to say; groups of ten and more."""
+        async with self._pool.reading() as connection:
+            await owned(connection, caller, hive, Permission.READ_ANALYTICS)
+            return await AnalyticsRepository(connection).demographics(hive)
+
+    async def popular(self, window: int, limit: int) -> list[Popularity]:
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).popular(window, limit)
+
+    async def shifts(self, caller: Caller, window: int) -> list[Shift]:
+        caller.require(Permission.READ_ANALYTICS)
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).shifts(window)
+
+    async def insights(
+        self, caller: Caller, account: int, hive: int | None, limit: int
+    ) -> list[Insight]:
+        caller.require(Permission.READ_ANALYTICS, account)
+        async with self._pool.reading() as connection:
+            return await MetricRepository(connection).insights(account, hive, limit)
+
+
+class Activity:
+    """What is done in the applications: told by them, summed up for people and operators."""
+
+    def __init__(self, pool: Pool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def record(self, caller: Caller, events: Sequence[Mapping[str, Any]]) -> int:
+        """Those that can have happened; times out of reach are taken to be now."""
+        now = self._clock()
+        rows = []
+        for each in events:
+            at = each.get("at")
+            if at is None or not now - _BACK <= at <= now:
+                at = now
+            rows.append({**each, "user_id": caller.id, "at": at})
+        async with self._pool.transaction() as connection:
+            await AnalyticsRepository(connection).record(rows)
+        return len(rows)
+
+    async def mine(self, caller: Caller, days: int, limit: int) -> Usage:
+        since = self._clock() - timedelta(days=days)
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).usage(caller.known, since, limit)
+
+    async def everybody(self, caller: Caller, days: int, limit: int) -> Usage:
+        caller.require(Permission.READ_USAGE)
+        since = self._clock() - timedelta(days=days)
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).usage(None, since, limit)
+
+
+class Metrics:
+    """Metrics of a business's own: a formula over known series, evaluated by the nights."""
+
+    def __init__(
+        self, pool: Pool, clock: Callable[[], datetime], check: Callable[[str], None]
+    ) -> None:
+        """`check` raises `Invalid` for a formula that cannot be evaluated."""
+        self._pool = pool
+        self._clock = clock
+        self._check = check
+
+    async def of_account(self, caller: Caller, account: int) -> list[Metric]:
+        caller.require(Permission.READ_ANALYTICS, account)
+        async with self._pool.reading() as connection:
+            return await MetricRepository(connection).of_account(account)
+
+    async def get(self, caller: Caller, metric: int) -> Metric:
+        async with self._pool.reading() as connection:
+            return await self._seen(connection, caller, metric)
+
+    async def define(self, caller: Caller, account: int, values: Mapping[str, Any]) -> Metric:
+        caller.require(Permission.EDIT_METRICS, account)
+        self._check(values["formula"])
+        async with self._pool.transaction() as connection:
+            plans, metrics = PlanRepository(connection), MetricRepository(connection)
+            if await plans.locked_account(account) is None:
+                raise NotFound(f"there is no account {account}")
+            most = await plans.limit_of_account(account, "custom_metrics", "metrics", self._clock())
+            if len(await metrics.of_account(account)) >= (most or 0):
+                raise Conflict(f"the plan of account {account} includes {most or 0} metrics")
+            number = await metrics.add({**values, "account_id": account})
+            await AuditRepository(connection).record(caller, "define", "metric", number, account)
+            made = await metrics.get(number)
+        assert made is not None
+        return made
+
+    async def edit(
+        self, caller: Caller, metric: int, values: Mapping[str, Any], seen: str | None
+    ) -> Metric:
+        if "formula" in values:
+            self._check(values["formula"])
+        async with self._pool.transaction() as connection:
+            held = await self._seen(connection, caller, metric, lock=True)
+            caller.require(Permission.EDIT_METRICS, held.account_id)
+            unchanged(held, seen)
+            metrics = MetricRepository(connection)
+            await metrics.change(metric, values)
+            await AuditRepository(connection).record(
+                caller, "edit", "metric", metric, held.account_id, {"fields": sorted(values)}
+            )
+            made = await metrics.get(metric)
+        assert made is not None
+        return made
+
+    async def remove(self, caller: Caller, metric: int) -> None:
+        async with self._pool.transaction() as connection:
+            held = await self._seen(connection, caller, metric, lock=True)
+            caller.require(Permission.EDIT_METRICS, held.account_id)
+            await MetricRepository(connection).remove(metric)
+            await AuditRepository(connection).record(
+                caller, "remove", "metric", metric, held.account_id
+            )
+
+    async def values(
+        self, caller: Caller, metric: int, begin: date, end: date
+    ) -> list[MetricValue]:
+        async with self._pool.reading() as connection:
+            await self._seen(connection, caller, metric)
+            return await MetricRepository(connection).values(metric, begin, end)
+
+    async def _seen(
+        self, connection: Connection, caller: Caller, metric: int, *, lock: bool = False
+    ) -> Metric:
+        held = await MetricRepository(connection).get(metric, lock=lock)
+        if held is None or not caller.may(Permission.READ_ANALYTICS, held.account_id):
+            raise NotFound(f"there is no metric {metric} of yours")
+        return held
+
+
+async def _all_mine(connection: Connection, caller: Caller, hives: Sequence[int]) -> None:
+    accounts = await AnalyticsRepository(connection).accounts_of(hives)
+    for hive in hives:
+        account = accounts.get(hive)
+        if account is None or not caller.may(Permission.READ_ACCOUNT, account):
+            raise NotFound(f"there is no hive {hive} of yours")
+        caller.require(Permission.READ_ANALYTICS, account)
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    """By which share it has grown."""
+    if before is None or after is None or before == 0:
+        return None
+    return round(after / before - 1, 4)

@@ -1,0 +1,121 @@
+"""Messages: feedback to hives and businesses, questions to operators, answers, notices."""
+
+from __future__ import annotations
+
+from penstock.core.errors import NotFound
+from penstock.hives.app.domain.analytics import FeedbackSummary
+from penstock.hives.app.domain.callers import Caller
+from penstock.hives.app.domain.cursors import Listed, listed, unpack
+from penstock.hives.app.domain.errors import Fault, Invalid
+from penstock.hives.app.domain.messages import Message, MessageType
+from penstock.hives.app.domain.roles import EVERYWHERE, Permission
+from penstock.hives.app.repositories.hives import HiveRepository
+from penstock.hives.app.repositories.messages import MessageRepository
+from penstock.hives.app.repositories.pool import Connection, Pool
+
+
+class Messages:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def send(
+        self,
+        caller: Caller,
+        kind: MessageType,
+        content: str,
+        hive: int | None = None,
+        account: int | None = None,
+    ) -> Message:
+        """Feedback goes to a hive or an account, a question to whoever runs the installation."""
+        if kind is MessageType.FEEDBACK and (hive is None) == (account is None):
+            raise Invalid("to whom?", [Fault("hive_id", "is given, or account_id, not both")])
+        if kind is MessageType.SUPPORT and (hive, account) != (None, None):
+            fault = Fault("hive_id", "is for feedback, as is account_id")
+            raise Invalid("support goes to nobody in particular", [fault])
+        async with self._pool.transaction() as connection:
+            if hive is not None:
+                account = await HiveRepository(connection).account_of(hive)
+                if account is None:
+                    raise NotFound(f"there is no hive {hive}")
+            messages = MessageRepository(connection)
+            return await messages.add(
+                caller.known, caller.known, kind, content, hive=hive, account=account
+            )
+
+    async def mine(self, caller: Caller, cursor: str | None, limit: int) -> Listed[Message]:
+        before = unpack(cursor, int) or [None]
+        async with self._pool.reading() as connection:
+            found = await MessageRepository(connection).of_user(caller.known, before[0], limit + 1)
+        return listed(found, limit, lambda message: [message.id])
+
+    async def read(self, caller: Caller, message: int) -> Message:
+        """Seen by whom it is for, it is read."""
+        async with self._pool.transaction() as connection:
+            await _seen(connection, caller, message)
+            messages = MessageRepository(connection)
+            await messages.read(message, caller.known)
+            found = await messages.get(message)
+        assert found is not None
+        return found
+
+    async def reply(self, caller: Caller, message: int, content: str) -> Message:
+        """By the user whose conversation it is, or by who it is addressed to."""
+        async with self._pool.transaction() as connection:
+            held = await _seen(connection, caller, message)
+            return await MessageRepository(connection).add(
+                held.user_id,
+                caller.known,
+                MessageType.REPLY,
+                content,
+                hive=held.hive_id,
+                account=held.account_id,
+                reply=held.id,
+            )
+
+    async def remove(self, caller: Caller, message: int) -> None:
+        """One's own, with the answers to it."""
+        async with self._pool.transaction() as connection:
+            if not await MessageRepository(connection).remove(message, caller.known):
+                raise NotFound(f"you have written no message {message}")
+
+    async def of_account(
+        self,
+        caller: Caller,
+        account: int,
+        hive: int | None,
+        sentiment: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Listed[Message]:
+        caller.require(Permission.ANSWER_MESSAGES, account)
+        before = unpack(cursor, int) or [None]
+        async with self._pool.reading() as connection:
+            messages = MessageRepository(connection)
+            found = await messages.of_account(account, hive, sentiment, before[0], limit + 1)
+        return listed(found, limit, lambda message: [message.id])
+
+    async def support(self, caller: Caller, cursor: str | None, limit: int) -> Listed[Message]:
+        """Questions to operators, the newest first."""
+        caller.require(Permission.READ_USERS)
+        before = unpack(cursor, int) or [None]
+        async with self._pool.reading() as connection:
+            found = await MessageRepository(connection).support(before[0], limit + 1)
+        return listed(found, limit, lambda message: [message.id])
+
+    async def feedback(self, caller: Caller, account: int) -> list[FeedbackSummary]:
+        caller.require(Permission.ANSWER_MESSAGES, account)
+        async with self._pool.reading() as connection:
+            return await MessageRepository(connection).summary(account)
+
+
+async def _seen(connection: Connection, caller: Caller, message: int) -> Message:
+    """A message the caller may see; others' are not there."""
+    found = await MessageRepository(connection).get(message)
+    if found is not None:
+        if found.user_id == caller.id or caller.role in EVERYWHERE:
+            return found
+        if found.account_id is not None and caller.may(
+            Permission.ANSWER_MESSAGES, found.account_id
+        ):
+            return found
+    raise NotFound(f"there is no message {message} for you")

@@ -1,0 +1,106 @@
+"""How full hives are, were and will be; and heads that were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from penstock.core.errors import NotFound
+from penstock.hives.app.domain.callers import Caller
+from penstock.hives.app.domain.errors import Fault, Invalid, NothingYet
+from penstock.hives.app.domain.hives import ManualCount, Network
+from penstock.hives.app.domain.occupancy import Forecast, Occupancy, TypicalWeek
+from penstock.hives.app.domain.roles import Permission
+from penstock.hives.app.repositories.audit import AuditRepository
+from penstock.hives.app.repositories.hives import HiveRepository
+from penstock.hives.app.repositories.occupancy import OccupancyRepository
+from penstock.hives.app.repositories.places import NetworkRepository
+from penstock.hives.app.repositories.pool import Connection, Pool
+
+#: A clock may be ahead of ours by so much.
+_AHEAD: Final = timedelta(minutes=1)
+_BACK: Final = timedelta(days=7)
+
+
+class Occupancies:
+    def __init__(self, pool: Pool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def live(self, hive: int) -> Occupancy:
+        async with self._pool.reading() as connection:
+            there, found = await OccupancyRepository(connection).live(hive, self._clock())
+        if not there:
+            raise NotFound(f"there is no hive {hive}")
+        if found is None:
+            raise NothingYet(f"nothing was counted at hive {hive} yet")
+        return found
+
+    async def week(self, hive: int) -> TypicalWeek:
+        """What is usual; without hours when nothing is known yet."""
+        async with self._pool.reading() as connection:
+            repository = OccupancyRepository(connection)
+            found = await repository.weeks(hive)
+            there, _ = (True, None) if found else await repository.live(hive, self._clock())
+        if not there:
+            raise NotFound(f"there is no hive {hive}")
+        return found[0] if found else TypicalWeek(hive, None, ())
+
+    async def forecast(self, hive: int, day: date | None) -> Forecast:
+        """Of a local day, today if none is named."""
+        async with self._pool.reading() as connection:
+            found = await OccupancyRepository(connection).forecasts(self._clock(), hive, day)
+        if not found:
+            raise NotFound(f"there is no hive {hive}")
+        return found[0]
+
+    async def count(
+        self, caller: Caller, hive: int, counted: int, at: datetime | None
+    ) -> ManualCount:
+        """The truth from then on; the pipeline reckons with it in its next batch."""
+        now = self._clock()
+        moment = at or now
+        if not now - _BACK <= moment <= now + _AHEAD:
+            raise Invalid("not now", [Fault("at", "is within the last seven days")])
+        async with self._pool.transaction() as connection:
+            account = await owned(connection, caller, hive, Permission.COUNT_HEADS)
+            by = f"user {caller.known}"
+            made = await OccupancyRepository(connection).count(hive, moment, counted, by)
+            await AuditRepository(connection).record(
+                caller, "count", "hive", hive, account, {"counted": counted}
+            )
+        return made
+
+    async def counts(self, caller: Caller, hive: int, limit: int) -> list[ManualCount]:
+        async with self._pool.reading() as connection:
+            await owned(connection, caller, hive, Permission.COUNT_HEADS)
+            return await OccupancyRepository(connection).counts(hive, limit)
+
+    async def networks(self, caller: Caller, hive: int) -> list[Network]:
+        async with self._pool.reading() as connection:
+            await owned(connection, caller, hive, Permission.READ_SENSORS)
+            return await NetworkRepository(connection).of_hive(hive)
+
+    async def add_network(self, caller: Caller, hive: int, values: Mapping[str, Any]) -> Network:
+        async with self._pool.transaction() as connection:
+            account = await owned(connection, caller, hive, Permission.EDIT_SENSORS)
+            made = await NetworkRepository(connection).add(hive, values)
+            await AuditRepository(connection).record(caller, "add", "network", made.id, account)
+        return made
+
+    async def remove_network(self, caller: Caller, hive: int, network: int) -> None:
+        async with self._pool.transaction() as connection:
+            account = await owned(connection, caller, hive, Permission.EDIT_SENSORS)
+            if not await NetworkRepository(connection).remove(hive, network):
+                raise NotFound(f"hive {hive} has no network {network}")
+            await AuditRepository(connection).record(caller, "remove", "network", network, account)
+
+
+async def owned(connection: Connection, caller: Caller, hive: int, permission: Permission) -> int:
+    """The account of a hive in which the caller has the permission; others' hives are not there."""
+    account = await HiveRepository(connection).account_of(hive)
+    if account is None or not caller.may(Permission.READ_ACCOUNT, account):
+        raise NotFound(f"there is no hive {hive} of yours")
+    caller.require(permission, account)
+    return account

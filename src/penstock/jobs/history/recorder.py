@@ -1,0 +1,104 @@
+"""Keeps the history: takes copies of requests and responses from their queue, writes them in
+batches, and acknowledges what is written. Any number may do so at once; none need be there all the
+time, for what happens meanwhile waits in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Final
+
+from penstock.core.errors import PenstockError, WireSyntaxError
+from penstock.core.logs import get_logger
+from penstock.jobs.history.changes import Change, from_request, from_response
+from penstock.jobs.history.shelf import Shelf
+from penstock.jobs.link.address import Address
+from penstock.jobs.link.channel import Channel
+from penstock.jobs.link.contents import read_header
+from penstock.jobs.link.frames import Content
+from penstock.jobs.link.link import Link
+from penstock.jobs.link.wire import Wire
+from penstock.jobs.queue.envelope import STATE
+from penstock.jobs.queue.topology import HISTORY, declare_history
+from penstock.store.errors import passing
+
+log = get_logger(__name__)
+
+_PREFETCH: Final = 2_000
+_BATCH: Final = 1_000
+_SWEEP_SECONDS: Final = 600.0
+_AGAIN_SECONDS: Final = 1.0
+
+
+class Recorder:
+    def __init__(self, address: Address, shelf: Shelf, patience: float = 0.0) -> None:
+        self._shelf = shelf
+        self._link = Link(address, "penstock jobs history", self._prepare, patience=patience)
+        self._channel: Channel | None = None
+        self._arrived: list[tuple[Channel, Content]] = []
+        self._news = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        await self._link.open()
+        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._sweep())]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._link.close()
+
+    async def _prepare(self, wire: Wire) -> None:
+        await declare_history(wire)
+        channel = await wire.channel()
+        channel.on_deliveries = lambda contents: self._take(channel, contents)
+        await channel.prefetch(_PREFETCH)
+        await channel.consume(HISTORY, "history")
+
+    def _take(self, channel: Channel, contents: list[Content]) -> None:
+        self._arrived += [(channel, content) for content in contents]
+        self._news.set()
+
+    async def _write(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._arrived:
+                batch, self._arrived = self._arrived[:_BATCH], self._arrived[_BATCH:]
+                await self._store([change for _, each in batch if (change := _change(each))])
+                for channel, content in batch:
+                    channel.ack(content.tag)
+
+    async def _store(self, changes: list[Change]) -> None:
+        """However long the database is away: the broker keeps what is not acknowledged."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._shelf.add, changes)
+            except PenstockError as error:
+                if not passing(error):
+                    raise
+                log.warning("history waits for its database", reason=str(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _sweep(self) -> None:
+        while True:
+            with contextlib.suppress(PenstockError):
+                while await asyncio.to_thread(self._shelf.sweep):
+                    pass
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+
+def _change(content: Content) -> Change | None:
+    now = datetime.now(UTC)
+    try:
+        said = read_header(content.header)
+        # Ours say which they are; of others' messages the body does.
+        if STATE in (said.headers or {}):
+            return from_response(content.body, said, now)
+        return from_request(content.body, said, now) or from_response(content.body, said, now)
+    except (WireSyntaxError, ValueError, OverflowError) as error:
+        log.warning("a message that has no place in the history", reason=str(error))
+        return None

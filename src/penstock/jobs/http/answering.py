@@ -1,0 +1,116 @@
+"""A result in the form that is asked for: JSON, the Ichnaea clients' XML or MIME, CSV, or a zip.
+
+A form that a result has nothing for (a table of a job that only took time) is refused with those
+it has.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from penstock.core.errors import PreconditionFailed
+from penstock.jobs.forms import Form, write_response
+from penstock.jobs.model import Dataset, Response
+
+#: The way of voting whose table stands for a prediction where there is place for one.
+SCHEME: Final = "ERROR2"
+
+
+class Kind(StrEnum):
+    JSON = "json"
+    XML = "xml"
+    MIME = "mime"
+    CSV = "csv"
+    ZIP = "zip"
+
+
+#: As they are asked for by `Accept`, the first one where it does not matter.
+MEDIA_TYPES: Final = {
+    "application/json": Kind.JSON,
+    "text/xml": Kind.XML,
+    "application/xml": Kind.XML,
+    "multipart/mixed": Kind.MIME,
+    "text/csv": Kind.CSV,
+    "application/zip": Kind.ZIP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    body: bytes
+    media_type: str
+    file_name: str
+
+
+def kinds(response: Response) -> tuple[Kind, ...]:
+    """What this result can be had as."""
+    found = [Kind.JSON, Kind.XML, Kind.MIME]
+    if any(result.dataset for result in response.results):
+        found.append(Kind.CSV)
+    if response.models:
+        found.append(Kind.ZIP)
+    return tuple(found)
+
+
+def accepted(header: str) -> Kind:
+    """The first media type of an `Accept` header that is known; JSON if it does not matter."""
+    for part in header.split(","):
+        found = MEDIA_TYPES.get(part.partition(";")[0].strip().lower())
+        if found is not None:
+            return found
+    return Kind.JSON
+
+
+def written(response: Response, kind: Kind, scheme: str = SCHEME) -> Answer:
+    has = kinds(response)
+    if kind not in has:
+        raise PreconditionFailed(f"this result cannot be had as {kind}; but as {', '.join(has)}")
+    name = f"{response.id}.{kind}"
+    match kind:
+        case Kind.JSON:
+            return Answer(write_response(response, Form.JSON).body, "application/json", name)
+        case Kind.XML:
+            body = write_response(response, Form.XML).body
+            return Answer(_text_of(body), "text/xml", name)
+        case Kind.MIME:
+            return Answer(write_response(response, Form.MIME).body, "multipart/mixed", name)
+        case Kind.CSV:
+            return Answer(_csv(response, scheme), "text/csv", f"{response.id}-{scheme}.csv")
+        case Kind.ZIP:
+            return Answer(response.models, "application/zip", f"{response.id}.zip")
+
+
+def csv_text(columns: Dataset, delimiter: str = ";") -> str:
+    """As the data sets that come in are written."""
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(columns)
+    longest = max((len(cells) for cells in columns.values()), default=0)
+    for row in range(longest):
+        writer.writerow([_cell(cells, row) for cells in columns.values()])
+    return out.getvalue()
+
+
+def _cell(cells: Sequence[str], row: int) -> str:
+    return cells[row] if row < len(cells) else ""
+
+
+def _text_of(body: bytes) -> bytes:
+    """The XML alone, where a message would carry models beside it."""
+    from penstock.jobs.forms import mime
+
+    if not body.lstrip().startswith(b"--"):
+        return body
+    return next(part.content for part in mime.read(body) if part.content_type == Form.XML.value)
+
+
+def _csv(response: Response, scheme: str) -> bytes:
+    tables = {result.name: result.dataset for result in response.results if result.dataset}
+    if scheme not in tables:
+        raise PreconditionFailed(f"no table of {scheme!r}; there are {', '.join(tables)}")
+    return csv_text(tables[scheme]).encode()

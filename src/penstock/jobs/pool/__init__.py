@@ -1,0 +1,1 @@
+"""Processes that Python functions run in, so that they can be ended, and hold up nobody's loop."""

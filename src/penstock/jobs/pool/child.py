@@ -1,0 +1,215 @@
+"""A process of the pool: calls functions, one at a time, and tells what comes of them.
+
+The main thread does the work; another listens, so that work which has not begun can be given back
+and work that takes too long be asked to end, by an exception. When the worker is gone, so is this.
+What a function prints goes where the worker's output goes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib import import_module
+from types import FrameType
+from typing import Any, Final
+
+from penstock.jobs.errors import DataError, FormError, OutOfTime
+from penstock.jobs.pool.parcels import (
+    ASK,
+    BACK,
+    DO,
+    DONE,
+    FAILED,
+    READY,
+    TOLD,
+    Parcels,
+    pack,
+)
+
+#: What is done is told when there is nothing else to do, or after so long.
+_HOLD_SECONDS: Final = 0.005
+#: More often than that nobody looks.
+_TOLD_SECONDS: Final = 0.1
+_READ_BYTES: Final = 1 << 18
+_TEXT: Final = 4_000
+#: These will be the same the next time.
+_LASTING: Final = (DataError, FormError)
+
+Told = Callable[..., None]
+
+
+class Child:
+    def __init__(self, line: socket.socket, master: str = "") -> None:
+        self._line = line
+        self._sending = threading.Lock()
+        self._waiting: deque[tuple[Any, ...]] = deque()
+        self._news = threading.Event()
+        self._current: int | None = None
+        self._asked: int | None = None
+        self._functions: dict[str, tuple[Callable[..., Any], bool]] = {}
+        self._held: list[tuple[Any, ...]] = []
+        self._held_since = 0.0
+        self._master = master
+        self._open = ExitStack()
+        self._spark: Any = None
+
+    def run(self) -> None:
+        """Until the worker is gone."""
+        signal.signal(signal.SIGUSR1, self._interrupt)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to hear
+        if self._master:
+            self._open_session()
+        threading.Thread(target=self._listen, name="listener", daemon=True).start()
+        self._send([(READY, 0)])
+        while True:
+            try:
+                work = self._waiting.popleft()
+            except IndexError:
+                self._tell_held()
+                self._news.wait()
+                self._news.clear()
+                continue
+            self._hold(self._carry_out(*work[1:]))
+
+    def _carry_out(
+        self, number: int, name: str, arguments: Any, keywords: Any, plain: bool
+    ) -> tuple[Any, ...]:
+        try:
+            function, tells = self._function(name)
+            if tells:
+                keywords = {**keywords, "progress": self._teller(number)}
+            if self._spark is not None:
+                arguments = (self._spark, *arguments)
+            self._current = number
+            begun = time.perf_counter()
+            try:
+                value = function(*arguments, **keywords)
+            finally:
+                self._current = None
+            seconds = time.perf_counter() - begun
+            # What goes on as JSON is made so here, where a mistake is still the function's.
+            if plain:
+                value = "null" if value is None else json.dumps(value, allow_nan=False)
+            return DONE, number, value, seconds
+        except Exception as error:
+            kind = type(error).__name__
+            lasting = isinstance(error, _LASTING)
+            return FAILED, number, kind, str(error)[:_TEXT], not lasting
+
+    def _function(self, name: str) -> tuple[Callable[..., Any], bool]:
+        found = self._functions.get(name)
+        if found is None:
+            module, _, path = name.partition(":")
+            try:
+                function: Any = import_module(module)
+                for step in path.split("."):
+                    function = getattr(function, step)
+            except (ImportError, AttributeError) as error:
+                raise FormError(f"there is no function {name}: {error}") from error
+            if not callable(function):
+                raise FormError(f"{name} is no function")
+            found = self._functions[name] = function, _tells(function)
+        return found
+
+    def _teller(self, number: int) -> Told:
+        last = 0.0
+
+        def told(share: float, finish: float | None = None) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _TOLD_SECONDS or share >= 1.0:
+                last = now
+                self._send([(TOLD, number, float(share), finish)])
+
+        return told
+
+    # Telling.
+
+    def _hold(self, told: tuple[Any, ...]) -> None:
+        now = time.monotonic()
+        if not self._held:
+            self._held_since = now
+        self._held.append(told)
+        if now - self._held_since >= _HOLD_SECONDS:
+            self._tell_held()
+
+    def _tell_held(self) -> None:
+        if self._held:
+            held, self._held = self._held, []
+            self._send(held)
+
+    def _send(self, items: list[tuple[Any, ...]]) -> None:
+        try:
+            with self._sending:
+                self._line.sendall(pack(items))
+        except OSError:
+            os._exit(1)
+
+    # Listening.
+
+    def _listen(self) -> None:
+        parcels = Parcels()
+        while data := self._receive():
+            for item in parcels.feed(data):
+                if item[0] == DO:
+                    self._waiting.append(item)
+                elif item[0] == BACK:
+                    self._give_back()
+                elif item[0] == ASK:
+                    self._asked = item[1]
+                    main = threading.main_thread().ident
+                    assert main is not None
+                    signal.pthread_kill(main, signal.SIGUSR1)
+            self._news.set()
+        os._exit(0)  # the worker is gone; whatever is being done, nobody wants it
+
+    def _receive(self) -> bytes:
+        try:
+            return self._line.recv(_READ_BYTES)
+        except OSError:
+            return b""
+
+    def _give_back(self) -> None:
+        numbers: list[int] = []
+        while True:
+            try:
+                numbers.append(self._waiting.pop()[1])
+            except IndexError:
+                break
+        self._send([(BACK, 0, numbers)])
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """In the main thread, between two steps of whatever it does."""
+        asked, self._asked = self._asked, None
+        if asked is not None and asked == self._current:
+            raise OutOfTime("its time is over")
+
+    def _open_session(self) -> None:
+        from penstock.pipeline.opening import engine_session
+
+        self._spark = self._open.enter_context(engine_session("jobs", self._master))
+
+
+def _tells(function: Callable[..., Any]) -> bool:
+    """Whether it wants to be given something to tell its progress to."""
+    try:
+        return "progress" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def main(line: int, master: str) -> None:
+    Child(socket.socket(fileno=line), master).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")

@@ -1,0 +1,89 @@
+"""One process of the pool as the worker sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+from penstock.jobs.pool.parcels import Parcels, pack
+
+
+class PoolProcess(asyncio.Protocol):
+    """Started by `start`. All it has started is in its group, and ends with it."""
+
+    def __init__(
+        self,
+        heard: Callable[[PoolProcess, tuple[Any, ...]], None],
+        gone: Callable[[PoolProcess], None],
+    ) -> None:
+        self.ready = False
+        self.begun = 0  #: how many pieces of work it was given in its life
+        self._heard = heard
+        self._gone = gone
+        self._parcels = Parcels()
+        self._transport: asyncio.Transport | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._out: list[tuple[Any, ...]] = []
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self, master: str = "") -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "penstock.jobs.pool.child", str(theirs.fileno()), master]
+        with theirs:
+            # Not asyncio's, which waits for processes in ways of its own: ours end with their line.
+            self._process = subprocess.Popen(  # noqa: ASYNC220
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: self, sock=ours)
+
+    def send(self, item: tuple[Any, ...]) -> None:
+        """With all else that is sent in this turn of the loop."""
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(item)
+
+    def end(self) -> None:
+        """At once, with everything it has started."""
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def ended(self) -> None:
+        """Returns when there is nothing left of it."""
+        if self._transport is not None:
+            self._transport.close()
+        if self._process is not None:
+            await asyncio.to_thread(self._process.wait)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(pack(out))
+
+    # The line.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        for item in self._parcels.feed(data):
+            self._heard(self, item)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.end()  # what it has left behind
+        self._gone(self)

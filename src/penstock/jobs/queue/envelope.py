@@ -1,0 +1,167 @@
+"""What is said of a request and of a response beside their bodies: by properties and headers.
+
+Clients that know nothing of it lose nothing. `job-run` counts how often a job was asked for by
+hand, `job-attempt` how often it was begun in that run: a response belongs to one attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from penstock.jobs.forms import Form, Written
+from penstock.jobs.history.records import JobState
+from penstock.jobs.link.contents import Properties
+from penstock.jobs.options import Options, read_options, write_options
+
+RUN: Final = "job-run"
+ATTEMPT: Final = "job-attempt"
+STATE: Final = "job-state"
+WORKER: Final = "job-worker"
+ERROR: Final = "job-error"
+#: A header is no place for the output of a command.
+_ERROR_LENGTH: Final = 2_000
+_SHORT: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What came with a request."""
+
+    reply_to: str = ""
+    correlation_id: str | None = None
+    run: int = 1
+    attempt: int = 1  #: which this is, the first being 1
+    options: Options = Options()  # noqa: RUF009 - frozen
+    submitted: int | None = None  #: seconds since 1970, by the requester's clock
+    persistent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What goes with a response."""
+
+    state: JobState
+    run: int
+    attempt: int
+    worker: str = ""
+    error: str = ""
+
+
+_PLAIN: Final = Options()
+
+
+def read_envelope(said: Properties) -> Envelope:
+    headers = said.headers
+    if headers is None and said.priority is None:
+        return Envelope(
+            said.reply_to or "", said.correlation_id, 1, 1, _PLAIN, said.timestamp, said.persistent
+        )
+    headers = headers or {}
+    return Envelope(
+        said.reply_to or "",
+        said.correlation_id,
+        _number(headers, RUN),
+        _number(headers, ATTEMPT),
+        read_options(headers, said.priority),
+        said.timestamp,
+        said.persistent,
+    )
+
+
+def request_properties(
+    written: Written, identity: str, envelope: Envelope, message_id: str | None = None
+) -> Properties:
+    headers = write_options(envelope.options)
+    if envelope.run > 1:
+        headers[RUN] = envelope.run
+    return Properties(
+        written.content_type,
+        headers or None,
+        persistent=envelope.persistent,
+        priority=envelope.options.priority or None,
+        correlation_id=envelope.correlation_id,
+        reply_to=envelope.reply_to or key(identity),
+        message_id=message_id,
+        timestamp=envelope.submitted or int(time.time()),
+    )
+
+
+def response_properties(written: Written, envelope: Envelope, told: Telling) -> Properties:
+    headers: dict[str, Any] = {STATE: told.state.value, WORKER: told.worker}
+    if told.attempt > 1:
+        headers[ATTEMPT] = told.attempt
+    if told.run > 1:
+        headers[RUN] = told.run
+    if told.error:
+        headers[ERROR] = told.error[:_ERROR_LENGTH]
+    return Properties(
+        written.content_type,
+        headers,
+        persistent=envelope.persistent and told.state.final,
+        correlation_id=envelope.correlation_id,
+    )
+
+
+def read_telling(said: Properties, *, final: bool, error: str | None) -> Telling:
+    """What a response says of itself; of one by somebody else's worker, what can be told."""
+    headers = said.headers or {}
+    try:
+        state = JobState(headers.get(STATE, ""))
+    except ValueError:
+        state = JobState.FAILED if error else JobState.DONE if final else JobState.RUNNING
+    return Telling(
+        state,
+        _number(headers, RUN),
+        _number(headers, ATTEMPT),
+        str(headers.get(WORKER, "")),
+        str(headers.get(ERROR, "")) or (error or ""),
+    )
+
+
+def again(said: Properties, attempt: int, milliseconds: int) -> Properties:
+    """A request as it goes to wait for its next attempt."""
+    headers = {**(said.headers or {}), ATTEMPT: attempt}
+    return replace(said, headers=_ours(headers), expiration=str(milliseconds))
+
+
+def buried(said: Properties, error: str) -> Properties:
+    """A request as it goes to the dead letters."""
+    headers = {**(said.headers or {}), ERROR: error[:_ERROR_LENGTH]}
+    return replace(said, headers=_ours(headers), expiration=None)
+
+
+def raised(said: Properties, run: int) -> Properties:
+    """A dead request as it is asked for again."""
+    headers = {**(said.headers or {}), RUN: run}
+    for name in (ATTEMPT, ERROR):
+        headers.pop(name, None)
+    return replace(said, headers=_ours(headers), expiration=None, timestamp=int(time.time()))
+
+
+def key(text: str) -> str:
+    """As a routing key, if it can be one."""
+    return text if len(text.encode("utf-8", "surrogateescape")) <= _SHORT else ""
+
+
+def form_of(said: Properties, body: bytes) -> Form:
+    """The form to answer in what could not be read as any."""
+    start = body.lstrip()[:2]
+    if start.startswith(b"<"):
+        return Form.XML
+    if start == b"--":
+        return Form.MIME
+    labelled = (said.content_type or "").partition(";")[0].strip()
+    return next((form for form in Form if form.value == labelled), Form.JSON)
+
+
+def _ours(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what brokers have added on the way."""
+    return {name: value for name, value in headers.items() if name.startswith("job-")}
+
+
+def _number(headers: Mapping[str, Any], name: str) -> int:
+    value = headers.get(name, 1)
+    return value if isinstance(value, int) and 0 < value < 1 << 31 else 1

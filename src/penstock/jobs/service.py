@@ -1,0 +1,182 @@
+"""Jobs as a program on a server asks for them: submit, look, watch, cancel, try again.
+
+    async with Jobs("amqp://localhost", database) as jobs:
+        identity = await jobs.submit(Fake("1", duration=10))
+        async for record in jobs.watch(identity):
+            print(record.state, record.progress)
+        response = await jobs.result(identity)
+
+The broker has the work, PostgreSQL what became of it. An open `Jobs` also keeps the history; any
+number of them may, in as many processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from penstock.core.errors import PenstockError, PreconditionFailed
+from penstock.jobs.forms import Form, read_request, read_response, write_request
+from penstock.jobs.history.changes import waiting
+from penstock.jobs.history.feed import Feed
+from penstock.jobs.history.recorder import Recorder
+from penstock.jobs.history.records import Event, JobPage, JobRecord, JobState
+from penstock.jobs.history.shelf import Shelf
+from penstock.jobs.link.address import parse_address
+from penstock.jobs.model import Request, Response
+from penstock.jobs.options import Options
+from penstock.jobs.queue.envelope import Envelope, request_properties
+from penstock.jobs.queue.requester import Requester
+from penstock.store import Database
+
+
+class Jobs:
+    def __init__(self, broker_url: str, database: Database, patience: float = 0.0) -> None:
+        address = parse_address(broker_url)
+        self._shelf = Shelf(database)
+        self._requester = Requester(address, patience=patience)
+        self._recorder = Recorder(address, self._shelf, patience=patience)
+        self._feed = Feed(self._shelf)
+
+    async def open(self) -> Self:
+        await self._requester.open()
+        await self._recorder.open()
+        await self._feed.open()
+        return self
+
+    async def close(self) -> None:
+        await self._feed.close()
+        await self._recorder.close()
+        await self._requester.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Asking.
+
+    async def submit(
+        self, request: Request, options: Options | None = None, form: Form = Form.JSON
+    ) -> str:
+        """Returns when the broker has it safe. An id that is taken is a `PreconditionFailed`."""
+        options = options or Options()
+        written = write_request(request, form)
+        now = datetime.now(UTC)
+        change = waiting(
+            request, written.body, written.content_type, now, now, priority=options.priority
+        )
+        await asyncio.to_thread(self._shelf.begin, change)
+        try:
+            envelope = Envelope(options=options)
+            said = request_properties(written, request.id, envelope)
+            await self._requester.send_written(request.type, written.body, said)
+        except PenstockError:
+            await asyncio.to_thread(self._shelf.forget, request.id)
+            raise
+        return request.id
+
+    async def cancel(self, identity: str) -> JobRecord:
+        """Whether it waits or runs. The record as it is now: the end of it is told by a worker."""
+        record = await self.get(identity)
+        if record.state.final:
+            raise PreconditionFailed(f"job {identity!r} has ended: it is {record.state}")
+        await self._requester.cancel(identity)
+        return record
+
+    async def retry(self, identity: str) -> JobRecord:
+        """Ask again for one that has ended, and not well."""
+        record = await self.get(identity)
+        if record.state not in (JobState.FAILED, JobState.CANCELLED):
+            raise PreconditionFailed(f"job {identity!r} is {record.state}: nothing to try again")
+        if record.state is JobState.FAILED and await self._requester.replay({identity}):
+            return await self._asked_again(identity, record)
+        kept = await asyncio.to_thread(self._shelf.content, identity, "request")
+        request, form = read_request(kept.body)
+        run = await asyncio.to_thread(self._shelf.run, identity)
+        envelope = Envelope(run=run + 1, options=Options(priority=record.priority))
+        await self._requester.send(request, form, envelope)
+        return await self._asked_again(identity, record)
+
+    async def replay(self, ids: Collection[str] | None = None) -> int:
+        """Ask again for dead letters, all or some. How many there were."""
+        return len(await self._requester.replay(ids))
+
+    async def _asked_again(self, identity: str, before: JobRecord) -> JobRecord:
+        async for record in self.watch(identity, after=before.revision):
+            return record
+        return await self.get(identity)
+
+    # Looking.
+
+    async def get(self, identity: str) -> JobRecord:
+        return await asyncio.to_thread(self._shelf.get, identity)
+
+    async def list(
+        self,
+        page: int = 1,
+        size: int = 50,
+        state: JobState | None = None,
+        kind: str | None = None,
+        text: str | None = None,
+    ) -> JobPage:
+        """Newest first; `text` is part of an id."""
+        return await asyncio.to_thread(self._shelf.page, page, size, state, kind, text)
+
+    async def dead(self, page: int = 1, size: int = 50) -> JobPage:
+        return await self.list(page, size, JobState.FAILED)
+
+    async def events(self, identity: str) -> tuple[Event, ...]:
+        return await asyncio.to_thread(self._shelf.events, identity)
+
+    async def counts(self) -> dict[JobState, int]:
+        return await asyncio.to_thread(self._shelf.counts)
+
+    async def result(self, identity: str) -> Response:
+        """The final response; `NotFound` if there is none yet, or no more."""
+        kept = await asyncio.to_thread(self._shelf.content, identity, "response")
+        return (await asyncio.to_thread(read_response, kept.body))[0]
+
+    async def request(self, identity: str) -> Request:
+        kept = await asyncio.to_thread(self._shelf.content, identity, "request")
+        return (await asyncio.to_thread(read_request, kept.body))[0]
+
+    # Watching.
+
+    async def watch(self, identity: str, after: int = 0) -> AsyncIterator[JobRecord]:
+        """As it is now, unless that was seen (`after` is its revision), and as it changes; to the
+        end of the job."""
+        with self._feed.watcher(identity) as watcher:
+            record = await self.get(identity)
+            if record.revision > after:
+                yield record
+                after = record.revision
+            if record.state.final:
+                return
+            async for record in watcher:
+                if record.revision > after:
+                    yield record
+                    after = record.revision
+                    if record.state.final:
+                        return
+
+    async def watch_all(self, after: int | None = None) -> AsyncIterator[JobRecord]:
+        """Changes of any job: from now on, or since a revision."""
+        with self._feed.watcher() as watcher:
+            if after is not None:
+                while records := await asyncio.to_thread(self._shelf.since, after):
+                    for record in records:
+                        yield record
+                        after = record.revision
+            async for record in watcher:
+                if after is None or record.revision > after:
+                    yield record

@@ -1,0 +1,161 @@
+"""Python functions, in processes of their own; those that need Spark in one that has a session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.jobs.errors import NotPermitted, OutOfTime, WorkFailed
+from penstock.jobs.model import Call, Request, SparkCall
+from penstock.jobs.pool.pool import Piece, Pool
+from penstock.jobs.shells.shell import Limits
+from penstock.jobs.work.kind import Attempt, Outcome, Report
+
+
+class Calls:
+    """Keeps `Kind`, for functions that may be called: `allowed` names modules, with all below
+    them, or functions (`module:name`)."""
+
+    ahead = True
+
+    def __init__(self, pool: Pool, allowed: Sequence[str], *, spark: bool = False) -> None:
+        self.types = ("spark",) if spark else ("call",)
+        self._pool = pool
+        self._allowed = tuple(allowed)
+        self._permitted: set[str] = set()
+
+    async def open(self) -> None:
+        """The pool is opened when it is needed."""
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    def begin(self, request: Request, limits: Limits, report: Report) -> Attempt:
+        assert isinstance(request, Call | SparkCall)
+        if request.function not in self._permitted:
+            if not permitted(request.function, self._allowed):
+                raise NotPermitted(f"{request.function} is not among what may be called here")
+            self._permitted.add(request.function)
+        return in_pool(
+            self._pool,
+            request.function,
+            request.arguments,
+            dict(request.keywords),
+            limits,
+            report,
+            _outcome,
+        )
+
+
+def _outcome(text: str, seconds: float) -> Outcome:
+    return Outcome(value=None if text == "null" else json.loads(text), seconds=seconds)
+
+
+def permitted(function: str, allowed: Sequence[str]) -> bool:
+    module = function.partition(":")[0]
+    return any(
+        function == each or module == each or module.startswith(f"{each}.") for each in allowed
+    )
+
+
+def in_pool(
+    pool: Pool,
+    function: str,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+    limits: Limits,
+    report: Report,
+    outcome: Callable[[Any, float], Outcome],
+    *,
+    plain: bool = True,
+) -> Attempt:
+    """Begin a function in a pool, within its limits."""
+    attempt = PoolAttempt(pool, report, outcome)
+    attempt.piece = Piece(
+        function,
+        arguments,
+        keywords,
+        plain,
+        attempt.told,
+        attempt.done,
+        attempt.failed,
+        attempt.lost,
+    )
+    attempt.within(limits)
+    pool.begin(attempt.piece)
+    return attempt
+
+
+class PoolAttempt:
+    __slots__ = ("_limit", "_outcome", "_pool", "_report", "_timers", "piece")
+
+    def __init__(
+        self, pool: Pool, report: Report, outcome: Callable[[Any, float], Outcome]
+    ) -> None:
+        self._pool = pool
+        self._report = report
+        self._outcome = outcome
+        self._timers: list[asyncio.TimerHandle] = []
+        self._limit = 0.0
+        self.piece: Piece
+
+    def within(self, limits: Limits) -> None:
+        loop = asyncio.get_running_loop()
+        if limits.soft is not None:
+            self._timers.append(loop.call_later(limits.soft, self._ask, limits.soft))
+            if limits.hard is None:
+                late = limits.soft + limits.grace
+                self._timers.append(loop.call_later(late, self._end_late, late))
+        if limits.hard is not None:
+            self._timers.append(loop.call_later(limits.hard, self._end_late, limits.hard))
+
+    def end(self, reason: str) -> None:
+        self._pool.end(self.piece, reason)
+
+    def withdraw(self) -> bool:
+        withdrawn = self._pool.withdraw(self.piece)
+        if withdrawn:
+            self._settle()
+        return withdrawn
+
+    # What the pool says.
+
+    def told(self, share: float, finish: float | None) -> None:
+        when = None if finish is None else datetime.fromtimestamp(finish, UTC)
+        self._report.told(min(max(share, 0.0), 1.0), when)
+
+    def done(self, value: Any, seconds: float) -> None:
+        self._settle()
+        self._report.done(self._outcome(value, seconds))
+
+    def failed(self, kind: str, text: str, again: bool) -> None:
+        self._settle()
+        if self._limit and kind == OutOfTime.__name__:
+            self._report.failed(OutOfTime(f"ended after {self._limit:g} seconds"))
+            return
+        words = text if not again else f"{kind}: {text}" if text else kind
+        self._report.failed(WorkFailed(words, again=again))
+
+    def lost(self, reason: str) -> None:
+        self._settle()
+        if self._limit:
+            self._report.failed(OutOfTime(reason))
+        else:
+            self._report.failed(WorkFailed(reason))
+
+    # Limits.
+
+    def _settle(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+
+    def _ask(self, seconds: float) -> None:
+        self._limit = seconds
+        self._pool.ask(self.piece)
+
+    def _end_late(self, seconds: float) -> None:
+        self._limit = seconds
+        self._pool.end(self.piece, f"ended after {seconds:g} seconds")

@@ -1,0 +1,32 @@
+"""Functions to try the queue with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def nothing() -> None:
+    """As little as can be done."""
+
+
+def add(first: float, second: float) -> float:
+    return first + second
+
+
+def moment() -> float:
+    """When it was called, in seconds since 1970."""
+    return time.time()
+
+
+def take(seconds: float, progress: Callable[[float], None], step: float = 0.1) -> float:
+    """Take time, and tell how much of it has gone."""
+    begun = time.monotonic()
+    while (gone := time.monotonic() - begun) < seconds:
+        progress(gone / seconds)
+        time.sleep(min(step, seconds - gone))
+    return gone
+
+
+def fail(text: str = "as asked") -> None:
+    raise RuntimeError(text)

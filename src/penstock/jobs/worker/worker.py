@@ -1,0 +1,434 @@
+"""The worker: what it takes, what it begins when, and what it answers.
+
+It is one loop that never does the work itself. A request is acknowledged with its final response;
+until then it is the broker's to hand out again. Work goes on when a connection breaks: the request
+comes again, here or elsewhere, and whoever is handed it last answers, once. While jobs are short it
+takes many at a time; as soon as one is not, what waits behind it is given back, so that others who
+are free can have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.jobs.forms import read_request
+from penstock.jobs.history.changes import digest
+from penstock.jobs.history.records import JobState
+from penstock.jobs.model import Result
+from penstock.jobs.queue.carrier import Carrier, Delivery, Listener, Outgoing, Settlement
+from penstock.jobs.queue.envelope import again, read_envelope
+from penstock.jobs.shells.shell import Limits
+from penstock.jobs.work.kind import Kind, Outcome, lasting, sentence
+from penstock.jobs.worker.answers import Answers
+from penstock.jobs.worker.figures import Figures
+from penstock.jobs.worker.gait import Gait
+from penstock.jobs.worker.job import Job, Stage
+from penstock.jobs.worker.ledger import Ledger
+from penstock.jobs.worker.memory import Meeting, Memory
+from penstock.jobs.worker.retrying import Backoff
+
+log = get_logger(__name__)
+
+#: One that takes longer is announced as running, and is not kept company by short ones.
+_LONG_SECONDS: Final = 0.25
+_CANCELLED: Final = "it was cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    slots: int = 1  #: jobs at a time
+    backoff: Backoff = field(default_factory=Backoff)
+    soft: float | None = None  #: seconds, for those who ask for no limit
+    hard: float | None = None
+    name: str = ""
+    response_exchange: str | None = None  #: instead of the usual ones
+
+
+class Worker:
+    def __init__(
+        self,
+        carrier: Carrier,
+        kinds: Sequence[Kind],
+        settings: WorkerSettings | None = None,
+        ledger: Ledger | None = None,
+        types: Sequence[str] | None = None,
+    ) -> None:
+        """`types` are those of the kinds that requests are taken for, if not all."""
+        self.settings = settings or WorkerSettings()
+        self.name = self.settings.name or f"{socket.gethostname()}:{os.getpid()}"
+        self.figures = Figures()
+        self._carrier = carrier
+        self._all_kinds = tuple(kinds)
+        self._kinds: Mapping[str, Kind] = {
+            name: kind
+            for kind in kinds
+            for name in kind.types
+            if types is None or name in types
+        }
+        self._ledger = ledger
+        self._answers = Answers(self.name, self.settings.response_exchange)
+        self._memory = Memory()
+        self._gait = Gait(self.settings.slots)
+        self._waiting: deque[Job] = deque()
+        self._running: dict[str, Job] = {}
+        self._stopping = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._tick: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(self._kinds)
+
+    # A life.
+
+    async def open(self) -> None:
+        """Returns when requests are taken."""
+        self._loop = asyncio.get_running_loop()
+        for kind in self._all_kinds:
+            await kind.open()
+        await self._carrier.open(
+            Listener(self._taken, self._settled, self._lost, self._cancel_wished)
+        )
+        log.info("worker ready", name=self.name, types=sorted(self._kinds))
+
+    async def run(self, stop: asyncio.Event, grace: float | None = None) -> None:
+        """Until told to stop; then jobs are finished, or after `grace` seconds given back."""
+        stopped = asyncio.create_task(stop.wait())
+        failed = asyncio.create_task(self._carrier.failed())
+        try:
+            await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self.close(0.0 if failed.done() else grace)
+            for task in (stopped, failed):
+                task.cancel()
+        if failed.done() and not failed.cancelled():
+            raise failed.result()
+
+    async def close(self, grace: float | None = 0.0) -> None:
+        self._stopping = True
+        self._carrier.pace(0)
+        for job in self._waiting:
+            self._give_back(job)
+        self._waiting.clear()
+        self._withdraw()
+        try:
+            async with asyncio.timeout(grace):
+                await self._quiet.wait()
+        except TimeoutError:
+            for job in list(self._running.values()):
+                self._hand_back(job)
+        await self._carrier.flush()
+        if self._tick is not None:
+            self._tick.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        for kind in self._all_kinds:
+            await kind.close()
+        await self._carrier.close()
+
+    # Taking.
+
+    def _taken(self, deliveries: list[Delivery]) -> None:
+        self.figures.taken += len(deliveries)
+        unsure: list[Job] = []
+        for delivery in deliveries:
+            job = self._read(delivery)
+            if job is None:
+                continue
+            if self._ledger is not None and self._ledger.concerns(job):
+                unsure.append(job)
+            else:
+                self._waiting.append(job)
+        if unsure:
+            self._start(self._look_up(unsure))
+        self._begin_waiting()
+
+    def _read(self, delivery: Delivery) -> Job | None:
+        """The job that is to be begun, if it is; everything else is answered."""
+        if self._stopping:
+            self._carrier.give_back(delivery)
+            return None
+        try:
+            request, form = read_request(delivery.body)
+            envelope = read_envelope(delivery.said)
+        except PenstockError as error:
+            self._refuse(delivery, str(error))
+            return None
+        job = Job(request, form, envelope, delivery, digest(delivery.body))
+        if request.type not in self._kinds:
+            self._refuse(delivery, f"work of type {request.type!r} is not done here", request.id)
+            return None
+        return job if self._meets(job) else None
+
+    def _meets(self, job: Job) -> bool:
+        """Whether it is new; if so it is remembered."""
+        meeting = self._memory.meet(job, self._carrier.epoch)
+        if meeting is Meeting.AGAIN:
+            self._adopt(job)
+            return False
+        if meeting is Meeting.COPY:
+            self.figures.copies += 1
+            self._carrier.settle(Settlement(job.delivery, ()))
+            return False
+        if meeting is Meeting.OTHER:
+            self._refuse(job.delivery, f"the id {job.id!r} is another request's", job.id)
+            return False
+        self._memory.keep(job)
+        if self._memory.unwanted(job):
+            self._conclude(job, JobState.CANCELLED, _CANCELLED)
+            return False
+        return True
+
+    def _adopt(self, job: Job) -> None:
+        """The request of a job we have, handed out to us again."""
+        there = self._memory.jobs[job.id]
+        there.delivery = job.delivery
+        if there.stage is Stage.UNSURE:
+            there.stage = Stage.ANSWERED
+            self._carrier.settle(Settlement(there.delivery, there.messages, there))
+
+    def _refuse(self, delivery: Delivery, error: str, identity: str = "") -> None:
+        self.figures.refused += 1
+        log.info("request refused", kind=delivery.kind, reason=error)
+        message = self._answers.refused(delivery, error, identity)
+        self._carrier.settle(Settlement(delivery, [message]))
+
+    async def _look_up(self, jobs: list[Job]) -> None:
+        assert self._ledger is not None
+        verdicts = await self._ledger.look_up(jobs)
+        for job in jobs:
+            meeting = verdicts.get(job.id, Meeting.NEW)
+            if job.delivery.epoch != self._carrier.epoch:
+                self._memory.drop(job)  # it comes again
+            elif meeting is Meeting.COPY:
+                self.figures.copies += 1
+                self._memory.drop(job)
+                self._carrier.settle(Settlement(job.delivery, ()))
+            elif meeting is Meeting.OTHER:
+                self._memory.drop(job)
+                self._refuse(job.delivery, f"the id {job.id!r} is another request's", job.id)
+            elif job.stage is Stage.WAITING:
+                self._waiting.append(job)
+        self._begin_waiting()
+
+    # Beginning.
+
+    def _begin_waiting(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            kind = self._kinds[waiting[0].request.type]
+            if len(self._running) >= self._gait.room(kind.ahead):
+                break
+            self._begin(waiting.popleft(), kind)
+        self.figures.waiting = len(waiting)
+        if self._running and self._tick is None:
+            self._tick = self._loop.call_later(_LONG_SECONDS, self._look)
+
+    def _begin(self, job: Job, kind: Kind) -> None:
+        job.stage = Stage.RUNNING
+        job.begun = self._loop.time()
+        job.start = datetime.now(UTC)
+        self._running[job.id] = job
+        self.figures.running = len(self._running)
+        self._quiet.clear()
+        options = job.envelope.options
+        limits = Limits(options.soft or self.settings.soft, options.hard or self.settings.hard)
+        try:
+            job.attempt = kind.begin(job.request, limits, JobReport(self, job))
+        except PenstockError as error:
+            self.failed(job, error)
+
+    # What attempts say.
+
+    def told(
+        self, job: Job, share: float, finish: datetime | None, results: tuple[Result, ...]
+    ) -> None:
+        if job.stage is Stage.RUNNING:
+            job.share, job.finish, job.results = share, finish or job.finish, results
+            job.announced = True
+            self._carrier.tell(self._answers.progress(job))
+
+    def done(self, job: Job, outcome: Outcome) -> None:
+        seconds = self._loop.time() - job.begun
+        self._gait.took(seconds if outcome.seconds is None else outcome.seconds)
+        self.figures.took(job.request.type, seconds)
+        self.figures.done += 1
+        self._answer(job, [self._answers.done(job, outcome)])
+
+    def failed(self, job: Job, error: Exception) -> None:
+        if job.stage is not Stage.RUNNING:
+            return
+        if job.cancelled:
+            self._conclude(job, JobState.CANCELLED, _CANCELLED)
+            return
+        words = sentence(error)
+        attempts = job.envelope.options.attempts or self.settings.backoff.attempts
+        if lasting(error) or job.envelope.attempt >= attempts:
+            self._conclude(job, JobState.FAILED, words)
+        else:
+            self._retry(job, words)
+
+    def _retry(self, job: Job, error: str) -> None:
+        self.figures.retried += 1
+        due, milliseconds = self.settings.backoff.pause(job.envelope.attempt)
+        log.warning("attempt failed", job=job.id, attempt=job.envelope.attempt, reason=error[:500])
+        job.stage = Stage.ANSWERED
+        job.messages = [self._answers.progress(job, JobState.RETRYING, error)]
+        said = again(job.delivery.said, job.envelope.attempt + 1, milliseconds)
+        self._leave(job)
+        self._carrier.delay(
+            Settlement(job.delivery, job.messages, job),
+            Outgoing("", "", job.delivery.body, said),
+            due,
+        )
+
+    def _conclude(self, job: Job, state: JobState, error: str) -> None:
+        """Not well, and for good."""
+        messages = [self._answers.failed(job, state, error)]
+        if state is JobState.FAILED:
+            self.figures.failed += 1
+            messages.append(self._answers.dead(job, error))
+            log.warning("job failed", job=job.id, reason=error[:500])
+        else:
+            self.figures.cancelled += 1
+        self._answer(job, messages)
+
+    def _answer(self, job: Job, messages: list[Outgoing]) -> None:
+        job.stage = Stage.ANSWERED
+        job.final = True
+        job.messages = messages
+        self._leave(job)
+        self._carrier.settle(Settlement(job.delivery, messages, job))
+
+    def _leave(self, job: Job) -> None:
+        """There is room for another."""
+        job.attempt = None
+        self._running.pop(job.id, None)
+        self.figures.running = len(self._running)
+        if not self._running:
+            self._quiet.set()
+        if (pace := self._gait.change(len(self._running))) is not None and not self._stopping:
+            self._carrier.pace(pace)
+        if self._waiting:
+            self._begin_waiting()
+
+    # What the carrier says.
+
+    def _settled(self, settlements: list[Settlement]) -> None:
+        for settlement in settlements:
+            if settlement.token is not None:
+                self._memory.answered(settlement.token)
+
+    def _lost(self, settlements: list[Settlement]) -> None:
+        """What waits is handed out again; what runs goes on, and its request may come again."""
+        if not settlements or settlements[0].delivery.epoch != self._carrier.epoch:
+            self.figures.lost += 1
+            for job in self._waiting:
+                self._memory.drop(job)
+            self._waiting.clear()
+        for settlement in settlements:
+            if isinstance(settlement.token, Job):
+                if settlement.token.final:
+                    self._memory.unsure(settlement.token)
+                else:
+                    self._memory.drop(settlement.token)  # to be tried again anyway
+
+    def _cancel_wished(self, identity: str, at: float) -> None:
+        self._memory.wish(identity, at)
+        job = self._memory.jobs.get(identity)
+        if job is None or not self._memory.unwanted(job):
+            return
+        if job.stage is Stage.WAITING and job in self._waiting:
+            self._waiting.remove(job)
+            self._conclude(job, JobState.CANCELLED, _CANCELLED)
+        elif job.stage is Stage.RUNNING and job.attempt is not None:
+            job.cancelled = True
+            job.attempt.end(_CANCELLED)
+
+    # Company.
+
+    def _look(self) -> None:
+        """Every now and then: which jobs turn out to be long?"""
+        self._tick = None
+        now = self._loop.time()
+        long = [job for job in self._running.values() if now - job.begun >= _LONG_SECONDS]
+        for job in long:
+            if not job.announced:
+                job.announced = True
+                self._carrier.tell(self._answers.progress(job))
+        if long and not self._stopping:
+            pace = self._gait.slow()
+            if pace is not None:
+                self._withdraw()
+                self._carrier.pace(pace)
+            if len(long) >= self.settings.slots and self._waiting:
+                self._make_way()
+        if self._running:
+            self._tick = self._loop.call_later(_LONG_SECONDS, self._look)
+
+    def _make_way(self) -> None:
+        """All places are taken for long: those that wait may find one elsewhere."""
+        for job in self._waiting:
+            self._give_back(job)
+        self._waiting.clear()
+        self._carrier.pace(self._gait.pause())
+
+    def _withdraw(self) -> None:
+        """What was begun ahead, and has not really begun, is given back."""
+        for job in list(self._running.values()):
+            if job.attempt is not None and job.attempt.withdraw():
+                self._running.pop(job.id)
+                self._give_back(job)
+        if not self._running:
+            self._quiet.set()
+
+    def _give_back(self, job: Job) -> None:
+        self.figures.returned += 1
+        self._memory.drop(job)
+        self._carrier.give_back(job.delivery)
+
+    def _hand_back(self, job: Job) -> None:
+        """End what runs, so that another may do it."""
+        job.stage = Stage.ANSWERED
+        self._running.pop(job.id, None)
+        self._give_back(job)
+        if job.attempt is not None:
+            job.attempt.end("the worker stops")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class JobReport:
+    """Keeps `penstock.jobs.work.kind.Report` for one job."""
+
+    __slots__ = ("_job", "_worker")
+
+    def __init__(self, worker: Worker, job: Job) -> None:
+        self._worker = worker
+        self._job = job
+
+    def told(
+        self, share: float, finish: datetime | None = None, results: tuple[Result, ...] = ()
+    ) -> None:
+        self._worker.told(self._job, share, finish, results)
+
+    def done(self, outcome: Outcome) -> None:
+        if self._job.stage is Stage.RUNNING:
+            self._worker.done(self._job, outcome)
+
+    def failed(self, error: Exception) -> None:
+        self._worker.failed(self._job, error)

@@ -1,0 +1,99 @@
+"""Where messages leave a router: the hops around it, and what holds for all that goes out.
+
+A message that goes to a neighbour uses up one of the links it may cross. What is traced is told of
+as it goes.
+
+A broker that was stopped lets nothing out until it is resumed, but what other brokers tell about
+themselves. Publications for neighbours wait in their lines, which are told to hold them; what is
+for hops of this broker waits here, and is refused for the time being, so that nobody is told it is
+safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from penstock.broker.destinations import REFUSED, TAKEN
+from penstock.broker.routing import Hop
+from penstock.overlay.neighbours import Clock, Neighbour
+from penstock.wire.padres.envelope import Envelope, Kind
+
+#: Classes that tell of brokers, and pass one that is stopped.
+RELAYED: Final = ("[class,BROKER_INFO]", "[class,TRACEROUTE_MESSAGE]", "[class,HEARTBEAT_MANAGER]")
+
+#: Told of a message under way: the message, and the name of the hop it goes to.
+Tracer = Callable[[Envelope, str], None]
+
+
+class Exits:
+    def __init__(self, broker_id: str, clock: Clock) -> None:
+        self.broker_id = broker_id
+        self.clock = clock
+        self.hops: dict[str, Hop[Envelope]] = {}
+        self.neighbours: dict[str, Neighbour] = {}
+        self.attentive: dict[str, dict[str, set[str]]] = {}  #: hops, and whose ids each was told
+        self.stopped = False
+        self.tracer: Tracer | None = None
+        self.own = f"{broker_id}-broker"  #: the hop that is the broker itself
+        self.watchers: list[Callable[[], None]] = []  #: told when it is stopped or resumed
+        self._kept: list[tuple[str, Envelope]] = []
+
+    def emit(self, name: str, envelope: Envelope) -> int:
+        """Send a message to a hop, if it may go there."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is not None:
+            if envelope.ttl == 0:
+                return TAKEN
+            if envelope.ttl > 0:
+                envelope = replace(envelope, ttl=envelope.ttl - 1)
+        if self.stopped and name != self.own:
+            return self._hold(name, envelope, neighbour)
+        return self._deliver(name, envelope)
+
+    def _hold(self, name: str, envelope: Envelope, neighbour: Neighbour | None) -> int:
+        if envelope.text.startswith(RELAYED) and envelope.source != self.own:
+            if neighbour is not None:
+                neighbour.line.put(envelope)
+                return TAKEN
+            return self._deliver(name, envelope)
+        if neighbour is not None and envelope.kind is Kind.PUBLISH:
+            return self._deliver(name, envelope)
+        self._kept.append((name, envelope))
+        return REFUSED if envelope.kind is Kind.PUBLISH else TAKEN
+
+    def put(self, name: str, envelope: Envelope) -> None:
+        """Straight to a neighbour, which does not pass it on. While stopped it does not go."""
+        if not self.stopped and name in self.neighbours:
+            self.neighbours[name].line.put(envelope)
+
+    def _deliver(self, name: str, envelope: Envelope) -> int:
+        hop = self.hops.get(name)
+        if hop is None:
+            return TAKEN
+        neighbour = self.neighbours.get(name)
+        if neighbour is not None:
+            neighbour.traffic.count(self.clock())
+        if envelope.trace and self.tracer is not None:
+            self.tracer(envelope, name)
+        return hop.deliver(envelope)
+
+    # Whether anything goes out.
+
+    def stop(self) -> None:
+        self.stopped = True
+        for told in self.watchers:
+            told()
+
+    def resume(self) -> None:
+        self.stopped = False
+        kept, self._kept = self._kept, []
+        for name, envelope in kept:
+            self._deliver(name, envelope)
+        for told in self.watchers:
+            told()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._kept)

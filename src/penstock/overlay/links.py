@@ -1,0 +1,288 @@
+"""The links of a broker: those it makes, those others make to it, and those that broke.
+
+A link is named at either end, or both; the brokers may start in any order. Who is not there is
+tried again after a pause, and given up after so many tries in vain. A neighbour that was one before
+the broker was last stopped is one again. Of two links to the same neighbour, the one that the
+broker with the smaller id made stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.kernel import Kernel
+from penstock.core.errors import (
+    FrameError,
+    NotAllowed,
+    NotFound,
+    PenstockError,
+    ResourceLocked,
+)
+from penstock.core.logs import get_logger
+from penstock.overlay.errors import LinkRefused
+from penstock.overlay.line import QueuedLine
+from penstock.overlay.link import Link
+from penstock.overlay.marks import Marks
+from penstock.overlay.rules import Cycles
+from penstock.overlay.uris import BrokerUri, parse_uri
+from penstock.wire.padres.conditions import error_of
+from penstock.wire.padres.envelope import Envelope
+from penstock.wire.padres.frames import Close, Open, Role
+
+if TYPE_CHECKING:
+    from penstock.broker.vhost import VirtualHost
+    from penstock.overlay.memory import Remembered
+    from penstock.overlay.neighbours import Neighbour
+    from penstock.overlay.router import Router
+
+#: How long a neighbour may take to let us in.
+CONNECT_SECONDS: Final = 10.0
+
+_log = get_logger("penstock.overlay")
+
+
+class Links:
+    def __init__(
+        self,
+        kernel: Kernel,
+        vhost: VirtualHost,
+        router: Router,
+        memory: Remembered,
+        store: str,
+        directory: Path,
+    ) -> None:
+        self.kernel = kernel
+        self.loop = kernel.loop
+        self.router = router
+        self.uri = ""  #: where we are reached, once that is known
+        self.largest = max(kernel.settings.padres.max_frame_bytes, 16 * 1024 * 1024)
+        self.marks = Marks(directory, kernel.committer)
+        self._vhost = vhost
+        self._memory = memory
+        self._store = store
+        self._settings = kernel.settings.overlay
+        self._lines: dict[str, QueuedLine] = {}
+        self._links: dict[str, Link] = {}  #: by the neighbour's id
+        self._all: set[Link] = set()
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._lost: dict[str, asyncio.Event] = {}
+        self.refused: dict[str, str] = {}  #: addresses there is no link to, and why
+        self._addresses: dict[str, str] = {}  #: as they were named, by id
+        self._users: dict[str, tuple[str, str]] = {}  #: as whom, where an address says so
+        router.exits.watchers.append(self._stopped_or_resumed)
+
+    # Life.
+
+    def recall(self) -> None:
+        """The neighbours there were; their links are down."""
+        for name in self._memory.neighbours():
+            self.router.join(name, self._line(name))
+
+    def start(self, uri: str) -> None:
+        self.uri = uri
+        for named in self._settings.neighbours:
+            self.connect(named)
+        for known in self._memory.neighbours().values():
+            if known:
+                self.connect(known)
+
+    async def close(self) -> None:
+        dialling = list(self._dialling.values())
+        self._dialling.clear()
+        for task in dialling:
+            task.cancel()
+        await asyncio.gather(*dialling, return_exceptions=True)
+        for link in list(self._all):
+            link.end(None)
+        if self._all:
+            await asyncio.wait([link.ended for link in self._all], timeout=1.0)
+        for link in list(self._all):
+            link.abort()
+
+    def close_files(self) -> None:
+        """After everything was written."""
+        self.marks.close()
+
+    # Making links.
+
+    def connect(self, address: str) -> None:
+        """Begin to be linked with a broker; says in the log when that cannot be."""
+        try:
+            uri = parse_uri(address)
+            if uri.id == self.router.broker_id:
+                raise LinkRefused(f"{uri} is this broker itself")
+        except LinkRefused as error:
+            self._refuse(address, str(error))
+            return
+        self.refused.pop(address, None)
+        self._addresses[uri.id] = address
+        if uri.user:
+            self._users[uri.id] = (uri.user, uri.password)
+        running = self._dialling.get(uri.id)
+        if running is None or running.done():
+            self._dialling[uri.id] = self.loop.create_task(self._dial(uri, address))
+
+    def _refuse(self, address: str, why: str) -> None:
+        self.refused[address] = why
+        _log.error("no link", broker=address, reason=why)
+
+    async def _dial(self, uri: BrokerUri, address: str) -> None:
+        settings = self._settings
+        failures = 0
+        while not settings.retry_limit or failures < settings.retry_limit:
+            while uri.id in self._links:
+                await self._lost[uri.id].wait()
+                failures = 0
+            try:
+                reason = await self._talk(uri)
+            except (OSError, TimeoutError, PenstockError) as error:
+                reason = error
+            if isinstance(reason, (NotAllowed, NotFound, FrameError)):
+                self._refuse(address, str(reason))
+                return
+            failures += 1
+            if uri.id not in self._links:
+                _log.info("neighbour not there", broker=str(uri), tries=failures, why=str(reason))
+                await asyncio.sleep(settings.retry_pause)
+        self._refuse(address, f"given up after {failures} tries")
+
+    async def _talk(self, uri: BrokerUri) -> Exception | None:
+        """Be linked; ends with the link."""
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, link = await self.loop.create_connection(
+                lambda: Link(self, uri.id), uri.host, uri.port, ssl=self._tls(uri)
+            )
+        self._all.add(link)
+        try:
+            return await asyncio.shield(link.ended)
+        except asyncio.CancelledError:
+            link.end(None)
+            raise
+
+    def _tls(self, uri: BrokerUri) -> ssl.SSLContext | None:
+        if not uri.tls:
+            return None
+        tls = self.kernel.settings.tls
+        context = ssl.create_default_context(cafile=tls.authority)
+        if tls.certificate is not None:
+            context.load_cert_chain(tls.certificate, tls.key)
+        return context
+
+    def welcome(self, opened: Open, vhost: str) -> asyncio.Protocol:
+        """For a broker that connected to us."""
+        if vhost != self._vhost.name:
+            raise NotAllowed(f"brokers are linked in vhost '{self._vhost.name}' alone")
+        if opened.wanted and opened.wanted != self.router.broker_id:
+            raise NotFound(f"this is broker {self.router.broker_id}, and not {opened.wanted}")
+        link = Link(self, opened.id, opened)
+        self.check(link, opened)
+        self._all.add(link)
+        return link
+
+    # What a link asks.
+
+    def introduction(self, wanted: str) -> Open:
+        ours = (self._settings.user, self._settings.password)
+        user, password = self._users.get(wanted, ours)
+        return Open(
+            Role.BROKER,
+            self.router.broker_id,
+            uri=self.uri,
+            store=self._store,
+            user=user,
+            password=password,
+            wanted=wanted,
+            largest=self.largest,
+        )
+
+    def check(self, link: Link, opened: Open) -> None:
+        """Whether a broker that says who it is can be the neighbour of this link."""
+        name = opened.id
+        if opened.role is not Role.BROKER:
+            raise LinkRefused(f"{name} is no broker")
+        if name == self.router.broker_id:
+            raise LinkRefused(f"{name} would be linked to itself: ids of brokers differ")
+        if link.wanted != name:
+            raise LinkRefused(f"{link.wanted} was meant, and {name} answered")
+        other = self._links.get(name)
+        if other is not None and other is not link and other.dialled != link.dialled:
+            ours_stays = self.router.broker_id < name
+            if other.dialled == ours_stays:
+                raise ResourceLocked(f"{name} and {self.router.broker_id} are linked already")
+
+    def joined(self, link: Link, name: str, uri: str) -> tuple[Neighbour, QueuedLine]:
+        """A broker asks to be a neighbour."""
+        before = self._links.get(name)
+        if before is not None and before is not link:
+            before.end(ResourceLocked(f"{name} has another link"))
+        line = self._line(name)
+        neighbour = self.router.join(name, line)
+        line.link = link
+        self._links[name] = link
+        self._lost.setdefault(name, asyncio.Event()).clear()
+        self._memory.keep_neighbour(name, uri)
+        return neighbour, line
+
+    def receive(self, neighbour: Neighbour, envelope: Envelope) -> int:
+        return self.router.receive(neighbour, envelope).outcome
+
+    def _stopped_or_resumed(self) -> None:
+        for link in self._links.values():
+            link.stopped_or_resumed()
+
+    def closed_by(self, frame: Close) -> PenstockError | None:
+        return error_of(frame.code, frame.reason) if frame.code else None
+
+    def left(self, link: Link) -> None:
+        self._all.discard(link)
+        name = link.wanted
+        if self._links.get(name) is not link:
+            return
+        del self._links[name]
+        line = self._lines[name]
+        line.link = None
+        neighbour = self.router.neighbours.get(name)
+        if neighbour is not None:
+            neighbour.up = False
+        self._lost[name].set()
+        if isinstance(link.reason, NotAllowed):
+            self._refuse(self._addresses.get(name, name), str(link.reason))
+            self._part(name)
+        else:
+            _log.warning("link lost", neighbour=name)
+
+    def _line(self, name: str) -> QueuedLine:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = QueuedLine(self._vhost, name)
+        return line
+
+    # No longer neighbours.
+
+    def disconnect(self, name: str) -> None:
+        if name not in self.router.neighbours:
+            raise NotFound(f"{name} is no neighbour")
+        if self.router.rules.cycles is not Cycles.OFF:
+            raise NotAllowed("where brokers form cycles, trees run through every link: it stays")
+        link = self._links.get(name)
+        if link is not None:
+            link.end(NotAllowed(f"{self.router.broker_id} is no neighbour any more"))
+        else:
+            self._part(name)
+
+    def _part(self, name: str) -> None:
+        dialling = self._dialling.pop(name, None)
+        if dialling is not None:
+            dialling.cancel()
+        self._memory.forget_neighbour(name)
+        self.router.detach(name)
+        self._lines.pop(name).forget()
+
+    def describe(self) -> list[dict[str, object]]:
+        return [
+            {"id": one.name, "up": one.up, "failed": one.failed, "messages": one.traffic.total}
+            for one in self.router.neighbours.values()
+        ]

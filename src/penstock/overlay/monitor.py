@@ -1,0 +1,175 @@
+"""What a broker tells of itself, and the questions it answers (class BROKER_MONITOR).
+
+`BROKER_INFO` says how it is, unasked every so often and whenever somebody asks, or looks for all
+brokers there are (`NETWORK_DISCOVERY`). `COMM_GET_ADV` and `COMM_GET_SUB` list what it holds. A
+message whose way is to be seen is published with a trace, and every broker tells where it sends it
+on to (`TRACEROUTE_MESSAGE`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from penstock.core.errors import PreconditionFailed, Unsupported
+from penstock.core.machine import memory_total, memory_used
+from penstock.overlay.control import Operations
+from penstock.overlay.heartbeats import Heartbeats
+from penstock.overlay.own import Attributes, Own
+from penstock.overlay.timers import Handle, Timers
+from penstock.wire.padres.envelope import Envelope, Kind
+
+CLASS: Final = "BROKER_MONITOR"
+INFO: Final = "BROKER_INFO"
+TRACE: Final = "TRACEROUTE_MESSAGE"
+ANSWER: Final = "MSG_SET_DELIVERY_CLASS"
+
+
+class Monitor:
+    def __init__(
+        self,
+        own: Own,
+        timers: Timers,
+        heartbeats: Heartbeats,
+        operations: Operations,
+        *,
+        uri: Callable[[], str] = str,
+        interval: float = 0.0,
+        full: bool = True,
+    ) -> None:
+        self._own = own
+        self._timers = timers
+        self._heartbeats = heartbeats
+        self._uri = uri
+        self.interval = interval
+        self._full = full
+        self._timer: Handle | None = None
+        exits = own.router.exits
+        exits.tracer = self._trace
+        me = own.broker_id
+        self._commands: dict[str, Callable[[Attributes, bytes], None]] = {
+            "SET_PUBLICATION_INTERVAL": self._set_interval,
+            "STOP": lambda _said, _: exits.stop(),
+            "RESUME": lambda _said, _: exits.resume(),
+            "SHUTDOWN": lambda _said, _: operations.shutdown(),
+            "PUBLISH_BROKER_INFO": lambda _said, _: self.publish(),
+            "TRACE_PUBLICATION_MSG": partial(self._traced, Kind.PUBLISH),
+            "TRACE_SUBSCRIPTION_MSG": partial(self._traced, Kind.SUBSCRIBE),
+            "COMM_GET_ADV": partial(self._list, Kind.ADVERTISE),
+            "COMM_GET_SUB": partial(self._list, Kind.SUBSCRIBE),
+            "SET_FD_PARAMS": self._set_pulse,
+        }
+        own.advertise(INFO, f',[brokerID,eq,"{me}"]')
+        own.advertise(TRACE, f',[from,eq,"{me}"],[to,isPresent,""],[TRACEROUTE_ID,isPresent,""]')
+        own.advertise(ANSWER, f',[brokerID,eq,"{me}"],[COMM_SESSION_ID,isPresent,""]')
+        own.hear(CLASS, f',[brokerID,eq,"{me}"]', self._told)
+        own.hear("NETWORK_DISCOVERY", "", lambda _said, _: self.publish())
+        self._again()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _told(self, said: Attributes, payload: bytes) -> None:
+        command = str(said.get("command"))
+        action = self._commands.get(command)
+        if action is None:
+            raise Unsupported(f"there is no command {command!r}: {', '.join(self._commands)}")
+        action(said, payload)
+
+    # How it is.
+
+    def publish(self) -> None:
+        payload = json.dumps(self.describe()).encode()
+        self._own.publish(INFO, {"brokerID": self._own.broker_id}, payload)
+
+    def describe(self) -> dict[str, Any]:
+        router = self._own.router
+        advertised = [one.envelope for one in router.tables.advertised.values()]
+        wanted = [one.envelope for one in router.tables.wanted.values()]
+        clients = [n for n in router.hops if n not in router.neighbours and n != self._own.name]
+        received = router.received
+        return {
+            "brokerID": self._own.broker_id,
+            "uri": self._uri(),
+            "status": "STOPPED" if router.exits.stopped else "RUNNING",
+            "publication_interval": self.interval,
+            "input_queue_size": router.exits.waiting,
+            "neighbours": sorted(router.neighbours),
+            "links": {one.name: one.usable for one in router.neighbours.values()},
+            "clients": sorted(clients),
+            "advertisements": _listed(advertised) if self._full else len(advertised),
+            "subscriptions": _listed(wanted) if self._full else len(wanted),
+            "incoming_publications": received[Kind.PUBLISH],
+            "incoming_control": sum(received.values()) - received[Kind.PUBLISH],
+            "match_seconds": router.match_seconds,
+            "runtime": f"{platform.python_implementation()} {platform.python_version()}",
+            "os": f"{platform.system()} {platform.release()}",
+            "cpus": os.cpu_count(),
+            "memory_used": memory_used(),
+            "memory_total": memory_total(),
+        }
+
+    def _set_interval(self, said: Attributes, payload: bytes) -> None:
+        self.interval = _number(said, "interval")
+        self.stop()
+        self._again()
+
+    def _again(self) -> None:
+        if self.interval > 0:
+            self._timer = self._timers.later(self.interval, self._tick)
+
+    def _tick(self) -> None:
+        self.publish()
+        self._again()
+
+    def _list(self, kind: Kind, said: Attributes, payload: bytes) -> None:
+        tables = self._own.router.tables
+        if kind is Kind.ADVERTISE:
+            found = [one.envelope for one in tables.advertised.values()]
+        else:
+            found = [one.envelope for one in tables.wanted.values()]
+        session = str(said.get("COMM_SESSION_ID", ""))
+        answer = {"brokerID": self._own.broker_id, "COMM_SESSION_ID": session}
+        self._own.publish(ANSWER, answer, json.dumps(_listed(found)).encode())
+
+    def _set_pulse(self, said: Attributes, payload: bytes) -> None:
+        pulse = self._heartbeats.pulse
+        if "enabled" in said:
+            pulse = replace(pulse, enabled=str(said["enabled"]).lower() == "true")
+        if "interval" in said:
+            pulse = replace(pulse, interval=_number(said, "interval"))
+        if "timeout" in said:
+            pulse = replace(pulse, timeout=_number(said, "timeout"))
+        if "threshold" in said:
+            pulse = replace(pulse, threshold=int(_number(said, "threshold")))
+        self._heartbeats.set(pulse)
+
+    # Ways.
+
+    def _traced(self, kind: Kind, said: Attributes, payload: bytes) -> None:
+        trace = said.get("TRACEROUTE_ID")
+        if not isinstance(trace, str):
+            raise PreconditionFailed("a trace has its name in TRACEROUTE_ID")
+        self._own.say(kind, payload.decode(errors="replace"), trace=trace)
+
+    def _trace(self, envelope: Envelope, to: str) -> None:
+        said = {"from": self._own.broker_id, "to": to, "TRACEROUTE_ID": envelope.trace}
+        self._own.router.later(partial(self._own.publish, TRACE, said))
+
+
+def _listed(envelopes: list[Envelope]) -> dict[str, str]:
+    return {one.id: one.text for one in envelopes}
+
+
+def _number(said: Attributes, name: str) -> float:
+    value = said.get(name)
+    if not isinstance(value, (int, float)):
+        raise PreconditionFailed(f"{name} is a number")
+    return float(value)

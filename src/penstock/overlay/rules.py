@@ -1,0 +1,45 @@
+"""How a broker routes: what its operator chose. All brokers of an overlay choose the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.content.forwarding import Covering
+from penstock.core.errors import ConfigurationError
+
+
+class Cycles(Enum):
+    """Whether there may be several ways from one broker to another."""
+
+    OFF = "OFF"  #: the overlay is a tree; a link that would close a cycle is refused
+    FIXED = "FIXED"  #: a publication follows the tree of its advertisement
+    DYNAMIC = "DYNAMIC"  #: it leaves that tree for another where a link is busy or down
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    cycles: Cycles = Cycles.OFF
+    subscriptions: Covering = Covering.OFF  #: of what neighbours are told
+    advertisements: Covering = Covering.OFF
+    conformance: bool = True  #: whether publications of clients have to be advertised
+    strict: bool = False  #: how types are compared
+    split: bool = False  #: composites travel whole to where the ways to their parts divide
+
+    def __post_init__(self) -> None:
+        if self.advertisements is Covering.ACTIVE:
+            raise ConfigurationError(
+                "advertisements are covered lazily (LAZY), or not at all (OFF)"
+            )
+        if self.advertisements is not Covering.OFF and self.cycles is not Cycles.OFF:
+            raise ConfigurationError(
+                "advertisements can be covered in an overlay without cycles only: "
+                "with them each has a tree of its own"
+            )
+        if self.subscriptions is not Covering.OFF and self.cycles is Cycles.DYNAMIC:
+            raise ConfigurationError(
+                "subscriptions cannot be covered where publications change trees (DYNAMIC): "
+                "each has to be known along each of them"
+            )
+        if self.split and self.cycles is not Cycles.OFF:
+            raise ConfigurationError("composites are split in an overlay without cycles only")

@@ -1,0 +1,1 @@
+"""What Spark makes of announcements and reports: functions from DataFrames to DataFrames."""

@@ -1,0 +1,202 @@
+"""The content space of a virtual host: one x-content exchange and the router's hops, together.
+
+What AMQP and MQTT clients publish to the exchange reaches whoever subscribed at the router, and
+what enters there reaches the exchange's bindings: to the router the exchange is a hop like any
+other, with what its bindings ask for as subscriptions. What it publishes is advertised for it as it
+is seen, so that brokers further away know where to ask.
+
+To clients the space is their router. What they publish goes to the bindings that take everything,
+too, wanted or not: the stream that keeps publications is one of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.contract import PRIORITY, Message
+from penstock.broker.destinations import TAKEN, Binding
+from penstock.broker.properties import decode_header, priority_of
+from penstock.broker.routing import Hop, Receipt, Router
+from penstock.content.announcing import Announcing
+from penstock.content.fast import parse_publication
+from penstock.content.messages import Publication, Subscription
+from penstock.content.printing import is_name, print_message
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.drivers.exchange import Exchange
+from penstock.drivers.routers.completion import give
+from penstock.drivers.routers.content import Content
+from penstock.drivers.routers.publications import CONTENT_TYPE, message_of
+from penstock.wire.padres.envelope import PRIORITY as ORDINARY
+from penstock.wire.padres.envelope import Envelope, Kind
+
+if TYPE_CHECKING:
+    from penstock.broker.vhost import VirtualHost
+
+#: AMQP's most urgent priority that queues usually know; the language counts down to 0.
+URGENT: Final = 9
+
+_log = get_logger("penstock.content")
+
+
+class ExchangeHop:
+    """The exchange as the router sees it, and the router as the exchange does."""
+
+    lasting = False  #: its bindings are kept by the virtual host
+    checked = False
+
+    def __init__(self, exchange: Exchange, router: Router[Envelope]) -> None:
+        self.name = f"{router.broker_id}-exchange-{exchange.name}"
+        self._exchange = exchange
+        assert isinstance(exchange.router, Content)
+        self._content = exchange.router
+        self._router = router
+        self._here = f"{router.broker_id}-"
+        self._wanted: dict[Binding, list[str]] = {}
+        self._announcing = Announcing(self._announce, self._withdraw)
+        self._passing: Message | None = None  # comes from the router, and is not to go back
+
+    # What the router says.
+
+    def deliver(self, envelope: Envelope) -> int:
+        if envelope.source == self.name:
+            return TAKEN  # the exchange has seen to it
+        avoid: frozenset[str] = frozenset()
+        if envelope.source.startswith(self._here):  # then they have it from `keep`
+            avoid = frozenset(one.name for one in self._content.everything)
+        message = message_from(envelope, self._exchange.name)
+        self._passing = message
+        try:
+            return self._exchange.accept(message, avoid)
+        finally:
+            self._passing = None
+
+    def keep(self, envelope: Envelope) -> int:
+        """A client's publication, for those who take everything."""
+        outcome = TAKEN
+        everything = self._content.everything
+        if everything:
+            message = message_from(envelope, self._exchange.name)
+            for one in everything:
+                outcome |= give(one, message)
+        return outcome
+
+    # What the exchange says.
+
+    def push(self, message: Message) -> int:
+        publication = None if message is self._passing else self._content.said(message)
+        if publication is None:
+            return TAKEN
+        said = sayable(publication)
+        try:
+            self._announcing.saw(said)
+            return self._router.receive(self, envelope_from(message, said)).outcome
+        except PenstockError as error:  # others need not suffer by it
+            _log.info("publication not shared", exchange=self._exchange.name, error=str(error))
+            return TAKEN
+
+    def bound(self, binding: Binding, wanted: list[Subscription]) -> None:
+        ids = self._wanted.setdefault(binding, [])
+        for one in wanted:
+            options = (("several", "true"),)
+            envelope = Envelope(Kind.SUBSCRIBE, print_message(one), options=options)
+            ids.append(self._router.receive(self, envelope).id)
+
+    def unbound(self, binding: Binding) -> None:
+        for id_ in self._wanted.pop(binding, ()):
+            self._router.receive(self, Envelope(Kind.UNSUBSCRIBE, id_))
+
+    def _announce(self, text: str) -> str:
+        return self._router.receive(self, Envelope(Kind.ADVERTISE, text)).id
+
+    def _withdraw(self, id_: str) -> None:
+        self._router.receive(self, Envelope(Kind.UNADVERTISE, id_))
+
+
+class ContentSpace:
+    """A router that keeps what its clients publish."""
+
+    def __init__(self, vhost: VirtualHost, router: Router[Envelope]) -> None:
+        self._vhost = vhost
+        self._router = router
+        self._settings = vhost.kernel.settings.padres
+        self._hop: ExchangeHop | None = None
+        self.join()
+
+    @property
+    def broker_id(self) -> str:
+        return self._router.broker_id
+
+    def join(self) -> None:
+        """Make what is missing: exchange, stream, and the gateway between them and the router."""
+        vhost, settings = self._vhost, self._settings
+        name = settings.exchange
+        exchange = vhost.exchanges.get(name)
+        if exchange is None:
+            exchange = vhost.declare_exchange(name, "x-content", durable=True)
+        if not isinstance(exchange, Exchange) or not isinstance(exchange.router, Content):
+            _log.warning("exchange is of another type, and shares nothing", exchange=name)
+            return
+        if exchange.router.gateway is None:
+            if self._hop is not None:
+                self._router.detach(self._hop.name)
+            self._hop = ExchangeHop(exchange, self._router)
+            self._router.attach(self._hop)
+            exchange.router.open(self._hop, list(exchange.bindings))
+        if settings.stream and settings.stream not in vhost.queues:
+            arguments: dict[str, str | int] = {"x-queue-type": "stream"}
+            if settings.stream_bytes:
+                arguments["x-max-length-bytes"] = settings.stream_bytes
+            stream = vhost.declare_queue(settings.stream, durable=True, arguments=arguments)
+            vhost.bind(name, stream, "", {"x-all": True})
+
+    # A router.
+
+    def attach(self, hop: Hop[Envelope], attentive: bool = False) -> None:
+        self.join()
+        self._router.attach(hop, attentive)
+
+    def detach(self, name: str) -> None:
+        self._router.detach(name)
+
+    def receive(self, hop: Hop[Envelope], envelope: Envelope) -> Receipt:
+        answer = self._router.receive(hop, envelope)
+        if envelope.kind is Kind.PUBLISH and self._hop is not None:
+            kept = self._hop.keep(replace(envelope, id=answer.id))
+            return Receipt(answer.id, answer.outcome | kept)
+        return answer
+
+
+def message_from(envelope: Envelope, exchange: str) -> Message:
+    publication = parse_publication(envelope.text)
+    time = envelope.time or (publication.time.timestamp() if publication.time else 0.0)
+    return message_of(
+        publication,
+        exchange,
+        envelope.payload,
+        message_id=envelope.id,
+        time=time,
+        urgency=max(0, min(URGENT, URGENT - envelope.priority)),
+        durable=envelope.durable,
+    )
+
+
+def sayable(publication: Publication) -> Publication:
+    """With the attributes alone whose names are names in the language: headers may have others."""
+    attributes = {name: one for name, one in publication.attributes.items() if is_name(name)}
+    return Publication(publication.class_name, attributes, publication.time)
+
+
+def envelope_from(message: Message, publication: Publication) -> Envelope:
+    properties = decode_header(message.header)
+    urgency = priority_of(message.header) if message.flags & PRIORITY else URGENT - ORDINARY
+    told = properties.content_type == CONTENT_TYPE
+    return Envelope(
+        Kind.PUBLISH,
+        print_message(publication),
+        payload=b"" if told else message.body,
+        priority=max(0, URGENT - urgency),
+        time=float(properties.timestamp or 0),
+        durable=properties.delivery_mode == 2,
+    )

@@ -1,0 +1,216 @@
+"""Content routing in a broker: a router for each virtual host that needs one, links for the default
+one.
+
+Nothing of it is loaded before somebody asks: a client that speaks PADRES, a neighbour, or what is
+remembered of either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.core.config import OverlaySettings
+from penstock.core.errors import PreconditionFailed
+from penstock.wire.padres.frames import Open
+
+if TYPE_CHECKING:
+    from penstock.broker.turn import Turn
+    from penstock.overlay.controller import Controller
+    from penstock.overlay.links import Links
+    from penstock.overlay.router import Router
+    from penstock.server.broker import Broker
+    from penstock.server.console import Console
+    from penstock.server.content_space import ContentSpace
+
+
+class Overlay:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._routers: dict[str, Router] = {}
+        self._spaces: dict[str, ContentSpace] = {}
+        self._consoles: dict[str, Console] = {}
+        self._links: Links | None = None
+        self.controller: Controller | None = None
+        self._started = False
+
+    # What terminals ask.
+
+    def router(self, vhost: str) -> ContentSpace:
+        space = self._spaces.get(vhost)
+        if space is None:
+            try:  # NumPy is loaded for the first who needs it
+                from penstock.server.content_space import ContentSpace
+
+                router = self._make(vhost)
+            except ModuleNotFoundError as missing:
+                raise PreconditionFailed(
+                    f"content routing needs {missing.name}: pip install 'penstock[content]'"
+                ) from None
+            space = self._spaces[vhost] = ContentSpace(self._broker.vhosts[vhost], router)
+        return space
+
+    def welcome(self, opened: Open, vhost: str) -> asyncio.Protocol:
+        return self.links.welcome(opened, vhost)
+
+    @property
+    def links(self) -> Links:
+        self.router(self._default)
+        assert self._links is not None, "they come with the default router"
+        return self._links
+
+    def routing(self, vhost: str) -> Router:
+        """The router itself, without the exchange beside it."""
+        self.router(vhost)
+        return self._routers[vhost]
+
+    def console(self, vhost: str) -> Console:
+        console = self._consoles.get(vhost)
+        if console is None:
+            space = self.router(vhost)
+            from penstock.server.console import Console
+
+            console = self._consoles[vhost] = Console(space, self.routing(vhost))
+        return console
+
+    # What the broker is told by others.
+
+    def connect(self, uri: str) -> None:
+        self.links.connect(uri)
+
+    def disconnect(self, name: str) -> None:
+        self.links.disconnect(name)
+
+    def shutdown(self) -> None:
+        self._broker.shutdown()
+
+    # Life.
+
+    def start(self) -> None:
+        """Listeners are open: neighbours can be told where we are."""
+        self._started = True
+        topology = self._broker.topology
+        remembered = any(True for _ in topology.all("content"))
+        if remembered or any(True for _ in topology.all("neighbour")) or self._settings.neighbours:
+            for vhost in dict.fromkeys(key[1] for key, _ in topology.all("content")):
+                if vhost in self._broker.vhosts:
+                    self.router(vhost)
+            self.links.start(self._uri)
+        elif self._links is not None:
+            self._links.start(self._uri)
+
+    async def close(self) -> None:
+        if self.controller is not None:
+            self.controller.stop()
+        if self._links is not None:
+            await self._links.close()
+
+    def close_files(self) -> None:
+        if self._links is not None:
+            self._links.close_files()
+
+    def forget(self, vhost: str) -> None:
+        """A virtual host was deleted."""
+        self._routers.pop(vhost, None)
+        self._spaces.pop(vhost, None)
+        self._consoles.pop(vhost, None)
+        for key, _ in self._broker.topology.all("content"):
+            if key[1] == vhost:
+                self._broker.topology.drop(key)
+        self._broker.topology.drop(("content-number", vhost))
+
+    # How one is made.
+
+    def _make(self, vhost: str) -> Router:
+        from penstock.content.forwarding import Covering
+        from penstock.overlay.links import Links
+        from penstock.overlay.memory import Remembered
+        from penstock.overlay.router import Router
+        from penstock.overlay.rules import Cycles, Rules
+        from penstock.terminals.padres.mailbox import lasting_hop
+
+        broker, settings = self._broker, self._settings
+        rules = Rules(
+            Cycles(settings.cycles),
+            Covering(settings.subscription_covering),
+            Covering(settings.advertisement_covering),
+            split=settings.split_composites,
+        )
+        memory = Remembered(broker.topology, vhost)
+        router = self._routers[vhost] = Router(
+            settings.id, rules, memory=memory, clock=broker.kernel.loop.time
+        )
+        if vhost == self._default:
+            directory = broker.data / "log" / "overlay"
+            self._links = Links(
+                broker.kernel, broker.vhosts[vhost], router, memory, self._store(), directory
+            )
+            self._links.recall()
+        for name, envelope in list(memory.asked()):
+            if name not in router.hops:
+                router.attach(lasting_hop(broker, broker.vhosts[vhost], name))
+            router.recall(name, envelope)
+        if vhost == self._default:
+            self._control(router)
+            if self._started:
+                assert self._links is not None
+                self._links.start(self._uri)
+        return router
+
+    def _control(self, router: Router) -> None:
+        """What the broker does in its own name."""
+        from penstock.overlay.controller import Controller
+        from penstock.overlay.heartbeats import Pulse
+
+        settings = self._settings
+        router.trace_all = settings.trace_all
+        self.controller = Controller(
+            router,
+            _TurnTimers(self._broker.kernel.turn),
+            self,
+            Pulse(
+                settings.heartbeat,
+                settings.heartbeat_interval,
+                settings.heartbeat_timeout,
+                settings.heartbeat_threshold,
+            ),
+            uri=lambda: self._uri,
+            info_interval=settings.info_interval,
+            info_full=settings.info_full,
+        )
+
+    @property
+    def _default(self) -> str:
+        return self._broker.settings.default_vhost
+
+    @property
+    def _settings(self) -> OverlaySettings:
+        return self._broker.settings.overlay
+
+    @property
+    def _uri(self) -> str:
+        if self._settings.uri:
+            return self._settings.uri
+        ours = (one for one in self._broker.addresses if one.startswith("padres"))
+        address = next(ours, "")
+        return f"{address}/{self._settings.id}" if address else ""
+
+    def _store(self) -> str:
+        """Which data this is: another, should it be lost."""
+        path = self._broker.data / "log" / "overlay" / "store"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(uuid.uuid4().hex)
+        return path.read_text().strip()
+
+
+class _TurnTimers:
+    """Timers that are turns of the broker."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def later(self, seconds: float, action: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._turn.at(self._turn.loop.time() + seconds, action)

@@ -1,0 +1,153 @@
+"""The content language over MQTT: `$content/` before a subscription, or before a class.
+
+A filter `$content/[class,eq,stock],[price,<,50]` asks for publications, a composite one for several
+together. A message to the topic `$content/stock` is a publication of that class (to `$content`, of
+the class that its properties name); its user properties are the attributes, a value that reads as a
+number being one unless it is quoted. What is wrong with a text is told with its position.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.contract import Channel, Message
+from penstock.broker.properties import decode_header, encode_header, encode_route
+from penstock.broker.sessions import Subscription
+from penstock.content import (
+    LanguageError,
+    parse_composite,
+    parse_subscription,
+)
+from penstock.content.values import INT_MAX, INT_MIN
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.terminals.mqtt import packets
+from penstock.terminals.mqtt.access import Access
+from penstock.terminals.mqtt.properties import Properties, Property
+from penstock.terminals.mqtt.reasons import Reason
+from penstock.terminals.mqtt.topics import CONTENT, to_key
+from penstock.terminals.mqtt.translation import ENVELOPE, SHORT, flags_for, header_for
+
+if TYPE_CHECKING:
+    from penstock.broker.sessions import Session
+    from penstock.terminals.mqtt.terminal import MqttTerminal
+
+_BARE: Final = CONTENT[:-1].encode()
+_BEFORE_CLASS: Final = CONTENT.encode()
+
+_INTEGER: Final = re.compile(r"0|[+-]?[1-9][0-9]*", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)?\.[0-9]+(?:[eE][+-]?[0-9]+)?", re.ASCII)
+
+_log = get_logger("penstock.mqtt")
+
+
+def is_content(topic: bytes) -> bool:
+    return topic.startswith(_BEFORE_CLASS) or topic == _BARE
+
+
+def value_of(text: str) -> str | int | float:
+    """A user property as the language would read it; what it would not is a text."""
+    if _INTEGER.fullmatch(text) and INT_MIN <= int(text) <= INT_MAX:
+        return int(text)
+    if _FLOAT.fullmatch(text) and abs(float(text)) != float("inf"):
+        return float(text)
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    return text
+
+
+class ContentOutlet:
+    """Where a client's publications by content go."""
+
+    __slots__ = ("_access", "channel")
+
+    def __init__(self, terminal: MqttTerminal) -> None:
+        exchange = _exchange(terminal)
+        self._access = _access(terminal, exchange)
+        self.channel = Channel(terminal.outflow, terminal.vhost.exchange(exchange))
+        self.channel.driver.channel_open(self.channel, {})
+
+    def close(self) -> None:
+        self.channel.driver.channel_close(self.channel)
+
+    def message(self, topic: bytes, told: Properties, qos: int, payload: bytes) -> Message | None:
+        """The publication as a message; None when this client may not publish its class."""
+        header = decode_header(header_for(told, qos, len(payload)))
+        headers: dict[str, Any] = header.headers or {}
+        headers.pop(ENVELOPE, None)  # it says the same in the words of MQTT, and all as texts
+        for name, value in told.get(Property.USER_PROPERTY, ()):
+            if name in headers and isinstance(headers[name], str):
+                headers[name] = value if name == "class" else value_of(value)
+        named = topic.removeprefix(_BEFORE_CLASS).decode() if topic != _BARE else ""
+        if named:
+            headers.setdefault("class", named)
+        header.headers = headers
+        if not self._access.may_publish(str(headers.get("class", named))):
+            return None
+        exchange: Any = self.channel.driver
+        key = to_key(topic)[:SHORT].decode("utf-8", "ignore")
+        route = encode_route(exchange.name, key)
+        return Message(route, encode_header(header, len(payload)), payload, flags_for(qos, told))
+
+
+def subscribe_to_content(
+    terminal: MqttTerminal, request: packets.Subscription, identifier: int, mistakes: list[str]
+) -> int:
+    if not request.filter.startswith(CONTENT):
+        mistakes.append("subscriptions by content are not shared")
+        return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+    text = request.filter.removeprefix(CONTENT)
+    try:
+        exchange = _exchange(terminal)
+        access = _access(terminal, exchange)
+        if not all(map(access.may_subscribe, _classes(text))):
+            _log.info("subscription refused", connection=terminal.name, filter=request.filter)
+            return Reason.NOT_AUTHORIZED
+        session = terminal.need_session()
+        wanted = Subscription(
+            request.filter,
+            request.qos,
+            identifier,
+            request.no_local,
+            request.retain_as_published,
+            text,
+        )
+        before = session.subscription(request.filter)
+        if before != wanted:
+            if before is not None:
+                terminal.vhost.unbind(exchange, session, before.pattern, before.arguments)
+            terminal.vhost.bind(exchange, session, wanted.pattern, wanted.arguments)
+    except LanguageError as error:
+        mistakes.append(str(error))
+        return Reason.TOPIC_FILTER_INVALID
+    except PenstockError as error:
+        _log.warning("subscription failed", connection=terminal.name, error=str(error))
+        mistakes.append(str(error))
+        return Reason.IMPLEMENTATION_SPECIFIC_ERROR
+    return request.qos
+
+
+def unsubscribe_from_content(terminal: MqttTerminal, session: Session, asked: str) -> int:
+    before = session.subscription(asked)
+    if before is None:
+        return Reason.NO_SUBSCRIPTION_EXISTED
+    terminal.vhost.unbind(_exchange(terminal), session, asked, before.arguments)
+    return Reason.SUCCESS
+
+
+def _exchange(terminal: MqttTerminal) -> str:
+    """The exchange of the content space, which is there once somebody has asked for it."""
+    terminal.host.router(terminal.vhost.name)
+    return terminal.host.kernel.settings.padres.exchange
+
+
+def _access(terminal: MqttTerminal, exchange: str) -> Access:
+    users, user = terminal.host.users, terminal.access.user
+    return Access(users, user, terminal.vhost.name, exchange, terminal.client_id)
+
+
+def _classes(text: str) -> list[str]:
+    if text.lstrip().startswith("{"):
+        return [part.class_name for part in parse_composite(text).parts()]
+    return [parse_subscription(text).class_name]

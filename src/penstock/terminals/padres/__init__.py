@@ -1,0 +1,1 @@
+"""PADRES: clients that advertise, subscribe and publish in the content language."""

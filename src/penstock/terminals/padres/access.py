@@ -1,0 +1,79 @@
+"""What the user of a connection may do, in the permissions that AMQP has too.
+
+The content space of a virtual host goes by the name of its exchange, and a class is a topic in it:
+advertising and publishing ask to write there, subscribing asks to read. Answers are remembered
+until users change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.broker.access import Access as NamedAccess
+from penstock.broker.permissions import TopicKind
+from penstock.broker.user import User
+from penstock.broker.users import Users
+from penstock.content import (
+    parse_advertisement,
+    parse_composite,
+    parse_publication,
+    parse_subscription,
+)
+from penstock.wire.padres.envelope import Envelope, Kind
+
+#: How a message begins whose class is a bare name, which is what nearly all do.
+_BARE: Final = re.compile(
+    r"\s*\[\s*class\s*,\s*(?:eq\s*,\s*)?([A-Za-z_:/][A-Za-z0-9_:/-]*)\s*\]", re.ASCII
+)
+_WRITES: Final = frozenset({Kind.ADVERTISE, Kind.PUBLISH})
+_UNDOES: Final = frozenset({Kind.UNADVERTISE, Kind.UNSUBSCRIBE, Kind.UNCOMPOSITE})
+#: Classes remembered for one connection.
+REMEMBERED: Final = 1024
+
+
+class Access:
+    __slots__ = ("_allowed", "_exchange", "_named", "_users", "_version")
+
+    def __init__(self, users: Users, user: User, vhost: str, exchange: str) -> None:
+        self._users = users
+        self._exchange = exchange
+        self._named = NamedAccess(users, user, vhost)
+        self._allowed: set[tuple[bool, str]] = set()
+        self._version = users.version
+
+    @property
+    def user(self) -> User:
+        return self._named.user
+
+    def check(self, envelope: Envelope) -> None:
+        """Raises unless it is allowed. What one has asked for oneself one may undo."""
+        kind = envelope.kind
+        if kind in _UNDOES:
+            return
+        if self._version != self._users.version:
+            self._version = self._users.version
+            self._allowed.clear()
+        writes = kind in _WRITES
+        for name in _classes(envelope):
+            if (writes, name) in self._allowed:
+                continue
+            verb: TopicKind = "write" if writes else "read"
+            self._named.check(verb, "exchange", self._exchange)
+            self._named.check_topic(verb, self._exchange, name)
+            if len(self._allowed) >= REMEMBERED:
+                self._allowed.clear()
+            self._allowed.add((writes, name))
+
+
+def _classes(envelope: Envelope) -> Iterable[str]:
+    if envelope.kind is Kind.COMPOSITE:
+        return [part.class_name for part in parse_composite(envelope.text).parts()]
+    bare = _BARE.match(envelope.text)
+    if bare is not None:
+        return (bare[1],)
+    if envelope.kind is Kind.PUBLISH:
+        return (parse_publication(envelope.text).class_name,)
+    read = parse_advertisement if envelope.kind is Kind.ADVERTISE else parse_subscription
+    return (read(envelope.text).class_name,)

@@ -1,0 +1,139 @@
+"""From the first frame to the answer: who is this, and may it come in?
+
+Clients and brokers say who they are in the same way, and both as a user of this broker. A client
+gets a mailbox; a connection of a broker goes on as a link, which is the overlay's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from penstock.core.addresses import is_loopback
+from penstock.core.errors import (
+    AccessRefused,
+    ConnectionForced,
+    NotAllowed,
+    NotFound,
+    PreconditionFailed,
+    ResourceExhausted,
+    ResourceLocked,
+)
+from penstock.terminals.padres.access import Access
+from penstock.terminals.padres.mailbox import PREFIX, Mailbox
+from penstock.wire.padres.frames import Open, Role
+
+if TYPE_CHECKING:
+    from penstock.broker.user import User
+    from penstock.broker.vhost import VirtualHost
+    from penstock.terminals.padres.terminal import PadresTerminal
+
+#: What a client may call itself.
+_CLIENT_ID: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
+
+
+class Joining:
+    __slots__ = ("_task", "_terminal")
+
+    def __init__(self, terminal: PadresTerminal) -> None:
+        self._terminal = terminal
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, opened: Open) -> None:
+        self._terminal.intake.hold()
+        self._task = self._terminal.host.kernel.loop.create_task(self._join(opened))
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _join(self, opened: Open) -> None:
+        terminal = self._terminal
+        try:
+            user = await self._identify(opened)
+            self._task = None
+            if terminal.closing:
+                return
+            vhost = self._enter(opened, user)
+            if opened.role is Role.BROKER:
+                terminal.become_link(opened, vhost)
+                return
+            self._admit(opened, vhost, user)
+        except AccessRefused as error:
+            terminal.host.kernel.metrics.refused += 1
+            terminal.fail(error)
+        except Exception as error:
+            terminal.fail(error)
+        terminal.intake.resume()
+        terminal.host.kernel.turn.end()
+
+    async def _identify(self, opened: Open) -> User:
+        host = self._terminal.host
+        loopback = is_loopback(self._terminal.peer[0])
+        if opened.user:
+            return await host.users.authenticate(opened.user, opened.password, loopback=loopback)
+        if not host.kernel.settings.anonymous:
+            raise AccessRefused("a user name and a password are needed")
+        return host.users.get("guest")
+
+    def _enter(self, opened: Open, user: User) -> VirtualHost:
+        host = self._terminal.host
+        settings = host.kernel.settings
+        if host.draining:
+            raise ConnectionForced("the broker is shutting down")
+        if settings.max_connections and len(host.clients) > settings.max_connections:
+            raise ResourceExhausted(
+                f"the broker's limit of {settings.max_connections} connections is reached"
+            )
+        name = opened.vhost or settings.default_vhost
+        vhost = host.vhosts.get(name)
+        if vhost is None:
+            raise NotFound(f"no vhost '{name}'")
+        if not host.users.may_enter(user, name):
+            raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
+        return vhost
+
+    def _admit(self, opened: Open, vhost: VirtualHost, user: User) -> None:
+        terminal = self._terminal
+        host = terminal.host
+        settings = host.kernel.settings.padres
+        router = host.router(vhost.name)
+        if opened.wanted and opened.wanted != router.broker_id:
+            raise NotFound(f"this is broker {router.broker_id}, and not {opened.wanted}")
+        client_id = opened.id or f"c{secrets.token_hex(6)}"
+        if not _CLIENT_ID.fullmatch(client_id):
+            raise PreconditionFailed(
+                f"{client_id[:40]!r} is no name for a client: 1 to 200 characters, no blanks"
+            )
+        if not host.users.may_use_client_id(user, client_id):
+            raise AccessRefused(f"user '{user.name}' may not use the client id {client_id!r}")
+        terminal.vhost = vhost
+        terminal.access = Access(host.users, user, vhost.name, settings.exchange)
+        terminal.mailbox = Mailbox(
+            vhost,
+            f"{router.broker_id}-{client_id}",
+            terminal.service.press,
+            owner=None if opened.lasting else terminal,
+            checked=settings.conformance,
+            most=settings.max_queued,
+        )
+        self._take_place(terminal.mailbox, opened.store)
+        known = PREFIX + terminal.mailbox.name in vhost.queues
+        terminal.open(opened, client_id, router, known=known)
+
+    def _take_place(self, mailbox: Mailbox, run: str) -> None:
+        """A client that comes again may have lost a connection we still believe in.
+
+        It is the same if it says it is the same run of a program; one that lasts may be another.
+        """
+        terminal = self._terminal
+        before = terminal.service.present.get((terminal.vhost.name, mailbox.name))
+        if before is None:
+            return
+        if not mailbox.lasting and (not run or run != before.run):
+            raise ResourceLocked(f"{mailbox.name} is connected already, from {before.name}")
+        if before.access.user != terminal.access.user:
+            raise ResourceLocked(f"{mailbox.name} is connected already, as another user")
+        before.fail(ResourceLocked(f"{mailbox.name} has connected again, from {terminal.name}"))

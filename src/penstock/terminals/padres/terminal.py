@@ -1,0 +1,377 @@
+"""The PADRES terminal: one socket, one client.
+
+Bytes come in by `data_received` and are taken apart by `wire/padres`. What a client says goes to
+the router of its virtual host, what the router has for it comes out of its mailbox (`mailbox.py`).
+`joining.py` lets it in, `notes.py` takes its messages, `lifesigns.py` knows whether it still lives,
+`broker/intake.py` when reading stops. A broker that connects is handed on as a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
+from penstock.broker.intake import READ_BYTES, Intake
+from penstock.core.errors import ConnectionForced, FrameError, PenstockError
+from penstock.core.logs import get_logger
+from penstock.terminals.padres.description import describe_connection, describe_consumers
+from penstock.terminals.padres.joining import Joining
+from penstock.terminals.padres.lifesigns import Lifesigns
+from penstock.terminals.padres.notes import Notes
+from penstock.wire.padres.codec import encode, note
+from penstock.wire.padres.conditions import INTERNAL, code_of
+from penstock.wire.padres.frames import (
+    PREFACE,
+    Beat,
+    Close,
+    Confirm,
+    Failed,
+    Frame,
+    Note,
+    Open,
+    Role,
+)
+from penstock.wire.padres.reader import Reader
+
+if TYPE_CHECKING:
+    from penstock.broker.routing import Router
+    from penstock.broker.vhost import VirtualHost
+    from penstock.terminals.padres.access import Access
+    from penstock.terminals.padres.mailbox import Mailbox
+    from penstock.terminals.padres.service import Padres
+    from penstock.wire.padres.envelope import Envelope
+
+#: Output that may wait in the socket's buffer before the mailbox is told to hold it back.
+CHOKE_BYTES: Final = 256 * 1024
+#: Publications on their way to a client that it has not confirmed.
+WINDOW: Final = 1000
+#: How long a client that is sent away may take to read what it is told.
+CLOSE_SECONDS: Final = 5.0
+
+_log = get_logger("penstock.padres")
+
+
+class PadresTerminal(asyncio.Protocol):
+    __slots__ = (
+        "_joining",
+        "_notes",
+        "_out",
+        "_receipt",
+        "_turn",
+        "_unanswered",
+        "access",
+        "channel",
+        "choked",
+        "client_id",
+        "closing",
+        "host",
+        "intake",
+        "lifesigns",
+        "mailbox",
+        "name",
+        "opened",
+        "peer",
+        "published",
+        "reader",
+        "router",
+        "run",
+        "service",
+        "software",
+        "tls",
+        "transport",
+        "vhost",
+    )
+
+    def __init__(self, service: Padres) -> None:
+        self.service = service
+        self.host = service.host
+        self._turn = self.host.kernel.turn
+        self.transport: asyncio.Transport
+        self.vhost: VirtualHost
+        self.access: Access
+        self.mailbox: Mailbox
+        self.router: Router[Envelope]
+        self.channel: Channel | None = None  #: the mailbox's, while it is read from
+        self.reader = Reader()
+        self.intake = Intake(self)
+        self.lifesigns = Lifesigns(self)
+        self.client_id = ""
+        self.software = ""
+        self.run = ""  #: of the program that the client is
+        self.name = ""
+        self.published = 0
+        self.opened = False
+        self.closing = False
+        self.choked = False  #: the client does not read what it is sent
+        self._joining: Joining | None = Joining(self)
+        self._notes = Notes(self)
+        self._out: list[bytes] = []
+        self._receipt = 0
+        self._unanswered: dict[int, Delivery] = {}
+
+    # The socket.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
+        self.intake.begin()
+        self.peer = transport.get_extra_info("peername") or ("", 0)
+        here = transport.get_extra_info("sockname") or ("", 0)
+        self.tls = transport.get_extra_info("ssl_object") is not None
+        self.name = f"{self.peer[0]}:{self.peer[1]} -> {here[0]}:{here[1]}"
+        self.host.clients[self] = None
+        kernel = self.host.kernel
+        kernel.metrics.connections_opened += 1
+        self.lifesigns.expect(kernel.settings.handshake_timeout, self._too_late)
+
+    def data_received(self, data: bytes) -> None:
+        self.lifesigns.heard = True
+        published = self.published
+        try:
+            for frame in self.reader.frames(data):
+                self._take(frame)
+                if self.closing:
+                    break
+        except Exception as error:
+            self.fail(error)
+        metrics = self.host.kernel.metrics
+        size = len(data)
+        metrics.bytes_in += size
+        if size >= READ_BYTES or self.intake.wide:
+            self.intake.adapt(size)
+        if self.published != published:
+            metrics.published += self.published - published
+            self.intake.look()
+        if self.choked and self.intake.unread:
+            self.intake.pause()
+        self._turn.rest()
+
+    def _take(self, frame: Frame) -> None:
+        if isinstance(frame, Open):
+            assert self._joining is not None, "the reader lets one pass"
+            self._joining.begin(frame)
+        elif isinstance(frame, Note):
+            self._notes.take(frame)
+        elif isinstance(frame, Confirm):
+            self._answered(frame.receipt)
+        elif isinstance(frame, Close):
+            self._leave()
+            self.transport.close()
+        elif not isinstance(frame, Beat):
+            raise FrameError(f"{type(frame).__name__} is not for a client to say")
+
+    def pause_writing(self) -> None:
+        self.choked = True
+        if self.channel is not None:
+            self.channel.driver.channel_request(self.channel, 0)
+
+    def resume_writing(self) -> None:
+        self.choked = False
+        self._request()
+        self.intake.resume()
+        self._turn.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+        self.lifesigns.stop()
+        self.intake.end()
+        self.host.client_left(self)
+        self.host.kernel.metrics.connections_closed += 1
+        self._turn.end()
+
+    # Whether it is read from.
+
+    @property
+    def held(self) -> bool:
+        return self.reader.stopped
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        self.reader.stopped = held
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.transport.get_write_buffer_size() if self.choked else 0
+
+    def blocking(self, reason: str) -> None:
+        """Publishers notice that they are not read from."""
+
+    def unblocking(self) -> None:
+        """And that they are again."""
+
+    def alarms_changed(self) -> None:
+        if self.opened and not self.closing:
+            self.intake.alarms_changed()
+
+    # What it says.
+
+    def send(self, frame: bytes) -> None:
+        if not self._out:
+            self._turn.touched.append(self)
+        self._out.append(frame)
+
+    def flush(self) -> None:
+        out, self._out = self._out, []
+        if out and not self.transport.is_closing():
+            data = b"".join(out)
+            self.host.kernel.metrics.bytes_out += len(data)
+            self.lifesigns.said = True
+            self.transport.write(data)
+
+    # The mailbox.
+
+    def channel_forward(
+        self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
+    ) -> None:
+        assert delivery is not None, "the channel is not settled"
+        receipt = self._receipt = self._receipt + 1
+        self._unanswered[receipt] = delivery
+        if len(self._unanswered) >= WINDOW:
+            channel.driver.channel_request(channel, 0)
+        self.host.kernel.metrics.delivered += 1
+        self.send(note(cast(bytes, fragment.body), receipt))
+
+    def channel_confirm(self, channel: Channel, receipt: int) -> None:
+        """Nothing is posted here: the router answers at once."""
+
+    def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
+        """An operator has deleted the mailbox; the next publication makes a new one."""
+        self.channel = None
+        self._unanswered.clear()
+        self._turn.soon(self._open_mailbox)
+
+    def _answered(self, receipt: int) -> None:
+        """The client is done with that publication and all before it."""
+        full = len(self._unanswered) >= WINDOW
+        while self._unanswered:
+            first = next(iter(self._unanswered))
+            if first > receipt:
+                break
+            delivery = self._unanswered.pop(first)
+            self.host.kernel.metrics.acknowledged += 1
+            if self.channel is not None:
+                self.channel.driver.channel_confirm(self.channel, delivery)
+        if full:
+            self._request()
+
+    def _open_mailbox(self) -> None:
+        if self.opened and self.channel is None:
+            queue = self.mailbox.queue
+            self.channel = Channel(self, queue)
+            queue.channel_open(self.channel, {"exclusive": True})
+            self._request()
+
+    def _request(self) -> None:
+        if self.channel is not None and not self.choked and len(self._unanswered) < WINDOW:
+            self.channel.driver.channel_request(self.channel, UNLIMITED)
+
+    # Life.
+
+    def open(self, opened: Open, client_id: str, router: Router[Envelope], *, known: bool) -> None:
+        """The client is let in; it was here before, if it is known."""
+        settings = self.host.kernel.settings
+        self.opened = True
+        self._joining = None
+        self.client_id = client_id
+        self.software = opened.software
+        self.run = opened.store
+        self.router = router
+        self.reader.largest = settings.padres.max_frame_bytes
+        self.service.present[self.vhost.name, self.mailbox.name] = self
+        product = self.host.product
+        answer = Open(
+            Role.BROKER,
+            router.broker_id,
+            wanted=client_id,
+            vhost=self.vhost.name,
+            heartbeat=opened.heartbeat,
+            largest=self.reader.largest,
+            lasting=opened.lasting and known,
+            software=f"{product['product']} {product['version']}",
+        )
+        self.send(PREFACE + encode(answer))
+        router.attach(self.mailbox, attentive=opened.attentive)
+        self._open_mailbox()
+        self.lifesigns.begin(opened.heartbeat)
+
+    def become_link(self, opened: Open, vhost: VirtualHost) -> None:
+        """It is a broker: from now on the connection is the overlay's."""
+        protocol = self.host.links.welcome(opened, vhost.name)
+        self._joining = None
+        self._leave()
+        self.lifesigns.stop()
+        self.intake.end()
+        self.host.client_left(self)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        self.transport.resume_reading()
+        if rest := self.reader.rest:
+            protocol.data_received(rest)
+
+    def _too_late(self) -> None:
+        _log.info("client took too long to introduce itself", connection=self.name)
+        self.transport.abort()
+
+    def fail(self, error: Exception) -> None:
+        """Close the connection and say why."""
+        if self.closing:
+            return
+        code, text = code_of(error), str(error) or type(error).__name__
+        if isinstance(error, PenstockError):
+            _log.info("connection closed", connection=self.name, reason=text)
+        else:
+            code, text = INTERNAL, "internal error"
+            _log.error("connection failed", connection=self.name, exc_info=error)
+        self.send((b"" if self.opened else PREFACE) + encode(Close(code, text)))
+        self._leave()
+        self.flush()
+        self.transport.close()
+        self.lifesigns.expect(CLOSE_SECONDS, self.transport.abort)
+
+    def refuse(self, receipt: int, error: Exception) -> None:
+        """What the client noted is not accepted; it may go on."""
+        position = getattr(error, "position", -1)
+        self.send(encode(Failed(receipt, code_of(error), str(error), position)))
+
+    def _leave(self) -> None:
+        """Once: let go of everything but the socket; what was read behind is not looked at."""
+        self.closing = True
+        self.reader.stopped = True
+        if self._joining is not None:
+            self._joining.cancel()
+            self._joining = None
+        if not self.opened:
+            return
+        self.opened = False
+        place = (self.vhost.name, self.mailbox.name)
+        if self.service.present.get(place) is self:
+            del self.service.present[place]
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            channel.driver.channel_close(channel)
+            unanswered, self._unanswered = self._unanswered, {}
+            for delivery in reversed(unanswered.values()):
+                channel.driver.channel_failure(channel, delivery, requeue=True)
+        if not self.mailbox.lasting:
+            self.router.detach(self.mailbox.name)
+            self.mailbox.forget()
+        self.vhost.release(self)
+
+    def end(self, reason: str) -> None:
+        self.fail(ConnectionForced(reason))
+        self._turn.end()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    # Management.
+
+    def describe(self) -> dict[str, Any]:
+        return describe_connection(self)
+
+    def describe_channels(self) -> list[dict[str, Any]]:
+        return []
+
+    def describe_consumers(self) -> list[dict[str, Any]]:
+        return describe_consumers(self)

@@ -1,0 +1,1 @@
+"""What a person looks at: the dashboards, one process for all of them (`penstock dashboards`)."""

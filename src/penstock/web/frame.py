@@ -1,0 +1,112 @@
+"""What is around every page: the name, the menu, light or dark, and who is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from nicegui import app, ui
+
+from penstock.web.gate import Gate, allowed
+from penstock.web.pages import Page, Person, Section
+from penstock.web.theme import LOGO
+
+_SHADE: Final = "shade"
+#: On narrow screens the menu is behind a button. Opening it needs nobody's answer.
+_TOGGLE: Final = "() => document.body.classList.toggle('p-open')"
+#: In the order in which the button goes through them: name → as NiceGUI has it, icon.
+_SHADES: Final[dict[str, tuple[bool | None, str]]] = {
+    "as the system": (None, "brightness_auto"),
+    "light": (False, "light_mode"),
+    "dark": (True, "dark_mode"),
+}
+
+
+class Frame:
+    def __init__(self, sections: Sequence[Section], gate: Gate | None) -> None:
+        self._sections = sections
+        self._gate = gate
+
+    @contextmanager
+    def around(self, page: Page, person: Person) -> Iterator[None]:
+        with ui.header().classes("p-header"):
+            burger = ui.button(icon="menu").props("flat round dense aria-label=Menu")
+            burger.classes("p-burger").on("click", js_handler=_TOGGLE)
+            with ui.link(target="/").classes("p-brand").props('aria-label="Penstock, all pages"'):
+                logo()
+                ui.label("Penstock").classes("p-brand-name")
+            ui.space()
+            _shade_switch()
+            if self._gate is not None:
+                _person_menu(person)
+        ui.element("div").classes("p-scrim").on("click", js_handler=_TOGGLE)
+        with ui.element("aside").classes("p-drawer"):
+            self._menu(page, person)
+        with ui.element("div").classes("p-page"):
+            self._way_back(page)
+            ui.label(page.title).classes("p-h1").props("role=heading aria-level=1")
+            yield
+
+    def _way_back(self, current: Page) -> None:
+        pages = [page for section in self._sections for page in section.pages if page.listed]
+        parent = next((page for page in pages if current.path.startswith(f"{page.path}/")), None)
+        if parent is not None:
+            with ui.link(target=parent.path).classes("p-back"):
+                ui.icon("arrow_back")
+                ui.label(parent.title)
+
+    def _menu(self, current: Page, person: Person) -> None:
+        with ui.element("nav").classes("p-menu").props("aria-label=Pages"):
+            for section in self._sections:
+                pages = [
+                    page
+                    for page in section.pages
+                    if page.listed and allowed(person, page.role, self._gate)
+                ]
+                if not pages:
+                    continue
+                ui.label(section.name).classes("p-eyebrow")
+                for page in pages:
+                    here = current.path == page.path or current.path.startswith(f"{page.path}/")
+                    with ui.link(target=page.path).classes("p-menu-item") as link:
+                        if here:
+                            link.classes("p-here").props("aria-current=page")
+                        ui.icon(page.icon)
+                        ui.label(page.title)
+
+
+def logo() -> None:
+    ui.html(LOGO, sanitize=False).classes("p-logo").props("aria-hidden=true")
+
+
+def _shade_switch() -> None:
+    names = list(_SHADES)
+    chosen = app.storage.user.get(_SHADE, names[0])
+    if chosen not in _SHADES:
+        chosen = names[0]
+    shade = ui.dark_mode(_SHADES[chosen][0])
+    button = ui.button(icon=_SHADES[chosen][1]).props("flat round dense")
+    with button:
+        hint = ui.tooltip()
+
+    def show(name: str) -> None:
+        shade.value, icon = _SHADES[name]
+        button.set_icon(icon)
+        button.props(f'aria-label="Colours: {name}"')
+        hint.set_text(f"Colours: {name}")
+
+    def following() -> None:
+        name = names[(names.index(app.storage.user.get(_SHADE, names[0])) + 1) % len(names)]
+        app.storage.user[_SHADE] = name
+        show(name)
+
+    show(chosen)
+    button.on_click(following)
+
+
+def _person_menu(person: Person) -> None:
+    with ui.button(icon="account_circle").props("flat round dense aria-label=Account"):
+        with ui.menu():
+            ui.label(person.name).classes("p-menu-name")
+            ui.menu_item("Sign out", lambda: ui.navigate.to("/sign-out"))

@@ -1,0 +1,166 @@
+"""Charts of the business, as ECharts has them: plain options, one look for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from penstock.hives.app.domain.analytics import Kpi
+from penstock.hives.app.domain.occupancy import TypicalHour
+from penstock.web.theme import ACCENT, INK, LINE
+
+Options = dict[str, Any]
+HONEY: Final = "#e79d13"
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+#: From nobody to as full as it gets; reads on light and on dark.
+_HEAT: Final = ("rgba(231, 157, 19, 0.06)", "rgba(231, 157, 19, 0.45)", "#e79d13", "#c2501c")
+
+
+def today(
+    actual: Mapping[int, int],
+    typical: Mapping[int, float],
+    p50: Mapping[int, float],
+    p90: Mapping[int, float],
+) -> Options:
+    """Entries by the hour: those there were, those expected, those that are usual."""
+    known = sorted({*actual, *typical, *p50}) or [8, 20]
+    hours = range(known[0], known[-1] + 1)
+
+    def line(of: Mapping[int, float]) -> list[float | None]:
+        return [round(of[hour], 1) if hour in of else None for hour in hours]
+
+    return _plain(
+        legend=_legend(),
+        grid=_grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis=_names([f"{hour}:00" for hour in hours]),
+        yAxis=_values(minInterval=1),
+        series=[
+            {
+                "name": "today",
+                "type": "bar",
+                "barMaxWidth": 22,
+                "itemStyle": {"color": HONEY, "borderRadius": [4, 4, 0, 0]},
+                "data": line(actual),
+            },
+            _line("expected", ACCENT, line(p50)),
+            _line("hardly more than", ACCENT, line(p90), type="dotted", width=1.5),
+            _line("usual", INK, line(typical), type="dashed", width=1.5),
+        ],
+    )
+
+
+def week(hours: Sequence[TypicalHour]) -> Options:
+    """How full it usually is, by day and hour."""
+    first = min((each.hour for each in hours), default=8)
+    last = max((each.hour for each in hours), default=20)
+    most = max((each.occupancy for each in hours), default=1.0)
+    return _plain(
+        grid=_grid(bottom=44),
+        tooltip={"position": "top"},
+        xAxis={
+            **_names([f"{hour}" for hour in range(first, last + 1)]),
+            "splitArea": {"show": False},
+        },
+        yAxis={**_names(DAYS), "inverse": True},
+        visualMap={
+            "min": 0,
+            "max": max(1, round(most)),
+            "orient": "horizontal",
+            "left": "center",
+            "bottom": 0,
+            "itemHeight": 90,
+            "itemWidth": 12,
+            "textStyle": {"color": INK},
+            "inRange": {"color": list(_HEAT)},
+        },
+        series=[
+            {
+                "name": "people inside",
+                "type": "heatmap",
+                "itemStyle": {"borderRadius": 4, "borderWidth": 2, "borderColor": "transparent"},
+                "data": [
+                    [each.hour - first, each.weekday, round(each.occupancy, 1)] for each in hours
+                ],
+            }
+        ],
+    )
+
+
+def days(kpis: Sequence[Kpi]) -> Options:
+    """Visits and how full it was, day by day."""
+    return _plain(
+        legend=_legend(),
+        grid=_grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis=_names([f"{kpi.day:%-d %b}" for kpi in kpis]),
+        yAxis=[
+            _values(minInterval=1),
+            {**_values(max=100), "axisLabel": {"color": INK, "formatter": "{value} %"}},
+        ],
+        series=[
+            {
+                "name": "visits",
+                "type": "bar",
+                "barMaxWidth": 18,
+                "itemStyle": {"color": HONEY, "borderRadius": [4, 4, 0, 0]},
+                "data": [kpi.visits for kpi in kpis],
+            },
+            {
+                **_line("mean occupancy", ACCENT, [_rounded(kpi.mean_percent) for kpi in kpis]),
+                "yAxisIndex": 1,
+            },
+        ],
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _line(name: str, colour: str, data: Sequence[float | None], **style: Any) -> Options:
+    return {
+        "name": name,
+        "type": "line",
+        "smooth": 0.3,
+        "symbol": "none",
+        "itemStyle": {"color": colour},
+        "lineStyle": {"color": colour, "width": 2.5, **style},
+        "data": list(data),
+    }
+
+
+def _plain(**options: Any) -> Options:
+    return {
+        "backgroundColor": "transparent",
+        "animationDuration": 350,
+        "textStyle": {"color": INK, "fontFamily": "inherit"},
+        **options,
+    }
+
+
+def _legend() -> Options:
+    return {"top": 0, "left": 0, "textStyle": {"color": INK}, "itemWidth": 16, "itemHeight": 8}
+
+
+def _grid(**margins: int) -> Options:
+    return {"left": 8, "right": 12, "top": 12, "bottom": 8, "containLabel": True, **margins}
+
+
+def _names(names: Sequence[str]) -> Options:
+    return {
+        "type": "category",
+        "data": list(names),
+        "axisTick": {"show": False},
+        "axisLine": {"lineStyle": {"color": LINE}},
+        "axisLabel": {"color": INK, "fontSize": 11.5, "hideOverlap": True},
+    }
+
+
+def _values(**axis: Any) -> Options:
+    return {
+        "type": "value",
+        "splitLine": {"lineStyle": {"color": LINE}},
+        "axisLabel": {"color": INK, "fontSize": 11.5},
+        **axis,
+    }

@@ -1,0 +1,168 @@
+"""Overlays that are deployed for real, on this machine: as its own processes, and over SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.panda.commands import Commands, Leave
+from penstock.cli.panda.deployment import Deployment
+from penstock.cli.panda.places import Access, DeploymentError
+from penstock.cli.panda.topology import parse_topology
+from tests.conftest import missing
+from tests.peers import PeerMissing, free_port
+from tests.sshd import Sshd
+
+#: Fast enough for a test, whatever the machine is at.
+RETRY = "-rp 0.2 -rl 0"
+
+
+def topology() -> str:
+    """Two brokers, and a client that publishes when both are linked."""
+    ports = free_port(), free_port()
+    first, second = (f"padres://127.0.0.1:{port}/B{n}" for n, port in enumerate(ports, 1))
+    return f"""
+    0    ADD    B1  127.0.0.1  startbroker -uri {first} {RETRY}
+    0    ADD    B2  127.0.0.1  startbroker -uri {second} -n {first} {RETRY}
+    0.1  ADD    c   127.0.0.1  sh -c 'echo hello; echo oops >&2; sleep 600'
+    0.2  REMOVE c   127.0.0.1
+    """
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    try:
+        server = Sshd(tmp_path_factory.mktemp("sshd"))
+    except PeerMissing as peer:
+        missing(peer)
+        raise
+    server.start()
+    yield server
+    server.stop()
+
+
+async def deployed(text: str, access: Access, logs: Path, always_ssh: bool) -> list[str]:
+    """Deploy, look, stop, collect; what was told."""
+    told: list[str] = []
+    deployment = Deployment(parse_topology(text), access, told.append, always_ssh=always_ssh)
+    try:
+        await deployment.test()
+        await deployment.deploy()
+        assert await deployment.dead() == []
+    finally:
+        await deployment.stop()
+        await deployment.collect(logs)
+        await deployment.close()
+    return told
+
+
+def check(told: list[str], logs: Path) -> None:
+    complete = told.index("phase 1 is complete")
+    for seen in ("broker B1 is there", "broker B2 is there", "link B2-B1 is up"):
+        assert told.index(seen) < complete
+    assert complete < told.index("127.0.0.1: c started") < told.index("127.0.0.1: c stopped")
+    assert told.index("127.0.0.1: B2 stopped") < told.index("127.0.0.1: B1 stopped")
+    assert (logs / "c" / "output.log").read_text() == "hello\n"
+    assert (logs / "c" / "errors.log").read_text() == "oops\n"
+    assert "penstock broker ready" in (logs / "B1" / "output.log").read_text()
+
+
+async def test_on_this_machine(tmp_path: Path) -> None:
+    access = Access(home=str(tmp_path / "home"))
+    told = await deployed(topology(), access, tmp_path / "logs", always_ssh=False)
+    check(told, tmp_path / "logs")
+
+
+@pytest.mark.peer
+async def test_over_ssh(tmp_path: Path, sshd: Sshd) -> None:
+    access = Access(
+        home=str(tmp_path / "home"),
+        login=sshd.user,
+        port=sshd.port,
+        key=sshd.key,
+        known_hosts=sshd.known_hosts,
+        program=(sys.executable, "-m", "penstock"),
+    )
+    told = await deployed(topology(), access, tmp_path / "logs", always_ssh=True)
+    check(told, tmp_path / "logs")
+
+
+@pytest.mark.peer
+async def test_a_machine_that_cannot_be_reached_is_said(tmp_path: Path, sshd: Sshd) -> None:
+    access = Access(
+        home=str(tmp_path), port=free_port(), key=sshd.key, known_hosts=sshd.known_hosts
+    )
+    deployment = Deployment(parse_topology("0 ADD a 127.0.0.1 x"), access, print, always_ssh=True)
+    with pytest.raises(DeploymentError, match=r"127\.0\.0\.1: no connection"):
+        await deployment.test()
+
+
+async def test_brokers_that_do_not_come_are_named(tmp_path: Path) -> None:
+    port = free_port()
+    text = f"""
+    0 ADD B1 127.0.0.1 startbroker -uri padres://127.0.0.1:{port}/B1 -n padres://127.0.0.1:1/B9
+    """
+    deployment = Deployment(
+        parse_topology(text), Access(home=str(tmp_path)), lambda _: None, see_seconds=2
+    )
+    try:
+        with pytest.raises(DeploymentError, match=r"not there after 2 seconds: .*B1-B9"):
+            await deployment.deploy()
+    finally:
+        await deployment.close()
+
+
+async def test_a_command_that_is_not_there_is_said(tmp_path: Path) -> None:
+    text = "0 ADD a 127.0.0.1 no-such-program"
+    deployment = Deployment(parse_topology(text), Access(home=str(tmp_path)), print)
+    with pytest.raises(DeploymentError, match="a: cannot run 'no-such-program'"):
+        await deployment.deploy()
+
+
+# What one can type.
+
+
+def prompt(tmp_path: Path) -> tuple[Commands, list[str]]:
+    said: list[str] = []
+
+    def make(text: str) -> Deployment:
+        access = Access(home=str(tmp_path / "home"))
+        return Deployment(parse_topology(text), access, said.append)
+
+    return Commands(make, tmp_path / "logs", said.append), said
+
+
+async def test_a_deployment_can_be_typed_step_by_step(tmp_path: Path) -> None:
+    commands, said = prompt(tmp_path)
+    file = tmp_path / "topology"
+    file.write_text("0 ADD a 127.0.0.1 sh -c 'echo hello; sleep 600'")
+    for line in (f"load {file}", "sshtest", "install", "deploy", "clean all", "# nothing", ""):
+        await commands.run(line)
+    assert said[-1] == "error: stop what runs first"
+    output = tmp_path / "home" / "a" / "output.log"
+    async with asyncio.timeout(60):
+        while output.read_text() != "hello\n":  # noqa: ASYNC110 - processes tell nobody
+            await asyncio.sleep(0.01)
+    for line in ("STOP 0.01", "get logs", "get errors", "clean log", "clean all"):
+        await commands.run(line)
+    assert not [one for one in said if one.startswith("error") and "what runs" not in one]
+    assert (tmp_path / "logs" / "a" / "output.log").read_text() == "hello\n"
+    assert not (tmp_path / "home").exists()
+    with pytest.raises(Leave):
+        await commands.run("bye")
+    await commands.close()
+
+
+async def test_a_command_that_fails_says_why_and_the_next_may_be_typed(tmp_path: Path) -> None:
+    commands, said = prompt(tmp_path)
+    for line in ("dance", "deploy", "load", "load /no/such/file", "help"):
+        await commands.run(line)
+    assert said[0] == "error: there is no command 'dance'; see help"
+    assert said[1] == "error: load a topology first"
+    assert said[2] == "error: load FILE"
+    assert "No such file" in said[3]
+    assert "sshtest" in said[4]

@@ -1,0 +1,165 @@
+"""Accounts, members, plans and what was paid, over HTTP."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+from tests.hives.app.world import NOON, World
+
+
+async def test_anybody_who_signs_in_may_open_an_account_and_is_its_admin(world: World) -> None:
+    who = await world.user()
+
+    account = await world.make("/accounts", who, {"name": "Ada's", "time_zone": "Europe/Berlin"})
+
+    assert (account["plan"], account["status"], account["hives"]) == ("business_free", "active", 0)
+    profile = await world.read("/me", who)
+    assert profile["role"] == "account_admin"
+    assert profile["memberships"] == [
+        {"account_id": account["id"], "account": "Ada's", "role": "account_admin"}
+    ]
+
+
+async def test_an_account_is_edited_by_its_admins(world: World) -> None:
+    business = await world.business()
+    path = f"/accounts/{business.account}"
+
+    assert (await world.patch(path, business.member, {"name": "No"})).status_code == 403
+    answer = await world.patch(path, business.admin, {"name": "Ada's Ltd"})
+
+    assert answer.json()["name"] == "Ada's Ltd"
+    [mine] = (await world.read("/accounts", business.member))["items"]
+    assert mine["name"] == "Ada's Ltd"
+
+
+async def test_accounts_of_others_are_closed_to_strangers(world: World) -> None:
+    business, stranger = await world.business(), await world.user()
+    other = await world.business()
+
+    assert (await world.get(f"/accounts/{business.account}", stranger)).status_code == 403
+    assert (await world.get(f"/accounts/{business.account}", other.admin)).status_code == 403
+    assert (await world.get(f"/accounts/{business.account}/members")).status_code == 401
+
+
+async def test_an_account_keeps_an_admin(world: World) -> None:
+    business = await world.business()
+    admin, member = await world.number(business.admin), await world.number(business.member)
+    members = f"/accounts/{business.account}/members"
+
+    demoted = await world.put(f"{members}/{admin}", business.admin, {"role": "account_member"})
+    dismissed = await world.delete(f"{members}/{admin}", business.admin)
+    assert (demoted.status_code, dismissed.status_code) == (409, 409)
+
+    await world.put(f"{members}/{member}", business.admin, {"role": "account_admin"})
+    assert (await world.delete(f"{members}/{admin}", business.admin)).status_code == 204
+    assert (await world.read("/me", business.admin))["role"] == "user"
+
+
+async def test_members_may_go_and_not_send_others_away(world: World) -> None:
+    business = await world.business()
+    members = f"/accounts/{business.account}/members"
+    admin, member = await world.number(business.admin), await world.number(business.member)
+
+    assert (await world.delete(f"{members}/{admin}", business.member)).status_code == 403
+    assert (await world.delete(f"{members}/{member}", business.member)).status_code == 204
+    left = await world.read(members, business.admin)
+    assert [each["user_id"] for each in left] == [admin]
+
+
+async def test_nobody_admits_who_is_not_there(world: World) -> None:
+    business = await world.business()
+
+    answer = await world.put(f"/accounts/{business.account}/members/999999", business.admin, {})
+
+    assert answer.status_code == 404
+
+
+async def test_a_closed_account_hides_its_hives(world: World) -> None:
+    business = await world.business()
+
+    assert (await world.delete(f"/accounts/{business.account}", business.admin)).status_code == 204
+
+    assert (await world.get(f"/hives/{business.hive}")).status_code == 404
+
+
+async def test_plans_are_told_with_their_features(world: World) -> None:
+    plans = {plan["code"]: plan for plan in await world.read("/plans")}
+
+    assert {"free", "basic", "premium", "business"} <= set(plans)
+    assert plans["premium"]["price"] == "4.99"
+    features = {each["code"]: each["limits"] for each in plans["free"]["features"]}
+    assert features == {"alerts": {"alerts": 3}}
+
+
+async def test_transactions_say_when_it_was_cancelled_and_when_it_expires(world: World) -> None:
+    who = await world.user()
+    number = world.subscribe("basic", user=await world.number(who))
+    world.rows(
+        "INSERT INTO transaction (subscription_id, provider_event_id, kind, amount, currency, at) "
+        "VALUES (%s, %s, 'purchase', 1.99, 'EUR', %s)",
+        *(number, uuid.uuid4().hex, NOON),
+    )
+    world.rows(
+        "UPDATE subscription SET renews_at = %s WHERE id = %s", NOON + timedelta(days=30), number
+    )
+    await world.make(f"/subscriptions/{number}/cancel", who)
+
+    [paid] = (await world.read("/me/transactions", who))["items"]
+
+    assert (paid["kind"], paid["amount"], paid["plan"]) == ("purchase", "1.99", "basic")
+    assert paid["cancelled_at"] == "2026-03-02T11:00:00Z"
+    assert paid["expires_at"] == "2026-04-01T11:00:00Z"
+
+
+async def test_a_cancelled_plan_holds_until_it_expires(world: World) -> None:
+    who = await world.user()
+    number = world.subscribe("premium", user=await world.number(who))
+    world.rows(
+        "UPDATE subscription SET renews_at = %s WHERE id = %s", NOON + timedelta(days=1), number
+    )
+    await world.make(f"/subscriptions/{number}/cancel", who)
+    assert (await world.read("/me", who))["plan"] == "premium"
+
+    world.clock.now = NOON + timedelta(days=2)
+
+    assert (await world.read("/me", who))["plan"] == "free"
+
+
+async def test_what_was_bought_in_a_store_is_cancelled_there(world: World) -> None:
+    who = await world.user()
+    number = world.subscribe("basic", user=await world.number(who))
+    world.rows("UPDATE subscription SET provider = 'apple' WHERE id = %s", number)
+
+    answer = await world.call("POST", f"/subscriptions/{number}/cancel", who)
+
+    assert answer.status_code == 409
+    assert "apple" in answer.json()["detail"]
+
+
+async def test_subscriptions_of_others_are_not_there(world: World) -> None:
+    business, stranger = await world.business(), await world.user()
+    [held] = await world.read(f"/accounts/{business.account}/subscriptions", business.admin)
+
+    answer = await world.call("POST", f"/subscriptions/{held['id']}/cancel", stranger)
+    assert answer.status_code == 404
+    answer = await world.get(f"/accounts/{business.account}/transactions", business.member)
+    assert answer.status_code == 403
+
+
+async def test_operators_grant_plans_to_a_user_or_to_an_account(world: World) -> None:
+    operator, who = await world.user(role="operator"), await world.user()
+    number = await world.number(who)
+
+    made = await world.make("/subscriptions", operator, {"plan": "premium", "user_id": number})
+
+    assert (made["plan"], made["provider"]) == ("premium", "manual")
+    for wrong in (
+        {"plan": "premium"},
+        {"plan": "premium", "account_id": 1},  # a plan for users
+        {"plan": "no_such", "user_id": number},
+    ):
+        answer = await world.call("POST", "/subscriptions", operator, json=wrong)
+        assert answer.status_code == 422
+    body = {"plan": "premium", "user_id": number}
+    assert (await world.call("POST", "/subscriptions", who, json=body)).status_code == 403

@@ -1,0 +1,128 @@
+"""Messages over HTTP: feedback, questions, answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hives.app.world import Business, World
+
+
+@pytest.fixture
+async def business(world: World) -> Business:
+    return await world.business()
+
+
+async def feedback(world: World, who: str, hive: int, content: str = "Lovely, but loud.") -> int:
+    body = {"type": "feedback", "content": content, "hive_id": hive}
+    return int((await world.make("/messages", who, body))["id"])
+
+
+async def test_feedback_to_a_hive_reaches_its_business(world: World, business: Business) -> None:
+    who = await world.user()
+    await feedback(world, who, business.hive)
+
+    [heard] = (await world.read(f"/accounts/{business.account}/messages", business.member))["items"]
+
+    assert (heard["content"], heard["type"]) == ("Lovely, but loud.", "feedback")
+    assert heard["hive_id"] == business.hive
+
+
+async def test_a_business_answers_and_the_user_reads_it(world: World, business: Business) -> None:
+    who = await world.user()
+    number = await feedback(world, who, business.hive)
+
+    reply = await world.make(f"/messages/{number}/replies", business.member, {"content": "Thanks"})
+
+    inbox = (await world.read("/messages", who))["items"]
+    assert [each["type"] for each in inbox] == ["reply", "feedback"]
+    assert inbox[0]["read_at"] is None
+    assert (await world.read(f"/messages/{reply['id']}", who))["read_at"] is not None
+
+
+async def test_messages_of_others_are_not_there(world: World, business: Business) -> None:
+    number = await feedback(world, await world.user(), business.hive)
+    stranger, rival = await world.user(), await world.business()
+
+    for who in (stranger, rival.admin):
+        assert (await world.get(f"/messages/{number}", who)).status_code == 404
+        body = {"content": "Me too"}
+        answer = await world.call("POST", f"/messages/{number}/replies", who, json=body)
+        assert answer.status_code == 404
+    path = f"/accounts/{business.account}/messages"
+    assert (await world.get(path, rival.admin)).status_code == 403
+
+
+async def test_one_takes_back_what_one_wrote_with_the_answers(
+    world: World, business: Business
+) -> None:
+    who = await world.user()
+    number = await feedback(world, who, business.hive)
+    await world.make(f"/messages/{number}/replies", business.member, {"content": "Thanks"})
+
+    assert (await world.delete(f"/messages/{number}", business.member)).status_code == 404
+    assert (await world.delete(f"/messages/{number}", who)).status_code == 204
+
+    assert (await world.read("/messages", who))["items"] == []
+
+
+async def test_questions_reach_operators_and_nobody_else(world: World) -> None:
+    who, operator = await world.user(), await world.user(role="operator")
+    made = await world.make("/messages", who, {"type": "support", "content": "Where is my plan?"})
+
+    asked = (await world.read("/support", operator))["items"]
+    await world.make(f"/messages/{made['id']}/replies", operator, {"content": "Here."})
+
+    assert made["id"] in [each["id"] for each in asked]
+    assert (await world.get("/support", who)).status_code == 403
+    assert len((await world.read("/messages", who))["items"]) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"type": "feedback", "content": "to nobody"},
+        {"type": "feedback", "content": "to two", "hive_id": 1, "account_id": 1},
+        {"type": "support", "content": "to a hive", "hive_id": 1},
+        {"type": "system", "content": "I am the system"},
+        {"type": "support", "content": "   "},
+        {"type": "support", "content": "x" * 4001},
+    ],
+)
+async def test_messages_that_cannot_be_meant_are_refused(world: World, body: object) -> None:
+    answer = await world.call("POST", "/messages", await world.user(), json=body)
+
+    assert answer.status_code == 422
+
+
+async def test_feedback_is_summed_up_by_sentiment(world: World, business: Business) -> None:
+    who = await world.user()
+    for content, label, value in (("good", "positive", 0.8), ("bad", "negative", -0.4)):
+        number = await feedback(world, who, business.hive, content)
+        world.rows(
+            "UPDATE user_message SET sentiment = %s, sentiment_label = %s, model_version = 'v' "
+            "WHERE id = %s",
+            *(value, label, number),
+        )
+    await feedback(world, who, business.hive, "not read yet")
+
+    [summary] = await world.read(f"/accounts/{business.account}/feedback", business.member)
+    negative = await world.read(
+        f"/accounts/{business.account}/messages?sentiment=negative", business.member
+    )
+
+    assert (summary["messages"], summary["positive"], summary["negative"]) == (3, 1, 1)
+    assert summary["unread"] == 1
+    assert summary["mean_sentiment"] == pytest.approx(0.2)
+    assert [each["content"] for each in negative["items"]] == ["bad"]
+
+
+async def test_an_inbox_comes_in_pages(world: World, business: Business) -> None:
+    who = await world.user()
+    made = [await feedback(world, who, business.hive, f"no {n}") for n in range(5)]
+
+    first = await world.read("/messages?limit=3", who)
+    rest = await world.read(f"/messages?limit=3&cursor={first['next']}", who)
+
+    seen = [each["id"] for each in first["items"] + rest["items"]]
+    assert seen == made[::-1]
+    assert rest["next"] is None

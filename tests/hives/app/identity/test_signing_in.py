@@ -1,0 +1,191 @@
+"""People sign up, in and out with the local issuer, and set a new password when they forgot it."""
+
+from __future__ import annotations
+
+import email
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+
+from penstock.core.errors import AuthenticationFailed
+from penstock.hives.app.domain.errors import Conflict, Invalid, TooManyRequests
+from penstock.hives.app.identity.issuer import LocalIssuer
+from penstock.hives.app.identity.letters import FiledLetters
+from penstock.hives.app.identity.local import SignIn
+from penstock.hives.app.identity.passwords import Attempts, Passwords
+from penstock.hives.app.identity.signing import SigningKeys
+from penstock.hives.app.repositories.pool import Pool
+
+LOGIN = "ada@bees.example"
+PASSWORD = "nine green bottles"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def seconds(self) -> float:
+        return self.now.timestamp()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def issuer(tmp_path: Path, clock: Clock) -> LocalIssuer:
+    keys = SigningKeys(tmp_path / "keys")
+    keys.open()
+    return LocalIssuer("https://bees.local", "bees", keys, clock.seconds)
+
+
+@pytest.fixture
+def desk(pool: Pool, issuer: LocalIssuer, tmp_path: Path, clock: Clock) -> SignIn:
+    quick = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    return SignIn(
+        pool,
+        issuer,
+        quick,
+        Attempts(clock.seconds),
+        FiledLetters(tmp_path / "letters"),
+        reset_link="https://bees.example/#reset=",
+        sender="hives@bees.example",
+        clock=clock,
+    )
+
+
+def letter(tmp_path: Path) -> tuple[str, str]:
+    """To whom the one letter is, and the token in it."""
+    (file,) = (tmp_path / "letters").iterdir()
+    read = email.message_from_bytes(file.read_bytes())
+    found = re.search(r"#reset=(\S+)", str(read.get_payload()))
+    assert found is not None
+    return str(read["To"]), found[1]
+
+
+async def test_who_signs_up_can_sign_in(desk: SignIn, issuer: LocalIssuer) -> None:
+    first = await desk.sign_up("  Ada@Bees.example ", PASSWORD)
+    again = await desk.sign_in(LOGIN, PASSWORD)
+
+    assert first.uid == again.uid
+    for session in (first, again):
+        assert (await issuer.verifier().verify(session.id_token)).uid == first.uid
+
+
+async def test_a_login_is_taken_once(desk: SignIn) -> None:
+    await desk.sign_up(LOGIN, PASSWORD)
+    with pytest.raises(Conflict):
+        await desk.sign_up("ADA@bees.example", "another one of mine")
+
+
+@pytest.mark.parametrize("login", [LOGIN, "nobody@bees.example"])
+async def test_a_wrong_password_and_a_wrong_login_read_the_same(desk: SignIn, login: str) -> None:
+    await desk.sign_up(LOGIN, PASSWORD)
+    with pytest.raises(AuthenticationFailed, match="the login or the password is wrong"):
+        await desk.sign_in(login, "nine red bottles")
+
+
+@pytest.mark.parametrize("password", ["short", "x" * 300, LOGIN, "aaaaaaaaaaaa"])
+async def test_a_password_that_is_guessed_at_once_is_not_taken(desk: SignIn, password: str) -> None:
+    with pytest.raises(Invalid):
+        await desk.sign_up(LOGIN, password)
+
+
+@pytest.mark.parametrize("login", ["", "ada", "@", "ada@", "a b@bees.example", "a\n@b.example"])
+async def test_a_login_is_an_address(desk: SignIn, login: str) -> None:
+    with pytest.raises(Invalid):
+        await desk.sign_up(login, PASSWORD)
+
+
+async def test_after_ten_wrong_passwords_a_login_waits(desk: SignIn, clock: Clock) -> None:
+    await desk.sign_up(LOGIN, PASSWORD)
+    for _ in range(10):
+        with pytest.raises(AuthenticationFailed):
+            await desk.sign_in(LOGIN, "wrong")
+    with pytest.raises(TooManyRequests):
+        await desk.sign_in(LOGIN, PASSWORD)
+    clock.now += timedelta(minutes=16)
+    await desk.sign_in(LOGIN, PASSWORD)
+
+
+async def test_a_refresh_token_gives_another_session_of_the_same_sign_in(
+    desk: SignIn, issuer: LocalIssuer, clock: Clock
+) -> None:
+    signed_in = clock.seconds()
+    first = await desk.sign_up(LOGIN, PASSWORD)
+    clock.now += timedelta(days=2)
+    second = await desk.refresh(first.refresh_token)
+
+    identity = await issuer.verifier().verify(second.id_token)
+    assert identity.uid == first.uid
+    assert identity.claims["auth_time"] == signed_in
+
+
+async def test_a_refresh_token_used_twice_ends_every_session(desk: SignIn) -> None:
+    first = await desk.sign_up(LOGIN, PASSWORD)
+    second = await desk.refresh(first.refresh_token)
+    with pytest.raises(AuthenticationFailed, match="used before"):
+        await desk.refresh(first.refresh_token)
+    with pytest.raises(AuthenticationFailed):
+        await desk.refresh(second.refresh_token)
+
+
+async def test_a_refresh_token_ends_after_a_month(desk: SignIn, clock: Clock) -> None:
+    session = await desk.sign_up(LOGIN, PASSWORD)
+    clock.now += timedelta(days=31)
+    with pytest.raises(AuthenticationFailed, match="does not hold"):
+        await desk.refresh(session.refresh_token)
+
+
+async def test_who_has_signed_out_cannot_refresh(desk: SignIn) -> None:
+    session = await desk.sign_up(LOGIN, PASSWORD)
+    await desk.sign_out(session.refresh_token)
+    with pytest.raises(AuthenticationFailed):
+        await desk.refresh(session.refresh_token)
+
+
+async def test_a_forgotten_password_is_reset_by_letter(desk: SignIn, tmp_path: Path) -> None:
+    session = await desk.sign_up(LOGIN, PASSWORD)
+    await desk.ask_reset(LOGIN)
+    to, token = letter(tmp_path)
+    assert to == LOGIN
+
+    await desk.reset(token, "ten green bottles")
+
+    await desk.sign_in(LOGIN, "ten green bottles")
+    with pytest.raises(AuthenticationFailed):
+        await desk.sign_in(LOGIN, PASSWORD)
+    with pytest.raises(AuthenticationFailed):  # whoever knew the old one is out
+        await desk.refresh(session.refresh_token)
+
+
+async def test_a_letter_works_once(desk: SignIn, tmp_path: Path) -> None:
+    await desk.sign_up(LOGIN, PASSWORD)
+    await desk.ask_reset(LOGIN)
+    _, token = letter(tmp_path)
+    await desk.reset(token, "ten green bottles")
+    with pytest.raises(AuthenticationFailed, match="ask for another"):
+        await desk.reset(token, "eleven green bottles")
+
+
+async def test_a_letter_works_for_an_hour(desk: SignIn, tmp_path: Path, clock: Clock) -> None:
+    await desk.sign_up(LOGIN, PASSWORD)
+    await desk.ask_reset(LOGIN)
+    _, token = letter(tmp_path)
+    clock.now += timedelta(minutes=61)
+    with pytest.raises(AuthenticationFailed, match="ask for another"):
+        await desk.reset(token, "ten green bottles")
+
+
+async def test_nobody_gets_a_letter_for_a_login_that_is_not_there(
+    desk: SignIn, tmp_path: Path
+) -> None:
+    await desk.ask_reset("nobody@bees.example")
+    assert not (tmp_path / "letters").exists()

@@ -1,0 +1,106 @@
+"""The whole site for tests: a database with the demonstration's hives, served as a worker does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from penstock.hives import catalogue
+from penstock.hives.app.serve import application
+from penstock.hives.sensors.fleet.catalogue import hives
+from penstock.store import Database
+from tests.hives.app.serving import PATIENCE, served
+
+HIVES = 6
+
+
+def furnish(url: str, count: int = HIVES) -> None:
+    """Hives that were heard of, but for the last; habits, a forecast and deals of the first."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    hour = now.replace(minute=0, second=0)
+    with Database(url) as database, database.transaction() as connection:
+        catalogue.write(database, list(islice(hives(), count)), [])
+        for hive in range(1, count):
+            connection.execute(
+                """
+                INSERT INTO hive_status
+                    (hive_id, occupancy, raw_occupancy, percent, level, quality, as_of, version)
+                VALUES (%s, %s, %s, %s, 'quiet', 'good', %s, 1)
+                """,
+                (hive, 4 * hive, 4 * hive, 5.0 * hive, now),
+            )
+        connection.execute(
+            """
+            INSERT INTO typical_week
+            SELECT hive, weekday, hour, greatest(0, 40 - 5 * abs(hour - 13)), 12, 6, %s
+            FROM generate_series(1, %s) hive, generate_series(0, 6) weekday,
+                generate_series(7, 22) hour
+            """,
+            (now, count),
+        )
+        connection.execute(
+            """
+            INSERT INTO forecast (hive_id, slot, model, made_at, p50, p90)
+            SELECT hive, %(hour)s + n * interval '1 hour', 'medians', %(now)s, 20 + n, 30 + n
+            FROM generate_series(1, %(count)s) hive, generate_series(-12, 12) n
+            """,
+            {"hour": hour, "now": now, "count": count},
+        )
+        connection.execute(
+            """
+            INSERT INTO deal
+                (hive_id, title, description, terms, kind, starts_at, expires_at, status)
+            SELECT hive, 'Two for one', 'Any filter coffee.', 'While it is quiet.', 'discount',
+                %(begin)s, %(end)s, 'published'
+            FROM generate_series(1, 2) hive
+            """,
+            {"begin": now - timedelta(hours=1), "end": now + timedelta(hours=5)},
+        )
+
+
+@asynccontextmanager
+async def site(folder: Path, database: str, **given: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a site that shows its first edition, or has none to show."""
+    own = given.pop("application", {})
+    ready = given.pop("ready", True)
+    options = {
+        "application": {
+            "database": database,
+            "images": str(folder / "images"),
+            "rate_anonymous": 10_000.0,
+            "rate_known": 10_000.0,
+            "pool_wait": 1.0,
+            **own,
+        },
+        "identity": {"folder": str(folder / "identity")},
+        "pictures": str(folder / "pictures"),
+        "retry": 0.1,
+        "catch_up": 0.1,
+        **given,
+    }
+    draining = asyncio.Event()
+    async with (
+        application(options, draining) as app,
+        served(app, draining) as url,
+        httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client,
+    ):
+        if ready:
+            await until(client, "/health", lambda answer: answer.status_code == 200)
+        yield client
+
+
+async def until(client: httpx.AsyncClient, path: str, true: Any, **given: Any) -> httpx.Response:
+    """The first answer of which it is true."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            answer = await client.get(path, **given)
+            if true(answer):
+                return answer
+            await asyncio.sleep(0.05)

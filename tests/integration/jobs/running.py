@@ -1,0 +1,142 @@
+"""Workers for tests: in the test's own loop, or as processes that can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pika
+
+from penstock.jobs.forms import read_response
+from penstock.jobs.link.address import parse_address
+from penstock.jobs.link.channel import Channel
+from penstock.jobs.link.frames import Content
+from penstock.jobs.link.wire import Wire, connect
+from penstock.jobs.model import Response
+from penstock.jobs.queue.topology import (
+    CONTROL,
+    HISTORY,
+    RESPONSES,
+    TYPES,
+    dead_name,
+    declare,
+    request_name,
+    response_name,
+    retry_name,
+)
+from penstock.jobs.worker.assembly import Plan, assemble
+from penstock.jobs.worker.retrying import Backoff
+from penstock.jobs.worker.worker import Worker, WorkerSettings
+from tests.peers import Process
+
+PATIENCE = 60
+SAMPLES = "penstock.jobs.work.samples"
+
+
+def clean(url: str) -> None:
+    """Nothing of jobs is left on the broker: all tests use the same names."""
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    for kind in TYPES:
+        retries = [retry_name(kind, level) for level in (1, 2, 4)]
+        for queue in (request_name(kind), response_name(kind), dead_name(kind), *retries):
+            channel.queue_delete(queue)
+        for exchange in (request_name(kind), response_name(kind)):
+            channel.exchange_delete(exchange)
+    for queue in (CONTROL, HISTORY):
+        channel.queue_delete(queue)
+    channel.exchange_delete(RESPONSES)
+    connection.close()
+
+
+@asynccontextmanager
+async def working(
+    url: str, *, attempts: int = 3, grace: float | None = 0.0, **plan: object
+) -> AsyncIterator[Worker]:
+    slots = plan.get("slots", 1)
+    assert isinstance(slots, int)
+    settings = WorkerSettings(slots, Backoff(attempts, 1, 4), name=uuid.uuid4().hex[:8])
+    plan.setdefault("functions", (SAMPLES,))
+    plan.setdefault("settings", settings)
+    worker = assemble(url, Plan(**plan))  # type: ignore[arg-type]
+    await worker.open()
+    try:
+        yield worker
+    finally:
+        await worker.close(grace)
+
+
+class WorkerProcess:
+    """`penstock job worker` as a process."""
+
+    def __init__(self, url: str, folder: Path, *arguments: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._process = Process(
+            [sys.executable, "-m", "penstock", "job", *(arguments or ("worker",)), "--url", url],
+            folder / f"worker-{uuid.uuid4().hex[:8]}.log",
+            dict(os.environ),
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._process.output()
+
+    def ready(self) -> WorkerProcess:
+        self._process.wait_for_line("penstock job worker ready")
+        return self
+
+    def wait(self) -> int:
+        """For its own end; the exit status."""
+        return self._process._child.wait(PATIENCE)
+
+    def stop(self) -> int:
+        return self._process.end(signal.SIGTERM)
+
+    def kill(self) -> int:
+        return self._process.end(signal.SIGKILL)
+
+
+class Tap:
+    """Hears all responses of a type, in a queue of its own."""
+
+    def __init__(self, wire: Wire, channel: Channel) -> None:
+        self._wire = wire
+        self._channel = channel
+        self.responses: list[Response] = []
+
+    @property
+    def finals(self) -> Counter[str]:
+        return Counter(each.id for each in self.responses if each.final)
+
+    def hear(self, contents: list[Content]) -> None:
+        self.responses += [read_response(content.body)[0] for content in contents]
+        self._channel.ack(contents[-1].tag, multiple=True)
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+
+@asynccontextmanager
+async def tapped(url: str, kind: str) -> AsyncIterator[Tap]:
+    wire = await connect(parse_address(url), "tap")
+    await declare(wire, kind)
+    channel = await wire.channel()
+    declared = await channel.declare_queue("", durable=False, exclusive=True)
+    await channel.bind(declared.queue or "", response_name(kind))
+    tap = Tap(wire, channel)
+    channel.on_deliveries = tap.hear
+    await channel.consume(declared.queue or "", "tap")
+    try:
+        yield tap
+    finally:
+        await tap.close()

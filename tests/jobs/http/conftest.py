@@ -1,0 +1,25 @@
+"""The API over jobs in memory, asked in process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from penstock.jobs.http.app import create_app
+from tests.jobs.http.memory import MemoryJobs
+
+URL = "http://jobs.test"
+
+
+@pytest.fixture
+def desk() -> MemoryJobs:
+    return MemoryJobs()
+
+
+@pytest.fixture
+async def api(desk: MemoryJobs) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(desk))
+    async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
+        yield client

@@ -1,0 +1,238 @@
+"""The PADRES terminal in a broker: who may do what, what management sees, how connections end."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.broker.permissions import Permission, TopicPermission
+from penstock.client.padres import Client
+from penstock.core.config import BrokerSettings, PadresSettings, TlsSettings
+from penstock.core.errors import AccessRefused, NotAllowed, ResourceExhausted
+from penstock.server import Broker
+from penstock.wire.padres.codec import encode
+from penstock.wire.padres.frames import PREFACE, Close, Open, Role
+from penstock.wire.padres.reader import Reader
+from tests.client.test_tls import write_certificate
+from tests.padres import SECONDS, Watcher
+
+PADRES = "padres://127.0.0.1:0"
+
+
+@asynccontextmanager
+async def serving(folder: Path, **settings: Any) -> AsyncIterator[Broker]:
+    settings = {"listen": [PADRES], **settings}
+    async with Broker(BrokerSettings(**settings), data=folder) as broker:
+        yield broker
+
+
+def url(broker: Broker, user: str = "guest") -> str:
+    return broker.addresses[0].replace("://", f"://{user}:{user}@")
+
+
+def allow(broker: Broker, name: str, **permission: str) -> None:
+    broker.users.add(name, name)
+    broker.users.set_permissions(name, "/", Permission(**permission))
+
+
+# Permissions.
+
+
+async def test_publishing_needs_write_permission_and_subscribing_read(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        allow(broker, "reader", read="content")
+        allow(broker, "writer", write="content")
+        async with Client(url(broker, "reader")) as reader, Client(url(broker, "writer")) as writer:
+            await writer.advertise("[class,eq,k]")
+            await reader.subscribe("[class,eq,k]")
+            await writer.publish("[class,k]")
+            assert (await asyncio.wait_for(reader.receive(), SECONDS)).class_name == "k"
+
+            for refused in (
+                reader.advertise("[class,eq,k]"),
+                reader.publish("[class,k]"),
+                writer.subscribe("[class,eq,k]"),
+                writer.subscribe("{{[class,eq,k]}&{[class,eq,k]}}"),
+            ):
+                with pytest.raises(AccessRefused, match="access to exchange 'content'"):
+                    await refused
+
+
+@pytest.mark.parametrize("named", ["secret", "'secret'"])
+async def test_a_class_is_a_topic(tmp_path: Path, named: str) -> None:
+    async with serving(tmp_path) as broker:
+        allow(broker, "ada", read="content", write="content")
+        topics = TopicPermission(read="^open", write="^open")
+        broker.users.set_topic_permissions("ada", "/", "content", topics)
+        async with Client(url(broker, "ada")) as ada:
+            await ada.subscribe("[class,eq,open-air]")
+            for refused in (
+                ada.subscribe(f"[class,eq,{named}]"),
+                ada.advertise(f"[class,eq,{named}]"),
+                ada.publish(f"[class,{named}]"),
+                ada.subscribe(f"{{{{[class,eq,open]}}||{{[class,eq,{named}]}}}}"),
+            ):
+                with pytest.raises(AccessRefused, match="topic 'secret'"):
+                    await refused
+
+
+async def test_a_permission_that_is_taken_away_is_gone_at_once(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        allow(broker, "ada", write=".*")
+        async with Client(url(broker, "ada")) as ada:
+            await ada.advertise("[class,eq,k]")
+            await ada.publish("[class,k]")
+            broker.users.set_permissions("ada", "/", Permission(write="other"))
+            with pytest.raises(AccessRefused):
+                await ada.publish("[class,k]")
+
+
+async def test_a_virtual_host_one_may_not_enter_is_closed(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        broker.users.add("ada", "ada")
+        with pytest.raises(NotAllowed, match="vhost '/' refused"):
+            await Client(url(broker, "ada")).open()
+
+
+async def test_virtual_hosts_have_content_spaces_of_their_own(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        broker.add_vhost("blue")
+        broker.users.set_permissions("guest", "blue", Permission(".*", ".*", ".*"))
+        async with Client(url(broker)) as here, Client(url(broker) + "?vhost=blue") as there:
+            watcher = await Watcher.of(there)
+            await there.subscribe("[class,eq,k]")
+            await here.advertise("[class,eq,k]")
+            await here.publish("[class,k]")
+
+            assert await watcher.got() == []
+
+
+# Settings.
+
+
+async def test_conformance_can_be_switched_off(tmp_path: Path) -> None:
+    async with serving(tmp_path, padres=PadresSettings(conformance=False)) as broker:
+        async with Client(url(broker)) as client:
+            await client.subscribe("[class,eq,k]")
+            await client.publish("[class,k],[never,'advertised']")
+            assert (await asyncio.wait_for(client.receive(), SECONDS)).class_name == "k"
+
+
+async def test_no_stream_is_kept_where_none_is_named(tmp_path: Path) -> None:
+    settings = PadresSettings(stream="", exchange="events")
+    async with serving(tmp_path, padres=settings) as broker, Client(url(broker)) as client:
+        await client.advertise("[class,eq,k]")
+        await client.publish("[class,k]")
+
+        vhost = broker.vhosts["/"]
+        assert [name for name in vhost.queues if not name.startswith("padres.")] == []
+        assert vhost.exchanges["events"].type == "x-content"
+
+
+async def test_connections_are_limited(tmp_path: Path) -> None:
+    async with serving(tmp_path, max_connections=1) as broker, Client(url(broker)):
+        with pytest.raises((ResourceExhausted, ConnectionError), match="limit of 1 connections"):
+            await Client(url(broker)).open()
+
+
+async def test_over_tls_the_certificate_is_checked(tmp_path: Path) -> None:
+    certificate, key = write_certificate(tmp_path)
+    tls = TlsSettings(certificate=certificate, key=key)
+    async with serving(tmp_path / "data", listen=["padress://127.0.0.1:0"], tls=tls) as broker:
+        async with Client(f"{url(broker)}?cafile={certificate}") as client:
+            await client.advertise("[class,eq,k]")
+            (connection,) = broker.clients
+            assert connection.describe()["ssl"]
+        with pytest.raises(ConnectionError, match="certificate not trusted"):
+            await Client(url(broker)).open()
+        trusting = ssl.create_default_context(cafile=certificate)
+        async with Client(url(broker), tls=trusting):
+            pass
+
+
+# Management.
+
+
+async def test_management_sees_a_client(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker, Client(url(broker), id="ada") as client:
+        await client.subscribe("[class,eq,k]")
+        (connection,) = broker.clients
+        told = connection.describe()
+        assert told["protocol"] == "PADRES"
+        assert (told["user"], told["vhost"], told["state"]) == ("guest", "/", "running")
+        assert told["client_properties"]["client_id"] == "ada"
+        (consumer,) = connection.describe_consumers()
+        assert consumer["queue"]["name"] == "padres.Broker1-ada"
+        assert broker.vhosts["/"].queues["padres.Broker1-ada"].describe()["consumers"] == 1
+
+
+async def test_a_mailbox_that_is_deleted_is_made_anew(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker, Client(url(broker), id="ada") as client:
+        await client.advertise("[class,eq,k]")
+        await client.subscribe("[class,eq,k]")
+        broker.vhosts["/"].delete_queue("padres.Broker1-ada")
+        await client.publish("[class,k]")
+        assert (await asyncio.wait_for(client.receive(), SECONDS)).class_name == "k"
+
+
+async def test_nothing_is_left_of_a_client_that_went(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        async with Client(url(broker), id="ada") as client:
+            await client.subscribe("[class,eq,k]")
+            await client.advertise("[class,eq,k]")
+        routing = broker.overlay.routing("/")
+        assert "Broker1-ada" not in routing.hops
+        assert not [one for one in routing.tables.wanted.values() if one.hop == "Broker1-ada"]
+        assert "padres.Broker1-ada" not in broker.vhosts["/"].queues
+
+
+# Ends.
+
+
+async def heard(broker: Broker, *said: bytes) -> tuple[list[object], bool]:
+    """What a broker answers to bytes, until it hangs up."""
+    _, _, port = broker.addresses[0].rpartition(":")
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+    frames = Reader(1 << 20)
+    found: list[object] = []
+    try:
+        for data in said:
+            writer.write(data)
+        async with asyncio.timeout(SECONDS):
+            while data := await reader.read(65536):
+                found += frames.feed(data)
+    finally:
+        writer.close()
+    return found, True
+
+
+async def test_a_client_that_never_says_who_it_is_is_sent_away(tmp_path: Path) -> None:
+    async with serving(tmp_path, handshake_timeout=0.05) as broker:
+        assert await heard(broker, PREFACE) == ([], True)
+
+
+async def test_a_client_that_falls_silent_is_given_up(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        hello = Open(Role.CLIENT, "ada", user="guest", password="guest", heartbeat=1)
+        found, ended = await heard(broker, PREFACE + encode(hello))
+        assert ended
+        assert len(found) > 1  # and was spoken to meanwhile
+
+
+async def test_a_broker_that_ends_says_so(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        hello = Open(Role.CLIENT, "ada", user="guest", password="guest")
+        hearing = asyncio.create_task(heard(broker, PREFACE + encode(hello)))
+        while not any(client.describe()["user"] for client in broker.clients):
+            await asyncio.sleep(0)
+        await broker.close()
+        found, _ = await hearing
+
+    assert isinstance(found[-1], Close)
+    assert found[-1].code == 320

@@ -1,0 +1,109 @@
+"""A business to look at: places with a past, deals, feedback, sensors, and two people.
+
+Ada answers for the business of the first hive, `ada@example.org`; Bob, `bob@example.org`, for none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from penstock.hives.app.identity.opening import local, open_identity
+from penstock.hives.app.identity.settings import IdentitySettings
+from penstock.hives.app.repositories.pool import Pool
+from penstock.store import Connection, Database
+from tests.hives.app.sites import furnish
+
+PASSWORD = "a long enough password"
+ADA, BOB = "ada@example.org", "bob@example.org"
+
+_KPIS = """
+    INSERT INTO kpi_day
+        (hive_id, day, visits, mean_occupancy, mean_percent, peak, peak_hour, coverage)
+    SELECT hive, %(today)s::date - n, 180 + 40 * (n %% 7) + 5 * hive, 14 + n %% 5, 31 + 3 * (n %% 6),
+        30 + n %% 9, 12 + n %% 3, 0.97
+    FROM generate_series(1, %(hives)s) hive, generate_series(1, 28) n
+"""
+_HOURS = """
+    INSERT INTO occupancy_hour (hive_id, slot, entries, exits, occupancy_end, peak, mean)
+    SELECT hive, %(hour)s - n * interval '1 hour', 8 + (n * 7 + hive) %% 23, 8 + n %% 20, 10, 22, 12.5
+    FROM generate_series(1, %(hives)s) hive, generate_series(0, 72) n
+"""
+_DAYS = """
+    INSERT INTO occupancy_day (hive_id, day, entries, exits, occupancy_end, peak, mean)
+    SELECT hive, %(today)s::date - n, 200 + 9 * n, 200 + 9 * n, 0, 33, 12.5
+    FROM generate_series(1, %(hives)s) hive, generate_series(1, 28) n
+"""
+_FEEDBACK = """
+    INSERT INTO user_message
+        (user_id, hive_id, account_id, type, content, sentiment, sentiment_label)
+    SELECT u.id, h.id, h.account_id, 'feedback', m.content, m.score, m.label
+    FROM hive h, app_user u, (VALUES
+        ('The new terrace is lovely, and there was a seat at noon.', 0.8, 'positive'),
+        ('Far too loud on Saturday, and nobody at the till.', -0.7, 'negative'),
+        ('Is there a table for eight?', 0.0, 'neutral')) AS m (content, score, label)
+    WHERE h.id = 1 AND u.firebase_uid = %(uid)s
+"""
+_INSIGHTS = """
+    INSERT INTO insight (account_id, hive_id, kind, day, title, body, weight)
+    SELECT account_id, id, 'quiet_hours', %(today)s::date, 'Tuesdays after three are quiet',
+        'On average 9 people are inside, a third of what other days have. A deal could help.', 0.9
+    FROM hive WHERE id = 1
+"""
+_OPENED = """
+    INSERT INTO deal_event (deal_id, kind)
+    SELECT d.id, k.kind FROM deal d, (VALUES ('shown'), ('shown'), ('opened')) AS k (kind)
+    WHERE d.hive_id = 1
+"""
+_MEMBER = """
+    INSERT INTO account_member (account_id, user_id, role)
+    SELECT h.account_id, u.id, 'account_admin' FROM hive h, app_user u
+    WHERE h.id = 1 AND u.firebase_uid = %(uid)s
+"""
+
+
+def furnish_business(url: str, folder: Path, hives: int = 6) -> None:
+    furnish(url, hives)
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    given = {"today": now.date(), "hour": now, "hives": hives}
+    ada = asyncio.run(_sign_up(url, folder))
+    with Database(url) as database, database.transaction() as connection:
+        for statement in (_KPIS, _HOURS, _DAYS, _INSIGHTS):
+            connection.execute(statement, given)
+        connection.execute(_FEEDBACK, {"uid": ada})
+        connection.execute(_MEMBER, {"uid": ada})
+        connection.execute(_OPENED)
+        _fit_sensors(connection, datetime.now(UTC))
+
+
+def _fit_sensors(connection: Connection, now: datetime) -> None:
+    """One that is heard of, one that fell silent yesterday."""
+    for number, seen in ((1, now), (2, now - timedelta(days=1))):
+        connection.execute(
+            """
+            WITH added AS (
+                INSERT INTO sensor (serial, hive_id, name) VALUES (%s, 1, %s) RETURNING id)
+            INSERT INTO sensor_state (sensor_id, total_in, total_out, received_at, at, batch)
+            SELECT id, 410, 402, %s, %s, 1 FROM added
+            """,
+            (f"door-{number}", ("main door", "side door")[number - 1], seen, seen),
+        )
+
+
+async def _sign_up(url: str, folder: Path) -> str:
+    """Ada's identifier."""
+    settings = IdentitySettings(folder=folder / "hives" / "identity")
+    async with (
+        open_identity(settings, production=False, environment=os.environ) as identify,
+        Pool(url) as pool,
+    ):
+        desk = local(identify).sign_in(pool)
+        sessions = [await desk.sign_up(login, PASSWORD) for login in (ADA, BOB)]
+        for session, name in zip(sessions, ("Ada", "Bob"), strict=True):
+            await pool.execute(
+                "INSERT INTO app_user (firebase_uid, nickname) VALUES (%s, %s)",
+                (session.uid, name),
+            )
+    return sessions[0].uid

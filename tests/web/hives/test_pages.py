@@ -1,0 +1,146 @@
+"""The business dashboard in a browser: every view, live figures, who may see it, how it looks."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from penstock.client.blocking import connect
+from penstock.hives.publications import EXCHANGE
+from tests.databases import copy_of
+from tests.hives.app.public.snapshots import document
+from tests.peers import Penstock
+from tests.web.browsing import NARROW, PATIENCE, looking, serving
+from tests.web.hives.business import ADA, BOB, PASSWORD, furnish_business
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+expect.set_options(timeout=PATIENCE)
+
+
+@dataclass(frozen=True)
+class Business:
+    url: str
+    broker: str
+
+
+@pytest.fixture(scope="module")
+def business(
+    embedded_template: str, penstock: Penstock, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Business]:
+    folder: Path = tmp_path_factory.mktemp("business")
+    server = "tests.web.hives.business_server"
+    with copy_of(embedded_template) as database:
+        furnish_business(database, folder)
+        with serving("-m", server, str(folder), database, penstock.url) as url:
+            yield Business(url, penstock.url)
+
+
+@pytest.fixture
+def page(browser: Browser, business: Business) -> Iterator[Page]:
+    with looking(browser, business.url) as opened:
+        yield opened
+
+
+def sign_in(page: Page, path: str, login: str = ADA) -> None:
+    page.goto(path)
+    page.get_by_label("Name").fill(login)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def no_wider_than_its_window(page: Page) -> bool:
+    found: bool = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    return found
+
+
+def test_the_overview_shows_figures_places_and_what_stands_out(page: Page) -> None:
+    sign_in(page, "/hives")
+    expect(page.get_by_text("people inside now")).to_be_visible()
+    expect(page.get_by_role("link", name="Amber Café")).to_be_visible()
+    expect(page.get_by_text("Tuesdays after three are quiet")).to_be_visible()
+
+
+def test_a_figure_arrives_without_reload(page: Page, business: Business) -> None:
+    sign_in(page, "/hives")
+    inside = page.locator("[data-inside='1']")
+    expect(inside).to_have_text("4 of 30")
+    with connect(business.broker) as fabric:
+        fabric.publish("occupancy.1", document(1, 7, people=29), exchange=EXCHANGE)
+    expect(inside).to_have_text("29 of 30")
+    expect(page.locator("[data-level='1']")).to_have_text("busy")
+    # The broker serves other tests too; nobody else tells of this version.
+
+
+def test_a_place_shows_today_its_week_its_days_and_its_doors(page: Page) -> None:
+    sign_in(page, "/hives/place/1")
+    for chart in ("today", "week", "days"):
+        expect(page.locator(f"[data-chart={chart}] canvas")).to_be_visible()
+    expect(page.get_by_text("Two for one")).to_be_visible()
+    expect(page.get_by_text("side door")).to_be_visible()
+    expect(page.get_by_text("stale")).to_be_visible()
+
+
+def test_two_stretches_of_days_are_compared_as_chosen(page: Page) -> None:
+    sign_in(page, "/hives/place/1")
+    expect(page.get_by_text("Visits a day")).to_be_visible()
+    page.get_by_label("After, from").fill("2031-01-01")
+    page.get_by_label("After, from").press("Tab")
+    expect(page.get_by_text("Choose days that follow on one another.")).to_be_visible()
+
+
+def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) -> None:
+    sign_in(page, "/hives/feedback")
+    expect(page.get_by_text("The new terrace is lovely")).to_be_visible()
+    page.get_by_role("button", name="negative").click()
+    expect(page.get_by_text("The new terrace is lovely")).to_be_hidden()
+    expect(page.get_by_text("Far too loud on Saturday")).to_be_visible()
+    page.get_by_label("Answer to message").fill("We will do better.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Sent")).to_be_visible()
+
+
+def test_deals_and_sensors_have_pages_of_their_own(page: Page) -> None:
+    sign_in(page, "/hives/deals")
+    expect(page.get_by_text("1 of 2")).to_be_visible()  # opened, of those it was shown to
+    page.goto("/hives/sensors")
+    expect(page.get_by_text("door-2")).to_be_visible()
+
+
+def test_a_places_hours_can_be_taken_away_as_a_file(page: Page) -> None:
+    sign_in(page, "/hives/place/1")
+    with page.expect_download() as taken:
+        page.get_by_role("link", name="Export CSV").click()
+    rows = list(csv.DictReader(StringIO(Path(taken.value.path()).read_text())))
+    assert len(rows) > 24
+    assert int(rows[0]["entries"]) > 0
+
+
+def test_who_belongs_to_no_business_is_refused(page: Page) -> None:
+    sign_in(page, "/hives", BOB)
+    expect(page.get_by_text("Places")).to_be_visible()
+    expect(page.get_by_role("link", name="Amber Café")).to_be_hidden()
+    assert page.request.get("/hives/export/1").status == 403
+
+
+def test_a_place_of_another_business_is_not_there(page: Page) -> None:
+    sign_in(page, "/hives/place/2")
+    expect(page.get_by_text("there is no hive 2 of yours")).to_be_visible()
+
+
+@pytest.mark.parametrize("shade", ["light", "dark"])
+def test_pages_fit_a_phone_by_day_and_by_night(
+    browser: Browser, business: Business, shade: str
+) -> None:
+    with looking(browser, business.url, NARROW, shade) as page:
+        sign_in(page, "/hives/place/1")
+        expect(page.locator("[data-chart=days] canvas")).to_be_visible()
+        assert no_wider_than_its_window(page)
+        page.goto("/hives")
+        expect(page.get_by_text("people inside now")).to_be_visible()
+        assert no_wider_than_its_window(page)

@@ -1,0 +1,106 @@
+"""The jobs' pages over jobs in memory: `python -m tests.web.jobs.memory_server DIR`.
+
+Work is done in the same process, with few classifiers: what a page shows of it is real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from penstock.cli.asgi import served
+from penstock.cli.lifetime import until_stopped
+from penstock.core.errors import PenstockError
+from penstock.jobs.history.records import JobRecord, JobState
+from penstock.jobs.http.desk import JobDesk
+from penstock.jobs.model import BuildModels, Fake, PredictModels, Request, Response
+from penstock.jobs.science import modelfile
+from penstock.jobs.science.ageing import coefficients
+from penstock.jobs.science.classifiers import CONFIGURATIONS
+from penstock.jobs.science.matrix import prepare
+from penstock.jobs.science.model import build, searches, unbuilt
+from penstock.jobs.science.prediction import Predictor
+from penstock.jobs.science.report import result
+from penstock.web.app import create_app
+from penstock.web.jobs.section import section_over
+from tests.jobs.http.memory import MemoryJobs
+
+FEW = [each for each in CONFIGURATIONS if each.name in ("lda", "bayes", "logistic")]
+
+
+class Workshop:
+    """Does what waits, one after the other."""
+
+    def __init__(self, jobs: MemoryJobs) -> None:
+        self._jobs = jobs
+
+    async def run(self) -> None:
+        async for record in self._jobs.watch_all(0):
+            if self._jobs.records[record.id].state is JobState.WAITING:
+                await self._do(record)
+
+    async def _do(self, record: JobRecord) -> None:
+        request = self._jobs.requests[record.id]
+        begun = datetime.now(UTC)
+        await self._jobs.change(
+            record.id, state=JobState.RUNNING, start=begun, attempts=1, worker="workshop"
+        )
+        try:
+            if isinstance(request, Fake):
+                await self._wait(request, begun)
+            response = await asyncio.to_thread(done, request)
+        except PenstockError as error:
+            await self._jobs.change(record.id, state=JobState.FAILED, error=str(error))
+            return
+        if not self._jobs.records[record.id].state.final:
+            self._jobs.results[record.id] = response
+            end = datetime.now(UTC)
+            await self._jobs.change(record.id, state=JobState.DONE, progress=1.0, end=end)
+
+    async def _wait(self, request: Fake, begun: datetime) -> None:
+        steps = max(int(request.duration / request.interval), 1)
+        end = begun + timedelta(seconds=request.duration)
+        for step in range(1, steps):
+            await asyncio.sleep(request.interval)
+            if self._jobs.records[request.id].state.final:
+                return
+            await self._jobs.change(request.id, progress=step / steps, end=end)
+
+
+def done(request: Request) -> Response:
+    if isinstance(request, BuildModels):
+        model = unbuilt(prepare(request.dataset), coefficients(request.agings))
+        built = build(model, searches(configurations=FEW))
+        return Response(request.id, request.type, models=modelfile.save(built))
+    if isinstance(request, PredictModels):
+        samples = prepare(request.dataset)
+        found = Predictor(modelfile.load(request.models)).predict(samples.values, samples.seasons)
+        results = tuple(result(samples, each) for each in found.values())
+        return Response(request.id, request.type, results=results)
+    return Response(request.id, request.type)
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[JobDesk]:
+    jobs = MemoryJobs()
+    working = asyncio.create_task(Workshop(jobs).run())
+    try:
+        yield jobs
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def main(folder: Path) -> None:
+    app = create_app([section_over(opened)], folder)
+    async with until_stopped(with_stdin=True) as stop, served(app, "127.0.0.1", 0) as url:
+        print(url, flush=True)
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

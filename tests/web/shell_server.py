@@ -1,0 +1,89 @@
+"""A process with the shell and small sections: `python -m tests.web.shell_server DIR [--gated]`.
+
+NiceGUI's routes belong to a process, so each server that is tested is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from nicegui import ui
+from starlette.responses import PlainTextResponse, Response
+
+from penstock.cli.asgi import served
+from penstock.cli.lifetime import until_stopped
+from penstock.core.errors import NotFound
+from penstock.web.app import create_app
+from penstock.web.pages import Download, Page, Person, Section, Visit
+
+PEOPLE = {
+    "ada": ("lovelace", Person("ada", "Ada", frozenset({"keeper"}))),
+    "bob": ("builder", Person("bob", "Bob")),
+}
+
+
+class Register:
+    """Two people; `revoked` is a file that takes Ada's role away while it is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._revoked = folder / "revoked"
+
+    async def admit(self, name: str, password: str) -> Person | None:
+        known = PEOPLE.get(name)
+        return known[1] if known is not None and known[0] == password else None
+
+    async def recall(self, id: str) -> Person | None:  # noqa: A002 - as the gate has it
+        known = PEOPLE.get(id)
+        if known is None or self._revoked.exists():
+            return None if known is None else Person(known[1].id, known[1].name)
+        return known[1]
+
+
+async def ponds(visit: Visit) -> None:
+    ui.label(f"Ponds of {visit.person.name}")
+
+
+async def pond(visit: Visit) -> None:
+    ui.label(f"Pond {visit.parameters['name']}, depth {visit.query.get('depth', 'unknown')}")
+
+
+async def dry(visit: Visit) -> None:
+    raise NotFound("the pond has no water; open the gate")
+
+
+async def vault(visit: Visit) -> None:
+    ui.label("Gold")
+
+
+async def levels(visit: Visit) -> Response:
+    return PlainTextResponse("pond,level\nnorth,3\n")
+
+
+SECTIONS = (
+    Section(
+        "Water",
+        (
+            Page("/ponds", "Ponds", "water", ponds, "Where the water is."),
+            Page("/ponds/{name}", "Pond", "water", pond, listed=False),
+            Page("/dry", "Dry pond", "grass", dry, "Where it is not."),
+        ),
+    ),
+    Section(
+        "Treasure",
+        (Page("/vault", "Vault", "lock", vault, "What is kept.", role="keeper"),),
+        (Download("/levels.csv", levels, role="keeper"),),
+    ),
+)
+
+
+async def main(folder: Path, gated: bool) -> None:
+    app = create_app(SECTIONS, folder, Register(folder) if gated else None)
+    async with until_stopped(with_stdin=True) as stop, served(app, "127.0.0.1", 0) as url:
+        print(url, flush=True)
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), "--gated" in sys.argv))
