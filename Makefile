@@ -9,8 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Tests mostly wait for servers: two files at a time take half as long, each with servers of its own.
-TWO := -n 2 --dist loadfile
+# Tests mostly wait for servers: four files at a time, each with servers of its own. One that fails is
+# tried once more, and the summary names it: other programs and their clocks have their moods.
+APART := -n 4 --dist loadfile --reruns 1 -rR
 
 # The first interpreter that is new enough; `make PYTHON=/path/to/python setup` says otherwise.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -59,10 +60,10 @@ lint: setup ## What can be said without running anything: ruff, mypy, the rooms'
 	$(BIN)/lint-imports
 
 test: lint peers ## All checks and the tests that do not take long
-	$(BIN)/pytest $(TWO) -m 'not slow'
+	$(BIN)/pytest $(APART) -m 'not slow'
 
 test-all: lint peers ## The same, and the tests that do take long
-	$(BIN)/pytest $(TWO)
+	$(BIN)/pytest $(APART)
 
 bench: setup peers ## Penstock beside RabbitMQ, mosquitto and amqtt; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md

@@ -12,7 +12,7 @@ from penstock.client.padres import Client, Received
 from tests.peers import Penstock, free_port
 
 #: Long enough for a busy machine; nothing is waited for that does not come.
-SECONDS = 15
+SECONDS = 60
 BROKER = "Broker1"
 #: Subscribed to by every client, so that it can tell when it has got all there was.
 MARK = "[class,eq,mark],[to,eq,{id}]"

@@ -64,7 +64,7 @@ def drain(queue: JobQueue, broker: Peer, url: str, jobs: int) -> Drain:
             workers = usage_of([pid]).cpu_seconds - workers
             served = broker.usage().cpu_seconds - served
         found = stamps.read(folder)
-    _each_once(queue, found, jobs)
+    each_once(queue, found, jobs)
     first = int(jobs * _WARM)
     span = (found[-1].began - found[first].began) / 1e9
     return Drain(
@@ -94,7 +94,7 @@ def latency(queue: JobQueue, broker: Peer, url: str, jobs: int) -> Latency:
             _until(lambda: stamps.count(folder) >= jobs, queue)
         sender.close()
         found = stamps.read(folder)
-    _each_once(queue, found, jobs)
+    each_once(queue, found, jobs)
     spans = np.array([stamp.seconds for stamp in found])
     return Latency(queue.name, broker.name, jobs, percentile(spans, 50), percentile(spans, 99))
 
@@ -107,7 +107,7 @@ def _until(done: Callable[[], bool], queue: JobQueue) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _each_once(queue: JobQueue, found: list[stamps.Stamp], jobs: int) -> None:
+def each_once(queue: JobQueue, found: list[stamps.Stamp], jobs: int) -> None:
     different = len({stamp.number for stamp in found})
     if different != jobs or len(found) != jobs:
         text = f"{queue.name}: {jobs} jobs were sent; {len(found)} ran, {different} different ones"

@@ -82,7 +82,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _drains(runs: list[Drain]) -> Rows:
-    rows = [("queue", "broker", "jobs", "jobs/s", "÷", "worker CPU ms", "broker CPU ms")]
+    rows: Rows = [("queue", "broker", "jobs", "jobs/s", "÷", "worker CPU ms", "broker CPU ms")]
     first: float | None = None
     for queue, broker in dict.fromkeys((run.queue, run.broker) for run in runs):
         same = [run for run in runs if (run.queue, run.broker) == (queue, broker)]

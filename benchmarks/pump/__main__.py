@@ -20,8 +20,9 @@ from benchmarks.pump.programs import PROGRAMS, Feed, Program
 
 TASKS: Final = ("post", "file", "http", "watch")
 _METHOD: Final = (
-    "Files of {size:,} bytes in 50 directories, on {place}. Every pump speaks v02 with SHA-512 sums,"
-    " persistent messages and one instance; they take turns, and medians are shown. What is copied "
+    "Files of {size:,} bytes in 50 directories, on {place}. Every pump speaks v02 with SHA-512 "
+    "sums, persistent messages and one instance; they take turns, and medians are shown. What is "
+    "copied "
     "is synced, by all of them; v2 makes hard links of files of the same machine instead, and "
     "copies nothing. *post* is from the command's start to its end, without what it takes for a "
     "single file. *file* and *http* are subscribers that find a full queue, from the first file "
@@ -82,9 +83,7 @@ def main(
         put_chapter(markdown_file, report.markdown(results, method, found))
 
 
-def _run(
-    task: str, program: Program, broker: Peer, place: Path, feed: Feed, files: int
-) -> Run:
+def _run(task: str, program: Program, broker: Peer, place: Path, feed: Feed, files: int) -> Run:
     ground = Ground.new(broker, place)
     try:
         if task == "post":

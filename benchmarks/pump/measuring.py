@@ -89,9 +89,7 @@ def measure_watch(program: Program, ground: Ground, files: int) -> Run:
         child.kill()
         child.wait()
     cuts = quantiles(latencies, n=20)
-    return Run(
-        "watch", program.name, files, p50_ms=median(latencies) * 1e3, p95_ms=cuts[-1] * 1e3
-    )
+    return Run("watch", program.name, files, p50_ms=median(latencies) * 1e3, p95_ms=cuts[-1] * 1e3)
 
 
 async def _latencies(
@@ -151,7 +149,7 @@ async def _hold(ground: Ground) -> None:
 
 async def _taken(ground: Ground, files: int) -> int:
     """How many files were announced, up to so many; the queue is empty then."""
-    names = set()
+    names: set[str] = set()
     async with connect(ground.url) as fabric:
         inflow = fabric.subscribe("v02.post.#", name=ground.queue, exchange=ground.exchange)
         async with inflow:

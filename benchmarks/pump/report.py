@@ -83,7 +83,9 @@ def to_json(results: Results, found: dict[str, list[Run]]) -> str:
         "date": results.date,
         "machine": asdict(results.machine),
         "versions": results.versions,
-        "runs": [{"broker": broker, **asdict(run)} for broker, runs in found.items() for run in runs],
+        "runs": [
+            {"broker": broker, **asdict(run)} for broker, runs in found.items() for run in runs
+        ],
     }
     return json.dumps(document, indent=2) + "\n"
 

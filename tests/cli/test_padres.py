@@ -195,3 +195,33 @@ def test_watching_ends_with_the_reader(padres: PadresBroker) -> None:
         for pipe in (watching.stdout, watching.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+# Over MQTT.
+
+
+def test_publications_by_content_cross_from_mqtt(padres: PadresBroker) -> None:
+    url = padres.server.mqtt_url
+    watching = subprocess.Popen(
+        [*PENSTOCK, "sub", url, "$content/[class,eq,crossing],[price,<,50]", "--count", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        listed = ""
+        while "[class,eq,crossing]" not in listed:  # until it has subscribed
+            listed = run("console", padres.server.http_url, "--run", "printsubs nohead").stdout
+        for price in ("55", "45"):
+            run("pub", url, "$content/crossing", "payload", "-H", f"price={price}")
+        said, _ = watching.communicate(timeout=SECONDS)
+    finally:
+        watching.kill()
+    assert said == "$content/crossing q1 price=45 class=crossing payload\n"
+
+
+def test_a_mistake_over_mqtt_has_its_place(padres: PadresBroker) -> None:
+    said = run("sub", padres.server.mqtt_url, "$content/[class,eq,stock],[price,<,x]")
+
+    assert said.returncode == 5
+    assert "column 27: expected a number after <" in said.stderr

@@ -81,13 +81,13 @@ class Wire:
 class Person:
     """A client: what it got, in order."""
 
-    lasting = False
     checked = True
 
     def __init__(self, overlay: Overlay, broker: str, name: str) -> None:
         self.overlay = overlay
         self.broker = broker
         self.name = f"{broker}-{name}"
+        self.lasting = False
         self.got: list[Envelope] = []
         self.router.attach(self)
 

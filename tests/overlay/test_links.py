@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.core.config import BrokerSettings, OverlaySettings
-from penstock.overlay.router import Router
+from penstock.core.config import OverlaySettings
 from penstock.server import Broker
 from penstock.wire.padres.envelope import Kind
 from penstock.wire.padres.frames import PREFACE
-from tests.overlay.talking import PATIENCE, Talker
+from tests.overlay.house import House, becomes, holds, pair, port_of, router_of, up, uri_of
 from tests.peers import free_port
 
 STOCK = "[class,eq,stock],[price,>,0]"
@@ -23,84 +21,10 @@ CHEAP = "[class,eq,stock],[price,<,50]"
 AT_45 = "[class,stock],[price,45]"
 
 
-class House:
-    """Brokers that are closed at the end, and their clients."""
-
-    def __init__(self, data: Path, stack: AsyncExitStack) -> None:
-        self._data = data
-        self._stack = stack
-        self._open: set[Broker] = set()
-
-    async def broker(self, name: str, *neighbours: str, port: int = 0, **more: Any) -> Broker:
-        overlay = OverlaySettings(
-            id=name, neighbours=list(neighbours), retry_pause=0.05, retry_limit=0, **more
-        )
-        settings = BrokerSettings(
-            listen=[f"padres://127.0.0.1:{port}"], overlay=overlay, drain_seconds=0.2
-        )
-        broker = Broker(settings, data=self._data / name)
-        await broker.start()
-        self._open.add(broker)
-        self._stack.push_async_callback(self.close, broker)
-        return broker
-
-    async def close(self, broker: Broker) -> None:
-        if broker in self._open:
-            self._open.remove(broker)
-            await broker.close()
-
-    async def again(self, broker: Broker, *neighbours: str, **more: Any) -> Broker:
-        """Close a broker and start it with the data it had, at the same port."""
-        await self.close(broker)
-        name = broker.settings.overlay.id
-        return await self.broker(name, *neighbours, port=port_of(broker), **more)
-
-    async def talker(self, broker: Broker, name: str, lasting: bool = False) -> Talker:
-        talker = await Talker(name, lasting).connect(port_of(broker))
-        self._stack.push_async_callback(talker.close)
-        return talker
-
-
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with AsyncExitStack() as stack:
         yield House(tmp_path, stack)
-
-
-def port_of(broker: Broker) -> int:
-    return int(broker.addresses[0].rpartition(":")[2])
-
-
-def uri_of(broker: Broker) -> str:
-    return f"{broker.addresses[0]}/{broker.settings.overlay.id}"
-
-
-def router_of(broker: Broker) -> Router:
-    return broker.overlay.routing("/")
-
-
-async def becomes(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():  # noqa: ASYNC110 - brokers tell nobody
-            await asyncio.sleep(0.01)
-
-
-def up(broker: Broker, *names: str) -> bool:
-    neighbours = router_of(broker).neighbours
-    return set(neighbours) == set(names) and all(one.up for one in neighbours.values())
-
-
-def holds(broker: Broker, hop: str, text: str) -> bool:
-    """Whether a broker has a subscription from a hop."""
-    wanted = router_of(broker).tables.wanted.values()
-    return any(one.hop == hop and one.envelope.text == text for one in wanted)
-
-
-async def pair(house: House) -> tuple[Broker, Broker]:
-    first = await house.broker("B1")
-    second = await house.broker("B2", uri_of(first))
-    await becomes(lambda: up(first, "B2") and up(second, "B1"))
-    return first, second
 
 
 # How they come to be.
@@ -242,6 +166,15 @@ async def test_a_cycle_that_was_not_allowed_is_refused_and_nothing_comes_twice(
     await publisher.say(Kind.PUBLISH, AT_45)
     await publisher.say(Kind.PUBLISH, "[class,stock],[price,1]")
     assert [one.text for one in await subscriber.until(2)] == [AT_45, "[class,stock],[price,1]"]
+
+
+async def test_brokers_that_route_by_different_rules_are_not_linked(house: House) -> None:
+    first = await house.broker("B1")
+    second = await house.broker("B2", cycles="FIXED")
+    why = await refusal(second, uri_of(first))
+    assert "cycles OFF" in why
+    assert "cycles FIXED" in why
+    assert not router_of(first).neighbours
 
 
 async def test_brokers_that_may_form_a_cycle_do(house: House) -> None:

@@ -23,7 +23,7 @@ _GRACE_SECONDS: Final = 3
 
 @contextlib.asynccontextmanager
 async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
-    """The URL, once the application is ready to answer."""
+    """The URL, once the application is ready to answer; or what kept it from that."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -48,6 +48,9 @@ async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
                 await serving
                 raise PenstockError("the application did not start; the log says why")
             await asyncio.sleep(0.01)
+        failure: Exception | None = getattr(app.state, "failure", None)
+        if failure is not None:
+            raise failure
         name, bound = listener.getsockname()[:2]
         shown = f"[{name}]" if ":" in name else name
         yield f"http://{shown}:{bound}"

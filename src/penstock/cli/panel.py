@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.cli.lookout import View
-from penstock.cli.parts import BROKER, DATABASE
+from penstock.cli.parts import BROKER, DASHBOARDS, DATABASE, HIVES
 from penstock.cli.picture import Scene, draw
 from penstock.cli.supervisor import Keeper
 from penstock.core.logs import configure, get_logger
@@ -100,7 +100,8 @@ class LinePanel:
         )
 
     def _ready(self, supervisor: Supervisor) -> None:
-        served = (each for each in supervisor.keepers if each.part.name in (BROKER, DATABASE))
+        told = (BROKER, DATABASE, HIVES, DASHBOARDS)
+        served = (each for each in supervisor.keepers if each.part.name in told)
         addresses = [address for keeper in served for address in keeper.addresses]
         _tell(f"penstock up ready: {' '.join(addresses)}")
         self._was_ready = True

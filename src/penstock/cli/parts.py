@@ -1,15 +1,17 @@
 """The parts of one machine, in order of need, each a command of our own with flags of ours.
 
     broker, database ──> pipeline
-                    └──> demo
+                    ├──> demo
+                    └──> hives, alerts, jobs, history ──> dashboards
 
 A part that this machine cannot run is left out, and why is told.
 """
 
 from __future__ import annotations
 
+import socket
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +22,15 @@ BROKER: Final = "broker"
 DATABASE: Final = "database"
 PIPELINE: Final = "pipeline"
 DEMO: Final = "demo"
+HIVES: Final = "hives"
+ALERTS: Final = "alerts"
+JOBS: Final = "jobs"
+HISTORY: Final = "history"
+DASHBOARDS: Final = "dashboards"
 
+#: Where people look for the public page and the dashboards; another, if that is taken.
+_HIVES_PORT: Final = 8000
+_DASHBOARDS_PORT: Final = 8080
 #: A batch that is at hand is finished first, and a machine may be slow.
 _PIPELINE_GRACE: Final = 30.0
 
@@ -49,6 +59,8 @@ class Wishes:
     pipeline: bool = True
     demo: bool = True
     demonstration: Sequence[str] = ()  #: flags for it alone
+    applications: bool = True
+    overlay: bool = True  #: the broker speaks PADRES, which history is asked in
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,33 @@ def plan(wishes: Wishes) -> Plan:
         )
     if wishes.demo and possible(DEMO, equipment.lacking_modules(equipment.FLEET)):
         parts.append(Part(DEMO, lambda found: _demo(wishes, found, store), needs))
+    if store and wishes.applications:
+        parts += _applications(wishes, needs, possible)
     return Plan(parts, left_out)
+
+
+def _applications(
+    wishes: Wishes, needs: Sequence[str], possible: Callable[..., bool]
+) -> Iterator[Part]:
+    """What people use; the pages last, when there is something behind them."""
+
+    def part(name: str, *command: str, port: int | None = None) -> Part:
+        def words(found: Addresses) -> list[str]:
+            listen = [] if port is None else ["--port", str(_free(port))]
+            mqtt = _mqtt_of(found) if name == HIVES else []
+            return [*_OWN, *command, _END, *_common(name, wishes, found), *listen, *mqtt]
+
+        return Part(name, words, needs)
+
+    if possible(HIVES, equipment.lacking_modules(equipment.APPLICATION)):
+        yield part(HIVES, "hives", "serve", "--workers", "1", port=_HIVES_PORT)
+        yield part(ALERTS, "hives", "alerts")
+    if possible(JOBS, equipment.lacking_modules(equipment.JOBS)):
+        yield part(JOBS, "job", "worker", "--fork", "2")
+    if wishes.overlay:
+        yield part(HISTORY, "historian")
+    if possible(DASHBOARDS, equipment.lacking_modules(equipment.DASHBOARDS)):
+        yield part(DASHBOARDS, "dashboards", port=_DASHBOARDS_PORT)
 
 
 def flags(name: str, values: Iterable[object]) -> list[str]:
@@ -101,9 +139,35 @@ def _pipeline(wishes: Wishes, found: Addresses) -> list[str]:
 
 def _demo(wishes: Wishes, found: Addresses, store: bool) -> list[str]:
     reaching = _reaching(wishes if store else Wishes(), found)
-    mqtt = [url for url in found[BROKER] if url.startswith("mqtt://")]
-    reaching += flags("--mqtt", mqtt[:1])
+    reaching += _mqtt_of(found)
     return [*_OWN, "demo", _END, *_all(wishes), *reaching, *wishes.demonstration]
+
+
+def _common(name: str, wishes: Wishes, found: Addresses) -> list[str]:
+    """Where a part of the applications finds what it works with."""
+    reaching = _reaching(wishes, found)
+    if name == JOBS:  # it has no configuration of its own
+        return reaching
+    if name == HISTORY:
+        padres = next((url for url in found[BROKER] if url.startswith("padres://")), None)
+        reaching = ["--stream-url" if word == "--url" else word for word in reaching]
+        reaching += flags("--url", [padres] if padres else ())
+    return [*_all(wishes), *reaching]
+
+
+def _mqtt_of(found: Addresses) -> list[str]:
+    return flags("--mqtt", [url for url in found[BROKER] if url.startswith("mqtt://")][:1])
+
+
+def _free(port: int) -> int:
+    """That port, or 0 for any, if somebody else has it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+    return port
 
 
 def _all(wishes: Wishes) -> list[str]:

@@ -19,7 +19,7 @@ from rich.text import Text
 from penstock import __version__
 from penstock.cli.lookout import Figure, View
 from penstock.cli.next_steps import next_steps, reach
-from penstock.cli.parts import BROKER, PIPELINE
+from penstock.cli.parts import BROKER, DASHBOARDS, HIVES, PIPELINE
 from penstock.cli.supervisor import Keeper, State
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ _TRENDS: Final = {"rising": "↗", "steady": "→", "falling": "↘"}
 _CURVE: Final = "▁▂▃▄▅▆▇█"
 #: Eighths of a block.
 _ENDS: Final = " ▏▎▍▌▋▊▉"
+#: What people look at first, by the part that serves it.
+_PAGES: Final = {HIVES: "public page; API under /v1/docs", DASHBOARDS: "dashboards"}
 _WIDE: Final = 104
 #: Hives that are shown at least, and at most.
 _FEWEST: Final = 3
@@ -62,9 +64,10 @@ class Scene:
 
 def draw(scene: Scene, width: int, height: int) -> RenderableType:
     wide = width >= _WIDE
-    broker = (each.addresses for each in scene.keepers if each.part.name == BROKER)
-    addresses = [(url, reach(url)) for urls in broker for url in urls]
-    hints = next_steps({each.part.name: each.addresses for each in scene.keepers}, scene.where)
+    by_part = {each.part.name: each.addresses for each in scene.keepers}
+    pages = [(url, words) for part, words in _PAGES.items() for url in by_part.get(part, ())]
+    addresses = [*pages, *((url, reach(url)) for url in by_part.get(BROKER, ()))]
+    hints = next_steps(by_part, scene.where)
     tall = (len(scene.keepers) + 1, len(addresses))
     above = max(tall) if wide else sum(tall) + 1
     room = height - _REST - above - 3 * len(scene.left_out)

@@ -172,5 +172,6 @@ for _each in (
     _add(_each, _hearing)
 for _command in (pump_fleet.start, pump_fleet.stop, pump_fleet.status, pump_fleet.sanity):
     app.command()(_command)
-for _command in (pump_lake.keep, pump_lake.trace, pump_lake.summary):
-    app.command()(_command)
+app.command()(pump_lake.keep)
+app.command()(pump_lake.trace)
+app.command()(pump_lake.summary)

@@ -33,9 +33,7 @@ Plot = Annotated[
 ]
 
 
-def keep(
-    exchanges: Exchanges, conf: options.Conf = None, broker: options.Broker = None
-) -> None:
+def keep(exchanges: Exchanges, conf: options.Conf = None, broker: options.Broker = None) -> None:
     """Have what exchanges carry kept in the stream `announcements`, for the lake."""
     from penstock.pump.components.keep import STREAM
     from penstock.pump.components.keep import keep as kept

@@ -34,6 +34,9 @@ def up(
     ] = True,
     demo: Annotated[bool, typer.Option(help="A fleet of people counters to look at.")] = True,
     hives: Annotated[int, typer.Option(min=1, metavar="N", help="Of so many places.")] = 50,
+    applications: Annotated[
+        bool, typer.Option(help="Public page and API, alerts, jobs, history, dashboards.")
+    ] = True,
 ) -> None:
     """Start everything on this machine and show what it does; Ctrl-C stops it cleanly."""
     import asyncio
@@ -52,6 +55,8 @@ def up(
         pipeline=pipeline,
         demo=demo,
         demonstration=flags("--hives", [hives]),
+        applications=applications,
+        overlay=any(url.startswith("padres://") for url in found.settings.broker.listen),
     )
     asyncio.run(_run(found.settings, wishes, began))
 

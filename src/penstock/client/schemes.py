@@ -38,6 +38,8 @@ def connect(url: str, *, tls: ssl.SSLContext | None = None, patience: float = 0.
     """
     scheme = urlsplit(url).scheme
     where = SCHEMES.get(scheme)
+    if scheme in ("padres", "padress"):
+        raise UnknownScheme(f"{url!r}: publications by content are penstock.client.padres.Client's")
     if where is None:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise UnknownScheme(f"{url!r}: the client speaks {known}")

@@ -192,7 +192,8 @@ def _meant(key: str, settings: Mapping[str, Setting]) -> str:
     near = get_close_matches(key, settings, n=1, cutoff=0.75)
     if not near:  # the right name in the wrong section
         last = key.rpartition(".")[2]
-        near = [known for known in settings if known.rpartition(".")[2] == last][:1]
+        near = [known for known in settings if known.rpartition(".")[2] == last]
+        near.sort(key=lambda known: known.count("."))  # the widest section first
     if near:
         return f"; did you mean {near[0]}?"
     section = key.rpartition(".")[0]

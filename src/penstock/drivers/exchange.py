@@ -226,8 +226,8 @@ class Exchange:
 
     def add(self, binding: Binding) -> None:
         self.router.check(binding)
-        self.bindings[binding] = None
         self.router.add(binding)
+        self.bindings[binding] = None
 
     def remove(self, binding: Binding) -> None:
         if self.bindings.pop(binding, 0) is None:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from penstock import store
 from penstock.core.logs import get_logger
 from penstock.hives import readings
+from penstock.hives.analytics.nightly import Analyses
 from penstock.hives.desk import CURRENT, Desk
 from penstock.hives.forecasting import Nights
 from penstock.hives.gold import generations
@@ -46,9 +48,16 @@ NIGHT_AGAIN_SECONDS: Final = 3600.0
 class HivesFlow:
     """`penstock.pipeline.flow.Flow` for hives."""
 
-    def __init__(self, database: str, broker: str | None = None, cache: str | None = None) -> None:
-        """By URL; without a broker nothing is published."""
+    def __init__(
+        self,
+        database: str,
+        broker: str | None = None,
+        cache: str | None = None,
+        lake: Path | None = None,
+    ) -> None:
+        """By URL; without a broker nothing is published, without a lake gold is not kept there."""
         self._urls = (database, broker, cache)
+        self._lake = lake
         self._desk: Desk | None = None
 
     @property
@@ -70,6 +79,7 @@ class HivesFlow:
         return (
             Chore("forecast", Nights(database), *often),
             Chore("usual weeks", UsualWeeks(database), *often),
+            Chore("analytics", Analyses(database, self._lake), *often),
         )
 
     @property
@@ -113,11 +123,11 @@ class HivesFlow:
         if desk is not None:
             desk.close()
 
-    def __getstate__(self) -> tuple[str, str | None, str | None]:
-        return self._urls
+    def __getstate__(self) -> tuple[tuple[str, str | None, str | None], Path | None]:
+        return self._urls, self._lake
 
-    def __setstate__(self, urls: tuple[str, str | None, str | None]) -> None:
-        self._urls = urls
+    def __setstate__(self, state: tuple[tuple[str, str | None, str | None], Path | None]) -> None:
+        self._urls, self._lake = state
         self._desk = None
 
 
@@ -125,7 +135,8 @@ class HivesFlow:
 def open_flow(surroundings: Surroundings) -> Iterator[HivesFlow]:
     """The flow with its database, which is started if it is the embedded one."""
     with store.open(surroundings.database, surroundings.data) as database:
-        flow = HivesFlow(database.url, surroundings.broker, surroundings.cache)
+        lake = surroundings.data / "lake"
+        flow = HivesFlow(database.url, surroundings.broker, surroundings.cache, lake)
         ended = threading.Event()
         pacer = threading.Thread(target=_pace, args=(flow, ended), name="hives time", daemon=True)
         pacer.start()

@@ -90,7 +90,8 @@ class Jobs:
         record = await self.get(identity)
         if record.state.final:
             raise PreconditionFailed(f"job {identity!r} has ended: it is {record.state}")
-        await self._requester.cancel(identity)
+        run = await asyncio.to_thread(self._shelf.run, identity)
+        await self._requester.cancel(identity, run)
         return record
 
     async def retry(self, identity: str) -> JobRecord:
@@ -112,9 +113,11 @@ class Jobs:
         return len(await self._requester.replay(ids))
 
     async def _asked_again(self, identity: str, before: JobRecord) -> JobRecord:
-        async for record in self.watch(identity, after=before.revision):
+        with self._feed.watcher(identity) as watcher:
+            record = await self.get(identity)
+            while record.revision <= before.revision:
+                record = await watcher.next()
             return record
-        return await self.get(identity)
 
     # Looking.
 

@@ -9,6 +9,7 @@ from penstock.overlay.heartbeats import Heartbeats, Pulse
 from penstock.overlay.monitor import Monitor
 from penstock.overlay.own import Own
 from penstock.overlay.router import Router
+from penstock.overlay.tables import ORDER
 from penstock.overlay.timers import Timers
 
 
@@ -25,6 +26,8 @@ class Controller:
         info_full: bool = True,
     ) -> None:
         self.own = Own(router)
+        if router.rules.ordered_by == router.broker_id:
+            self.own.advertise(ORDER, f',[brokerID,eq,"{router.broker_id}"]')
         self.control = Control(self.own, operations)
         self.heartbeats = Heartbeats(self.own, timers, pulse or Pulse())
         self.monitor = Monitor(

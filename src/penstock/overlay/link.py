@@ -12,6 +12,7 @@ time it is sent, so that the neighbour knows it again. Others have odd ones.
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
@@ -66,6 +67,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        _keep_alive(transport.get_extra_info("socket"))
         self._send(PREFACE + encode(self.links.introduction(self.wanted)))
         if self.peer is not None:
             self._opened(self.peer)
@@ -243,3 +245,12 @@ class Link(asyncio.Protocol):
                 channel.driver.channel_failure(channel, delivery, requeue=True)
             self._unanswered.clear()
         self.links.left(self)
+
+
+def _keep_alive(connection: socket.socket | None) -> None:
+    """A machine that is switched off says nothing: the system finds out, within a minute."""
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4)

@@ -207,14 +207,23 @@ class Links:
             raise LinkRefused(f"{name} would be linked to itself: ids of brokers differ")
         if link.wanted != name:
             raise LinkRefused(f"{link.wanted} was meant, and {name} answered")
+        self._one_link(link, name)
+
+    def _one_link(self, link: Link, name: str) -> None:
+        """Of two links the one that the broker with the smaller id made stays, at both ends.
+
+        Of two that the same one made it is the later: that broker knows that the other is gone.
+        """
         other = self._links.get(name)
-        if other is not None and other is not link and other.dialled != link.dialled:
-            ours_stays = self.router.broker_id < name
-            if other.dialled == ours_stays:
-                raise ResourceLocked(f"{name} and {self.router.broker_id} are linked already")
+        if other is None or other is link or other.dialled == link.dialled:
+            return
+        ours_stays = self.router.broker_id < name
+        if other.dialled == ours_stays and self.router.neighbours[name].usable:
+            raise ResourceLocked(f"{name} and {self.router.broker_id} are linked already")
 
     def joined(self, link: Link, name: str, uri: str) -> tuple[Neighbour, QueuedLine]:
         """A broker asks to be a neighbour."""
+        self._one_link(link, name)
         before = self._links.get(name)
         if before is not None and before is not link:
             before.end(ResourceLocked(f"{name} has another link"))

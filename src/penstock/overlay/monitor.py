@@ -28,6 +28,9 @@ CLASS: Final = "BROKER_MONITOR"
 INFO: Final = "BROKER_INFO"
 TRACE: Final = "TRACEROUTE_MESSAGE"
 ANSWER: Final = "MSG_SET_DELIVERY_CLASS"
+#: How many one answer lists, and how many bytes a broker says of itself unasked.
+LISTED: Final = 1000
+LARGEST: Final = 128 * 1024
 
 
 class Monitor:
@@ -86,10 +89,12 @@ class Monitor:
     # How it is.
 
     def publish(self) -> None:
-        payload = json.dumps(self.describe()).encode()
+        payload = json.dumps(self.describe(self._full)).encode()
+        if len(payload) > LARGEST:  # lists as long as that are asked for by `COMM_GET_…`
+            payload = json.dumps(self.describe(full=False)).encode()
         self._own.publish(INFO, {"brokerID": self._own.broker_id}, payload)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self, full: bool = True) -> dict[str, Any]:
         router = self._own.router
         advertised = [one.envelope for one in router.tables.advertised.values()]
         wanted = [one.envelope for one in router.tables.wanted.values()]
@@ -104,8 +109,8 @@ class Monitor:
             "neighbours": sorted(router.neighbours),
             "links": {one.name: one.usable for one in router.neighbours.values()},
             "clients": sorted(clients),
-            "advertisements": _listed(advertised) if self._full else len(advertised),
-            "subscriptions": _listed(wanted) if self._full else len(wanted),
+            "advertisements": _listed(advertised) if full else len(advertised),
+            "subscriptions": _listed(wanted) if full else len(wanted),
             "incoming_publications": received[Kind.PUBLISH],
             "incoming_control": sum(received.values()) - received[Kind.PUBLISH],
             "match_seconds": router.match_seconds,
@@ -137,7 +142,9 @@ class Monitor:
             found = [one.envelope for one in tables.wanted.values()]
         session = str(said.get("COMM_SESSION_ID", ""))
         answer = {"brokerID": self._own.broker_id, "COMM_SESSION_ID": session}
-        self._own.publish(ANSWER, answer, json.dumps(_listed(found)).encode())
+        for start in range(0, max(1, len(found)), LISTED):
+            listed = _listed(found[start : start + LISTED])
+            self._own.publish(ANSWER, answer, json.dumps(listed).encode())
 
     def _set_pulse(self, said: Attributes, payload: bytes) -> None:
         pulse = self._heartbeats.pulse

@@ -58,27 +58,31 @@ class Neighbour:
 
 
 class Traffic:
-    """How many messages went either way of late."""
+    """How many messages went either way of late, counted by tenths of a second."""
 
-    __slots__ = ("_times", "total")
+    __slots__ = ("_tenths", "total")
 
     def __init__(self) -> None:
-        self._times: deque[float] = deque()
+        self._tenths: deque[list[int]] = deque()
         self.total = 0
 
     def count(self, now: float) -> None:
         self.total += 1
-        self._times.append(now)
-        self._forget(now)
+        tenth = int(now * 10)
+        if self._tenths and self._tenths[-1][0] == tenth:
+            self._tenths[-1][1] += 1
+        else:
+            self._forget(now)
+            self._tenths.append([tenth, 1])
 
     def rate(self, now: float) -> int:
         self._forget(now)
-        return len(self._times)
+        return sum(count for _, count in self._tenths)
 
     def _forget(self, now: float) -> None:
-        times = self._times
-        while times and times[0] <= now - WINDOW_SECONDS:
-            times.popleft()
+        tenths, oldest = self._tenths, int((now - WINDOW_SECONDS) * 10)
+        while tenths and tenths[0][0] <= oldest:
+            tenths.popleft()
 
 
 Clock = Callable[[], float]

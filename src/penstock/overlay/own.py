@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
 
 from penstock.broker.destinations import TAKEN
 from penstock.content.fast import parse_publication
@@ -24,14 +23,6 @@ from penstock.wire.padres.envelope import Envelope, Kind
 #: What somebody was told: the attributes, and what came beside them.
 Attributes = Mapping[str, Value | Variable]
 Handler = Callable[[Attributes, bytes], None]
-
-#: Messages about brokers, which clients of ours see like any others.
-RESERVED: Final = frozenset(
-    {
-        *("BROKER_CONTROL", "BROKER_MONITOR", "BROKER_INFO", "NETWORK_DISCOVERY", "GLOBAL_FD"),
-        *("HEARTBEAT_MANAGER", "TRACEROUTE_MESSAGE", "MSG_SET_DELIVERY_CLASS"),
-    }
-)
 
 _log = get_logger("penstock.overlay")
 

@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 from penstock.broker.destinations import TAKEN
 from penstock.content.fast import parse_publication
 from penstock.content.messages import Publication
+from penstock.core.errors import PreconditionFailed
+from penstock.overlay.classes import RESERVED
 from penstock.overlay.errors import NotAdvertised
 from penstock.overlay.exits import Exits
 from penstock.overlay.rules import Cycles, Rules
@@ -27,6 +29,10 @@ from penstock.wire.padres.envelope import Envelope
 
 #: How often a publication may change trees: it must not run in circles between busy links.
 TURNS: Final = 8
+
+
+#: The tree of a publication on its way to the broker that puts it in order.
+TO_ORDER: Final = "^"
 
 
 class Way(NamedTuple):
@@ -49,6 +55,11 @@ class Publishing:
         read = parse_publication(envelope.text)
         if not away:
             envelope = self._planted(hop, envelope, read, checked)
+        unordered = not away or envelope.tree == TO_ORDER
+        if unordered and self._rules.ordered_by and read.class_name not in RESERVED:
+            if self._rules.ordered_by != self._exits.broker_id:
+                return self._to_order(envelope)
+            hop, envelope = "", replace(envelope, tree="")  # from here, to all alike
         publication = Publication(read.class_name, read.attributes, read.time, envelope)
         wanting = self._tables.wanting(publication)
         outcome = TAKEN
@@ -58,6 +69,15 @@ class Publishing:
             for name, copy in self._beyond(hop, envelope, wanting):
                 outcome |= self._exits.emit(name, copy)
         return outcome
+
+    def _to_order(self, envelope: Envelope) -> int:
+        """To the broker that says which comes first, before anybody gets it."""
+        order = self._tables.order
+        if order is None:
+            raise PreconditionFailed(
+                f"{self._rules.ordered_by}, which puts publications in order, is not known yet"
+            )
+        return self._exits.emit(order.hop, replace(envelope, tree=TO_ORDER))
 
     def _planted(
         self, hop: str, envelope: Envelope, publication: Publication, checked: bool
@@ -83,6 +103,9 @@ class Publishing:
         for entry in wanting:
             if entry.composite:
                 joins = True
+            elif entry.best is not None:
+                for chosen in entry.best.take(envelope, publication.attributes):
+                    outcome |= self._exits.emit(entry.hop, chosen)
             elif entry.trees is None:
                 given[entry.hop] = None
         for name in given:

@@ -21,6 +21,7 @@ from penstock.overlay.exits import Exits
 from penstock.overlay.neighbours import Clock, Line, Neighbour
 from penstock.overlay.outlet import advertisements_outlet
 from penstock.overlay.publishing import Publishing
+from penstock.overlay.requests import Requests
 from penstock.overlay.rules import Rules
 from penstock.overlay.subscribing import Subscribing, copy_along
 from penstock.overlay.tables import Tables
@@ -50,13 +51,16 @@ class Router:
         memory: Memory | None = None,
         clock: Clock = monotonic,
         calendar: Callable[[], float] = time,
+        most: int = 0,
     ) -> None:
+        """`most` is how much one client may ask for; 0 for any number."""
         self.rules = rules or Rules()
         self.tables = Tables(self.rules.strict)
         self.exits = Exits(broker_id, clock)
         self._calendar = calendar
         self._memory = memory
         self._numbers = _count()
+        self._requests = Requests(most)
         subscribing = Subscribing(self.rules, self.tables, self.exits)
         self._subscribing = subscribing
         self._advertising = Advertising(self.rules, self.tables, self.exits, subscribing)
@@ -95,6 +99,7 @@ class Router:
             self._take(name, undoing(envelope), hop.lasting)
         del self.exits.hops[name]
         self.exits.attentive.pop(name, None)
+        self._requests.forget(name)
         self.exits.neighbours.pop(name, None)
 
     def asked_by(self, name: str) -> Iterator[Envelope]:
@@ -158,11 +163,10 @@ class Router:
             outcome = self._publishing.publish(name, envelope, checked)
             self.match_seconds += perf_counter() - begun
             return Receipt(envelope.id, outcome)
-        if hop.lasting and neighbour is None and envelope.kind in UNDOES.values():
-            for asked in self.asked_by(name):  # it says again what we remember
-                same = asked.kind is envelope.kind and asked.text == envelope.text
-                if same and asked.options == envelope.options:
-                    return Receipt(asked.id)
+        if neighbour is None and envelope.kind not in UNDOES:
+            if hop.lasting and (before := self._requests.before(name, envelope)):
+                return Receipt(before)  # it says again what we remember
+            self._requests.check(name)
         self._take(name, envelope, hop.lasting)
         return Receipt(envelope.id)
 
@@ -188,6 +192,11 @@ class Router:
         else:
             envelope = replace(envelope, kind=Kind.UNCOMPOSITE)
             self.together.unsubscribe(name, envelope)
+        if name not in self.exits.neighbours:
+            if envelope.kind in UNDOES:
+                self._requests.remove(name, envelope.text)
+            else:
+                self._requests.add(name, envelope)
         if self._memory is not None and lasting:
             if news:
                 self._memory.keep(name, envelope)

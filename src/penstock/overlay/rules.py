@@ -25,6 +25,7 @@ class Rules:
     conformance: bool = True  #: whether publications of clients have to be advertised
     strict: bool = False  #: how types are compared
     split: bool = False  #: composites travel whole to where the ways to their parts divide
+    ordered_by: str = ""  #: the broker that puts all publications in one order
 
     def __post_init__(self) -> None:
         if self.advertisements is Covering.ACTIVE:
@@ -43,3 +44,14 @@ class Rules:
             )
         if self.split and self.cycles is not Cycles.OFF:
             raise ConfigurationError("composites are split in an overlay without cycles only")
+        if self.ordered_by and (self.split or self.cycles is not Cycles.OFF):
+            raise ConfigurationError(
+                "publications are put in order in an overlay without cycles only, and where "
+                "composites are not split: they all go by one broker"
+            )
+
+    @property
+    def agreed(self) -> str:
+        """What neighbours have to have in common."""
+        order = f", ordered by {self.ordered_by}" if self.ordered_by else ""
+        return f"cycles {self.cycles.value}{order}"

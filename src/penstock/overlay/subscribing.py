@@ -14,10 +14,11 @@ from penstock.content.messages import Subscription
 from penstock.content.reading import parse_subscription
 from penstock.core.errors import NotFound
 from penstock.overlay.attention import Attention
+from penstock.overlay.best import Best
 from penstock.overlay.exits import Exits
 from penstock.overlay.outlet import subscriptions_outlet
 from penstock.overlay.rules import Cycles, Rules
-from penstock.overlay.tables import Advertised, Tables, Wanted
+from penstock.overlay.tables import ORDER, Advertised, Tables, Wanted
 from penstock.overlay.undoing import undoing
 from penstock.wire.padres.envelope import Envelope
 
@@ -52,7 +53,10 @@ class Subscribing:
             return self._also(known, envelope.tree)
         message = parse_subscription(envelope.text, several=several(envelope))
         trees = {envelope.tree} if hop in self._exits.neighbours else None
-        self.add(Wanted(envelope, message, hop, trees))
+        entry = Wanted(envelope, message, hop, trees)
+        if trees is None:
+            entry.best = Best.of(envelope)
+        self.add(entry)
         return True
 
     def _also(self, entry: Wanted, tree: str) -> bool:
@@ -111,7 +115,7 @@ class Subscribing:
         """What an advertisement intersects goes to where it came from."""
         if offer.hop not in self._exits.neighbours and offer.hop not in self._exits.attentive:
             return
-        for entry in self._tables.asking(offer.message):
+        for entry in self._met(offer):
             if entry.trees is None or offer.tree in entry.trees:
                 self._toward(entry, offer)
 
@@ -128,11 +132,20 @@ class Subscribing:
         if offer.tree:  # a tree of its own: all that went along it
             gone = list(outlet)
         else:
-            met = self._tables.asking(offer.message)
-            gone = [one for one in met if one in outlet and not self._needed(one.message, offer)]
+            gone = [
+                one
+                for one in self._met(offer)
+                if one in outlet and not self._needed(one.message, offer)
+            ]
         # What was not told first: else it would be uncovered, told and undone.
         for entry in sorted(gone, key=told.__contains__):
             self._withdraw(entry, offer.hop, offer.tree)
+
+    def _met(self, offer: Advertised) -> list[Wanted]:
+        """What goes where an advertisement came from."""
+        if offer.message.class_name == ORDER:
+            return list(self._tables.wanted.values())
+        return self._tables.asking(offer.message)
 
     def _needed(self, message: Subscription, gone: Advertised) -> bool:
         return any(offer.hop == gone.hop for offer in self._tables.offering(message))

@@ -16,7 +16,11 @@ from typing import Final
 
 from penstock.content.matching import Advertisements, Matcher
 from penstock.content.messages import Advertisement, Publication, Subscription
+from penstock.overlay.best import Best
 from penstock.wire.padres.envelope import Envelope
+
+#: The class by which the broker that puts publications in order makes itself known.
+ORDER: Final = "BROKER_ORDER"
 
 #: Ids that were undone and are remembered for a while: a copy may still be on its way round.
 GONE: Final = 100_000
@@ -36,7 +40,7 @@ class Advertised:
 class Wanted:
     """A subscription of one hop's, or a part of a composite one."""
 
-    __slots__ = ("composite", "envelope", "hop", "id", "message", "outlets", "trees")
+    __slots__ = ("best", "composite", "envelope", "hop", "id", "message", "outlets", "trees")
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class Wanted:
         self.trees = trees  #: those it counts along; None for all
         self.composite = composite  #: the id of the composite it is a part of
         self.outlets: set[tuple[str, str]] = set()  #: the neighbours and trees it goes along
+        self.best: Best | None = None  #: if it wants the best of what it matches alone
 
     @property
     def origin(self) -> str:
@@ -67,16 +72,21 @@ class Tables:
         self._advertisements: Advertisements[str] = Advertisements(strict)
         self._subscriptions: Matcher[Wanted] = Matcher(strict)
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self.order: Advertised | None = None  #: of the broker that puts publications in order
 
     # Advertisements.
 
     def add_advertisement(self, entry: Advertised) -> None:
         self._advertisements.insert(entry.id, entry.message)
         self.advertised[entry.id] = entry
+        if entry.message.class_name == ORDER:
+            self.order = entry
 
     def remove_advertisement(self, entry: Advertised) -> None:
         del self.advertised[entry.id]
         self._advertisements.remove(entry.id)
+        if self.order is entry:
+            self.order = None
         if not entry.tree:  # there is one way here only: no copy of it can come later
             return
         self._gone[entry.id] = None
@@ -87,8 +97,12 @@ class Tables:
         return advertisement in self._gone
 
     def offering(self, subscription: Subscription) -> Iterator[Advertised]:
-        """The advertisements that a subscription intersects."""
-        return (self.advertised[one] for one in self._advertisements.meeting(subscription))
+        """The advertisements that a subscription intersects; what is to be put in order comes
+        from the broker that does it, too."""
+        for one in self._advertisements.meeting(subscription):
+            yield self.advertised[one]
+        if self.order is not None:
+            yield self.order
 
     def announcing(self, publication: Publication) -> Iterator[Advertised]:
         """The advertisements that a publication conforms to, the first that came first."""

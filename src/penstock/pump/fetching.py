@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock.pump.gathering import GATHERED, Gathering
+from penstock.pump.holding import Holding
 from penstock.pump.landing.blocks import Assembly, Block
 from penstock.pump.landing.draft import Draft, Manners
+from penstock.pump.landing.folders import Folders
 from penstock.pump.landing.target import Inflight, Target
 from penstock.pump.outcome import Outcome
 from penstock.pump.pace import Pace
@@ -52,13 +55,16 @@ class Fetching:
         pace: Pace | None = None,
         hands: Hands | None = None,
         transfers: Transfers | None = None,
+        holding: Holding | None = None,
     ) -> None:
         self._transports = transports
         self._sums = sums
         self._rules = rules
         self._hands = hands or Hands()
+        self._folders = Folders(self._hands)
         self._pace = pace or Pace()
         self._transfers = transfers or Transfers()
+        self._holding = holding
 
     async def fetch(self, post: Post, target: Target) -> Outcome:
         parts = post.parts
@@ -73,6 +79,7 @@ class Fetching:
         found = await self._land(post, target, transfer, needed=self._unneeded)
         if isinstance(found, str):
             return Outcome(reports.NOT_MODIFIED, found, path=target.final)
+        await self._named(target)
         code = reports.DONE if found == post.sum or _computed_here(post) else reports.RECOMPUTED
         return Outcome(code, "Downloaded", replace(post, sum=found), target.final)
 
@@ -134,6 +141,10 @@ class Fetching:
         draft.settle(target.final, self._rules.manners, post.mode, post.mtime, post.atime)
         return known
 
+    async def _named(self, target: Target) -> None:
+        if self._rules.manners.durable:
+            await self._folders.synced(target.final.parent)
+
     async def _fetch_block(
         self, post: Post, parts: Parts, target: Target, transfer: Transfer
     ) -> Outcome:
@@ -149,7 +160,9 @@ class Fetching:
             transport = self._transports.get(source.scheme)
             offset = 0 if source.name.endswith(".Part") else parts.offset
             await transport.fetch(source, Span(offset, parts.length), sink)
-            known, whole = await self._hands.do(self._add, block, sink.taken(), post, target, assembly)
+            known, whole = await self._hands.do(
+                self._add, block, sink.taken(), post, target, assembly
+            )
         finally:
             block.close()
         told = replace(post, sum=known, parts=replace(parts, method=INPLACE))
@@ -211,7 +224,13 @@ class Fetching:
             path = part_name(path, parts, method)
         beside = Target(target.directory, path)
         block = None if self._source(post).name.endswith(".Part") else parts
-        known = await self._land(post, beside, transfer, block)
+        async with (
+            nullcontext()
+            if self._holding is None
+            else self._holding.room(beside.final, parts.length)
+        ):
+            known = await self._land(post, beside, transfer, block)
+            await self._named(beside)
         assert not isinstance(known, str)  # nobody was asked whether it is needed
         told = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
         return Outcome(reports.DONE, "Downloaded", told, beside.final)

@@ -1,4 +1,8 @@
-"""What sender does with a post: push the file, which is here, to a server, and tell of it there."""
+"""What sender does with a post: push the file, which is here, to a server, and tell of it there.
+
+A block of a file is sent as a part file, as it would be kept by a pump that puts nothing together:
+what has a final name there is whole. Who fetches the parts from there puts them together.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,11 @@ from penstock.pump.outcome import REJECTED, Outcome
 from penstock.pump.placement import Placement, place
 from penstock.pump.plugins import Plugins
 from penstock.pump.posts import reports
+from penstock.pump.posts.parts import PARTITIONED, part_name
 from penstock.pump.posts.post import Event, Post
 from penstock.pump.receiving import Wanted, post_variables
 from penstock.pump.sources import Source, destined, source_of
-from penstock.pump.transports.contract import Delivery
+from penstock.pump.transports.contract import Delivery, Span
 from penstock.pump.transports.opening import Transports
 
 
@@ -64,7 +69,7 @@ class Sending:
         variables = {**self._wanted.variables, **post_variables(kept)}
         path = destined(kept, join=self._wanted.join)
         placed = place(path, chosen.placement, variables, chosen.groups)
-        remote = placed.full.lstrip("/")
+        remote = _as_part(placed.full.lstrip("/"), kept)
         target = Source(self._destination.url.rstrip("/") + "/" + quote(remote))
         outcome = await self._do(kept, target)
         await self._announce(kept, remote)
@@ -86,15 +91,14 @@ class Sending:
             return Outcome(reports.DONE, "removed")
         if post.event is not Event.MODIFY:
             raise UnsupportedSource(f"{post.event.value} cannot be sent")
-        if post.parts is not None and not post.parts.single:
-            raise UnsupportedSource("parts cannot be sent: announce whole files")
         path = self._local(post)
-        await asyncio.to_thread(_check, path, post)
+        span = await asyncio.to_thread(_checked, path, post)
         delivery = Delivery(
             path,
             self._destination.inflight,
             post.mode if self._destination.keep_mode else None,
             post.mtime if self._destination.keep_times else None,
+            span,
         )
         await transport.send(delivery, target)
         return Outcome(reports.DONE, "Sent", post, path)
@@ -102,9 +106,11 @@ class Sending:
     async def _announce(self, post: Post, remote: str) -> None:
         if self._announcing is None or self._base_url is None:
             return
-        told = self._plugins.post(
-            replace(post, base_url=self._base_url, relpath=remote, rename=None, retrieve=None)
-        )
+        parts = post.parts
+        if parts is not None and not parts.single:
+            parts = replace(parts, method=PARTITIONED)
+        there = replace(post, base_url=self._base_url, relpath=remote, parts=parts)
+        told = self._plugins.post(replace(there, rename=None, retrieve=None))
         if told is not None:
             await (await self._announcing.announce(told))
 
@@ -118,10 +124,24 @@ class Sending:
         return Path(source.path)
 
 
-def _check(path: Path, post: Post) -> None:
+def _as_part(remote: str, post: Post) -> str:
+    """The name a block has there."""
+    if post.parts is None or post.parts.single or remote.endswith(".Part"):
+        return remote
+    return part_name(remote, post.parts, post.sum.method if post.sum else "0")
+
+
+def _checked(path: Path, post: Post) -> Span:
+    """What of the file is to be sent; it has to be as large as was announced."""
     try:
         size = path.stat().st_size
     except OSError as error:
         raise SourceMissing(f"{path}: {error.strerror}") from error
-    if post.parts is not None and size != post.parts.file_size:
-        raise WrongSize(f"{path} has {size} bytes, {post.parts.file_size} were announced")
+    parts = post.parts
+    if parts is None:
+        return Span()
+    alone = path.name.endswith(".Part")
+    announced = parts.length if alone else parts.file_size
+    if size != announced:
+        raise WrongSize(f"{path} has {size} bytes, {announced} were announced")
+    return Span() if alone or parts.single else Span(parts.offset, parts.length)

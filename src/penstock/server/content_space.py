@@ -28,6 +28,7 @@ from penstock.drivers.exchange import Exchange
 from penstock.drivers.routers.completion import give
 from penstock.drivers.routers.content import Content
 from penstock.drivers.routers.publications import CONTENT_TYPE, message_of
+from penstock.overlay.classes import RESERVED
 from penstock.wire.padres.envelope import PRIORITY as ORDINARY
 from penstock.wire.padres.envelope import Envelope, Kind
 
@@ -86,22 +87,26 @@ class ExchangeHop:
 
     def push(self, message: Message) -> int:
         publication = None if message is self._passing else self._content.said(message)
-        if publication is None:
-            return TAKEN
+        if publication is None or publication.class_name in RESERVED:
+            return TAKEN  # brokers are not controlled from here
         said = sayable(publication)
         try:
             self._announcing.saw(said)
             return self._router.receive(self, envelope_from(message, said)).outcome
         except PenstockError as error:  # others need not suffer by it
-            _log.info("publication not shared", exchange=self._exchange.name, error=str(error))
+            _log.debug("publication not shared", exchange=self._exchange.name, error=str(error))
             return TAKEN
 
     def bound(self, binding: Binding, wanted: list[Subscription]) -> None:
         ids = self._wanted.setdefault(binding, [])
-        for one in wanted:
-            options = (("several", "true"),)
-            envelope = Envelope(Kind.SUBSCRIBE, print_message(one), options=options)
-            ids.append(self._router.receive(self, envelope).id)
+        try:
+            for one in wanted:
+                options = (("several", "true"),)
+                envelope = Envelope(Kind.SUBSCRIBE, print_message(one), options=options)
+                ids.append(self._router.receive(self, envelope).id)
+        except PenstockError:
+            self.unbound(binding)
+            raise
 
     def unbound(self, binding: Binding) -> None:
         for id_ in self._wanted.pop(binding, ()):

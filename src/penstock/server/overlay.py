@@ -137,10 +137,15 @@ class Overlay:
             Covering(settings.subscription_covering),
             Covering(settings.advertisement_covering),
             split=settings.split_composites,
+            ordered_by=settings.ordered_by if vhost == self._default else "",
         )
         memory = Remembered(broker.topology, vhost)
         router = self._routers[vhost] = Router(
-            settings.id, rules, memory=memory, clock=broker.kernel.loop.time
+            settings.id,
+            rules,
+            memory=memory,
+            clock=broker.kernel.loop.time,
+            most=settings.max_asked,
         )
         if vhost == self._default:
             directory = broker.data / "log" / "overlay"

@@ -21,6 +21,7 @@ from nicegui.storage import Storage
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from penstock.core.errors import PenstockError
 from penstock.web import home, signing_in, theme
 from penstock.web.failing import missing, tell
 from penstock.web.frame import Frame
@@ -39,8 +40,11 @@ def create_app(sections: Sequence[Section], data: Path, gate: Gate | None = None
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for section in sections:
-                await stack.enter_async_context(section.opened())
+            try:
+                for section in sections:
+                    await stack.enter_async_context(section.opened())
+            except (PenstockError, ConnectionError) as error:
+                server.state.failure = error  # for whoever serves it to tell
             yield
 
     folder = data / FOLDER

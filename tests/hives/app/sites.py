@@ -25,21 +25,25 @@ def furnish(url: str, count: int = HIVES) -> None:
     """Hives that were heard of, but for the last; habits, a forecast and deals of the first."""
     now = datetime.now(UTC).replace(microsecond=0)
     hour = now.replace(minute=0, second=0)
+    fleet = list(islice(hives(), count))
     with Database(url) as database, database.transaction() as connection:
-        catalogue.write(database, list(islice(hives(), count)), [])
-        for hive in range(1, count):
+        catalogue.write(database, fleet, [])
+        for hive in fleet[:-1]:
+            people = 4 * hive.id**2 % hive.capacity
+            percent = 100 * people / hive.capacity
             connection.execute(
                 """
                 INSERT INTO hive_status
                     (hive_id, occupancy, raw_occupancy, percent, level, quality, as_of, version)
-                VALUES (%s, %s, %s, %s, 'quiet', 'good', %s, 1)
+                VALUES (%s, %s, %s, %s, %s, 'good', %s, 1)
                 """,
-                (hive, 4 * hive, 4 * hive, 5.0 * hive, now),
+                (hive.id, people, people, percent, level(percent), now),
             )
         connection.execute(
             """
             INSERT INTO typical_week
-            SELECT hive, weekday, hour, greatest(0, 40 - 5 * abs(hour - 13)), 12, 6, %s
+            SELECT hive, weekday, hour, greatest(0, 40 - 5 * abs(hour - 13)),
+                greatest(1, 26 - 3 * abs(hour - 14) + 2 * (weekday / 4)), 6, %s
             FROM generate_series(1, %s) hive, generate_series(0, 6) weekday,
                 generate_series(7, 22) hour
             """,
@@ -63,6 +67,11 @@ def furnish(url: str, count: int = HIVES) -> None:
             """,
             {"begin": now - timedelta(hours=1), "end": now + timedelta(hours=5)},
         )
+
+
+def level(percent: float) -> str:
+    bounds = ((40, "quiet"), (70, "moderate"), (95, "busy"))
+    return next((name for bound, name in bounds if percent < bound), "full")
 
 
 @asynccontextmanager

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pika
+from pamqp import commands
 
+from penstock.core.errors import NotFound
 from penstock.jobs.forms import read_response
 from penstock.jobs.link.address import parse_address
 from penstock.jobs.link.channel import Channel
@@ -121,6 +124,19 @@ class Tap:
     def hear(self, contents: list[Content]) -> None:
         self.responses += [read_response(content.body)[0] for content in contents]
         self._channel.ack(contents[-1].tag, multiple=True)
+
+    async def delete(self, queue: str) -> None:
+        await self._channel.call(commands.Queue.Delete(queue=queue), commands.Queue.DeleteOk)
+
+    async def exists(self, queue: str) -> None:
+        """Returns when it does: nobody is told when one is declared."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                channel = await self._wire.channel()
+                with suppress(NotFound):
+                    await channel.declare_queue(queue, passive=True)
+                    return await channel.close()
+                await asyncio.sleep(0.02)
 
     async def close(self) -> None:
         await self._wire.close()

@@ -125,7 +125,7 @@ async def test_work_that_takes_too_long_is_ended(
 async def test_running_and_waiting_work_is_cancelled(jobs_url: str, client: JobsClient) -> None:
     async with working(jobs_url) as worker:
         running = await client.submit(Call("running", f"{SAMPLES}:take", (600,)))
-        await until(lambda: worker.figures.running == 1)
+        await anext(aiter(running))
         waiting = await client.submit(Call("waiting", f"{SAMPLES}:take", (600,)))
 
         await waiting.cancel()
@@ -208,7 +208,7 @@ async def test_a_worker_that_stops_hands_back_what_it_has(
 async def test_a_worker_that_stops_finishes_what_it_may(jobs_url: str, client: JobsClient) -> None:
     async with working(jobs_url, grace=60.0) as worker:
         job = await client.submit(Call("finished", f"{SAMPLES}:take", (0.5,)))
-        await until(lambda: worker.figures.running == 1)
+        await anext(aiter(job))  # it has begun
 
     assert (await job.result()).progress == 1.0
     assert worker.figures.done == 1
@@ -217,11 +217,11 @@ async def test_a_worker_that_stops_finishes_what_it_may(jobs_url: str, client: J
 async def test_short_work_behind_long_work_goes_to_whoever_is_free(
     jobs_url: str, client: JobsClient
 ) -> None:
-    async with working(jobs_url) as busy:
+    async with working(jobs_url):
         short = [await client.submit(Call(f"s{n}", f"{SAMPLES}:nothing")) for n in range(100)]
         await asyncio.gather(*(job.result() for job in short))  # it takes many at a time now
-        await client.submit(Call("long", f"{SAMPLES}:take", (600,)))
-        await until(lambda: busy.figures.running == 1)
+        long = await client.submit(Call("long", f"{SAMPLES}:take", (600,)))
+        await anext(aiter(long))
         behind = [await client.submit(Call(f"b{n}", f"{SAMPLES}:nothing")) for n in range(20)]
 
         async with working(jobs_url) as free:

@@ -26,7 +26,7 @@ from penstock.pump.plugins import Plugin
 from penstock.pump.posts import Event, Post
 from penstock.pump.posts.reports import Report
 from tests.integration.pump.running import make_tree, running, settings, tree, until
-from tests.peers import Broker
+from tests.peers import Broker, Penstock
 from tests.pump.servers import serving
 
 
@@ -342,6 +342,36 @@ async def test_a_sender_pushes_and_removes(broker: Broker, exchange: str, tmp_pa
                 await until(lambda: not (here / "empty").exists())
     assert {each.base_url for each in announced} == {server.url}
     assert [each.event for each in announced].count(Event.DELETE) == 1
+
+
+@pytest.mark.parametrize("scheme", ["file", "http"])
+async def test_a_sender_sends_parts_that_others_put_together(
+    scheme: str, penstock: Penstock, exchange: str, tmp_path: Path
+) -> None:
+    there, middle, here = tmp_path / "there", tmp_path / "middle", tmp_path / "here"
+    middle.mkdir()
+    there.mkdir()
+    (there / "big").write_bytes(bytes(range(256)) * 1000)
+    with serving(middle) as server:
+        url = server.url if scheme == "http" else f"file:{middle}/"
+        sends = settings(
+            "sender", penstock.url, tmp_path / "s", exchange=exchange, base_dir=there,
+            destination=url, queue=f"q_{exchange}.sender", post_broker=penstock.url,
+            post_exchange=f"{exchange}o", post_base_url=url,
+        )  # fmt: skip
+        fetches = settings(
+            "subscribe", penstock.url, tmp_path / "f", exchange=f"{exchange}o",
+            directory=str(here), mirror=True,
+        )  # fmt: skip
+        posts = settings(
+            "post", penstock.url, tmp_path / "p", post_exchange=exchange, post_base_url="file:/",
+            post_base_dir=there, path=[there], blocksize=50_000,
+        )  # fmt: skip
+        async with running(subscribe, fetches), running(sender, sends):
+            await post(posts)
+            await until(lambda: tree(here) == tree(there))
+    parts = sorted(path.name for path in middle.iterdir())
+    assert parts == [f"big.50000.6.6000.{number}.s.Part" for number in range(6)]
 
 
 def _contents(folder: Path) -> dict[str, str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.core.errors import NotFound
 from penstock.pipeline.place import Place
 from penstock.pipeline.runner import Engine, Source
 from penstock.pump.components import post, sarra, subscribe, winnow
@@ -28,7 +27,7 @@ from tests.integration.pump.running import make_tree, running, settings, tree, u
 from tests.peers import Penstock
 from tests.pump.servers import serving
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FILES = 5  # and a link and an empty one
 
@@ -45,9 +44,7 @@ class Kept:
 
 
 @pytest.fixture(scope="module")
-def kept(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Kept]:
+def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     folder = tmp_path_factory.mktemp("kept")
     with started(Penstock(tmp_path_factory.mktemp("broker"))) as broker:
         asyncio.run(_chain(broker.url, folder))
@@ -103,7 +100,7 @@ def test_a_file_is_traced_hop_by_hop(kept: Kept) -> None:
         (201, "Published"),
         (304, "the same is here"),
     ]
-    first = [hop for hop in hops if hop.exchange == "xw"][0]
+    first = next(hop for hop in hops if hop.exchange == "xw")
     assert first.after > 0
     assert first.relpath == "d1/sub dir/file 1#.txt"
 
@@ -161,8 +158,3 @@ def test_a_day_is_summed_up_as_a_table_and_a_picture(
     picture = tmp_path / "day.svg"
     draw(list(rows.values()), picture)
     assert "<svg" in picture.read_text()
-
-
-def test_without_a_lake_it_is_said_how_to_have_one(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="penstock pump keep"):
-        trace(tmp_path, "f")

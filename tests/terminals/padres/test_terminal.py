@@ -13,7 +13,7 @@ import pytest
 
 from penstock.broker.permissions import Permission, TopicPermission
 from penstock.client.padres import Client
-from penstock.core.config import BrokerSettings, PadresSettings, TlsSettings
+from penstock.core.config import BrokerSettings, OverlaySettings, PadresSettings, TlsSettings
 from penstock.core.errors import AccessRefused, NotAllowed, ResourceExhausted
 from penstock.server import Broker
 from penstock.wire.padres.codec import encode
@@ -93,6 +93,17 @@ async def test_a_permission_that_is_taken_away_is_gone_at_once(tmp_path: Path) -
                 await ada.publish("[class,k]")
 
 
+async def test_brokers_are_controlled_by_administrators_alone(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        allow(broker, "ada", write=".*", read=".*")
+        shutdown = "[class,BROKER_CONTROL],[brokerID,'Broker1'],[command,'LIFECYCLE-SHUTDOWN']"
+        async with Client(url(broker, "ada")) as ada, Client(url(broker)) as guest:
+            for refused in (ada.advertise("[class,eq,BROKER_CONTROL]"), ada.publish(shutdown)):
+                with pytest.raises(AccessRefused, match="may not control brokers"):
+                    await refused
+            await guest.advertise("[class,eq,BROKER_CONTROL]")
+
+
 async def test_a_virtual_host_one_may_not_enter_is_closed(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         broker.users.add("ada", "ada")
@@ -133,6 +144,17 @@ async def test_no_stream_is_kept_where_none_is_named(tmp_path: Path) -> None:
         vhost = broker.vhosts["/"]
         assert [name for name in vhost.queues if not name.startswith("padres.")] == []
         assert vhost.exchanges["events"].type == "x-content"
+
+
+async def test_a_flood_of_advertisements_ends(tmp_path: Path) -> None:
+    async with serving(tmp_path, overlay=OverlaySettings(max_asked=20)) as broker:
+        async with Client(url(broker)) as client:
+            asked = [await client.advertise(f"[class,eq,k{number}]") for number in range(20)]
+            with pytest.raises(ResourceExhausted, match="20"):
+                await client.subscribe("[class,eq,k]")
+            await client.publish("[class,k1]")
+            await client.withdraw(asked[0])
+            await client.subscribe("[class,eq,k]")
 
 
 async def test_connections_are_limited(tmp_path: Path) -> None:
@@ -195,7 +217,9 @@ async def test_nothing_is_left_of_a_client_that_went(tmp_path: Path) -> None:
 # Ends.
 
 
-async def heard(broker: Broker, *said: bytes) -> tuple[list[object], bool]:
+async def heard(
+    broker: Broker, *said: bytes, answered: asyncio.Event | None = None
+) -> tuple[list[object], bool]:
     """What a broker answers to bytes, until it hangs up."""
     _, _, port = broker.addresses[0].rpartition(":")
     reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
@@ -207,6 +231,8 @@ async def heard(broker: Broker, *said: bytes) -> tuple[list[object], bool]:
         async with asyncio.timeout(SECONDS):
             while data := await reader.read(65536):
                 found += frames.feed(data)
+                if answered is not None:
+                    answered.set()
     finally:
         writer.close()
     return found, True
@@ -228,11 +254,10 @@ async def test_a_client_that_falls_silent_is_given_up(tmp_path: Path) -> None:
 async def test_a_broker_that_ends_says_so(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         hello = Open(Role.CLIENT, "ada", user="guest", password="guest")
-        hearing = asyncio.create_task(heard(broker, PREFACE + encode(hello)))
-        while not any(client.describe()["user"] for client in broker.clients):
-            await asyncio.sleep(0)
-        await broker.close()
-        found, _ = await hearing
+        answered = asyncio.Event()
+        hearing = asyncio.create_task(heard(broker, PREFACE + encode(hello), answered=answered))
+        await asyncio.wait_for(answered.wait(), SECONDS)
+    found, _ = await hearing
 
     assert isinstance(found[-1], Close)
     assert found[-1].code == 320

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,13 +23,14 @@ ADA, BOB = "ada@example.org", "bob@example.org"
 _KPIS = """
     INSERT INTO kpi_day
         (hive_id, day, visits, mean_occupancy, mean_percent, peak, peak_hour, coverage)
-    SELECT hive, %(today)s::date - n, 180 + 40 * (n %% 7) + 5 * hive, 14 + n %% 5, 31 + 3 * (n %% 6),
-        30 + n %% 9, 12 + n %% 3, 0.97
+    SELECT hive, %(today)s::date - n, 180 + 40 * (n %% 7) + 5 * hive, 14 + n %% 5,
+        31 + 3 * (n %% 6), 30 + n %% 9, 12 + n %% 3, 0.97
     FROM generate_series(1, %(hives)s) hive, generate_series(1, 28) n
 """
 _HOURS = """
     INSERT INTO occupancy_hour (hive_id, slot, entries, exits, occupancy_end, peak, mean)
-    SELECT hive, %(hour)s - n * interval '1 hour', 8 + (n * 7 + hive) %% 23, 8 + n %% 20, 10, 22, 12.5
+    SELECT hive, %(hour)s - n * interval '1 hour', 8 + (n * 7 + hive) %% 23,
+        8 + n %% 20, 10, 22, 12.5
     FROM generate_series(1, %(hives)s) hive, generate_series(0, 72) n
 """
 _DAYS = """
@@ -68,7 +70,8 @@ def furnish_business(url: str, folder: Path, hives: int = 6) -> None:
     furnish(url, hives)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     given = {"today": now.date(), "hour": now, "hives": hives}
-    ada = asyncio.run(_sign_up(url, folder))
+    with ThreadPoolExecutor(1) as elsewhere:  # a browser may have a loop running in this thread
+        ada = elsewhere.submit(lambda: asyncio.run(_sign_up(url, folder))).result()
     with Database(url) as database, database.transaction() as connection:
         for statement in (_KPIS, _HOURS, _DAYS, _INSIGHTS):
             connection.execute(statement, given)

@@ -125,3 +125,12 @@ def test_a_section_that_is_not_there_is_named() -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 2
     assert "--only kitchens: there is" in done.stderr
+
+
+def test_without_a_broker_the_command_says_so_in_a_line(ground: Ground) -> None:
+    words = [sys.executable, *ground.dashboards()]
+    words[words.index("--url") + 1] = "amqp://127.0.0.1:1"
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 6
+    assert "penstock: no broker at 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -11,25 +11,33 @@ import asyncssh
 
 from penstock.cli.panda.places import ERRORS, GRACE_SECONDS, OUTPUT, Access, DeploymentError
 
-#: Folder, then the command's words: a session of its own, that outlives the connection.
+#: Folder, then the command's words: a session of its own, that outlives the connection. Its first
+#: process waits for the command and writes down that it has ended: nobody else may ask after it.
 _START: Final = f"""
 mkdir -p "$1" && cd "$1" || exit 125
 shift
-setsid "$@" </dev/null >>{OUTPUT} 2>>{ERRORS} &
+rm -f ended
+setsid sh -c '
+  trap : TERM
+  exec 3>&2 2>/dev/null
+  "$@" 2>&3 3>&- & command=$!
+  while kill -s 0 $command 2>/dev/null; do wait $command; done
+  echo >ended
+' sh "$@" </dev/null >>{OUTPUT} 2>>{ERRORS} &
 echo $! >process
 """
-#: Folder and grace. The session's processes are asked, and made to, together.
+#: Folder and grace, in tenths of a second. All processes of the session are asked, and made to.
 _STOP: Final = """
-process=$(cat "$1/process" 2>/dev/null) || exit 0
-kill -s TERM -- "-$process" 2>/dev/null || exit 0
+cd "$1" 2>/dev/null && process=$(cat process 2>/dev/null) || exit 0
+kill -s TERM -- "-$process" 2>/dev/null
 tenths=0
-while kill -s 0 -- "-$process" 2>/dev/null; do
-  [ "$tenths" -ge "$2" ] && kill -s KILL -- "-$process"
+while [ ! -e ended ] && [ "$tenths" -lt "$2" ]; do
   sleep 0.1; tenths=$((tenths + 1))
 done
-rm -f "$1/process"
+kill -s KILL -- "-$process" 2>/dev/null
+rm -f process
 """
-_RUNNING: Final = 'kill -s 0 "$(cat "$1/process")" 2>/dev/null'
+_RUNNING: Final = 'cd "$1" && [ -e process ] && [ ! -e ended ]'
 
 
 class SshPlace:

@@ -109,9 +109,7 @@ def _other(flag: str, value: str) -> str:
 def _penstock_broker(command: tuple[str, ...]) -> Launch:
     """What such a broker says of itself in its settings."""
     settings = dict(
-        value.split("=", 1)
-        for flag, value in pairwise(command)
-        if flag == "--set" and "=" in value
+        value.split("=", 1) for flag, value in pairwise(command) if flag == "--set" and "=" in value
     )
     listening = [
         value

@@ -116,8 +116,8 @@ def refused(endpoint: Endpoint, reason: ReasonCode) -> PenstockError:
     return ProtocolError(f"{endpoint} refuses the connection: {str(reason).lower()}")
 
 
-def declined(what: str, reason: ReasonCode | int) -> PenstockError:
-    """Why the broker does not do what was asked: `what` says that."""
+def declined(what: str, reason: ReasonCode | int, said: str = "") -> PenstockError:
+    """Why the broker does not do what was asked: `what` says that, and `said` what it adds."""
     code = reason if isinstance(reason, int) else reason.value
     if code == NO_SUBSCRIBERS:
         return NoRoute(f"{what}: nobody is subscribed")
@@ -127,6 +127,8 @@ def declined(what: str, reason: ReasonCode | int) -> PenstockError:
     if code == FAILURE:
         named = AccessRefused  # all that MQTT 3.1.1 has to say
     words = "refused by the broker" if code == FAILURE else str(reason).lower()
+    if said:
+        words = f"{words}: {said}"
     return named(f"{what}: {words}")
 
 

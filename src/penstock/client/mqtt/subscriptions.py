@@ -138,11 +138,12 @@ class Subscriptions:
         identifier = entry.identifier if greeting.identifiers else None
         self._link.expect()
         try:
-            reason = await self._link.wire.subscribe(entry.pattern, entry.qos, identifier)
+            wire = self._link.wire
+            reason, words = await wire.subscribe(entry.pattern, entry.qos, identifier)
         finally:
             self._link.met()
         if reason.value >= FAILURE:
-            raise declined(f"cannot subscribe to {entry.pattern!r}", reason)
+            raise declined(f"cannot subscribe to {entry.pattern!r}", reason, words)
         entry.granted = generation
 
     def _choose_acknowledging(self) -> None:

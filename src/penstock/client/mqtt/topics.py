@@ -2,7 +2,8 @@
 
 A filter is levels with slashes between; `+` stands for one level, a last `#` for any number of
 them. `$share/GROUP/FILTER` matches as FILTER does and shares the messages with the group. Neither
-wildcard matches a first level that begins with `$`.
+wildcard matches a first level that begins with `$`. `$content/SUBSCRIPTION` matches by what a
+message says, which the broker has seen to: here all messages by content do.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 from penstock.core.errors import PreconditionFailed
 
 SHARE: Final = "$share/"
+CONTENT: Final = "$content/"
 _MAX_BYTES: Final = 0xFFFF
 
 
@@ -31,6 +33,8 @@ def check_filter(pattern: str) -> None:
             raise PreconditionFailed(
                 f"{pattern!r} is no shared topic filter: should be $share/GROUP/FILTER"
             )
+    if pattern.startswith(CONTENT):
+        return
     levels = unshared(pattern).split("/")
     if any("#" in level for level in levels[:-1]) or ("#" in levels[-1] and levels[-1] != "#"):
         raise PreconditionFailed(
@@ -49,6 +53,8 @@ def unshared(pattern: str) -> str:
 
 def matches(pattern: str, topic: str) -> bool:
     """Whether a filter, without a group, matches."""
+    if pattern.startswith(CONTENT):
+        return topic.startswith(CONTENT)
     wanted, levels = pattern.split("/"), topic.split("/")
     if topic.startswith("$") and wanted[0] in ("+", "#"):
         return False

@@ -55,7 +55,7 @@ class Wire:
         self._dialling: asyncio.Future[None] | None = None
         self._greeting: asyncio.Future[Greeting] | None = None
         self._left: asyncio.Future[None] | None = None
-        self._granted: dict[int, asyncio.Future[list[ReasonCode]]] = {}
+        self._granted: dict[int, asyncio.Future[tuple[ReasonCode, str]]] = {}
         self._up = False
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect
@@ -87,7 +87,10 @@ class Wire:
     ) -> int:
         return self._client.publish(topic, body, qos, retain, properties).mid
 
-    async def subscribe(self, pattern: str, qos: int, identifier: int | None) -> ReasonCode:
+    async def subscribe(
+        self, pattern: str, qos: int, identifier: int | None
+    ) -> tuple[ReasonCode, str]:
+        """What the broker grants, and what it says about it."""
         if self._endpoint.modern:
             properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
             if identifier is not None:
@@ -98,10 +101,11 @@ class Wire:
             _, packet_id = self._client.subscribe(pattern, qos)
         if packet_id is None:
             raise Lost("the connection is closed")
-        granted: asyncio.Future[list[ReasonCode]] = asyncio.get_running_loop().create_future()
+        granted: asyncio.Future[tuple[ReasonCode, str]]
+        granted = asyncio.get_running_loop().create_future()
         self._granted[packet_id] = granted
         try:
-            return (await granted)[0]
+            return await granted
         finally:
             self._granted.pop(packet_id, None)
 
@@ -166,8 +170,8 @@ class Wire:
             self._events.lost(lost)
 
     def _on_subscribe(
-        self, _: Client, __: Any, packet_id: int, reasons: list[ReasonCode], ___: object
+        self, _: Client, __: Any, packet_id: int, reasons: list[ReasonCode], said: object
     ) -> None:
         granted = self._granted.get(packet_id)
         if granted is not None and not granted.done():
-            granted.set_result(reasons)
+            granted.set_result((reasons[0], getattr(said, "ReasonString", "")))

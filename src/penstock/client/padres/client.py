@@ -228,4 +228,8 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:  # what is in hand was not dealt with: a lasting client gets it again
+            for inbox in (self._inbox, *self._others):
+                inbox.drop()
+            self.interests.drop()
         await self.close()

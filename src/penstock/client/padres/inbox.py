@@ -87,6 +87,10 @@ class Inbox(Generic[T]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def drop(self) -> None:
+        """What was given out last has not been read."""
+        self._in_hand = None
+
     def finish(self) -> None:
         """What was given out last has been read."""
         entry, self._in_hand = self._in_hand, None

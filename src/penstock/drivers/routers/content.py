@@ -52,14 +52,14 @@ class Content:
 
     def add(self, binding: Binding) -> None:
         wanted = _wanted(binding)
+        if self._gateway is not None and wanted is not None:  # it may refuse
+            self._gateway.bound(binding, _parts(wanted))
         if wanted is None:
             self._all[binding] = None
         elif isinstance(wanted, Composite):
             self._composites.add(binding, wanted)
         else:
             self._bound.insert(binding, wanted)
-        if self._gateway is not None and wanted is not None:
-            self._gateway.bound(binding, _parts(wanted))
 
     def remove(self, binding: Binding) -> None:
         wanted = _wanted(binding)

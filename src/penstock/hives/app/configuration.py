@@ -1,7 +1,7 @@
 """The configuration of the site: one file, declared as a whole and checked as a whole.
 
     [engine]            # workers, drain, … (`engine/settings.py`)
-    [site]              # refresh, api_requests, … (`serve.py`)
+    [site]              # refresh, api_requests, … (`SiteSettings`)
     [application]       # rates, pool_size, … (`settings.py`)
     [identity]          # issuer, project, … (`identity/settings.py`)
 
@@ -16,15 +16,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from penstock.core.config import data_home
 from penstock.core.errors import ConfigurationError
 from penstock.hives.app.engine.settings import EngineSettings
 from penstock.hives.app.identity.settings import IdentitySettings
-from penstock.hives.app.serve import SiteSettings
 from penstock.hives.app.settings import Settings
 
 APPLICATION: Final = "penstock.hives.app.serve:application"
+
+
+class SiteSettings(BaseModel):
+    """What the site is told beside the application's own settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    application: dict[str, Any] = {}
+    """The application's settings; those that are missing are the environment's."""
+    identity: dict[str, Any] = {}
+    """Who vouches for people; likewise."""
+    brokers: list[str] = []
+    """Where live figures are heard of; the next when one is away."""
+    pictures: Path = Field(default_factory=lambda: data_home() / "hives" / "pictures")
+    """The folder scaled pictures are cached in."""
+    refresh: float = Field(default=60.0, gt=0)
+    """Seconds between editions of what the public sees."""
+    retry: float = Field(default=5.0, gt=0)
+    """The same after one could not be made."""
+    catch_up: float = Field(default=10.0, gt=0)
+    """Seconds between looks into the cache while no figures are heard."""
+    api_requests: int = Field(default=256, ge=1)
+    """Requests the API takes at a time in one worker; more get 503."""
+
+
 _SECTIONS: Final[dict[str, type[BaseModel]]] = {
     "engine": EngineSettings,
     "site": SiteSettings,

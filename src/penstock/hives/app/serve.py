@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from datetime import datetime
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from penstock.core.config import data_home
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock.hives.app.api.app import create_app
+from penstock.hives.app.configuration import SiteSettings
 from penstock.hives.app.engine.asgi import Application, Receive, Scope, Send, respond
 from penstock.hives.app.engine.disk import DiskCache
 from penstock.hives.app.identity.opening import open_identity
@@ -38,7 +38,10 @@ from penstock.hives.app.public.editions import Edition
 from penstock.hives.app.public.fast import fast_path
 from penstock.hives.app.public.refresher import CatchingUp, Refresher
 from penstock.hives.app.public.window import Window
+from penstock.hives.app.repositories.pool import Pool
 from penstock.hives.app.resources import Resources, open_resources
+from penstock.hives.app.services.hives import Hives
+from penstock.hives.app.services.plans import Plans
 from penstock.hives.app.settings import Settings
 from penstock.hives.app.site import Location, Site
 
@@ -47,29 +50,6 @@ log = get_logger(__name__)
 #: Which of the database's advisory locks is for making editions.
 _LOCK: Final = 0x68697673
 HEALTH: Final = "/health"
-
-
-class SiteSettings(BaseModel):
-    """What the site is told beside the application's own settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    application: dict[str, Any] = {}
-    """The application's settings; those that are missing are the environment's."""
-    identity: dict[str, Any] = {}
-    """Who vouches for people; likewise."""
-    brokers: list[str] = []
-    """Where live figures are heard of; the next when one is away."""
-    pictures: Path = Field(default_factory=lambda: data_home() / "hives" / "pictures")
-    """The folder scaled pictures are cached in."""
-    refresh: float = Field(default=60.0, gt=0)
-    """Seconds between editions of what the public sees."""
-    retry: float = Field(default=5.0, gt=0)
-    """The same after one could not be made."""
-    catch_up: float = Field(default=10.0, gt=0)
-    """Seconds between looks into the cache while no figures are heard."""
-    api_requests: int = Field(default=256, ge=1)
-    """Requests the API takes at a time in one worker; more get 503."""
 
 
 @asynccontextmanager
@@ -134,10 +114,6 @@ def _chores(
     bulletin: Bulletin,
     draining: asyncio.Event,
 ) -> list[Coroutine[Any, Any, None]]:
-    async def read() -> Edition:
-        snapshot = await resources.services.hives.snapshot()
-        return Edition(snapshot, tuple(await resources.services.plans.plans()))
-
     @asynccontextmanager
     async def alone() -> AsyncIterator[None]:
         async with resources.pool.transaction() as connection:
@@ -148,8 +124,14 @@ def _chores(
         await draining.wait()
         bulletin.close()
 
+    settings = resources.settings
+    shared = None if settings.cache is None else resources.cache
     refresher = Refresher(
-        *(window.show, read, alone, resources.cache, resources.clock),
+        window.show,
+        lambda: asyncio.to_thread(_edition, settings, resources.clock),
+        alone,
+        shared,
+        resources.clock,
         every=given.refresh,
         retry=given.retry,
     )
@@ -159,6 +141,22 @@ def _chores(
     )
     chores = [refresher.run(), catching.run(), end_streams()]
     return [*chores, feed.run()] if given.brokers else chores
+
+
+def _edition(settings: Settings, clock: Callable[[], datetime]) -> Edition:
+    """All the public may see, read in a thread with a loop of its own.
+
+    There may be thousands of hives, and to make values of their rows takes a while in which the
+    worker's own loop is to go on.
+    """
+
+    async def read() -> Edition:
+        wait, longest = settings.pool_wait, settings.statement_seconds
+        async with Pool(settings.database, 1, wait, longest) as pool:
+            snapshot = await Hives(pool, clock).snapshot()
+            return Edition(snapshot, tuple(await Plans(pool, clock).plans()))
+
+    return asyncio.run(read())
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from penstock.core.errors import PreconditionFailed
-from penstock.jobs.forms import Form, write_response
+from penstock.jobs.forms import Form, mime, write_response
 from penstock.jobs.model import Dataset, Response
 
 #: The way of voting whose table stands for a prediction where there is place for one.
@@ -102,8 +102,6 @@ def _cell(cells: Sequence[str], row: int) -> str:
 
 def _text_of(body: bytes) -> bytes:
     """The XML alone, where a message would carry models beside it."""
-    from penstock.jobs.forms import mime
-
     if not body.lstrip().startswith(b"--"):
         return body
     return next(part.content for part in mime.read(body) if part.content_type == Form.XML.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -169,7 +170,7 @@ def others() -> APIRouter:
     )
     async def check(http: Request, purpose: Purpose = Purpose.PREDICT) -> CheckedDataset:
         """Look through a CSV: everything that is wrong with it, by row and column."""
-        found = intake.check(await http.body(), purpose)
+        found = await asyncio.to_thread(intake.check, await http.body(), purpose)
         return CheckedDataset(
             usable=not found.problems,
             samples=found.samples,

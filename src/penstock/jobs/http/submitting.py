@@ -1,11 +1,12 @@
 """A request out of an HTTP body: JSON, the Ichnaea clients' XML and MIME, or a form with files.
 
 The first three are sniffed as messages are, whatever their label; a form is what its content type
-says. A request without an id is given one.
+says. A request without an id is given one. What may be large is read beside the loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import uuid
@@ -40,7 +41,8 @@ async def submitted(http: HttpRequest) -> tuple[Request, Form]:
     if kind == FORM:
         request, form = await _from_form(http), Form.JSON
     else:
-        request, form = read_request(_with_id(await http.body()))
+        body = await http.body()
+        request, form = await asyncio.to_thread(_read, body)
     if not _ID.fullmatch(request.id):
         raise ConfigurationError(f"the id {request.id!r} could not be part of an address")
     return request, form
@@ -48,6 +50,10 @@ async def submitted(http: HttpRequest) -> tuple[Request, Form]:
 
 def new_id() -> str:
     return uuid.uuid4().hex
+
+
+def _read(body: bytes) -> tuple[Request, Form]:
+    return read_request(_with_id(body))
 
 
 def _with_id(body: bytes) -> bytes:
@@ -69,7 +75,7 @@ async def _from_form(http: HttpRequest) -> Request:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile) and value.filename:
                 files.setdefault(name, {})[value.filename] = await value.read()
-    return _request(texts, files)
+    return await asyncio.to_thread(_request, texts, files)
 
 
 def _request(texts: Mapping[str, str], files: Mapping[str, Mapping[str, bytes]]) -> Request:

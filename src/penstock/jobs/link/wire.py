@@ -133,6 +133,7 @@ class Wire(asyncio.Protocol):
         self.lost.set_result(error)
         if not self._opened.done():
             self._opened.set_exception(error)
+            self._opened.exception()  # seen, even if nobody waits any more
         for channel in list(self._channels.values()):
             channel.fail(error if isinstance(error, Lost) else Lost(str(error)))
         self._channels.clear()

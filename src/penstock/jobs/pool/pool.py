@@ -137,7 +137,10 @@ class Pool:
         return best
 
     def _takes(self, process: PoolProcess) -> bool:
-        return process.ready and (self._most is None or process.begun < self._most)
+        return process.ready and not process.long and not self._worn(process)
+
+    def _worn(self, process: PoolProcess) -> bool:
+        return self._most is not None and process.begun >= self._most
 
     def _place_waiting(self) -> None:
         while self._waiting and (process := self._least_busy()) is not None:
@@ -151,8 +154,10 @@ class Pool:
             if pieces:
                 busy = True
                 now[process] = first = next(iter(pieces))
-                if firsts.get(process) == first and len(pieces) > 1:
-                    process.send((BACK, 0))
+                if firsts.get(process) == first:
+                    process.long = True
+                    if len(pieces) > 1:
+                        process.send((BACK, 0))
         self._look = None
         if busy or self._waiting:
             loop = asyncio.get_running_loop()
@@ -178,13 +183,14 @@ class Pool:
                     self._waiting.appendleft(piece)
         elif piece := pieces.pop(number, None):
             piece.place = None
+            process.long = False
             if verb == DONE:
                 piece.done(item[2], item[3])
             elif verb == FAILED:
                 piece.failed(item[2], item[3], item[4])
             if self._waiting and self._takes(process):
                 self._give(self._waiting.popleft(), process)
-        if not self._takes(process) and not pieces:
+        if self._worn(process) and not pieces:
             self._reasons[process] = "its process had done its share"
             process.end()
         if verb in (READY, BACK):

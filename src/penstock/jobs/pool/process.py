@@ -24,6 +24,7 @@ class PoolProcess(asyncio.Protocol):
         gone: Callable[[PoolProcess], None],
     ) -> None:
         self.ready = False
+        self.long = False  #: it is at something that takes long
         self.begun = 0  #: how many pieces of work it was given in its life
         self._heard = heard
         self._gone = gone

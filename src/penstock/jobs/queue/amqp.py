@@ -27,7 +27,6 @@ from penstock.jobs.link.frames import Content
 from penstock.jobs.link.link import Link
 from penstock.jobs.link.wire import Wire
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
-from penstock.jobs.queue.requester import CANCEL
 from penstock.jobs.queue.topology import (
     CONTROL,
     Durability,
@@ -39,6 +38,7 @@ from penstock.jobs.queue.topology import (
     response_name,
     retry_name,
 )
+from penstock.jobs.queue.wishes import read_wish
 
 log = get_logger(__name__)
 
@@ -46,7 +46,6 @@ log = get_logger(__name__)
 _WISHES_SECONDS: Final = 10.0
 _WISHES_PREFETCH: Final = 500
 _FLUSH_SECONDS: Final = 30.0
-_MARK: Final = "mark"
 
 
 class AmqpCarrier:
@@ -147,7 +146,8 @@ class AmqpCarrier:
             log.warning("the broker closed the channel of requests", reason=str(error))
             wire.abandon()
         assert self._listener is not None
-        self._listener.lost(unsure)
+        self._listener.lost()
+        self._listener.unsettled(unsure)
 
     # Taking.
 
@@ -213,15 +213,21 @@ class AmqpCarrier:
         """The queue of the delay is declared anew each time: it goes when it is not used."""
         kind = settlement.delivery.kind
         level = math.ceil(seconds)
-        with suppress(PenstockError):  # without a connection the request comes again anyway
+        try:
             wire = await self._link.wire()
             channel = await wire.channel()
             await declare_retry(channel, kind, level, self._queue or request_name(kind))
             await channel.close()
+        except PenstockError as error:
+            # Without a connection it comes again anyway; without the queue it would be lost.
+            log.warning("a failed job is tried again at once", reason=str(error))
+            self.give_back(settlement.delivery)
+            assert self._listener is not None
+            self._listener.unsettled([settlement])
+            return
         waits = Outgoing("", retry_name(kind, level), again.body, again.said)
-        self.settle(
-            Settlement(settlement.delivery, [*settlement.messages, waits], settlement.token)
-        )
+        messages = [*settlement.messages, waits]
+        self.settle(Settlement(settlement.delivery, messages, settlement.token))
 
     def _schedule(self) -> None:
         self._idle.clear()
@@ -241,7 +247,7 @@ class AmqpCarrier:
         batch = [each for each in self._ready if each.delivery.epoch == current]
         returns, self._ready, self._returns = self._returns, [], []
         if stale:
-            listener.lost(stale)
+            listener.unsettled(stale)
         if channel is None or not (batch or returns):
             self._idle.set()
             return
@@ -296,21 +302,23 @@ class AmqpCarrier:
 
     async def _hear_wishes(self, wire: Wire) -> None:
         """From the first that is kept; returns when those of the past are known."""
-        mark = uuid.uuid4().hex
+        mark = json.dumps({"mark": uuid.uuid4().hex}).encode()
         caught_up = asyncio.Event()
         try:
             await declare_control(wire)
             channel = await wire.channel()
 
             def hear(contents: list[Content]) -> None:
+                assert self._listener is not None
                 for content in contents:
-                    if self._wish(content) == mark:
+                    if (wish := read_wish(content.body)) is not None:
+                        self._listener.wished(wish)
+                    elif content.body == mark:
                         caught_up.set()
                 channel.ack(contents[-1].tag, multiple=True)
 
             channel.on_deliveries = hear
-            body = json.dumps({_MARK: mark}).encode()
-            channel.publish("", CONTROL, body, Properties("application/json"))
+            channel.publish("", CONTROL, mark, Properties("application/json"))
             await channel.prefetch(_WISHES_PREFETCH)
             await channel.consume(CONTROL, "wishes", {"x-stream-offset": "first"})
             async with asyncio.timeout(_WISHES_SECONDS):
@@ -321,17 +329,6 @@ class AmqpCarrier:
             if wire.lost.done():
                 raise
             log.warning("nothing can be cancelled: this broker has no streams", reason=str(error))
-
-    def _wish(self, content: Content) -> str | None:
-        """The mark, if it is one; what is to be cancelled is told."""
-        try:
-            wish = json.loads(content.body)
-            if CANCEL in wish:
-                assert self._listener is not None
-                self._listener.cancelled(str(wish[CANCEL]), float(wish.get("at", math.inf)))
-            return str(wish.get(_MARK, ""))
-        except (ValueError, TypeError, AttributeError):
-            return None
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -9,18 +9,18 @@ client has to have been there before, once.
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
+from uuid import uuid4
 
 from penstock.client import Fabric, FabricClosed, Inflow, Message, Outflow, connect
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.jobs.link.contents import Properties
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
-from penstock.jobs.queue.requester import CANCEL
 from penstock.jobs.queue.topology import CONTROL, request_name
+from penstock.jobs.queue.wishes import read_wish
 
 log = get_logger(__name__)
 
@@ -122,7 +122,7 @@ class Amqp10Carrier:
         except PenstockError as error:
             log.warning("an answer found no way", reason=str(error))
             await settlement.delivery.handle.requeue()
-            self._listener.lost([settlement])
+            self._listener.unsettled([settlement])
             return
         await settlement.delivery.handle.ack()
         self._listener.settled([settlement])
@@ -149,14 +149,11 @@ class Amqp10Carrier:
     async def _hear_wishes(self) -> None:
         assert self._listener is not None
         try:
+            # Said by whoever comes: the stream is made by it, if it is not there.
+            await self._fabric.stream(CONTROL, max_age="7D").send({"mark": uuid4().hex})
             async for message in self._fabric.replay(CONTROL, "first"):
-                try:
-                    wish = message.json()
-                    at = float(wish.get("at", math.inf))
-                    if CANCEL in wish:
-                        self._listener.cancelled(str(wish[CANCEL]), at)
-                except (json.JSONDecodeError, TypeError, ValueError, AttributeError):
-                    continue
+                if (wish := read_wish(message.body)) is not None:
+                    self._listener.wished(wish)
         except PenstockError as error:
             log.warning("nothing can be cancelled", reason=str(error))
 
@@ -166,13 +163,21 @@ class Amqp10Carrier:
         task.add_done_callback(group.discard)
 
 
+def _key(reply_to: str | None) -> str | None:
+    """Over AMQP 1.0 a reply-to is the address of a queue; over 0-9-1 it was a routing key."""
+    for prefix in ("/queues/", "/queue/"):
+        if reply_to is not None and reply_to.startswith(prefix):
+            return unquote(reply_to.removeprefix(prefix))
+    return reply_to
+
+
 def _properties(message: Message) -> Properties:
     time = message.timestamp
     return Properties(
         message.content_type,
         dict(message.headers) or None,
         correlation_id=message.correlation_id,
-        reply_to=message.reply_to,
+        reply_to=_key(message.reply_to),
         message_id=message.message_id,
         timestamp=None if time is None else int(time.timestamp()),
     )

@@ -8,10 +8,11 @@ settled by then will be handed out again, here or elsewhere, and the worker is t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock.jobs.link.contents import Properties
+from penstock.jobs.queue.wishes import Wish
 
 
 @dataclass(slots=True)
@@ -50,9 +51,11 @@ class Listener:
 
     taken: Callable[[list[Delivery]], None]
     settled: Callable[[list[Settlement]], None]
-    #: The connection went, and these may be settled or not.
-    lost: Callable[[list[Settlement]], None]
-    cancelled: Callable[[str, float], None] = field(default=lambda _, __: None)
+    #: Their connection went, and they may be settled or not.
+    unsettled: Callable[[list[Settlement]], None]
+    #: The connection went: what was handed out, and is not begun, is not ours any more.
+    lost: Callable[[], None]
+    wished: Callable[[Wish], None]
 
 
 class Carrier(Protocol):

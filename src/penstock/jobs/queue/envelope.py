@@ -158,8 +158,12 @@ def form_of(said: Properties, body: bytes) -> Form:
 
 
 def _ours(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what brokers have added on the way."""
-    return {name: value for name, value in headers.items() if name.startswith("job-")}
+    """Without what brokers have added on the way, and strangers for fun."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if name.startswith("job-") and isinstance(value, str | int | float)
+    }
 
 
 def _number(headers: Mapping[str, Any], name: str) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Collection
-from typing import Final
 
 from penstock.core.errors import PenstockError
 from penstock.jobs.errors import FormError
@@ -28,8 +26,7 @@ from penstock.jobs.queue.topology import (
     declare_control,
     request_name,
 )
-
-CANCEL: Final = "cancel"
+from penstock.jobs.queue.wishes import Wish, write_wish
 
 
 class Requester:
@@ -72,9 +69,9 @@ class Requester:
             except Lost:
                 continue
 
-    async def cancel(self, identity: str) -> None:
-        """Tell all workers, and those that will come."""
-        body = json.dumps({CANCEL: identity, "at": time.time()}).encode()
+    async def cancel(self, identity: str, run: int | None = None) -> None:
+        """Tell all workers, and those that will come; of a run, where it is known which."""
+        body = write_wish(Wish(identity, time.time(), run))
         while True:
             try:
                 wire = await self._link.wire()

@@ -24,11 +24,14 @@ class Calls:
     def __init__(self, pool: Pool, allowed: Sequence[str], *, spark: bool = False) -> None:
         self.types = ("spark",) if spark else ("call",)
         self._pool = pool
+        self._warm = not spark
         self._allowed = tuple(allowed)
         self._permitted: set[str] = set()
 
     async def open(self) -> None:
-        """The pool is opened when it is needed."""
+        """Spark takes long to start: that is done when it is needed."""
+        if self._warm:
+            await self._pool.open()
 
     async def close(self) -> None:
         await self._pool.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from penstock.jobs.queue.wishes import Wish
 from penstock.jobs.worker.job import Job, Past, Stage
 
 #: Answers that are remembered: long enough for a copy that was sent twice to come by.
@@ -29,11 +30,13 @@ class Memory:
         self.jobs: dict[str, Job] = {}
         self._past: dict[str, Past] = {}
         self._unsure: dict[str, Job] = {}
-        self._wishes: dict[str, float] = {}
+        self._wishes: dict[str, Wish] = {}
 
     def meet(self, job: Job, epoch: int) -> Meeting:
         there = self.jobs.get(job.id)
         if there is not None:
+            if there.final and job.envelope.run > there.envelope.run:
+                return Meeting.NEW
             if there.digest != job.digest or there.envelope.run != job.envelope.run:
                 return Meeting.OTHER
             lost = there.delivery.epoch != epoch or there.stage is Stage.UNSURE
@@ -70,14 +73,14 @@ class Memory:
             if len(self._past) > _PAST:
                 del self._past[next(iter(self._past))]
 
-    def wish(self, identity: str, at: float) -> None:
-        self._wishes.pop(identity, None)
-        self._wishes[identity] = at
+    def wish(self, wish: Wish) -> None:
+        self._wishes.pop(wish.cancel, None)
+        self._wishes[wish.cancel] = wish
         if len(self._wishes) > _WISHES:
             del self._wishes[next(iter(self._wishes))]
 
     def unwanted(self, job: Job) -> bool:
-        """Whether somebody wished it cancelled, and did so after it was asked for."""
-        if not self._wishes or (at := self._wishes.get(job.id)) is None:
+        """Whether somebody wished it cancelled."""
+        if not self._wishes or (wish := self._wishes.get(job.id)) is None:
             return False
-        return job.envelope.run == 1 or (job.envelope.submitted or 0) < at
+        return wish.holds(job.envelope.run, job.envelope.submitted)

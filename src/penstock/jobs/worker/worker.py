@@ -26,6 +26,7 @@ from penstock.jobs.history.records import JobState
 from penstock.jobs.model import Result
 from penstock.jobs.queue.carrier import Carrier, Delivery, Listener, Outgoing, Settlement
 from penstock.jobs.queue.envelope import again, read_envelope
+from penstock.jobs.queue.wishes import Wish
 from penstock.jobs.shells.shell import Limits
 from penstock.jobs.work.kind import Kind, Outcome, lasting, sentence
 from penstock.jobs.worker.answers import Answers
@@ -69,10 +70,7 @@ class Worker:
         self._carrier = carrier
         self._all_kinds = tuple(kinds)
         self._kinds: Mapping[str, Kind] = {
-            name: kind
-            for kind in kinds
-            for name in kind.types
-            if types is None or name in types
+            name: kind for kind in kinds for name in kind.types if types is None or name in types
         }
         self._ledger = ledger
         self._answers = Answers(self.name, self.settings.response_exchange)
@@ -98,7 +96,7 @@ class Worker:
         for kind in self._all_kinds:
             await kind.open()
         await self._carrier.open(
-            Listener(self._taken, self._settled, self._lost, self._cancel_wished)
+            Listener(self._taken, self._settled, self._unsettled, self._lost, self._wished)
         )
         log.info("worker ready", name=self.name, types=sorted(self._kinds))
 
@@ -330,13 +328,14 @@ class Worker:
             if settlement.token is not None:
                 self._memory.answered(settlement.token)
 
-    def _lost(self, settlements: list[Settlement]) -> None:
+    def _lost(self) -> None:
         """What waits is handed out again; what runs goes on, and its request may come again."""
-        if not settlements or settlements[0].delivery.epoch != self._carrier.epoch:
-            self.figures.lost += 1
-            for job in self._waiting:
-                self._memory.drop(job)
-            self._waiting.clear()
+        self.figures.lost += 1
+        for job in self._waiting:
+            self._memory.drop(job)
+        self._waiting.clear()
+
+    def _unsettled(self, settlements: list[Settlement]) -> None:
         for settlement in settlements:
             if isinstance(settlement.token, Job):
                 if settlement.token.final:
@@ -344,9 +343,9 @@ class Worker:
                 else:
                     self._memory.drop(settlement.token)  # to be tried again anyway
 
-    def _cancel_wished(self, identity: str, at: float) -> None:
-        self._memory.wish(identity, at)
-        job = self._memory.jobs.get(identity)
+    def _wished(self, wish: Wish) -> None:
+        self._memory.wish(wish)
+        job = self._memory.jobs.get(wish.cancel)
         if job is None or not self._memory.unwanted(job):
             return
         if job.stage is Stage.WAITING and job in self._waiting:
@@ -368,10 +367,10 @@ class Worker:
                 job.announced = True
                 self._carrier.tell(self._answers.progress(job))
         if long and not self._stopping:
-            pace = self._gait.slow()
-            if pace is not None:
-                self._withdraw()
+            if (pace := self._gait.slow()) is not None:
                 self._carrier.pace(pace)
+            if len(self._running) > self.settings.slots:
+                self._withdraw()
             if len(long) >= self.settings.slots and self._waiting:
                 self._make_way()
         if self._running:

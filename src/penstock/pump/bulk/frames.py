@@ -113,7 +113,7 @@ def _short(text: str) -> bytes:
 
 
 def _table(headers: Mapping[str, Any]) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     for name, value in headers.items():
         if not isinstance(value, str):  # what others have put there may be of any type
             return bytes(encode.field_table(dict(headers)))

@@ -26,10 +26,11 @@ async def subscribe(
     """Fetch what is announced and accepted, until told to stop; with a post broker, tell it."""
     control = control or Control()
     async with open_workshop(settings, plugins) as shop:
-        republishing = None
+        republishing = holding = None
         if needs_post_broker(settings):
             announcing = await shop.announcing()
             republishing = Republishing(announcing, base_url(settings), base_dir(settings))
+            holding = await shop.holding(republishing.base_url, republishing.base_dir)
         wanted = Wanted(
             selection(settings),
             settings.events,
@@ -39,7 +40,7 @@ async def subscribe(
         )
         work = Receiving(
             wanted,
-            shop.fetching(control.transfers),
+            shop.fetching(control.transfers, holding),
             republishing=republishing,
             provenance=shop.provenance(),
             suppression=await shop.suppression(),

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -31,14 +32,16 @@ from penstock.pump.credentials import Credentials, read_credentials
 from penstock.pump.fetching import Fetching, Rules
 from penstock.pump.flow.announcing import Address, Announcing
 from penstock.pump.flow.consumer import Limits
-from penstock.pump.flow.hearing import hear
+from penstock.pump.flow.hearing import Binding, hear
 from penstock.pump.flow.reporting import Reporting
 from penstock.pump.flow.retries import Backoff, Retries
 from penstock.pump.headers import Provenance
+from penstock.pump.holding import Holding
 from penstock.pump.landing.target import read_inflight
 from penstock.pump.pace import Pace
 from penstock.pump.plugins import Plugin, Plugins
 from penstock.pump.posts.reading import spelling
+from penstock.pump.posts.reports import PREFIX
 from penstock.pump.posts.sums import Sums
 from penstock.pump.threads import Hands
 from penstock.pump.transfers import Transfers
@@ -123,7 +126,24 @@ class Workshop:
             Announcing(fabric, address, spelling("v02")), os.uname().nodename, user, self.plugins
         )
 
-    def fetching(self, transfers: Transfers) -> Fetching:
+    async def holding(self, base_url: str, base_dir: Path) -> Holding | None:
+        """Room for parts, and an ear for those who have fetched them."""
+        settings = self.settings
+        if settings.inplace or not settings.hold:
+            return None
+        url = settings.post_broker or settings.broker
+        limits = (settings.hold, settings.hold_readers)
+        holding = await asyncio.to_thread(Holding, base_dir, base_url, *limits)
+        exchange = settings.hold_exchange or f"xs_{user_of(url)}"
+        queue = f"q_{user_of(url)}.{settings.component}.{settings.name}.held"
+        fabric = await self.fabric(url)
+        for inflow in hear(fabric, url, [Binding(exchange, PREFIX)], queue, settings.prefetch):
+            await inflow.open()
+            hearing = asyncio.create_task(holding.hear(inflow))
+            self.stack.push_async_callback(_ended, hearing)
+        return holding
+
+    def fetching(self, transfers: Transfers, holding: Holding | None = None) -> Fetching:
         settings = self.settings
         rules = Rules(
             inflight=read_inflight(settings.inflight),
@@ -136,7 +156,7 @@ class Workshop:
         hands = Hands()
         self.stack.push_async_callback(hands.close)
         pace = Pace(settings.bandwidth)
-        return Fetching(self.transports(), Sums.installed(), rules, pace, hands, transfers)
+        return Fetching(self.transports(), Sums.installed(), rules, pace, hands, transfers, holding)
 
     def transports(self) -> Transports:
         transports = Transports(

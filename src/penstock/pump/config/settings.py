@@ -152,6 +152,9 @@ class PumpSettings(_Model):
     bandwidth: Bytes = Field(0, description="Bytes a second, all transfers together; 0: any.")
     overwrite: bool = True
     inplace: bool = True
+    hold: Bytes = Field(0, description="Without inplace: bytes of parts at a time; 0: any.")
+    hold_exchange: str | None = Field(None, description="Where those who fetch parts report.")
+    hold_readers: int = Field(1, ge=1, description="So many have to, before a part goes.")
     preserve_mode: bool = True
     preserve_time: bool = True
     default_mode: Mode = None

@@ -90,14 +90,13 @@ class Draft:
     def settle(
         self, final: Path, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
     ) -> None:
-        """Give it its mode, its times and then its name."""
+        """Give it its mode, its times and then its name, which is on the disk when its folder is
+        (`folders.py`)."""
         dress(self._fd, manners, mode, mtime, atime)
         if manners.durable:
             os.fsync(self._fd)
         self.path.rename(final)
         self.close()
-        if manners.durable:
-            sync_folder(final.parent)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -108,15 +107,6 @@ class Draft:
         self.close()
         with contextlib.suppress(OSError):
             self.path.unlink()
-
-
-def sync_folder(folder: Path) -> None:
-    """A name is on the disk when its folder is."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def dress(

@@ -52,6 +52,7 @@ class Delivery:
     inflight: str  #: a suffix until it is whole; empty where the protocol itself takes care
     mode: int | None = None
     mtime: int | None = None
+    span: Span = field(default_factory=Span)  #: of the file here: what is sent as a file there
 
 
 class Transport(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from penstock.pump.errors import SourceMissing, SourceUnavailable, UnsupportedSo
 from penstock.pump.sources import Source
 from penstock.pump.threads import to_the_end
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span, Writing
+from penstock.pump.transports.stretch import Stretch
 
 CHUNK: Final = MiB
 
@@ -69,7 +69,9 @@ def _put(delivery: Delivery, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(target.name + (delivery.inflight or ".tmp"))
     try:
-        shutil.copyfile(delivery.path, draft)
+        with Stretch(delivery.path, delivery.span) as stretch, draft.open("wb") as file:
+            while piece := stretch.read():
+                file.write(piece)
         if delivery.mode is not None:
             draft.chmod(delivery.mode & 0o777)
         if delivery.mtime is not None:

@@ -19,6 +19,7 @@ from penstock.core.units import KiB
 from penstock.pump.errors import SourceMissing, SourceUnavailable
 from penstock.pump.sources import Source
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span
+from penstock.pump.transports.stretch import Stretch
 
 CHUNK: Final = 256 * KiB
 IMPLICIT_PORT: Final = 990
@@ -54,13 +55,10 @@ class Ftp:
             folder = target.path.rpartition("/")[0]
             if folder:
                 await client.make_directory(folder)
-            file = await asyncio.to_thread(delivery.path.open, "rb")
-            try:
+            with await asyncio.to_thread(Stretch, delivery.path, delivery.span) as stretch:
                 async with client.upload_stream(draft) as stream:
-                    while data := await asyncio.to_thread(file.read, CHUNK):
+                    while data := await asyncio.to_thread(stretch.read):
                         await stream.write(data)
-            finally:
-                file.close()
             try:
                 await client.rename(draft, target.path)
             except aioftp.StatusCodeError:  # some servers replace nothing

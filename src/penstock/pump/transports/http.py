@@ -17,7 +17,6 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from penstock.core.units import MiB
 from penstock.pump.errors import (
     PumpError,
     SourceMissing,
@@ -27,6 +26,7 @@ from penstock.pump.errors import (
 )
 from penstock.pump.sources import Source
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span
+from penstock.pump.transports.stretch import Stretch
 
 _IDENTITY: Final = {"Accept-Encoding": "identity"}
 _CONNECT_SECONDS: Final = 30.0
@@ -65,12 +65,12 @@ class Http:
                         return
 
     async def send(self, delivery: Delivery, target: Source) -> None:
-        size = (await asyncio.to_thread(delivery.path.stat)).st_size
-        headers = {"Content-Length": str(size)}
-        # An empty body would be sent in chunks, of which there are none.
-        body: Any = _chunks(delivery) if size else b""
-        async with self._answer("PUT", target, headers=headers, data=body) as answer:
-            _check_status(answer, target)
+        with await asyncio.to_thread(Stretch, delivery.path, delivery.span) as stretch:
+            headers = {"Content-Length": str(stretch.size)}
+            # An empty body would be sent in chunks, of which there are none.
+            body: Any = _pieces(stretch) if stretch.size else b""
+            async with self._answer("PUT", target, headers=headers, data=body) as answer:
+                _check_status(answer, target)
 
     async def remove(self, target: Source) -> None:
         async with self._answer("DELETE", target) as answer:
@@ -158,10 +158,6 @@ def _skipped(answer: aiohttp.ClientResponse, span: Span, source: Source) -> int:
     return 0
 
 
-async def _chunks(delivery: Delivery) -> AsyncIterator[bytes]:
-    file = await asyncio.to_thread(delivery.path.open, "rb")
-    try:
-        while chunk := await asyncio.to_thread(file.read, MiB):
-            yield chunk
-    finally:
-        file.close()
+async def _pieces(stretch: Stretch) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(stretch.read):
+        yield piece

@@ -17,6 +17,7 @@ from penstock.core.units import MiB
 from penstock.pump.errors import PumpError, SourceMissing, SourceUnavailable
 from penstock.pump.sources import Source
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span
+from penstock.pump.transports.stretch import Stretch
 
 #: asyncssh asks for a stretch of this size in pieces, all at the same time.
 CHUNK: Final = MiB
@@ -46,7 +47,10 @@ class Sftp:
             folder = path.rpartition("/")[0]
             if folder:
                 await client.makedirs(folder, exist_ok=True)
-            await client.put(str(delivery.path), draft)
+            if delivery.span.whole:
+                await client.put(str(delivery.path), draft)
+            else:
+                await self._write(client, delivery, draft)
             if delivery.mode is not None:
                 await client.chmod(draft, delivery.mode & 0o777)
             if delivery.mtime is not None:
@@ -55,6 +59,12 @@ class Sftp:
             await self._rename(client, draft, path)
         except (OSError, asyncssh.Error) as error:
             raise self._explain(target, error) from error
+
+    async def _write(self, client: asyncssh.SFTPClient, delivery: Delivery, draft: str) -> None:
+        with await asyncio.to_thread(Stretch, delivery.path, delivery.span) as stretch:
+            async with client.open(draft, "wb") as file:
+                while piece := await asyncio.to_thread(stretch.read):
+                    await file.write(piece)
 
     async def remove(self, target: Source) -> None:
         try:

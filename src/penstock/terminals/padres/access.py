@@ -1,8 +1,8 @@
 """What the user of a connection may do, in the permissions that AMQP has too.
 
 The content space of a virtual host goes by the name of its exchange, and a class is a topic in it:
-advertising and publishing ask to write there, subscribing asks to read. Answers are remembered
-until users change.
+advertising and publishing ask to write there, subscribing asks to read. What brokers are told to do
+is an administrator's to say. Answers are remembered until users change.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from penstock.content import (
     parse_publication,
     parse_subscription,
 )
+from penstock.core.errors import AccessRefused
 from penstock.wire.padres.envelope import Envelope, Kind
 
 #: How a message begins whose class is a bare name, which is what nearly all do.
 _BARE: Final = re.compile(
     r"\s*\[\s*class\s*,\s*(?:eq\s*,\s*)?([A-Za-z_:/][A-Za-z0-9_:/-]*)\s*\]", re.ASCII
+)
+#: By publications of these classes brokers are controlled.
+_CONTROL: Final = frozenset(
+    {"BROKER_CONTROL", "BROKER_MONITOR", "BROKER_ORDER", "GLOBAL_FD", "HEARTBEAT_MANAGER"}
 )
 _WRITES: Final = frozenset({Kind.ADVERTISE, Kind.PUBLISH})
 _UNDOES: Final = frozenset({Kind.UNADVERTISE, Kind.UNSUBSCRIBE, Kind.UNCOMPOSITE})
@@ -62,6 +67,8 @@ class Access:
             verb: TopicKind = "write" if writes else "read"
             self._named.check(verb, "exchange", self._exchange)
             self._named.check_topic(verb, self._exchange, name)
+            if writes and name in _CONTROL and "administrator" not in self.user.tags:
+                raise AccessRefused(f"user '{self.user.name}' may not control brokers by {name}")
             if len(self._allowed) >= REMEMBERED:
                 self._allowed.clear()
             self._allowed.add((writes, name))

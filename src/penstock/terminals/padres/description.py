@@ -31,7 +31,7 @@ def describe_connection(terminal: PadresTerminal) -> dict[str, Any]:
 
 
 def describe_consumers(terminal: PadresTerminal) -> list[dict[str, Any]]:
-    if terminal.channel is None:
+    if terminal.outflow.channel is None:
         return []
     return [
         {

@@ -58,7 +58,7 @@ class Notes:
         terminal = self._terminal
         if not terminal.closing:
             terminal.host.kernel.metrics.confirmed += 1
-            terminal.send(encode(Confirm(receipt, id_)))
+            terminal.outflow.send(encode(Confirm(receipt, id_)))
 
     def _failed(self, receipt: int, error: OSError) -> None:
         if not self._terminal.closing:

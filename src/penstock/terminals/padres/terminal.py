@@ -1,8 +1,8 @@
 """The PADRES terminal: one socket, one client.
 
 Bytes come in by `data_received` and are taken apart by `wire/padres`. What a client says goes to
-the router of its virtual host, what the router has for it comes out of its mailbox (`mailbox.py`).
-`joining.py` lets it in, `notes.py` takes its messages, `lifesigns.py` knows whether it still lives,
+the router of its virtual host (`notes.py`), what the router has for it comes out of its mailbox
+(`mailbox.py`, `outflow.py`). `joining.py` lets it in, `lifesigns.py` knows whether it still lives,
 `broker/intake.py` when reading stops. A broker that connects is handed on as a link.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
 from penstock.broker.intake import READ_BYTES, Intake
 from penstock.core.errors import ConnectionForced, FrameError, PenstockError
 from penstock.core.logs import get_logger
@@ -19,7 +18,8 @@ from penstock.terminals.padres.description import describe_connection, describe_
 from penstock.terminals.padres.joining import Joining
 from penstock.terminals.padres.lifesigns import Lifesigns
 from penstock.terminals.padres.notes import Notes
-from penstock.wire.padres.codec import encode, note
+from penstock.terminals.padres.outflow import CHOKE_BYTES, Outflow
+from penstock.wire.padres.codec import encode
 from penstock.wire.padres.conditions import INTERNAL, code_of
 from penstock.wire.padres.frames import (
     PREFACE,
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
     from penstock.terminals.padres.service import Padres
     from penstock.wire.padres.envelope import Envelope
 
-#: Output that may wait in the socket's buffer before the mailbox is told to hold it back.
-CHOKE_BYTES: Final = 256 * 1024
-#: Publications on their way to a client that it has not confirmed.
-WINDOW: Final = 1000
 #: How long a client that is sent away may take to read what it is told.
 CLOSE_SECONDS: Final = 5.0
 
@@ -56,13 +52,8 @@ class PadresTerminal(asyncio.Protocol):
     __slots__ = (
         "_joining",
         "_notes",
-        "_out",
-        "_receipt",
         "_turn",
-        "_unanswered",
         "access",
-        "channel",
-        "choked",
         "client_id",
         "closing",
         "host",
@@ -71,6 +62,7 @@ class PadresTerminal(asyncio.Protocol):
         "mailbox",
         "name",
         "opened",
+        "outflow",
         "peer",
         "published",
         "reader",
@@ -92,9 +84,9 @@ class PadresTerminal(asyncio.Protocol):
         self.access: Access
         self.mailbox: Mailbox
         self.router: Router[Envelope]
-        self.channel: Channel | None = None  #: the mailbox's, while it is read from
         self.reader = Reader()
         self.intake = Intake(self)
+        self.outflow = Outflow(self)
         self.lifesigns = Lifesigns(self)
         self.client_id = ""
         self.software = ""
@@ -103,12 +95,8 @@ class PadresTerminal(asyncio.Protocol):
         self.published = 0
         self.opened = False
         self.closing = False
-        self.choked = False  #: the client does not read what it is sent
         self._joining: Joining | None = Joining(self)
         self._notes = Notes(self)
-        self._out: list[bytes] = []
-        self._receipt = 0
-        self._unanswered: dict[int, Delivery] = {}
 
     # The socket.
 
@@ -143,7 +131,7 @@ class PadresTerminal(asyncio.Protocol):
         if self.published != published:
             metrics.published += self.published - published
             self.intake.look()
-        if self.choked and self.intake.unread:
+        if self.outflow.choked and self.intake.unread:
             self.intake.pause()
         self._turn.rest()
 
@@ -154,7 +142,7 @@ class PadresTerminal(asyncio.Protocol):
         elif isinstance(frame, Note):
             self._notes.take(frame)
         elif isinstance(frame, Confirm):
-            self._answered(frame.receipt)
+            self.outflow.answered(frame.receipt)
         elif isinstance(frame, Close):
             self._leave()
             self.transport.close()
@@ -162,13 +150,10 @@ class PadresTerminal(asyncio.Protocol):
             raise FrameError(f"{type(frame).__name__} is not for a client to say")
 
     def pause_writing(self) -> None:
-        self.choked = True
-        if self.channel is not None:
-            self.channel.driver.channel_request(self.channel, 0)
+        self.outflow.pause()
 
     def resume_writing(self) -> None:
-        self.choked = False
-        self._request()
+        self.outflow.resume()
         self.intake.resume()
         self._turn.end()
 
@@ -192,7 +177,7 @@ class PadresTerminal(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        return self.transport.get_write_buffer_size() if self.choked else 0
+        return self.transport.get_write_buffer_size() if self.outflow.choked else 0
 
     def blocking(self, reason: str) -> None:
         """Publishers notice that they are not read from."""
@@ -203,68 +188,6 @@ class PadresTerminal(asyncio.Protocol):
     def alarms_changed(self) -> None:
         if self.opened and not self.closing:
             self.intake.alarms_changed()
-
-    # What it says.
-
-    def send(self, frame: bytes) -> None:
-        if not self._out:
-            self._turn.touched.append(self)
-        self._out.append(frame)
-
-    def flush(self) -> None:
-        out, self._out = self._out, []
-        if out and not self.transport.is_closing():
-            data = b"".join(out)
-            self.host.kernel.metrics.bytes_out += len(data)
-            self.lifesigns.said = True
-            self.transport.write(data)
-
-    # The mailbox.
-
-    def channel_forward(
-        self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
-    ) -> None:
-        assert delivery is not None, "the channel is not settled"
-        receipt = self._receipt = self._receipt + 1
-        self._unanswered[receipt] = delivery
-        if len(self._unanswered) >= WINDOW:
-            channel.driver.channel_request(channel, 0)
-        self.host.kernel.metrics.delivered += 1
-        self.send(note(cast(bytes, fragment.body), receipt))
-
-    def channel_confirm(self, channel: Channel, receipt: int) -> None:
-        """Nothing is posted here: the router answers at once."""
-
-    def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
-        """An operator has deleted the mailbox; the next publication makes a new one."""
-        self.channel = None
-        self._unanswered.clear()
-        self._turn.soon(self._open_mailbox)
-
-    def _answered(self, receipt: int) -> None:
-        """The client is done with that publication and all before it."""
-        full = len(self._unanswered) >= WINDOW
-        while self._unanswered:
-            first = next(iter(self._unanswered))
-            if first > receipt:
-                break
-            delivery = self._unanswered.pop(first)
-            self.host.kernel.metrics.acknowledged += 1
-            if self.channel is not None:
-                self.channel.driver.channel_confirm(self.channel, delivery)
-        if full:
-            self._request()
-
-    def _open_mailbox(self) -> None:
-        if self.opened and self.channel is None:
-            queue = self.mailbox.queue
-            self.channel = Channel(self, queue)
-            queue.channel_open(self.channel, {"exclusive": True})
-            self._request()
-
-    def _request(self) -> None:
-        if self.channel is not None and not self.choked and len(self._unanswered) < WINDOW:
-            self.channel.driver.channel_request(self.channel, UNLIMITED)
 
     # Life.
 
@@ -290,9 +213,9 @@ class PadresTerminal(asyncio.Protocol):
             lasting=opened.lasting and known,
             software=f"{product['product']} {product['version']}",
         )
-        self.send(PREFACE + encode(answer))
+        self.outflow.send(PREFACE + encode(answer))
         router.attach(self.mailbox, attentive=opened.attentive)
-        self._open_mailbox()
+        self.outflow.open(self.mailbox)
         self.lifesigns.begin(opened.heartbeat)
 
     def become_link(self, opened: Open, vhost: VirtualHost) -> None:
@@ -323,16 +246,16 @@ class PadresTerminal(asyncio.Protocol):
         else:
             code, text = INTERNAL, "internal error"
             _log.error("connection failed", connection=self.name, exc_info=error)
-        self.send((b"" if self.opened else PREFACE) + encode(Close(code, text)))
+        self.outflow.send((b"" if self.opened else PREFACE) + encode(Close(code, text)))
         self._leave()
-        self.flush()
+        self.outflow.flush()
         self.transport.close()
         self.lifesigns.expect(CLOSE_SECONDS, self.transport.abort)
 
     def refuse(self, receipt: int, error: Exception) -> None:
         """What the client noted is not accepted; it may go on."""
         position = getattr(error, "position", -1)
-        self.send(encode(Failed(receipt, code_of(error), str(error), position)))
+        self.outflow.send(encode(Failed(receipt, code_of(error), str(error), position)))
 
     def _leave(self) -> None:
         """Once: let go of everything but the socket; what was read behind is not looked at."""
@@ -347,12 +270,7 @@ class PadresTerminal(asyncio.Protocol):
         place = (self.vhost.name, self.mailbox.name)
         if self.service.present.get(place) is self:
             del self.service.present[place]
-        channel, self.channel = self.channel, None
-        if channel is not None:
-            channel.driver.channel_close(channel)
-            unanswered, self._unanswered = self._unanswered, {}
-            for delivery in reversed(unanswered.values()):
-                channel.driver.channel_failure(channel, delivery, requeue=True)
+        self.outflow.close()
         if not self.mailbox.lasting:
             self.router.detach(self.mailbox.name)
             self.mailbox.forget()

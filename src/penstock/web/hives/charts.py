@@ -78,7 +78,7 @@ def week(hours: Sequence[TypicalHour]) -> Options:
             {
                 "name": "people inside",
                 "type": "heatmap",
-                "itemStyle": {"borderRadius": 4, "borderWidth": 2, "borderColor": "transparent"},
+                "itemStyle": {"borderWidth": 1, "borderColor": LINE},
                 "data": [
                     [each.hour - first, each.weekday, round(each.occupancy, 1)] for each in hours
                 ],

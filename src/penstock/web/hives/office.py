@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock import store
 from penstock.core.errors import AccessRefused, NotFound
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.hives import HiveSettings
@@ -78,13 +79,16 @@ class Office:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            settings = self._settings or Settings(database=self._around.database or "")
-            identity = IdentitySettings(folder=self._around.data / "hives" / "identity")
+            around = self._around
+            opened = store.open(around.database, around.data, migrated=around.database is None)
+            database = await asyncio.to_thread(stack.enter_context, opened)
+            settings = self._settings or Settings(database=database.url)
+            identity = IdentitySettings(folder=around.data / "hives" / "identity")
             identify = await stack.enter_async_context(
                 open_identity(identity, production=settings.production, environment=os.environ)
             )
             self._resources = await stack.enter_async_context(open_resources(settings, identify))
-            feed = Feed([self._around.broker], self.live.heard)
+            feed = Feed([around.broker], self.live.heard)
             listening = asyncio.create_task(feed.run())
             try:
                 yield

@@ -12,8 +12,8 @@ from penstock.core.errors import NotFound, PenstockError
 from penstock.jobs.history.records import Event, JobRecord, JobState
 from penstock.jobs.http.desk import JobDesk
 from penstock.web.jobs import report, words
+from penstock.web.jobs.acting import told
 from penstock.web.jobs.feed import Feed
-from penstock.web.jobs.listing import told
 from penstock.web.jobs.row import AGAIN, Bar, Pill
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from nicegui import background_tasks, context, ui
@@ -11,7 +11,7 @@ from nicegui import background_tasks, context, ui
 from penstock.core.errors import PenstockError
 from penstock.jobs.history.records import JobPage, JobRecord, JobState
 from penstock.jobs.http.desk import JobDesk
-from penstock.web.jobs import words
+from penstock.web.jobs.acting import told
 from penstock.web.jobs.feed import Feed
 from penstock.web.jobs.row import Row
 
@@ -147,16 +147,6 @@ class Listing:
         await told(lambda: self._desk.replay(), "All that failed are tried again")
 
 
-async def told(act: Callable[[], object], done: str) -> None:
-    """Do it, and say that it is done or why not."""
-    try:
-        await act()  # type: ignore[misc]
-    except (PenstockError, ConnectionError) as error:
-        ui.notify(str(error), type="negative")
-    else:
-        ui.notify(done, type="positive")
-
-
 def _nothing(chosen: bool) -> None:
     with ui.column().classes("p-empty w-full"):
         ui.icon("inbox").classes("p-empty-icon")
@@ -166,7 +156,3 @@ def _nothing(chosen: bool) -> None:
             if chosen
             else "Hand in samples above, or try it with made-up data."
         ).classes("p-muted")
-
-
-def kinds() -> dict[str, str]:
-    return {kind: name for kind, (name, _) in words.KINDS.items()}

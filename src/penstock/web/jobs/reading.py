@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from penstock.jobs.model import Result
-from penstock.jobs.science.indicators import INDICATORS, SAMPLE, Season
+from penstock.jobs.science.indicators import FEATURES, INDICATORS, SAMPLE, Season
 from penstock.jobs.science.model import Model
 
 HUMAN, ANIMAL = "human", "animal"
@@ -111,8 +111,6 @@ class ModelFacts:
 
 
 def model_facts(model: Model) -> ModelFacts:
-    from penstock.jobs.science.indicators import FEATURES
-
     signatures = [each for bag in model.bags.values() for each in bag]
     best: dict[str, float] = {}
     for each in signatures:

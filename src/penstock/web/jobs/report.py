@@ -29,7 +29,7 @@ async def show(response: Response) -> None:
         _predictions(response)
     if response.models:
         await _models(response)
-    if response.value is not None:
+    if response.value is not None and not (response.results or response.models):
         _value(response)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -18,7 +19,7 @@ async def names(world: World, query: str) -> list[str]:
 
 
 @pytest.fixture
-async def places(world: World) -> World:
+async def places(world: World) -> AsyncIterator[World]:
     """Three hives that nobody else's search finds: their names end in this test's own word."""
     business = await world.business(name="Amber Café", address=BERLIN, opening_hours=HOURS)
     for name, kind, where in (("Blue Bar 100%", "bar", POTSDAM), ("Comb_Store", "store", None)):
@@ -34,6 +35,7 @@ async def test_hives_are_listed_by_name_with_type_capacity_and_last_update(place
     assert found[0]["type"] == "bar"
     assert found[0]["capacity"] is None
     assert found[0]["updated_at"] is not None
+    assert found[0]["distance_km"] is None  # from nowhere in particular
 
 
 @pytest.mark.parametrize(

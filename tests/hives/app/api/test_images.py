@@ -144,7 +144,9 @@ async def test_an_upload_over_the_limit_is_refused(world: World, business: Busin
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/cron.d/x.png", "a\\..\\b.png", "x" * 300])
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc/cron.d/x.png", "a\\..\\b.png", "x" * 300]
+)
 async def test_the_name_of_a_file_means_nothing(
     world: World, business: Business, settings: Settings, name: str
 ) -> None:
@@ -186,4 +188,6 @@ def bomb(width: int, height: int) -> bytes:
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     body = zlib.compress(bytes(10_000))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    )

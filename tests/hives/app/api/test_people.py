@@ -75,12 +75,12 @@ async def test_the_last_admin_of_an_account_cannot_leave(world: World) -> None:
 async def test_a_key_acts_as_who_made_it_until_it_is_revoked(world: World) -> None:
     who = await world.user()
     made = await world.make("/me/keys", who, {"name": "the till"})
-    shown = {"headers": {"X-API-Key": made["secret"]}}
+    shown = {"X-API-Key": made["secret"]}
 
-    assert (await world.read("/me", **shown))["id"] == await world.number(who)
+    assert (await world.read("/me", headers=shown))["id"] == await world.number(who)
     assert "secret" not in (await world.read("/me/keys", who))[0]
     await world.delete(f"/me/keys/{made['key']['id']}", who)
-    assert (await world.get("/me", **shown)).status_code == 401
+    assert (await world.get("/me", headers=shown)).status_code == 401
 
 
 async def test_a_key_expires(world: World) -> None:

@@ -65,9 +65,7 @@ async def test_a_sensor_is_registered_once_by_its_serial(world: World, business:
 
 
 @pytest.mark.parametrize("serial", ["", "a/b", "a.b", "#", "../x", "ü", "x" * 65, "'; --"])
-async def test_serials_are_words_of_a_topic(
-    world: World, business: Business, serial: str
-) -> None:
+async def test_serials_are_words_of_a_topic(world: World, business: Business, serial: str) -> None:
     path = f"/hives/{business.hive}/sensors"
 
     answer = await world.call("POST", path, business.admin, json={"serial": serial})

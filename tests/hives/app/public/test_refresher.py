@@ -43,7 +43,7 @@ class Database:
         async with self._lock:
             yield
 
-    def worker(self, cache: MemoryCache) -> tuple[Refresher, list[Edition]]:
+    def worker(self, cache: MemoryCache | None = None) -> tuple[Refresher, list[Edition]]:
         shown: list[Edition] = []
         return Refresher(shown.append, self.read, self.alone, cache, self.clock), shown
 
@@ -56,23 +56,23 @@ async def test_workers_that_share_a_cache_make_one_edition_together() -> None:
     assert all(shown == [edition()] for _, shown in workers)
 
 
-async def test_workers_with_a_cache_each_make_theirs_one_after_the_other() -> None:
+async def test_workers_that_share_none_make_theirs_one_after_the_other() -> None:
     database = Database()
-    workers = [database.worker(MemoryCache()) for _ in range(3)]
+    workers = [database.worker() for _ in range(3)]
     await asyncio.gather(*(refresher.refresh() for refresher, _ in workers))
     assert database.reads == 3
 
 
 async def test_however_many_ask_at_once_it_is_made_once() -> None:
     database = Database()
-    refresher, shown = database.worker(MemoryCache())
+    refresher, shown = database.worker()
     await asyncio.gather(*(refresher.refresh() for _ in range(100)))
     assert (database.reads, len(shown)) == (1, 1)
 
 
 async def test_an_edition_is_made_anew_when_it_is_a_minute_old() -> None:
     database = Database()
-    refresher, shown = database.worker(MemoryCache())
+    refresher, shown = database.worker()
     for passed in (0, 30, 61):
         database.now = NOON + timedelta(seconds=passed)
         await refresher.refresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import httpx
 from penstock.hives.app.api.app import create_app
 from penstock.hives.app.resources import open_resources
 from penstock.hives.app.settings import Settings
-from tests.hives.app.sites import HIVES, site
+from penstock.store import Database
+from tests.databases import copy_of
+from tests.hives.app.sites import HIVES, furnish, site
 
 
 class Nobody:
@@ -103,3 +106,31 @@ async def test_live_begins_with_all_hives_that_were_heard_of(
         figures = (await client.get("/v1/live")).json()["figures"]
     assert {figure["hive_id"] for figure in figures} == set(range(1, HIVES))
     assert datetime.fromisoformat(figures[0]["as_of"]) <= datetime.now(UTC)
+
+
+async def test_who_signs_in_and_does_not_pay_is_answered_from_the_cache_too(
+    embedded_template: str, tmp_path: Path
+) -> None:
+    with copy_of(embedded_template) as url:
+        furnish(url)
+        async with site(tmp_path, url) as client:
+            given = {"login": "eve@example.org", "password": "a long enough password"}
+            session = (await client.post("/v1/identity/sign-up", json=given)).json()
+            token = {"authorization": f"Bearer {session['id_token']}"}
+            free = await client.get("/v1/hives/1", headers=token)
+            await asyncio.to_thread(_employ, url, session["uid"])
+            fresh = await client.get("/v1/hives/1", headers=token)
+    assert free.headers["x-as-of"]
+    assert "x-as-of" not in fresh.headers  # from the database, for who works for a business
+    assert told(free.json()) == told(fresh.json())
+
+
+def _employ(url: str, uid: str) -> None:
+    with Database(url) as database:
+        database.execute(
+            """
+            INSERT INTO account_member (account_id, user_id)
+            SELECT 1, id FROM app_user WHERE firebase_uid = %s
+            """,
+            (uid,),
+        )

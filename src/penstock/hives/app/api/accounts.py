@@ -40,7 +40,7 @@ class AccountEdit(Body):
     billing_contact_uid: Line | None = None
 
 
-class Membership(Body):
+class MemberRole(Body):
     role: Literal["account_member", "account_admin"] = "account_member"
 
 
@@ -101,7 +101,7 @@ async def list_members(account: Id, caller: Insider, services: Served) -> list[M
 
 @router.put("/accounts/{account}/members/{user}")
 async def admit_member(
-    account: Id, user: Id, body: Membership, caller: Host, services: Served
+    account: Id, user: Id, body: MemberRole, caller: Host, services: Served
 ) -> Member:
     """Somebody joins, or gets another role."""
     return await services.accounts.admit(caller, account, user, Role(body.role))

@@ -72,10 +72,11 @@ def create_app(resources: Resources, extra: Sequence[APIRouter] = ()) -> FastAPI
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.resources = resources
-    for router in (*ROUTERS, *extra):
+    routers = (*ROUTERS, *extra)
+    for router in routers:
         app.include_router(router, prefix=PREFIX)
     problems.install(app)
-    describe(app)
+    describe(app, routers, PREFIX)
     limits = resources.settings
     app.add_middleware(BodyLimit, limit=limits.body_bytes, uploads=limits.image_bytes)
     return app

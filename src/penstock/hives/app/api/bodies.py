@@ -5,9 +5,9 @@ What a client says its length is is believed only to refuse early.
 
 from __future__ import annotations
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.core.errors import ContentTooLarge
 from penstock.hives.app.api.problems import problem
 
 
@@ -27,12 +27,11 @@ class BodyLimit:
         # A form has a few hundred bytes beside the picture in it.
         upload = scope["method"] == "POST" and scope["path"].endswith("/images")
         limit = self._uploads + 4096 if upload else self._limit
-        refusal = problem(413, f"a body has at most {limit:,} bytes")
+        words = f"a body has at most {limit:,} bytes"
         if _announced(scope) > limit:
-            await refusal(scope, receive, send)
+            await problem(413, words)(scope, receive, send)
             return
         taken = 0
-        started = False
 
         async def counted() -> Message:
             nonlocal taken
@@ -40,20 +39,11 @@ class BodyLimit:
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
                 if taken > limit:
-                    raise ContentTooLarge(f"a body has at most {limit:,} bytes")
+                    # FastAPI hands on no other kind from where it reads bodies.
+                    raise HTTPException(413, words)
             return message
 
-        async def noted(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, counted, noted)
-        except ContentTooLarge:
-            if started:
-                raise
-            await refusal(scope, receive, send)
+        await self._app(scope, counted, send)
 
 
 def _announced(scope: Scope) -> int:

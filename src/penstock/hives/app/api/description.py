@@ -6,10 +6,10 @@ answer with, the ways to sign in, the permission a call needs, and examples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
@@ -41,6 +41,7 @@ _ALWAYS: Final = {
 _GUARDED: Final = {"401": "Sign in.", "403": "Signed in, but not permitted."}
 _NAMED: Final = {"404": "There is no such thing, or not for you."}
 _WRITES: Final = {
+    "400": "What was sent cannot be read.",
     "409": "It contradicts what there is.",
     "412": "It was changed since the ETag in `If-Match`.",
     "413": "Too large.",
@@ -49,12 +50,12 @@ _UPLOADS: Final = {"415": "No picture, or none of the kinds that are taken."}
 _ELSEWHERE: Final = {"501": "This installation has no such part."}
 
 
-def describe(app: FastAPI) -> None:
-    """Have the application describe itself so."""
+def describe(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> None:
+    """Have the application, which has these routers under the prefix, describe itself so."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
+            app.openapi_schema = _document(app, routers, prefix)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -73,7 +74,7 @@ def _permissions(dependant: Dependant) -> Iterator[Permission]:
         yield from _permissions(each)
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _document(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=DESCRIPTION.strip(), routes=app.routes
     )
@@ -92,10 +93,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for name, example in EXAMPLES.items():
         if name in schemas:
             schemas[name]["examples"] = [example]
-    for route in app.routes:
-        if isinstance(route, APIRoute):
-            for verb in route.methods or ():
-                _complete(document["paths"][route.path][verb.lower()], route, verb)
+    for router in routers:
+        for route in router.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                for verb in route.methods or ():
+                    _complete(document["paths"][prefix + route.path][verb.lower()], route, verb)
     return document
 
 
@@ -129,7 +131,8 @@ def _complete(operation: dict[str, Any], route: APIRoute, verb: str) -> None:
     if "/sensors/" in route.path:
         told |= _ELSEWHERE
     for status, words in told.items():
-        responses[status] = {
-            "description": words,
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
+        responses[status] = {"description": words}
+    for status, response in responses.items():
+        if status >= "400":
+            shape = {"schema": {"$ref": "#/components/schemas/Problem"}}
+            response["content"] = {MEDIA_TYPE: shape}

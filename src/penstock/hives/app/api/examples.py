@@ -90,7 +90,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "Appointment": {"role": "operator"},
     "NewAccount": {"name": "Ada's Places", "time_zone": "Europe/Berlin"},
     "AccountEdit": {"name": "Ada's Places Ltd"},
-    "Membership": {"role": "account_member"},
+    "MemberRole": {"role": "account_member"},
     "Grant": {"plan": "business", "account_id": 3},
     "NewMessage": {"type": "feedback", "content": "Lovely, but loud.", "hive_id": 6},
     "Reply": {"content": "Thank you: we have moved the speakers."},

@@ -286,7 +286,7 @@ async function showPlaces(signal) {
     if (cursor) list.children[first]?.querySelector("a").focus();
     cursor = page.next;
     const shown = list.children.length;
-    count.textContent = shown ? `${shown}${cursor ? " and more" : ""} ${shown === 1 ? "place" : "places"}` : "";
+    count.textContent = shown ? `${shown} ${shown === 1 ? "place" : "places"}${cursor ? " and more" : ""}` : "";
     if (!shown) list.replaceWith(nothing("Nothing matches", "Try another name, or fewer filters."));
     if (cursor) list.after(more); else more.remove();
   };
@@ -423,12 +423,13 @@ function chart(hours, now, day) {
   const first = Math.min(...known.map((each) => each.hour)), last = Math.max(...known.map((each) => each.hour));
   const shown = hours.slice(first, last + 1);
   const most = Math.max(1, ...shown.flatMap((each) => [each.typical ?? 0, each.p90 ?? 0]));
-  const width = 640, height = 220, base = 192, step = width / shown.length;
+  // Drawn at the size it is shown at, so that its words are as large as others.
+  const width = Math.max(260, Math.min(680, main.clientWidth - 80)), height = 220, base = 192, step = width / shown.length;
   const x = (each) => (each.hour - first) * step, y = (value) => base - (value / most) * (base - 12);
   const middle = (each) => x(each) + step / 2;
   const expected = shown.filter((each) => each.p50 !== undefined);
   const points = (of) => expected.map((each) => `${middle(each).toFixed(1)},${y(each[of]).toFixed(1)}`);
-  const every = shown.length > 14 ? 3 : 2;
+  const every = Math.ceil(46 / step);
   const picture = make("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Visitors by the hour on ${day}; the table below has the figures.` },
     make("line", { class: "axis", x1: 0, x2: width, y1: base + .5, y2: base + .5 }),
     shown.filter((each) => each.typical !== undefined).map((each) => make("rect", { class: each.hour === now ? "bar now" : "bar", x: x(each) + step * .12, width: step * .76, y: Math.min(base - 2, y(each.typical)), height: Math.max(2, base - y(each.typical)), rx: 4 })),

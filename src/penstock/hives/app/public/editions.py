@@ -6,6 +6,7 @@ finds all of an edition or takes none. What is read is checked as if a stranger 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from dataclasses import asdict, dataclass
@@ -77,21 +78,29 @@ class Editions:
         if len(found) != head.pieces:
             return None
         packed = b"".join(found[key] for key in head.keys)
+        if zlib.crc32(packed) != head.check:
+            return None
         try:
-            if zlib.crc32(packed) != head.check:
-                return None
-            return _EDITION.validate_json(zlib.decompress(packed))
+            return await asyncio.to_thread(_unpacked, packed)
         except (ValidationError, zlib.error) as error:
             log.warning("no edition", reason=str(error)[:200])
             return None
 
     async def write(self, edition: Edition) -> Head:
-        packed = zlib.compress(_EDITION.dump_json(edition), 3)
+        packed = await asyncio.to_thread(_packed, edition)
         pieces = [packed[at : at + PIECE_BYTES] for at in range(0, len(packed), PIECE_BYTES)]
         head = Head(edition.as_of.timestamp(), len(pieces), zlib.crc32(packed))
         await self._cache.set_many(dict(zip(head.keys, pieces, strict=True)))
         await self._cache.set(_HEAD, json.dumps(asdict(head)).encode())
         return head
+
+
+def _packed(edition: Edition) -> bytes:
+    return zlib.compress(_EDITION.dump_json(edition), 3)
+
+
+def _unpacked(packed: bytes) -> Edition:
+    return _EDITION.validate_json(zlib.decompress(packed))
 
 
 def age(head: Head, now: datetime) -> float:

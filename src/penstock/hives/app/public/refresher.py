@@ -43,15 +43,16 @@ class Refresher:
         show: Callable[[Edition], None],
         read: Callable[[], Awaitable[Edition]],
         alone: Callable[[], AbstractAsyncContextManager[object]],
-        cache: Cache,
+        cache: Cache | None,
         clock: Callable[[], datetime],
         every: float = EVERY_SECONDS,
         retry: float = RETRY_SECONDS,
     ) -> None:
+        """`cache` is one that other workers have as well; without it, this one makes its own."""
         self._show = show
         self._read = read
         self._alone = alone
-        self._editions = Editions(cache)
+        self._editions = None if cache is None else Editions(cache)
         self._clock = clock
         self._every = every
         self._retry = retry
@@ -75,17 +76,20 @@ class Refresher:
         await self._flight.run("refresh", self._refresh)
 
     async def _refresh(self) -> None:
-        head = await self._editions.latest()
+        head = await self._latest()
         if await self._shows(head):
             return
         try:
             async with self._alone():
-                if not await self._shows(await self._editions.latest()):
+                if not await self._shows(await self._latest()):
                     await self._make()
         except (PenstockError, OSError):
             if self._shown is None and head is not None:
                 await self._take(head)  # old, and better than none
             raise
+
+    async def _latest(self) -> Head | None:
+        return self._shown if self._editions is None else await self._editions.latest()
 
     async def _shows(self, head: Head | None) -> bool:
         """Whether this edition is young, and now shown."""
@@ -94,7 +98,7 @@ class Refresher:
         return await self._take(head)
 
     async def _take(self, head: Head) -> bool:
-        if head == self._shown:
+        if head == self._shown or self._editions is None:
             return True
         edition = await self._editions.read(head)
         if edition is None:
@@ -107,7 +111,10 @@ class Refresher:
         edition = await self._read()
         self._show(edition)
         self.made += 1
-        self._shown = await self._editions.write(edition)
+        if self._editions is None:
+            self._shown = Head(edition.as_of.timestamp(), 0, 0)
+        else:
+            self._shown = await self._editions.write(edition)
 
 
 class CatchingUp:

@@ -27,11 +27,12 @@ _KEYS: Final[Mapping[Sort, tuple[str, type]]] = {
     Sort.DISTANCE: ("coalesce(distance_km, 1e9)", float),
     Sort.QUIET: ("coalesce(percent, 1e9)::float8", float),
 }
+#: Nothing, if either place is unknown: `least` would pass over it.
 _DISTANCE: Final = """
-    2 * 6371.0088 * asin(least(1, sqrt(
-        sin(radians(a.lat - %(lat)s) / 2) ^ 2
+    CASE WHEN a.lat IS NOT NULL AND %(lat)s::float8 IS NOT NULL THEN 2 * 6371.0088 * asin(least(1,
+        sqrt(sin(radians(a.lat - %(lat)s) / 2) ^ 2
         + cos(radians(%(lat)s)) * cos(radians(a.lat)) * sin(radians(a.lon - %(lon)s) / 2) ^ 2
-    )))
+    ))) END
 """
 _FOUND: Final = f"""
     SELECT h.id, h.name, t.code AS type, t.name AS type_name, h.capacity, h.time_zone,

@@ -1,0 +1,135 @@
+"""What a client gets: answers, and publications out of its mailbox.
+
+This is the terminal that drivers know. Frames gather and leave in one write when the turn ends. So
+many publications may be on their way that the client has not confirmed; a client that does not read
+is *choked*, and its mailbox holds the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
+from penstock.wire.padres.codec import note
+
+if TYPE_CHECKING:
+    from penstock.terminals.padres.mailbox import Mailbox
+    from penstock.terminals.padres.terminal import PadresTerminal
+
+#: Output that may wait in the socket's buffer before the mailbox is told to hold it back.
+CHOKE_BYTES: Final = 256 * 1024
+#: Publications on their way to a client that it has not confirmed.
+WINDOW: Final = 1000
+
+
+class Outflow:
+    __slots__ = (
+        "_mailbox",
+        "_metrics",
+        "_out",
+        "_receipt",
+        "_terminal",
+        "_turn",
+        "_unanswered",
+        "channel",
+        "choked",
+    )
+
+    def __init__(self, terminal: PadresTerminal) -> None:
+        self._terminal = terminal
+        self._turn = terminal.host.kernel.turn
+        self._metrics = terminal.host.kernel.metrics
+        self._mailbox: Mailbox | None = None
+        self._out: list[bytes] = []
+        self._receipt = 0
+        self._unanswered: dict[int, Delivery] = {}
+        self.channel: Channel | None = None  #: the mailbox's, while it is read from
+        self.choked = False  #: the client does not read what it is sent
+
+    # The socket.
+
+    def send(self, frame: bytes) -> None:
+        if not self._out:
+            self._turn.touched.append(self)
+        self._out.append(frame)
+
+    def flush(self) -> None:
+        out, self._out = self._out, []
+        transport = self._terminal.transport
+        if out and not transport.is_closing():
+            data = b"".join(out)
+            self._metrics.bytes_out += len(data)
+            self._terminal.lifesigns.said = True
+            transport.write(data)
+
+    def pause(self) -> None:
+        self.choked = True
+        if self.channel is not None:
+            self.channel.driver.channel_request(self.channel, 0)
+
+    def resume(self) -> None:
+        self.choked = False
+        self._request()
+
+    # The mailbox.
+
+    def open(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        queue = mailbox.queue
+        self.channel = Channel(self, queue)
+        queue.channel_open(self.channel, {"exclusive": True})
+        self._request()
+
+    def close(self) -> None:
+        """What was not confirmed goes back to where it was."""
+        self._mailbox = None
+        channel, self.channel = self.channel, None
+        if channel is not None:
+            channel.driver.channel_close(channel)
+            unanswered, self._unanswered = self._unanswered, {}
+            for delivery in reversed(unanswered.values()):
+                channel.driver.channel_failure(channel, delivery, requeue=True)
+
+    def answered(self, receipt: int) -> None:
+        """The client is done with that publication and all before it."""
+        full = len(self._unanswered) >= WINDOW
+        while self._unanswered:
+            first = next(iter(self._unanswered))
+            if first > receipt:
+                break
+            delivery = self._unanswered.pop(first)
+            self._metrics.acknowledged += 1
+            if self.channel is not None:
+                self.channel.driver.channel_confirm(self.channel, delivery)
+        if full:
+            self._request()
+
+    def _request(self) -> None:
+        if self.channel is not None and not self.choked and len(self._unanswered) < WINDOW:
+            self.channel.driver.channel_request(self.channel, UNLIMITED)
+
+    # What drivers ask for.
+
+    def channel_forward(
+        self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
+    ) -> None:
+        assert delivery is not None, "the channel is not settled"
+        receipt = self._receipt = self._receipt + 1
+        self._unanswered[receipt] = delivery
+        if len(self._unanswered) >= WINDOW:
+            channel.driver.channel_request(channel, 0)
+        self._metrics.delivered += 1
+        self.send(note(cast(bytes, fragment.body), receipt))
+
+    def channel_confirm(self, channel: Channel, receipt: int) -> None:
+        """Nothing is posted here: the router answers at once."""
+
+    def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
+        """An operator has deleted the mailbox: there shall be another."""
+        self.channel = None
+        self._unanswered.clear()
+        self._turn.soon(self._open_again)
+
+    def _open_again(self) -> None:
+        if self._mailbox is not None and self.channel is None:
+            self.open(self._mailbox)

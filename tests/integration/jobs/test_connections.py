@@ -1,0 +1,145 @@
+"""Connections that break, and other protocols: the work goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.jobs import blocking
+from penstock.jobs.client import JobsClient
+from penstock.jobs.errors import WorkFailed
+from penstock.jobs.model import Call, Command, Fake
+from penstock.jobs.options import Options
+from penstock.jobs.queue.topology import request_name
+from tests.conftest import NewPenstock, needed, running
+from tests.integration.jobs.conftest import until
+from tests.integration.jobs.running import PATIENCE, SAMPLES, clean, tapped, working
+from tests.peers import Penstock
+from tests.sshd import Sshd
+
+
+async def test_work_goes_on_while_the_broker_restarts_and_is_answered_once(
+    new_penstock: NewPenstock,
+) -> None:
+    broker = new_penstock()
+    async with (
+        asyncio.timeout(2 * PATIENCE),
+        JobsClient(broker.url) as client,
+        working(broker.url) as worker,
+    ):
+        job = await client.submit(Call("through", f"{SAMPLES}:take", (3.0,)))
+        responses = aiter(job)
+        await anext(responses)
+
+        await asyncio.to_thread(broker.stop)
+        await asyncio.to_thread(broker.start)
+
+        assert (await job.result()).final
+        assert (worker.figures.done, worker.figures.lost) == (1, 1)
+        after = await client.submit(Call("after", f"{SAMPLES}:add", (1, 2)))
+        assert (await after.result()).value == 3
+
+
+async def test_a_queue_that_was_deleted_is_declared_again(
+    jobs_url: str, client: JobsClient
+) -> None:
+    async with working(jobs_url) as worker:
+        await (await client.submit(Call("before", f"{SAMPLES}:nothing"))).result()
+        async with tapped(jobs_url, "call") as tap:
+            await tap.delete(request_name("call"))
+            await until(lambda: worker.figures.lost == 1)
+            await tap.exists(request_name("call"))
+        job = await client.submit(Call("behind", f"{SAMPLES}:nothing"))
+
+        assert (await job.result()).final
+
+
+def test_a_program_that_waits_can_ask_as_well(penstock: Penstock) -> None:
+    clean(penstock.url)
+
+    async def worker(asked: asyncio.Event) -> None:
+        async with working(penstock.url):
+            await asked.wait()
+
+    async def around() -> None:
+        asked = asyncio.Event()
+        task = asyncio.create_task(worker(asked))
+        await asyncio.to_thread(ask)
+        asked.set()
+        await task
+
+    def ask() -> None:
+        with blocking.JobsClient(penstock.url) as jobs:
+            job = jobs.submit(Fake("blocking", 0.3, 0.1))
+            shares = [response.progress for response in job]
+            assert shares[-1] == 1.0
+            assert job.result(timeout=PATIENCE).final
+
+    asyncio.run(asyncio.wait_for(around(), PATIENCE))
+    clean(penstock.url)
+
+
+# AMQP 1.0.
+
+
+@pytest.fixture
+async def declared(penstock: Penstock) -> AsyncIterator[JobsClient]:
+    """A client over 0-9-1, which has declared what 1.0 cannot."""
+    clean(penstock.url)
+    async with JobsClient(penstock.url) as client:
+        async with tapped(penstock.url, "call"), tapped(penstock.url, "fake"):
+            yield client
+    clean(penstock.url)
+
+
+async def test_a_worker_may_speak_amqp_1_0(penstock: Penstock, declared: JobsClient) -> None:
+    url = penstock.url.replace("amqp://", "amqp+1.0://")
+    async with asyncio.timeout(PATIENCE), working(url, types=("call", "fake"), attempts=2):
+        answers = [
+            await declared.submit(Call("add", f"{SAMPLES}:add", (4, 4))),
+            await declared.submit(Fake("fake", 0.2, 0.1)),
+        ]
+        failing = await declared.submit(Call("fail", f"{SAMPLES}:fail"), Options(attempts=2))
+
+        values = [(await job.result()).value for job in answers]
+        with pytest.raises(WorkFailed, match="as asked"):
+            await failing.result()
+
+    assert values == [8, None]
+
+
+# SSH.
+
+
+async def test_commands_run_on_another_machine_by_ssh(
+    jobs_url: str, client: JobsClient, tmp_path: Path
+) -> None:
+    with running(needed(Sshd, tmp_path / "sshd")) as sshd:
+        remote: Any = {"shell": sshd.url, "keys": (sshd.key,), "known_hosts": sshd.known_hosts}
+        program = "import os; print(os.environ['SSH_CONNECTION'].split()[0], os.getcwd())"
+        async with working(jobs_url, programs=(sys.executable,), **remote):
+            job = await client.submit(Command("there", (sys.executable, "-c", program)))
+            value = (await job.result()).value
+
+    assert isinstance(value, dict)
+    address, place = str(value["output"]).split()
+    assert address == "127.0.0.1"
+    assert not Path(place).exists()
+
+
+async def test_a_machine_that_is_not_known_is_refused(
+    jobs_url: str, client: JobsClient, tmp_path: Path
+) -> None:
+    with running(needed(Sshd, tmp_path / "sshd")) as sshd:
+        nobody = tmp_path / "nobody"
+        nobody.write_text("")
+        remote: Any = {"shell": sshd.url, "keys": (sshd.key,), "known_hosts": nobody}
+        async with working(jobs_url, programs=("/bin/true",), **remote):
+            job = await client.submit(Command("no", ("/bin/true",)), Options(attempts=1))
+            with pytest.raises(WorkFailed, match=r"(?i)host key"):
+                await job.result()

@@ -1,0 +1,138 @@
+"""Whatever comes and goes, and whichever links break meanwhile: in the end all is as it should be.
+
+Advertisements, subscriptions and composites come and go at random at six brokers, links are cut and
+mended, some messages are carried and others wait. When all links are there and nothing is under way
+any more, everyone gets what they want once, and nothing is held that nobody asked for.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from penstock.content import parse_publication, parse_subscription, satisfies
+from penstock.overlay.rules import Cycles, Rules
+from penstock.wire.padres.envelope import Kind
+from tests.overlay.configurations import ALL
+from tests.overlay.simulation import Overlay, Person, graph, tree
+
+BROKERS = 6
+CLASSES = ("a", "b")
+
+
+@dataclass
+class Life:
+    """One run."""
+
+    overlay: Overlay
+    links: list[tuple[str, str]]
+    chance: random.Random
+    people: list[Person] = field(default_factory=list)
+    offers: dict[str, tuple[Person, str]] = field(default_factory=dict)
+    wants: dict[str, tuple[Person, str]] = field(default_factory=dict)
+    broken: set[tuple[str, str]] = field(default_factory=set)
+
+    def step(self) -> None:
+        actions = [
+            self.advertise,
+            self.subscribe,
+            self.subscribe,
+            self.undo,
+            self.carry,
+            self.carry,
+        ]
+        if self.overlay.rules.cycles is Cycles.OFF:
+            actions += [self.cut, self.mend]
+        self.chance.choice(actions)()
+
+    def advertise(self) -> None:
+        person, name = self.chance.choice(self.people), self.chance.choice(CLASSES)
+        text = f"[class,eq,{name}],[x,>=,{self.chance.randrange(5)}]"
+        self.offers[person.advertise(text)] = (person, text)
+
+    def subscribe(self) -> None:
+        person, name = self.chance.choice(self.people), self.chance.choice(CLASSES)
+        operator = self.chance.choice(["<", ">", "<=", ">=", "="])
+        text = f"[class,eq,{name}],[x,{operator},{self.chance.randrange(10)}]"
+        self.wants[person.subscribe(text)] = (person, text)
+
+    def undo(self) -> None:
+        if self.offers and self.chance.random() < 0.4:
+            identity = self.chance.choice(list(self.offers))
+            self.offers.pop(identity)[0].say(Kind.UNADVERTISE, identity)
+        elif self.wants:
+            identity = self.chance.choice(list(self.wants))
+            self.wants.pop(identity)[0].say(Kind.UNSUBSCRIBE, identity)
+
+    def carry(self) -> None:
+        for wire in self.chance.sample(list(self.overlay.wires.values()), 3):
+            if wire.up and wire.under_way:
+                self.overlay.carry(wire)
+
+    def cut(self) -> None:
+        link = self.chance.choice(self.links)
+        if link not in self.broken:
+            self.overlay.cut(*link)
+            for pair in (link, link[::-1]):  # what is under way is lost with the connection
+                self.overlay.wires[pair].under_way.clear()
+            self.broken.add(link)
+
+    def mend(self) -> None:
+        if self.broken:
+            link = self.chance.choice(sorted(self.broken))
+            self.broken.remove(link)
+            self.overlay.mend(*link)
+
+
+def live(rules: Rules, seed: int) -> Life:
+    cyclic = rules.cycles is not Cycles.OFF
+    links = graph(BROKERS, 3, seed) if cyclic else list(tree(BROKERS, seed))
+    overlay = Overlay(links, rules, seed=seed)
+    life = Life(overlay, links, random.Random(seed))
+    life.people = [overlay.person(name, "c") for name in overlay.routers]
+    for _ in range(80):
+        life.step()
+    while life.broken:
+        life.mend()
+    overlay.settle()
+    overlay.clock.now += 60
+    return life
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("rules", ALL.values(), ids=list(ALL))
+def test_in_the_end_everyone_gets_what_they_want_once(rules: Rules, seed: int) -> None:
+    life = live(rules, seed)
+    for publisher, offer in life.offers.values():
+        name, least = offer[10], int(offer.partition(">=,")[2].rstrip("]"))
+        for value in {least, 5, 9}:
+            text = f"[class,{name}],[x,{value}]"
+            publisher.publish(text)
+            life.overlay.settle()
+            publication = parse_publication(text)
+            for person in life.people:
+                due = any(
+                    satisfies(publication, parse_subscription(wanted))
+                    for who, wanted in life.wants.values()
+                    if who is person
+                )
+                assert person.texts() == [text] * due, (person.name, offer)
+            life.overlay.clock.now += 10
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("rules", ALL.values(), ids=list(ALL))
+def test_in_the_end_nothing_is_held_that_nobody_asked_for(rules: Rules, seed: int) -> None:
+    life = live(rules, seed)
+    for router in life.overlay.routers.values():
+        assert set(router.tables.advertised) <= set(life.offers)
+        assert {identity for identity, _ in router.tables.wanted} <= set(life.wants)
+    for identity, (person, _) in [*life.offers.items(), *life.wants.items()]:
+        person.say(Kind.UNADVERTISE if identity in life.offers else Kind.UNSUBSCRIBE, identity)
+    life.overlay.settle()
+    for router in life.overlay.routers.values():
+        assert not router.tables.advertised
+        assert not router.tables.wanted
+        assert not any(one.outlets for one in router.neighbours.values())
