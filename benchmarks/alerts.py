@@ -2,7 +2,7 @@
 
 Hives wander between empty and full. Definitions are spread over them, thresholds anywhere, a
 hysteresis of five percent; each figure is matched with all definitions, and those that cross turn.
-CPU time of one thread; for some figures of every run the answer is compared with the obvious rule's.
+CPU time of one thread; once in every run the answer is compared with the obvious rule's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _COLUMNS: Final = ("definitions", "hives", "load/s", "figures/s", "crossings/figure", "turns/s")
 _ACCOUNT: Final = """# Alerts
 
-`{command}`, CPU time of one thread. Every figure of a hive is matched with all definitions, and those
+`{command}`, CPU time of one thread. Every figure of a hive is matched with all definitions, those
 that cross their threshold turn to wait for the way back. *Load*: definitions put in the table.
 *Turns*: definitions that cross, when all figures of a run are such leaps that many do.
 

@@ -33,11 +33,11 @@ _METHOD: Final = (
     "the same for all. A backlog is there before the workers start, and timed from when a tenth "
     "has begun; `÷` is the first row's rate over the row's. Latency is from before the send to "
     "the job's first line, one job every 10 ms. Medians over rounds in which queues take turns; "
-    "whether each job ran once is checked. A build is all thirty classifiers, 4,500 fits each, on "
-    "`local[1]` and `local[2]` in a warm session; its efficiency is by the clock, and by CPU "
-    "seconds, which do not mind who else uses the machine. Samples are simulated, corrected and "
-    "voted on in three ways. CPU seconds are those of Java, its Python workers and this process. "
-    "The load average was {load} when it began."
+    "whether each job ran once is checked. A build searches with each classifier in each cell of "
+    "age and season, 4,500 fits a search, on `local[1]` and `local[2]` in a warm session; its "
+    "efficiency is by the clock, and by CPU seconds, which do not mind who else uses the machine."
+    " Samples are simulated, corrected and voted on in three ways. CPU seconds are those of Java,"
+    " its Python workers and this process. The load average was {load} when it began."
 )
 
 
@@ -49,6 +49,7 @@ def main(
     rounds_: command.Rounds = 3,
     jobs: Annotated[int, typer.Option(min=0, help="Of a backlog; 0: as many as it takes.")] = 0,
     cells: Annotated[int, typer.Option(min=1, max=14, help="Of a build.")] = 14,
+    classifiers: Annotated[str, typer.Option(help="Of a build, comma-separated; or all.")] = "all",
     most_samples: Annotated[int, typer.Option(min=1, help="The most that are judged.")] = 10**7,
     quick: command.Quick = False,
     json_file: command.Json = None,
@@ -65,7 +66,8 @@ def main(
         if {"drain", "latency"} & set(wanted):
             _queues(results, figures, wanted, queues, rounds_, jobs, announce)
         if "build" in wanted:
-            figures.builds += science.builds(cells, (1, 2))
+            chosen = command.names(classifiers, science.CLASSIFIERS, "--classifiers")
+            figures.builds += science.builds(cells, chosen, (1, 2))
         if "judge" in wanted:
             counts = [count for count in _SAMPLES if count <= most_samples]
             figures.judged += science.judged(counts or [most_samples], 2)

@@ -119,7 +119,19 @@ def _latencies(runs: list[Latency]) -> Rows:
 
 
 def _builds(runs: list[Build]) -> Rows:
-    rows: Rows = [("cores", "cells", "fits", "seconds", "fits/s", "CPU s", "efficiency", "by CPU")]
+    rows: Rows = [
+        (
+            "cores",
+            "cells",
+            "classifiers",
+            "fits",
+            "seconds",
+            "fits/s",
+            "CPU s",
+            "efficiency",
+            "by CPU",
+        )
+    ]
     first = runs[0]
     for run in runs:
         more = run.cores / first.cores
@@ -127,6 +139,7 @@ def _builds(runs: list[Build]) -> Rows:
             (
                 str(run.cores),
                 str(run.cells),
+                str(run.classifiers),
                 f"{run.fits:,}",
                 f"{run.seconds:.1f}",
                 f"{run.rate:,.0f}",

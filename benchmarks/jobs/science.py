@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 #: Of one search: five repetitions of up to five features out of 22, one fewer each time.
 EVALUATIONS: Final = sum(sum(range(22 - gone - 4, 23 - gone)) for gone in range(5))
+CLASSIFIERS: Final = tuple(each.name for each in CONFIGURATIONS)
 _QUICK_ONES: Final = ("lda", "bayes", "logistic")
 
 
@@ -37,6 +38,7 @@ _QUICK_ONES: Final = ("lda", "bayes", "logistic")
 class Build:
     cores: int
     cells: int
+    classifiers: int
     fits: int
     seconds: float
     cpu_seconds: float
@@ -63,15 +65,16 @@ class Small:
     seconds: float  #: the median
 
 
-def builds(cells: int, cores: Sequence[int]) -> Iterator[Build]:
-    """All thirty classifiers for the first `cells` of ages and seasons."""
-    wanted = searches(ALL[:cells])
+def builds(cells: int, classifiers: Sequence[str], cores: Sequence[int]) -> Iterator[Build]:
+    """For the first `cells` of ages and seasons."""
+    chosen = [each for each in CONFIGURATIONS if each.name in classifiers]
+    wanted = searches(ALL[:cells], chosen)
     model = _unbuilt()
     for number in cores:
         with _session(number) as spark:
             building.build(spark, model, wanted[:number])  # processes start, libraries load
             seconds, cpu = _timed(lambda: building.build(spark, model, wanted))
-            yield Build(number, cells, len(wanted) * EVALUATIONS * FOLDS, seconds, cpu)
+            yield Build(number, cells, len(chosen), len(wanted) * EVALUATIONS * FOLDS, seconds, cpu)
 
 
 def judged(samples: Sequence[int], cores: int) -> Iterator[Judged]:

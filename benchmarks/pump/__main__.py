@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,16 +22,16 @@ from benchmarks.pump.programs import PROGRAMS, Feed, Program
 TASKS: Final = ("post", "file", "http", "watch")
 _METHOD: Final = (
     "Files of {size:,} bytes in 50 directories, on {place}. Every pump speaks v02 with SHA-512 "
-    "sums, persistent messages and one instance; they take turns, and medians are shown. What is "
-    "copied "
-    "is synced, by all of them; v2 makes hard links of files of the same machine instead, and "
-    "copies nothing. *post* is from the command's start to its end, without what it takes for a "
-    "single file. *file* and *http* are subscribers that find a full queue, from the first file "
-    "under its final name to the last, and every byte is compared. *watch* is from a file's rename "
-    "into the tree to its post at a consumer, one file every 137 ms. CPU is user and system time "
-    "of the pump's processes. sr3-tuned has `batch 100`, `prefetch 200` and `sleep 0.001`: by "
-    "default it takes 25 messages a cycle and at most ten cycles a second. Broker, server of files "
-    "and pumps share the machine. A ratio is Penstock's figure over the other's."
+    "sums, persistent messages and one instance; they take turns, and medians are shown. sr3 "
+    "syncs each file it copies, and so does Penstock, with its folder; v2 makes hard links of "
+    "files of the same machine, and copies nothing. *post* is from the command's start to its end, "
+    "without what it takes for a single file. *file* and *http* are subscribers that find a full "
+    "queue, from the first file under its final name to the last, and every byte is compared. "
+    "*watch* is from a file's rename into the tree to its post at a consumer, one file every 137 "
+    "ms. CPU is user and system time of the pump's processes. sr3-tuned has `batch 100`, "
+    "`prefetch 200` and `sleep 0.001`: by default it takes 25 messages a cycle and at most ten "
+    "cycles a second. Broker, server of files and pumps share the machine, with {load:.0f} other "
+    "processes at work when it began. A ratio is Penstock's figure over the other's."
 )
 
 
@@ -53,6 +54,7 @@ def main(
     if quick:
         files, seen, rounds = 200, 10, 1
     results = command.new_results("benchmarks.pump")
+    load, _, _ = os.getloadavg()
     found: dict[str, list[Run]] = {}
     with (
         TemporaryDirectory(prefix="penstock-bench-", dir=folder) as place,
@@ -79,7 +81,8 @@ def main(
     if json_file is not None:
         json_file.write_text(report.to_json(results, found))
     if markdown_file is not None:
-        method = _METHOD.format(size=size, place=folder or "the system's disk")
+        place_name = folder or "the system's disk"
+        method = _METHOD.format(size=size, place=place_name, load=load)
         put_chapter(markdown_file, report.markdown(results, method, found))
 
 

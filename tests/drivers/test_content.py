@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -108,3 +108,108 @@ def test_what_is_removed_no_longer_matches() -> None:
 
     found = list(router.match(b"", message(headers={"class": "k"})))
     assert found == [second.destination]
+
+
+# Messages that are wanted together.
+
+
+class Taker:
+    """A destination that notes what it is given."""
+
+    kind = "queue"
+
+    def __init__(self, name: str = "taker") -> None:
+        self.name = name
+        self.taken: list[bytes] = []
+
+    def push(self, message: Message) -> int:
+        self.taken.append(message.body)
+        return 0
+
+
+def bound(router: Content, taker: Taker, **arguments: Any) -> Binding:
+    target: Any = taker
+    made = Binding(
+        "content", target, "", {name.replace("_", "-"): value for name, value in arguments.items()}
+    )
+    router.check(made)
+    router.add(made)
+    return made
+
+
+def say(router: Content, name: str) -> None:
+    """Route a message of class k whose part and body are the name."""
+    one = message(name.encode(), headers={"class": "k", "part": name})
+    for destination in router.match(b"", one):
+        cast(Taker, destination).push(one)
+
+
+BOTH = "{{[class,eq,k],[part,eq,A]}&{[class,eq,k],[part,eq,B]}}"
+
+
+def test_a_composite_brings_what_waited_with_what_completes_it() -> None:
+    router, taker = Content(), Taker()
+    bound(router, taker, x_subscription=BOTH)
+
+    say(router, "A")
+    assert taker.taken == []
+    say(router, "C")
+    say(router, "B")
+    assert taker.taken == [b"A", b"B"]
+
+
+def test_what_goes_somewhere_anyway_does_not_go_twice() -> None:
+    router, taker = Content(), Taker()
+    bound(router, taker, x_subscription=BOTH)
+    bound(router, taker, x_subscription="[class,eq,k],[part,eq,B]")
+    say(router, "A")
+    say(router, "B")
+
+    assert sorted(taker.taken) == [b"A", b"B"]
+
+
+def test_a_message_with_several_keys_counts_once() -> None:
+    router, taker = Content(), Taker()
+    bound(router, taker, x_subscription=BOTH, x_policy="consume-once")
+    first = message(b"A", headers={"class": "k", "part": "A"})
+    for _ in range(2):
+        assert list(router.match(b"", first)) == []
+    say(router, "B")
+    say(router, "B")
+
+    assert taker.taken == [b"A", b"B"]
+
+
+def test_a_composite_that_is_unbound_is_forgotten() -> None:
+    router, taker = Content(), Taker()
+    made = bound(router, taker, x_subscription=BOTH)
+    say(router, "A")
+    router.remove(made)
+    say(router, "B")
+
+    assert taker.taken == []
+
+
+def test_a_binding_may_take_everything() -> None:
+    router, taker = Content(), Taker()
+    made = bound(router, taker, x_all=True)
+    say(router, "A")
+    router.remove(made)
+    say(router, "B")
+
+    assert taker.taken == [b"A"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x_subscription": BOTH, "x_policy": "never"},
+        {"x_subscription": BOTH, "x_size": 0},
+        {"x_subscription": BOTH, "x_seconds": "soon"},
+        {"x_subscription": BOTH[1:]},
+        {"x_all": False},
+    ],
+)
+def test_a_binding_that_makes_no_sense_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(PreconditionFailed):
+        bound(Content(), Taker(), **arguments)

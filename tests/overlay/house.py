@@ -22,6 +22,7 @@ class House:
         self._stack = stack
         self._tls = tls
         self._open: set[Broker] = set()
+        self.told_to_stop = asyncio.Event()
 
     async def broker(self, name: str, *neighbours: str, port: int = 0, **more: Any) -> Broker:
         overlay = OverlaySettings(
@@ -34,7 +35,7 @@ class House:
             drain_seconds=0.2,
             tls=self._tls or TlsSettings(),
         )
-        broker = Broker(settings, data=self._data / name)
+        broker = Broker(settings, data=self._data / name, on_shutdown=self.told_to_stop.set)
         await broker.start()
         self._open.add(broker)
         self._stack.push_async_callback(self.close, broker)

@@ -18,6 +18,7 @@ from penstock.overlay.controller import Controller
 from penstock.overlay.heartbeats import Pulse
 from penstock.overlay.router import Router
 from penstock.overlay.rules import Rules
+from penstock.overlay.undoing import UNDOES
 from penstock.wire.padres.envelope import Envelope, Kind
 
 
@@ -58,13 +59,20 @@ class Alarm:
 
 
 @dataclass
+class All:
+    """What a broker has told another: this, and nothing else."""
+
+    told: set[tuple[Kind, str, str]]
+
+
+@dataclass
 class Wire:
     """One way between two brokers."""
 
     sender: str
     receiver: str
     up: bool = True
-    under_way: deque[Envelope] = field(default_factory=deque)
+    under_way: deque[Envelope | All] = field(default_factory=deque)
     straight: deque[Envelope] = field(default_factory=deque)  #: goes even if the sender is stopped
     carried: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
 
@@ -124,6 +132,29 @@ class Person:
         return [envelope.text for envelope in got]
 
 
+class Notebook:
+    """What a broker remembers when it is started again: one that cannot be torn."""
+
+    def __init__(self) -> None:
+        self.asked: dict[tuple[str, Kind, str, str], tuple[str, Envelope]] = {}
+        self._number = 0
+
+    def keep(self, hop: str, envelope: Envelope) -> None:
+        key = self._key(hop, envelope.kind, envelope.id, envelope.tree)
+        self.asked[key] = (hop, envelope)
+
+    def forget(self, hop: str, envelope: Envelope) -> None:
+        key = self._key(hop, UNDOES[envelope.kind], envelope.text, envelope.tree)
+        self.asked.pop(key, None)
+
+    def _key(self, hop: str, kind: Kind, identity: str, tree: str) -> tuple[str, Kind, str, str]:
+        return ("" if kind is Kind.ADVERTISE else hop, kind, identity, tree)
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+
 class Told:
     """What a broker was told to do that needs more than a router."""
 
@@ -154,6 +185,7 @@ class Overlay:
         self.routers: dict[str, Router] = {}
         self.wires: dict[tuple[str, str], Wire] = {}
         self._random = random.Random(seed)
+        self.notebooks: dict[str, Notebook] = {}
         self.controllers: dict[str, Controller] = {}
         self.told: dict[str, Told] = {}
         self._pulse = pulse
@@ -162,7 +194,10 @@ class Overlay:
 
     def broker(self, name: str) -> Router:
         if name not in self.routers:
-            router = self.routers[name] = Router(name, self.rules, clock=self.clock)
+            notebook = self.notebooks.setdefault(name, Notebook())
+            router = self.routers[name] = Router(
+                name, self.rules, memory=notebook, clock=self.clock
+            )
             if self._pulse is not None:
                 told = Told()
                 self.told[name] = told
@@ -184,10 +219,18 @@ class Overlay:
             self.wires[sender, receiver].under_way.clear()
             router.tell_all(router.neighbours[receiver])
 
-    def cut(self, one: str, other: str) -> None:
+    def cut(self, one: str, other: str, lost: bool = False, only: str = "") -> None:
+        """A link breaks; publications wait, and what else was under way may be lost.
+
+        `only` is who notices, if the other is no more.
+        """
         for sender, receiver in ((one, other), (other, one)):
-            self.wires[sender, receiver].up = False
-            self.routers[sender].neighbours[receiver].up = False
+            wire = self.wires[sender, receiver]
+            wire.up = False
+            if lost:
+                wire.under_way.clear()
+            if only in ("", sender):
+                self.routers[sender].neighbours[receiver].up = False
 
     def mend(self, one: str, other: str) -> None:
         """The link is there again: each tells the other all it has, and that this was all."""
@@ -197,8 +240,24 @@ class Overlay:
             neighbour = router.neighbours[receiver]
             neighbour.came_up(self.clock())
             told = {(each.kind, each.id, each.tree) for each in router.tell_all(neighbour)}
-            self.settle()
-            self.routers[receiver].only_these(sender, told)
+            self.wires[sender, receiver].under_way.append(All(told))
+
+    def crash(self, name: str) -> None:
+        """A broker goes and comes back with what it remembers; its links are down.
+
+        Whoever is lasting is attached to it again.
+        """
+        before = self.routers.pop(name)
+        for neighbour in before.neighbours:
+            self.cut(name, neighbour, lost=True, only=neighbour)
+        router = self.broker(name)
+        for neighbour in before.neighbours:
+            router.join(neighbour, self.wires[name, neighbour])
+        for hop in before.hops.values():
+            if isinstance(hop, Person) and hop.lasting:
+                router.attach(hop)
+        for hop_name, envelope in list(self.notebooks[name].asked.values()):
+            router.recall(hop_name, envelope)
 
     def settle(self) -> int:
         """Carry all there is; returns how many messages crossed links."""
@@ -221,9 +280,12 @@ class Overlay:
         self.clock.now = end
 
     def carry(self, wire: Wire) -> None:
-        envelope = (wire.straight or wire.under_way).popleft()
-        wire.carried[envelope.kind] += 1
+        envelope = wire.straight.popleft() if wire.straight else wire.under_way.popleft()
         router = self.routers[wire.receiver]
+        if isinstance(envelope, All):
+            router.only_these(wire.sender, envelope.told)
+            return
+        wire.carried[envelope.kind] += 1
         router.receive(router.neighbours[wire.sender], envelope)
 
     def carried(self, *kinds: Kind) -> int:

@@ -38,13 +38,13 @@ def populate(overlay: Overlay, seed: int, changing: bool) -> None:
         publishers.append((person, name, person.advertise(offer)))
     overlay.settle()
     wanted: dict[Person, dict[str, str]] = {}
-    for number in range(150):
+    for number in range(100):
         person = overlay.person(chance.choice(names), f"s{number}")
         filters = [filter_text(chance) for _ in range(chance.randrange(1, 4))]
         wanted[person] = {person.subscribe(text): text for text in filters}
     overlay.settle()
     if changing:  # a third of it goes, and what it covered must come back
-        for person in chance.sample(list(wanted), 50):
+        for person in chance.sample(list(wanted), 33):
             gone = chance.choice(list(wanted[person]))
             del wanted[person][gone]
             person.say(Kind.UNSUBSCRIBE, gone)
@@ -52,7 +52,7 @@ def populate(overlay: Overlay, seed: int, changing: bool) -> None:
         person.say(Kind.UNADVERTISE, offer)
         overlay.settle()
     overlay.clock.now += 60
-    for _ in range(60):
+    for _ in range(40):
         person, name, _ = chance.choice(publishers)
         text = f"[class,{name}],[price,{chance.randrange(100)}],[symbol,'{chance.choice('abcd')}x']"
         identity = person.publish(text)

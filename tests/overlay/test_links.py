@@ -14,6 +14,7 @@ from penstock.server import Broker
 from penstock.wire.padres.envelope import Kind
 from penstock.wire.padres.frames import PREFACE
 from tests.overlay.house import House, becomes, holds, pair, port_of, router_of, up, uri_of
+from tests.overlay.talking import PATIENCE
 from tests.peers import free_port
 
 STOCK = "[class,eq,stock],[price,>,0]"
@@ -79,6 +80,22 @@ async def test_a_broker_can_be_told_to_connect_and_to_part(house: House) -> None
     await operator.say(Kind.PUBLISH, order.format("DISCONNECT", "B2"))
     await becomes(lambda: not router_of(first).neighbours and not router_of(second).neighbours)
     assert "overlay.B2" not in first.vhosts["/"].queues
+
+
+async def test_a_broker_can_be_told_to_shut_down_from_another(house: House) -> None:
+    first, second = await pair(house)
+    operator = await house.talker(first, "operator")
+    await operator.say(
+        Kind.ADVERTISE, "[class,eq,BROKER_CONTROL],[brokerID,isPresent,x],[command,isPresent,x]"
+    )
+    order = '[class,eq,BROKER_CONTROL],[brokerID,eq,"B2"]'
+    await becomes(lambda: holds(first, "B2", order))
+    assert not house.told_to_stop.is_set()
+    await operator.say(
+        Kind.PUBLISH, "[class,BROKER_CONTROL],[brokerID,B2],[command,LIFECYCLE-SHUTDOWN]"
+    )
+    await asyncio.wait_for(house.told_to_stop.wait(), PATIENCE)
+    assert up(second, "B1")  # it is for whoever started it to end it
 
 
 # What cannot be.

@@ -155,6 +155,20 @@ async def test_a_neighbour_that_lost_its_data_counts_from_the_start(broker: Brok
     await subscriber.close()
 
 
+async def test_what_is_not_in_the_language_is_dropped_and_the_link_stays(broker: Broker) -> None:
+    subscriber = await Talker("s").connect(port_of(broker))
+    await subscriber.say(Kind.SUBSCRIBE, "[class,eq,stock]")
+    neighbour = Neighbour()
+    await neighbour.connect(port_of(broker))
+    neighbour.say(Envelope(Kind.PUBLISH, "[klass,stock", id="B2-M1"), receipt=2)
+    neighbour.say(Envelope(Kind.SUBSCRIBE, "nonsense", id="B2-M2"))
+    assert await neighbour.confirmed() == 2
+    neighbour.say(Envelope(Kind.PUBLISH, "[class,stock]", id="B2-M3"), receipt=4)
+    assert [one.id for one in await subscriber.until(1)] == ["B2-M3"]
+    await neighbour.close()
+    await subscriber.close()
+
+
 async def test_marks_are_there_after_a_restart_for_the_same_store_alone(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     committer = Committer(loop, on_fault=lambda _: None, on_recovered=lambda: None)

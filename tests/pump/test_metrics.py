@@ -34,7 +34,7 @@ def test_what_is_heard_done_rejected_and_waiting_is_told() -> None:
         f"penstock_pump_queue_messages{{{labels}}} 7.0",
         f"penstock_pump_lag_seconds{{{labels}}} 0.5",
         f'penstock_pump_outcomes_total{{code="503",{labels}}} 1.0',
-        "reason=\"reject .*tmp\"} 2.0",
+        'reason="reject .*tmp"} 2.0',
     ):
         assert line in told
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 #: In milliseconds, as Playwright counts: for any one thing to happen on a busy machine.
-PATIENCE: Final = 90_000
+PATIENCE: Final = 180_000
 WIDE: Final = (1280, 900)
 NARROW: Final = (360, 780)
 

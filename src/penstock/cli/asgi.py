@@ -26,10 +26,16 @@ async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     """The URL, once the application is ready to answer; or what kept it from that."""
     import uvicorn
 
+    ready = asyncio.Event()
+
     class Server(uvicorn.Server):
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            ready.set()
 
     listener = _listening(host, port)
     config = uvicorn.Config(
@@ -42,12 +48,11 @@ async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     )
     server = Server(config)
     serving = asyncio.create_task(server.serve([listener]))
+    starting = asyncio.create_task(ready.wait())
     try:
-        while not server.started:
-            if serving.done():
-                await serving
-                raise PenstockError("the application did not start; the log says why")
-            await asyncio.sleep(0.01)
+        await asyncio.wait((starting, serving), return_when=asyncio.FIRST_COMPLETED)
+        if not server.started:
+            raise PenstockError("the application did not start; the log says why")
         failure: Exception | None = getattr(app.state, "failure", None)
         if failure is not None:
             raise failure
@@ -55,6 +60,7 @@ async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
         shown = f"[{name}]" if ":" in name else name
         yield f"http://{shown}:{bound}"
     finally:
+        starting.cancel()
         server.should_exit = True
         await serving
         listener.close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import pump_options as options
+from penstock.cli.fabric import hush_libraries
 from penstock.cli.options import effective
 from penstock.cli.pump_options import told
 from penstock.core.errors import ConfigurationError, NotFound
@@ -38,6 +39,7 @@ def keep(exchanges: Exchanges, conf: options.Conf = None, broker: options.Broker
     from penstock.pump.components.keep import STREAM
     from penstock.pump.components.keep import keep as kept
 
+    hush_libraries()
     asyncio.run(kept(told(Component.SHOVEL, conf, broker=broker), exchanges))
     typer.echo(f"stream {STREAM} keeps {', '.join(exchanges)}")
 

@@ -188,7 +188,7 @@ class OverlaySettings(BaseModel):
     ordered_by: str = ""
     """The id of the broker that puts all publications in one order; empty for each on its way."""
     max_asked: int = Field(default=100_000, ge=0)
-    """The most advertisements and subscriptions of one client; 0 for any number."""
+    """The most one client may ask for, unless conformance is off; 0 for any number."""
     heartbeat: bool = False
     """Whether neighbours are asked for signs of life."""
     heartbeat_interval: Seconds = Field(default=3.0, gt=0)

@@ -13,7 +13,9 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.destinations import TAKEN
 from penstock.broker.kernel import Kernel
+from penstock.content.errors import LanguageError
 from penstock.core.errors import (
     FrameError,
     NotAllowed,
@@ -232,11 +234,19 @@ class Links:
         line.link = link
         self._links[name] = link
         self._lost.setdefault(name, asyncio.Event()).clear()
+        if link.dialled and name in self._addresses:  # where it was found, whatever it says
+            uri = str(parse_uri(self._addresses[name]))
         self._memory.keep_neighbour(name, uri)
         return neighbour, line
 
     def receive(self, neighbour: Neighbour, envelope: Envelope) -> int:
-        return self.router.receive(neighbour, envelope).outcome
+        try:
+            return self.router.receive(neighbour, envelope).outcome
+        except LanguageError as error:  # it would be no better if it came again
+            _log.error(
+                "not in the language", neighbour=neighbour.name, id=envelope.id, why=str(error)
+            )
+            return TAKEN
 
     def _stopped_or_resumed(self) -> None:
         for link in self._links.values():

@@ -37,7 +37,7 @@ class Remembered:
     def keep(self, hop: str, envelope: Envelope) -> None:
         packed = base64.b64encode(encode_envelope(envelope)).decode()
         key = self._key(hop, envelope.kind, envelope.id, envelope.tree)
-        self._topology.put(key, {"envelope": packed})
+        self._topology.put(key, {"hop": hop, "envelope": packed})
 
     def forget(self, hop: str, envelope: Envelope) -> None:
         self._topology.drop(self._key(hop, UNDOES[envelope.kind], envelope.text, envelope.tree))
@@ -51,6 +51,9 @@ class Remembered:
         return number
 
     def _key(self, hop: str, kind: Kind, identity: str, tree: str) -> tuple[str, ...]:
+        """An advertisement is there once, and may be undone by others than it came from."""
+        if kind is Kind.ADVERTISE:
+            hop = ""
         return (_ASKED, self._vhost, hop, kind.name, identity, tree)
 
     # What is there at a start.
@@ -60,7 +63,7 @@ class Remembered:
         for key, value in self._topology.all(_ASKED):
             if key[1] == self._vhost:
                 data = base64.b64decode(value["envelope"])
-                yield key[2], read_envelope(data, 0)[0]
+                yield value["hop"], read_envelope(data, 0)[0]
 
     def neighbours(self) -> dict[str, str]:
         """The addresses of neighbours; empty where one did not say."""

@@ -97,23 +97,25 @@ class Publishing:
 
     def _here(self, publication: Publication, envelope: Envelope, wanting: list[Wanted]) -> int:
         """To the hops of this broker."""
-        outcome = TAKEN
         given: dict[str, None] = {}
+        besides: list[tuple[str, Envelope]] = []
         joins = False
         for entry in wanting:
             if entry.composite:
                 joins = True
             elif entry.best is not None:
-                for chosen in entry.best.take(envelope, publication.attributes):
-                    outcome |= self._exits.emit(entry.hop, chosen)
+                chosen = entry.best.take(envelope, publication.attributes)
+                besides += ((entry.hop, one) for one in chosen)
             elif entry.trees is None:
                 given[entry.hop] = None
+        if joins:
+            besides += self._together.match(publication)
+        outcome = TAKEN
         for name in given:
             outcome |= self._exits.emit(name, envelope)
-        if joins:
-            for name, part in self._together.match(publication):
-                if name not in given or part is not envelope:
-                    outcome |= self._exits.emit(name, part)
+        for name, one in besides:
+            if one is not envelope or name not in given:
+                outcome |= self._exits.emit(name, one)
         return outcome
 
     def _beyond(

@@ -166,7 +166,8 @@ class Router:
         if neighbour is None and envelope.kind not in UNDOES:
             if hop.lasting and (before := self._requests.before(name, envelope)):
                 return Receipt(before)  # it says again what we remember
-            self._requests.check(name)
+            if hop.checked:
+                self._requests.check(name)
         self._take(name, envelope, hop.lasting)
         return Receipt(envelope.id)
 
@@ -192,7 +193,8 @@ class Router:
         else:
             envelope = replace(envelope, kind=Kind.UNCOMPOSITE)
             self.together.unsubscribe(name, envelope)
-        if name not in self.exits.neighbours:
+        hop = self.exits.hops.get(name)
+        if hop is not None and (hop.checked or hop.lasting) and name not in self.exits.neighbours:
             if envelope.kind in UNDOES:
                 self._requests.remove(name, envelope.text)
             else:

@@ -7,13 +7,11 @@ again is for whoever calls: an error leaves behind nothing that the next attempt
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from penstock.pump.gathering import GATHERED, Gathering
+from penstock.pump.gathering import Gathering
 from penstock.pump.holding import Holding
 from penstock.pump.landing.blocks import Assembly, Block
 from penstock.pump.landing.draft import Draft, Manners
@@ -24,7 +22,8 @@ from penstock.pump.pace import Pace
 from penstock.pump.posts import reports
 from penstock.pump.posts.parts import INPLACE, PARTITIONED, Parts, part_name
 from penstock.pump.posts.post import Post
-from penstock.pump.posts.sums import LATER, Sum, Sums
+from penstock.pump.posts.sums import Sum, Sums
+from penstock.pump.present import Present, computed_here
 from penstock.pump.sources import Source, source_of
 from penstock.pump.threads import Hands
 from penstock.pump.transfers import Counted, Transfer, Transfers
@@ -60,6 +59,7 @@ class Fetching:
         self._transports = transports
         self._sums = sums
         self._rules = rules
+        self._present = Present(sums, rules.overwrite, rules.manners.keep_times)
         self._hands = hands or Hands()
         self._folders = Folders(self._hands)
         self._pace = pace or Pace()
@@ -76,11 +76,11 @@ class Fetching:
             return await self._keep_part(post, parts, target, transfer)
 
     async def _fetch_whole(self, post: Post, target: Target, transfer: Transfer) -> Outcome:
-        found = await self._land(post, target, transfer, needed=self._unneeded)
+        found = await self._land(post, target, transfer, needed=self._present.whole)
         if isinstance(found, str):
             return Outcome(reports.NOT_MODIFIED, found, path=target.final)
         await self._named(target)
-        code = reports.DONE if found == post.sum or _computed_here(post) else reports.RECOMPUTED
+        code = reports.DONE if found == post.sum or computed_here(post) else reports.RECOMPUTED
         return Outcome(code, "Downloaded", replace(post, sum=found), target.final)
 
     async def _land(
@@ -102,7 +102,7 @@ class Fetching:
         transport = None if source is None else self._transports.get(source.scheme)
         files = None if transport is None else near(transport)
         # What nothing will verify is not gone on with, but begun again.
-        resume = source is not None and not _computed_here(post)
+        resume = source is not None and not computed_here(post)
 
         def begun() -> int | str:
             target.prepare(self._rules.manners.folder_mode)
@@ -173,36 +173,9 @@ class Fetching:
         self, post: Post, parts: Parts, target: Target, assembly: Assembly
     ) -> int | None:
         target.prepare(self._rules.manners.folder_mode)
-        if self._newer(post, target.final) or self._here(post, parts, target.final):
+        if self._present.block(post, parts, target.final):
             return None
         return assembly.open()
-
-    def _newer(self, post: Post, final: Path) -> bool:
-        """Whether what is here was made after what is announced."""
-        if post.mtime is None or not self._rules.manners.keep_times:
-            return False
-        try:
-            return final.stat().st_mtime_ns > post.mtime
-        except OSError:
-            return False
-
-    def _here(self, post: Post, parts: Parts, final: Path) -> bool:
-        """Whether the finished file has this very block already."""
-        digest = self._sums.verifiable(post.sum)
-        if digest is None or post.sum is None:
-            return False
-        try:
-            with final.open("rb") as file:
-                if os.fstat(file.fileno()).st_size != parts.file_size:
-                    return False
-                file.seek(parts.offset)
-                left = parts.length
-                while left and (chunk := file.read(min(left, GATHERED))):
-                    digest.update(chunk)
-                    left -= len(chunk)
-        except OSError:
-            return False
-        return digest.hexdigest() == post.sum.value
 
     def _add(
         self, block: Block, rest: bytes, post: Post, target: Target, assembly: Assembly
@@ -238,37 +211,12 @@ class Fetching:
     def _source(self, post: Post) -> Source:
         return source_of(post, join=self._rules.join)
 
-    def _unneeded(self, post: Post, target: Target) -> str | None:
-        """Why it need not be fetched, if that is so."""
-        try:
-            there = target.final.stat()
-        except OSError:
-            return None
-        if not self._rules.overwrite:
-            return "is here"
-        digest = self._sums.verifiable(post.sum)
-        if digest is None or post.sum is None or _computed_here(post):
-            return None
-        if self._newer(post, target.final):
-            return "a newer one is here"
-        if post.parts is not None and there.st_size != post.parts.file_size:
-            return None
-        with target.final.open("rb") as file:
-            while chunk := file.read(GATHERED):
-                digest.update(chunk)
-        return "the same is here" if digest.hexdigest() == post.sum.value else None
-
 
 def _rest(there: int, block: Parts | None) -> Span:
     """What is still to be fetched of a file, or of one block of it."""
     if block is None:
         return Span(there)
     return Span(block.offset + there, block.length - there)
-
-
-def _computed_here(post: Post) -> bool:
-    """Whether the announcer leaves the sum to whoever has the file."""
-    return post.sum is not None and post.sum.method == LATER
 
 
 def _without_part_suffix(target: Target, parts: Parts, known: Sum | None) -> Target:

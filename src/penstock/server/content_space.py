@@ -11,7 +11,6 @@ too, wanted or not: the stream that keeps publications is one of those.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import PRIORITY, Message
@@ -66,19 +65,19 @@ class ExchangeHop:
         avoid: frozenset[str] = frozenset()
         if envelope.source.startswith(self._here):  # then they have it from `keep`
             avoid = frozenset(one.name for one in self._content.everything)
-        message = message_from(envelope, self._exchange.name)
+        message = message_from(envelope, self._exchange.name, envelope.id)
         self._passing = message
         try:
             return self._exchange.accept(message, avoid)
         finally:
             self._passing = None
 
-    def keep(self, envelope: Envelope) -> int:
+    def keep(self, envelope: Envelope, id_: str) -> int:
         """A client's publication, for those who take everything."""
         outcome = TAKEN
         everything = self._content.everything
         if everything:
-            message = message_from(envelope, self._exchange.name)
+            message = message_from(envelope, self._exchange.name, id_)
             for one in everything:
                 outcome |= give(one, message)
         return outcome
@@ -168,19 +167,19 @@ class ContentSpace:
     def receive(self, hop: Hop[Envelope], envelope: Envelope) -> Receipt:
         answer = self._router.receive(hop, envelope)
         if envelope.kind is Kind.PUBLISH and self._hop is not None:
-            kept = self._hop.keep(replace(envelope, id=answer.id))
+            kept = self._hop.keep(envelope, answer.id)
             return Receipt(answer.id, answer.outcome | kept)
         return answer
 
 
-def message_from(envelope: Envelope, exchange: str) -> Message:
+def message_from(envelope: Envelope, exchange: str, id_: str) -> Message:
     publication = parse_publication(envelope.text)
     time = envelope.time or (publication.time.timestamp() if publication.time else 0.0)
     return message_of(
         publication,
         exchange,
         envelope.payload,
-        message_id=envelope.id,
+        message_id=id_,
         time=time,
         urgency=max(0, min(URGENT, URGENT - envelope.priority)),
         durable=envelope.durable,

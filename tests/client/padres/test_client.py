@@ -9,7 +9,7 @@ import pytest
 
 from penstock.client.padres import Client
 from penstock.client.padres.blocking import Client as BlockingClient
-from penstock.core.errors import NotFound, PreconditionFailed
+from penstock.core.errors import ContentTooLarge, NotFound, PreconditionFailed
 from tests.conftest import running
 from tests.padres import SECONDS, PadresBroker, Watcher
 from tests.peers import free_port
@@ -119,6 +119,21 @@ async def test_one_client_at_two_brokers(
         assert list(client.brokers) == ["Broker2"]
 
 
+async def test_a_broker_that_was_left_can_be_connected_to_again(
+    padres: PadresBroker, kind: str
+) -> None:
+    async with Client(padres.url) as client:
+        await client.disconnect()
+        await client.connect(padres.url)
+        await client.advertise(f"[class,eq,{kind}]")
+        await client.subscribe(f"[class,eq,{kind}]")
+        await client.publish(f"[class,{kind}]")
+
+        async with asyncio.timeout(SECONDS):
+            assert (await client.receive()).class_name == kind
+    assert [received async for received in client] == []
+
+
 async def test_a_client_without_a_broker_says_so() -> None:
     with pytest.raises(NotFound, match="not connected"):
         await Client().publish("[class,x]")
@@ -183,3 +198,26 @@ def test_the_client_for_those_who_wait(padres: PadresBroker, kind: str) -> None:
 def test_those_who_wait_are_told_when_nobody_answers() -> None:
     with pytest.raises(ConnectionError), BlockingClient(f"padres://127.0.0.1:{free_port()}"):
         pass
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+async def test_a_payload_of_half_a_mebibyte_arrives_whole(
+    padres: PadresBroker, ada: Client, kind: str, lasting: bool
+) -> None:
+    payload = bytes(range(256)) * 2048
+    await ada.advertise(f"[class,eq,{kind}]")
+    async with Client(padres.url, id=f"big-{kind}", lasting=lasting) as client:
+        await client.subscribe(f"[class,eq,{kind}]")
+        for _ in range(3):
+            await ada.publish(f"[class,{kind}]", payload)
+
+        async with asyncio.timeout(SECONDS):
+            assert [(await client.receive()).payload for _ in range(3)] == [payload] * 3
+
+
+async def test_a_payload_that_is_too_large_is_refused(ada: Client, kind: str) -> None:
+    await ada.advertise(f"[class,eq,{kind}]")
+
+    with pytest.raises(ContentTooLarge, match="the broker takes 1048576"):
+        await ada.publish(f"[class,{kind}]", bytes(2 << 20))
+    assert await ada.publish(f"[class,{kind}]", bytes(1 << 19))

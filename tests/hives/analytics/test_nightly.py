@@ -60,6 +60,7 @@ def written(spark: SparkSession, town: Database, lake: Path) -> dict[str, int]:
     return analyse(spark, town, DAY, NOW, lake=lake)
 
 
+@pytest.mark.slow
 def test_a_night_fills_every_table(written: dict[str, int], town: Database) -> None:
     assert written == {
         "hive_popularity": 6,  # two hives, three windows
@@ -74,6 +75,7 @@ def test_a_night_fills_every_table(written: dict[str, int], town: Database) -> N
         assert town.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] == rows
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("written")
 def test_deeds_are_counted_by_the_hives_own_day(town: Database) -> None:
     # In Auckland the view at 13:00 UTC on the 30th was on the 31st.
@@ -84,6 +86,7 @@ def test_deeds_are_counted_by_the_hives_own_day(town: Database) -> None:
     assert [tuple(row.values()) for row in found] == [(1, 1, 1, 150, 1), (2, 1, 0, 0, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("written")
 def test_feedback_is_scored_and_summed_up(town: Database) -> None:
     found = town.rows("SELECT sentiment_label FROM user_message ORDER BY id")
@@ -92,6 +95,7 @@ def test_feedback_is_scored_and_summed_up(town: Database) -> None:
     assert tuple(day.values()) == (1, DAY, 2, 1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("written")
 def test_findings_are_what_they_should_be(town: Database) -> None:
     (effect,) = town.rows("SELECT days, visits, expected FROM deal_effect")
@@ -104,6 +108,7 @@ def test_findings_are_what_they_should_be(town: Database) -> None:
     assert [row["kind"] for row in told] == ["busier"]
 
 
+@pytest.mark.slow
 def test_the_lake_has_the_same(spark: SparkSession, written: dict[str, int], lake: Path) -> None:
     for table, rows in written.items():
         assert Lake.open(lake, FLOW).read(spark, f"gold.{table}").count() == rows

@@ -96,7 +96,7 @@ class World:
         self.clock = clock
 
     async def tend(self) -> None:
-        await self.resources.services.sensors.tend()
+        await self.resources.services.commands.tend()
 
     async def call(
         self, verb: str, path: str, who: str | None = None, **given: Any

@@ -89,9 +89,12 @@ def test_an_exchange_of_another_kind_is_used_as_it_is(broker: Broker) -> None:
 
 
 def test_what_the_broker_refuses_is_an_error(broker: Broker) -> None:
-    with linked(broker.url) as link, pytest.raises(PenstockError):
+    def send(link: Link) -> None:
         link.publish(("amq.nobody-has-this", "v02.post"), (b"x", "text/plain"), {})
         link.flush()
+
+    with linked(broker.url) as link, pytest.raises(PenstockError):
+        send(link)
 
 
 def test_a_broker_that_is_not_there_is_named() -> None:

@@ -129,6 +129,7 @@ def test_a_section_that_is_not_there_is_named() -> None:
 
 def test_without_a_broker_the_command_says_so_in_a_line(ground: Ground) -> None:
     words = [sys.executable, *ground.dashboards()]
+    words.remove("--stop-with-stdin")
     words[words.index("--url") + 1] = "amqp://127.0.0.1:1"
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 6

@@ -102,7 +102,9 @@ class Broker:
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        self._fail(FabricClosed("the client is closed"))
+        if self._failure is None:
+            self._failure = FabricClosed("the broker was left")
+            self._ready.set()  # for those who wait, to be told
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)

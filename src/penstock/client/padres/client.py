@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
 from typing import Self
 
+from penstock.client.errors import FabricClosed
 from penstock.client.padres.broker import Asked, Broker
 from penstock.client.padres.endpoint import parse_endpoint
 from penstock.client.padres.inbox import Inbox, Reading
@@ -102,6 +103,9 @@ class Client:
         self.interests.finish()
         for broker in list(self.brokers):
             await self.disconnect(broker)
+        for inbox in (self._inbox, *self._others):
+            inbox.fail(FabricClosed("the client is closed"))
+        self.interests.fail(FabricClosed("the client is closed"))
 
     def _broker(self, id_: str) -> Broker:
         if not self.brokers:
@@ -212,7 +216,7 @@ class Client:
             place.put(received, entry)
 
     def _failed(self, broker: Broker, error: PenstockError) -> None:
-        """A broker will not have us back; or it is we who left it."""
+        """A broker will not have us back: if there is no other, that is all there will be."""
         others = [one for one in self.brokers.values() if one is not broker]
         if not others:
             for inbox in (self._inbox, *self._others):

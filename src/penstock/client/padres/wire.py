@@ -10,7 +10,7 @@ from typing import Final, cast
 from penstock import __version__
 from penstock.client.padres.endpoint import Endpoint
 from penstock.client.padres.faults import Lost, refusal
-from penstock.core.errors import PenstockError, ProtocolError
+from penstock.core.errors import ContentTooLarge, PenstockError, ProtocolError
 from penstock.wire.padres.codec import encode
 from penstock.wire.padres.conditions import error_of
 from penstock.wire.padres.envelope import Envelope
@@ -107,9 +107,15 @@ class Wire(asyncio.Protocol):
         if self._gone.done() or self._transport is None:
             answer.set_exception(Lost("the connection was closed"))
             return answer
+        frame = encode(Note(envelope, self._receipt + 1))
+        largest = self.welcome.largest if self.welcome is not None else LARGEST
+        if len(frame) - 4 > largest:
+            problem = f"a message of {len(frame) - 4} bytes, and the broker takes {largest}"
+            answer.set_exception(ContentTooLarge(problem))
+            return answer
         self._receipt += 1
         self._answers[self._receipt] = (envelope, answer)
-        self._write(encode(Note(envelope, self._receipt)))
+        self._write(frame)
         return answer
 
     def confirm(self, receipt: int) -> None:

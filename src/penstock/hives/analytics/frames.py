@@ -13,8 +13,8 @@ from penstock.store import Database, connect
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Each read by a task, with `%(share)s` and `%(shares)s` in the statement.
-SHARES: Final = 4
+#: At most so many read at a time, each over a connection of its own.
+MOST_SHARES: Final = 16
 
 
 def shared(
@@ -24,11 +24,13 @@ def shared(
     schema: pa.Schema,
     given: Mapping[str, Any],
 ) -> DataFrame:
-    """Rows that never pass through the driver."""
+    """Rows that never pass through the driver. A task has a share of them, by what the statement
+    makes of `%(share)s` and `%(shares)s`; as many as the session shuffles into."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    reading = _Reading(url, statement, schema, dict(given))
-    rows = spark.range(0, SHARES, 1, SHARES)
+    shares = min(MOST_SHARES, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+    reading = _Reading(url, statement, schema, {**given, "shares": shares})
+    rows = spark.range(0, shares, 1, shares)
     return rows.mapInArrow(reading, from_arrow_schema(schema))
 
 
@@ -54,7 +56,7 @@ class _Reading:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for share in batch["id"].to_pylist():
-                wanted = {**self.given, "share": share, "shares": SHARES}
+                wanted = {**self.given, "share": share}
                 with connect(self.url) as connection:
                     rows = connection.execute(self.statement, wanted).fetchall()
                 yield from pa.Table.from_pylist(rows, self.schema).to_batches()

@@ -9,10 +9,11 @@ down, says 503 to who needs them, and finds them when they are back.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from penstock.core.errors import AuthenticationFailed
 from penstock.hives.app.api.limits import Limits
@@ -20,10 +21,13 @@ from penstock.hives.app.api.public import PublicAnswers
 from penstock.hives.app.broker import Broker, SensorBroker
 from penstock.hives.app.domain.callers import ANONYMOUS, Caller
 from penstock.hives.app.domain.identity import Identify
+from penstock.hives.app.memory import Memory
 from penstock.hives.app.repositories.pool import Pool
 from penstock.hives.app.services import Services
 from penstock.hives.app.settings import Settings
 from penstock.store.cache import Cache, open_cache
+
+T = TypeVar("T")
 
 
 def utc_now() -> datetime:
@@ -40,6 +44,7 @@ class Resources:
     #: Who answers anonymous and free callers; nobody in particular, where there is none.
     public: PublicAnswers | None = None
     clock: Callable[[], datetime] = utc_now
+    memory: Memory = field(default_factory=Memory)
     services: Services = field(init=False)
     limits: Limits = field(init=False)
 
@@ -47,6 +52,10 @@ class Resources:
         given = self.settings
         self.services = Services.over(given, self.pool, self.broker, self.clock)
         self.limits = Limits(given.rate_known, given.rate_anonymous, given.rate_burst)
+
+    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """What everybody is answered alike, made once a minute at most."""
+        return await self.memory.get(key, make)
 
     async def identified(self, authorization: str | None, key: str | None = None) -> Caller:
         """Who a request's headers say it is from. What does not hold is refused, never passed

@@ -66,7 +66,7 @@ async def application(
         vouching = open_identity(identity, production=settings.production, environment=os.environ)
         identify = await stack.enter_async_context(vouching)
         bulletin = Bulletin()
-        window = Window(bulletin.tell)
+        window = Window(bulletin.tell, bulletin.forget)
         answers = Answers(window)
         resources = await stack.enter_async_context(
             open_resources(settings, identify, public=answers)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
+from struct import error as StructError
 from typing import Any, Final
 
 from pamqp import decode, encode
@@ -111,7 +112,7 @@ def read_header(header: bytes) -> Properties:
                 at = end
         if flags & _TIMESTAMP:
             timestamp = _LONG.unpack_from(header, at)[0]
-    except (IndexError, ValueError, TypeError, OverflowError) as error:
+    except (IndexError, ValueError, TypeError, OverflowError, StructError) as error:
         raise WireSyntaxError(f"properties that cannot be read: {error}") from error
     content_type, correlation, reply, expiration, message = texts
     return Properties(

@@ -16,6 +16,7 @@ from penstock.core.errors import FrameError, UnexpectedFrame
 _METHOD: Final = 1
 _HEADER: Final = 2
 _BODY: Final = 3
+_HEARTBEAT: Final = 8
 _END: Final = 0xCE
 _PREFIX: Final = Struct(">BHI")
 _INDEX: Final = Struct(">I")
@@ -62,6 +63,8 @@ class Frames:
         unpack = _PREFIX.unpack_from
         while end - pos > 7:
             kind, channel, size = unpack(data, pos)
+            if kind > _HEARTBEAT:
+                raise _not_framed(data, pos)
             stop = pos + 7 + size
             if stop >= end:
                 break

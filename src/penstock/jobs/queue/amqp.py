@@ -9,9 +9,7 @@ another channel, wishes come by a third.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import uuid
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -27,24 +25,19 @@ from penstock.jobs.link.frames import Content
 from penstock.jobs.link.link import Link
 from penstock.jobs.link.wire import Wire
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
+from penstock.jobs.queue.control import hear_wishes
 from penstock.jobs.queue.topology import (
-    CONTROL,
     Durability,
     declare,
-    declare_control,
     declare_responses,
     declare_retry,
     request_name,
     response_name,
     retry_name,
 )
-from penstock.jobs.queue.wishes import read_wish
 
 log = get_logger(__name__)
 
-#: How long the wishes of the past may take to be read, before work begins without them.
-_WISHES_SECONDS: Final = 10.0
-_WISHES_PREFETCH: Final = 500
 _FLUSH_SECONDS: Final = 30.0
 
 
@@ -113,7 +106,8 @@ class AmqpCarrier:
             await declare_responses(wire, exchange or response_name(kind), queues, self._durability)
         self._unacknowledged.clear()
         self._progress = await wire.channel()
-        await self._hear_wishes(wire)
+        assert self._listener is not None
+        await hear_wishes(wire, self._listener.wished)
         self.epoch += 1
         self._work = channel = await wire.channel()
         channel.on_deliveries = self._take
@@ -297,38 +291,6 @@ class AmqpCarrier:
         channel = self._progress
         if channel is not None and channel.failure is None:
             channel.publish(message.exchange, message.key, message.body, message.said)
-
-    # Wishes.
-
-    async def _hear_wishes(self, wire: Wire) -> None:
-        """From the first that is kept; returns when those of the past are known."""
-        mark = json.dumps({"mark": uuid.uuid4().hex}).encode()
-        caught_up = asyncio.Event()
-        try:
-            await declare_control(wire)
-            channel = await wire.channel()
-
-            def hear(contents: list[Content]) -> None:
-                assert self._listener is not None
-                for content in contents:
-                    if (wish := read_wish(content.body)) is not None:
-                        self._listener.wished(wish)
-                    elif content.body == mark:
-                        caught_up.set()
-                channel.ack(contents[-1].tag, multiple=True)
-
-            channel.on_deliveries = hear
-            channel.publish("", CONTROL, mark, Properties("application/json"))
-            await channel.prefetch(_WISHES_PREFETCH)
-            await channel.consume(CONTROL, "wishes", {"x-stream-offset": "first"})
-            async with asyncio.timeout(_WISHES_SECONDS):
-                await caught_up.wait()
-        except TimeoutError:
-            log.warning("wishes to cancel are not all known yet", stream=CONTROL)
-        except PenstockError as error:
-            if wire.lost.done():
-                raise
-            log.warning("nothing can be cancelled: this broker has no streams", reason=str(error))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

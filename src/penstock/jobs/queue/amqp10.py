@@ -19,6 +19,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.jobs.link.contents import Properties
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
+from penstock.jobs.queue.envelope import REPLY_TO
 from penstock.jobs.queue.topology import CONTROL, request_name
 from penstock.jobs.queue.wishes import read_wish
 
@@ -118,7 +119,7 @@ class Amqp10Carrier:
         assert self._listener is not None
         try:
             for message in settlement.messages:
-                await self._outflow(message).send(message.body, headers=message.said.headers)
+                await self._outflow(message).send(message.body, headers=_headers(message.said))
         except PenstockError as error:
             log.warning("an answer found no way", reason=str(error))
             await settlement.delivery.handle.requeue()
@@ -137,7 +138,7 @@ class Amqp10Carrier:
 
     async def _tell(self, message: Outgoing) -> None:
         try:
-            await self._outflow(message).post(message.body, headers=message.said.headers)
+            await self._outflow(message).post(message.body, headers=_headers(message.said))
         except PenstockError as error:
             log.debug("progress was not told", reason=str(error))
 
@@ -169,6 +170,14 @@ def _key(reply_to: str | None) -> str | None:
         if reply_to is not None and reply_to.startswith(prefix):
             return unquote(reply_to.removeprefix(prefix))
     return reply_to
+
+
+def _headers(said: Properties) -> dict[str, Any]:
+    """What the client's patterns have no place for goes as a header."""
+    headers = dict(said.headers or {})
+    if said.reply_to is not None:
+        headers[REPLY_TO] = said.reply_to
+    return headers
 
 
 def _properties(message: Message) -> Properties:

@@ -21,6 +21,8 @@ ATTEMPT: Final = "job-attempt"
 STATE: Final = "job-state"
 WORKER: Final = "job-worker"
 ERROR: Final = "job-error"
+#: Where the property is lost on the way.
+REPLY_TO: Final = "job-reply-to"
 #: A header is no place for the output of a command.
 _ERROR_LENGTH: Final = 2_000
 _SHORT: Final = 255
@@ -61,7 +63,7 @@ def read_envelope(said: Properties) -> Envelope:
         )
     headers = headers or {}
     return Envelope(
-        said.reply_to or "",
+        said.reply_to or str(headers.get(REPLY_TO, ""))[:_SHORT],
         said.correlation_id,
         _number(headers, RUN),
         _number(headers, ATTEMPT),

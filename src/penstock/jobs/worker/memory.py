@@ -35,8 +35,8 @@ class Memory:
     def meet(self, job: Job, epoch: int) -> Meeting:
         there = self.jobs.get(job.id)
         if there is not None:
-            if there.final and job.envelope.run > there.envelope.run:
-                return Meeting.NEW
+            if there.stage is Stage.ANSWERED and _later(job, there):
+                return Meeting.NEW  # the word that its answer is safe is still on its way
             if there.digest != job.digest or there.envelope.run != job.envelope.run:
                 return Meeting.OTHER
             lost = there.delivery.epoch != epoch or there.stage is Stage.UNSURE
@@ -84,3 +84,9 @@ class Memory:
         if not self._wishes or (wish := self._wishes.get(job.id)) is None:
             return False
         return wish.holds(job.envelope.run, job.envelope.submitted)
+
+
+def _later(job: Job, there: Job) -> bool:
+    """Whether it is the next attempt, or was asked for again."""
+    next_, last = job.envelope, there.envelope
+    return (next_.run, next_.attempt) > (last.run, last.attempt)

@@ -20,21 +20,20 @@ from typing import Any, Final
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
-from penstock.jobs.forms import read_request
-from penstock.jobs.history.changes import digest
 from penstock.jobs.history.records import JobState
 from penstock.jobs.model import Result
 from penstock.jobs.queue.carrier import Carrier, Delivery, Listener, Outgoing, Settlement
-from penstock.jobs.queue.envelope import again, read_envelope
+from penstock.jobs.queue.envelope import again
 from penstock.jobs.queue.wishes import Wish
 from penstock.jobs.shells.shell import Limits
 from penstock.jobs.work.kind import Kind, Outcome, lasting, sentence
 from penstock.jobs.worker.answers import Answers
 from penstock.jobs.worker.figures import Figures
 from penstock.jobs.worker.gait import Gait
+from penstock.jobs.worker.intake import Intake
 from penstock.jobs.worker.job import Job, Stage
 from penstock.jobs.worker.ledger import Ledger
-from penstock.jobs.worker.memory import Meeting, Memory
+from penstock.jobs.worker.memory import Memory
 from penstock.jobs.worker.retrying import Backoff
 
 log = get_logger(__name__)
@@ -72,9 +71,11 @@ class Worker:
         self._kinds: Mapping[str, Kind] = {
             name: kind for kind in kinds for name in kind.types if types is None or name in types
         }
-        self._ledger = ledger
         self._answers = Answers(self.name, self.settings.response_exchange)
         self._memory = Memory()
+        self._intake = Intake(
+            carrier, self.types, self._memory, self._answers, self.figures, ledger
+        )
         self._gait = Gait(self.settings.slots)
         self._waiting: deque[Job] = deque()
         self._running: dict[str, Job] = {}
@@ -141,10 +142,13 @@ class Worker:
         self.figures.taken += len(deliveries)
         unsure: list[Job] = []
         for delivery in deliveries:
-            job = self._read(delivery)
-            if job is None:
+            if self._stopping:
+                self._carrier.give_back(delivery)
+            elif (job := self._intake.read(delivery)) is None:
                 continue
-            if self._ledger is not None and self._ledger.concerns(job):
+            elif self._memory.unwanted(job):
+                self._conclude(job, JobState.CANCELLED, _CANCELLED)
+            elif self._intake.doubts(job):
                 unsure.append(job)
             else:
                 self._waiting.append(job)
@@ -152,72 +156,8 @@ class Worker:
             self._start(self._look_up(unsure))
         self._begin_waiting()
 
-    def _read(self, delivery: Delivery) -> Job | None:
-        """The job that is to be begun, if it is; everything else is answered."""
-        if self._stopping:
-            self._carrier.give_back(delivery)
-            return None
-        try:
-            request, form = read_request(delivery.body)
-            envelope = read_envelope(delivery.said)
-        except PenstockError as error:
-            self._refuse(delivery, str(error))
-            return None
-        job = Job(request, form, envelope, delivery, digest(delivery.body))
-        if request.type not in self._kinds:
-            self._refuse(delivery, f"work of type {request.type!r} is not done here", request.id)
-            return None
-        return job if self._meets(job) else None
-
-    def _meets(self, job: Job) -> bool:
-        """Whether it is new; if so it is remembered."""
-        meeting = self._memory.meet(job, self._carrier.epoch)
-        if meeting is Meeting.AGAIN:
-            self._adopt(job)
-            return False
-        if meeting is Meeting.COPY:
-            self.figures.copies += 1
-            self._carrier.settle(Settlement(job.delivery, ()))
-            return False
-        if meeting is Meeting.OTHER:
-            self._refuse(job.delivery, f"the id {job.id!r} is another request's", job.id)
-            return False
-        self._memory.keep(job)
-        if self._memory.unwanted(job):
-            self._conclude(job, JobState.CANCELLED, _CANCELLED)
-            return False
-        return True
-
-    def _adopt(self, job: Job) -> None:
-        """The request of a job we have, handed out to us again."""
-        there = self._memory.jobs[job.id]
-        there.delivery = job.delivery
-        if there.stage is Stage.UNSURE:
-            there.stage = Stage.ANSWERED
-            self._carrier.settle(Settlement(there.delivery, there.messages, there))
-
-    def _refuse(self, delivery: Delivery, error: str, identity: str = "") -> None:
-        self.figures.refused += 1
-        log.info("request refused", kind=delivery.kind, reason=error)
-        message = self._answers.refused(delivery, error, identity)
-        self._carrier.settle(Settlement(delivery, [message]))
-
     async def _look_up(self, jobs: list[Job]) -> None:
-        assert self._ledger is not None
-        verdicts = await self._ledger.look_up(jobs)
-        for job in jobs:
-            meeting = verdicts.get(job.id, Meeting.NEW)
-            if job.delivery.epoch != self._carrier.epoch:
-                self._memory.drop(job)  # it comes again
-            elif meeting is Meeting.COPY:
-                self.figures.copies += 1
-                self._memory.drop(job)
-                self._carrier.settle(Settlement(job.delivery, ()))
-            elif meeting is Meeting.OTHER:
-                self._memory.drop(job)
-                self._refuse(job.delivery, f"the id {job.id!r} is another request's", job.id)
-            elif job.stage is Stage.WAITING:
-                self._waiting.append(job)
+        self._waiting.extend(await self._intake.look_up(jobs))
         self._begin_waiting()
 
     # Beginning.
@@ -348,8 +288,9 @@ class Worker:
         job = self._memory.jobs.get(wish.cancel)
         if job is None or not self._memory.unwanted(job):
             return
-        if job.stage is Stage.WAITING and job in self._waiting:
-            self._waiting.remove(job)
+        if job.stage is Stage.WAITING:
+            if job in self._waiting:
+                self._waiting.remove(job)
             self._conclude(job, JobState.CANCELLED, _CANCELLED)
         elif job.stage is Stage.RUNNING and job.attempt is not None:
             job.cancelled = True

@@ -13,6 +13,7 @@ from penstock.pump.components.naming import state_folder
 from penstock.pump.components.readings import base_url, selection
 from penstock.pump.components.workshop import Workshop, open_workshop
 from penstock.pump.config.settings import PumpSettings
+from penstock.pump.flow.consumer import Tally
 from penstock.pump.plugins import Plugin
 from penstock.pump.posting.describing import Description
 from penstock.pump.posting.posting import Posted, Posting
@@ -41,7 +42,7 @@ async def watch(
     control = control or Control()
     manner = Manner(settings.recursive, settings.min_age, settings.rescan, settings.existing)
     async with open_workshop(settings, plugins) as shop:
-        posting = await _posting(shop)
+        posting = await _posting(shop, tally=control.tally)
         trees, watches, stands = [], [], []
         for number, path in enumerate(_paths(settings)):
             file = state_folder(settings) / f"tree_{number:02d}.db"
@@ -77,7 +78,7 @@ async def _wait(ready: asyncio.Event) -> None:
     await ready.wait()
 
 
-async def _posting(shop: Workshop, link: Link | None = None) -> Posting:
+async def _posting(shop: Workshop, link: Link | None = None, tally: Tally | None = None) -> Posting:
     settings = shop.settings
     sums = Sums.installed()
     sums.check(settings.sum.partition(",")[0])
@@ -103,6 +104,7 @@ async def _posting(shop: Workshop, link: Link | None = None) -> Posting:
         suppression=await shop.suppression(),
         plugins=shop.plugins,
         link=link,
+        tally=tally,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import deque
 from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,9 +20,11 @@ from penstock.core.logs import get_logger
 from penstock.pump.bulk.link import Link
 from penstock.pump.errors import BadPost, PumpError
 from penstock.pump.flow.announcing import Announcing
+from penstock.pump.flow.consumer import Tally
 from penstock.pump.plugins import Plugins
 from penstock.pump.posting.describing import Description
 from penstock.pump.posts.post import Event, Post
+from penstock.pump.posts.reports import DONE
 from penstock.pump.selection import Selection
 from penstock.pump.threads import to_the_end
 from penstock.pump.winnowing.suppression import Suppression
@@ -55,6 +58,7 @@ class Posting:
         suppression: Suppression | None = None,
         plugins: Plugins | None = None,
         link: Link | None = None,
+        tally: Tally | None = None,
     ) -> None:
         """With a link, whole trees go over that, and suppression does not apply."""
         self.description = description
@@ -64,6 +68,7 @@ class Posting:
         self._suppression = suppression
         self._plugins = plugins or Plugins()
         self._link = link
+        self._tally = tally or Tally()
         self.posted = Posted()
         self._under_way: deque[Awaitable[None]] = deque()
 
@@ -124,7 +129,7 @@ class Posting:
                 body, kind = encode_body(spelled.body)
                 headers, ttl = spelled.headers, self._announcing.ttl
                 link.publish((exchange, topic), (body, kind or ""), headers, ttl)
-                self.posted.announced += 1
+                self._count(told)
         if not some:
             link.flush()
         return some
@@ -142,13 +147,26 @@ class Posting:
 
     def _chosen(self, post: Post) -> Post | None:
         """The post as it is to be announced, if it is."""
+        chosen = self._selection.choose(post.url)
+        why = chosen if isinstance(chosen, str) else "a plugin"
         told: Post | None = None
-        if post.event in self._events and not isinstance(self._selection.choose(post.url), str):
+        if post.event not in self._events:
+            why = f"event {post.event.value}"
+        elif not isinstance(chosen, str):
             told = self._plugins.message(post)
             told = None if told is None else self._plugins.post(told)
         if told is None:
             self.posted.rejected += 1
+            self._tally.rejected[why] += 1
         return told
+
+    def _count(self, told: Post) -> None:
+        self.posted.announced += 1
+        tally = self._tally
+        tally.heard += 1
+        tally.codes[DONE] += 1
+        tally.bytes += told.parts.length if told.parts is not None else 0
+        tally.last = time.time()
 
     def _refused(self, told: Post, error: BadPost) -> None:
         log.warning("not announced", path=told.relpath, reason=str(error))
@@ -159,10 +177,10 @@ class Posting:
             async with self._suppression.first(told) as first:
                 if first:
                     await (await self._announcing.announce(told))
-                    self.posted.announced += 1
+                    self._count(told)
                 return first
         self._under_way.append(await self._announcing.announce(told))
-        self.posted.announced += 1
+        self._count(told)
         while len(self._under_way) > 10 * BATCH:
             await self._under_way.popleft()
         return True

@@ -33,32 +33,35 @@ _ROUTE: Final = encode_route("", "padres")
 class Press:
     """Messages for mailboxes: a publication is encoded once for all who get it."""
 
-    __slots__ = ("_envelope", "_message")
+    __slots__ = ("_envelope", "_headers", "_message")
 
     def __init__(self) -> None:
         self._envelope: Envelope | None = None
         self._message = Message(_ROUTE, b"", b"")
+        self._headers: dict[tuple[bool, int], bytes] = {}  # of empty bodies
 
     def message(self, envelope: Envelope) -> Message:
         if envelope is not self._envelope:
-            self._message = _message(envelope)
+            self._message = self._made(envelope)
             self._envelope = envelope
         return self._message
 
+    def _made(self, envelope: Envelope) -> Message:
+        durable = envelope.durable
+        urgency = max(0, min(STEPS, STEPS - envelope.priority))
+        if envelope.tree or envelope.only or envelope.turns:  # between brokers alone
+            envelope = replace(envelope, tree="", only=(), turns=0)
+        body = encode_envelope(envelope)
+        header = self._headers.get((durable, urgency)) or self._header(durable, urgency)
+        flags = (PERSISTENT if durable else 0) | (PRIORITY if urgency else 0)
+        size = len(body).to_bytes(8, "big")
+        return Message(_ROUTE, header[:4] + size + header[12:], body, flags)
 
-def _message(envelope: Envelope) -> Message:
-    if envelope.tree or envelope.only or envelope.turns:  # between brokers alone
-        envelope = replace(envelope, tree="", only=(), turns=0)
-    body = encode_envelope(envelope)
-    urgency = max(0, min(STEPS, STEPS - envelope.priority))
-    flags = (PERSISTENT if envelope.durable else 0) | (PRIORITY if urgency else 0)
-    properties = Properties(
-        content_type=CONTENT_TYPE,
-        delivery_mode=2 if envelope.durable else 1,
-        priority=urgency,
-        message_id=envelope.id[:255] or None,
-    )
-    return Message(_ROUTE, encode_header(properties, len(body)), body, flags)
+    def _header(self, durable: bool, urgency: int) -> bytes:
+        mode = 2 if durable else 1
+        properties = Properties(content_type=CONTENT_TYPE, delivery_mode=mode, priority=urgency)
+        header = self._headers[durable, urgency] = encode_header(properties, 0)
+        return header
 
 
 class Mailbox:

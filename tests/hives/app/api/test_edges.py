@@ -130,30 +130,27 @@ async def test_answers_with_a_secret_are_not_kept(world: World) -> None:
     assert first["secret"] != second["secret"]
 
 
-@pytest.mark.parametrize("text", INJECTIONS)
-async def test_what_is_searched_for_is_only_text(world: World, text: str) -> None:
-    for path in ("/hives", "/deals"):
-        answer = await world.get(path, params={"name": text, "zip": text})
-        assert answer.status_code == 200
-    for name in ("type", "near", "cursor", "sort"):
-        assert (await world.get("/hives", params={name: text})).status_code == 422
+async def test_what_is_searched_for_is_only_text(world: World) -> None:
+    for text in INJECTIONS:
+        answer = await world.get("/hives", params={"name": text, "zip": text})
+        assert answer.status_code == 200, text
+        for name in ("type", "near", "cursor", "sort"):
+            assert (await world.get("/hives", params={name: text})).status_code == 422, text
 
 
-@pytest.mark.parametrize("text", INJECTIONS)
-async def test_what_is_said_comes_back_as_it_was(world: World, text: str) -> None:
+async def test_what_is_said_comes_back_as_it_was(world: World) -> None:
     business, who = await world.business(), await world.user()
+    path = f"/hives/{business.hive}"
 
-    await world.patch(
-        f"/hives/{business.hive}", business.admin, {"name": text, "description": text}
-    )
-    body = {"type": "feedback", "content": text, "hive_id": business.hive}
-    message = await world.make("/messages", who, body)
+    for text in INJECTIONS:
+        await world.patch(path, business.admin, {"name": text, "description": text})
+        body = {"type": "feedback", "content": text, "hive_id": business.hive}
+        message = await world.make("/messages", who, body)
 
-    assert (await world.read(f"/hives/{business.hive}"))["name"] == text
-    answer = await world.get(f"/messages/{message['id']}", who)
-    assert answer.json()["content"] == text
-    assert answer.headers["content-type"] == "application/json"
-    world.rows("UPDATE hive SET public = false WHERE id = %s", business.hive)
+        assert (await world.read(path))["name"] == text
+        answer = await world.get(f"/messages/{message['id']}", who)
+        assert answer.json()["content"] == text
+        assert answer.headers["content-type"] == "application/json"
 
 
 @pytest.mark.parametrize(
@@ -202,12 +199,12 @@ async def served(settings: Settings, public: object = None) -> AsyncIterator[htt
 async def test_who_asks_too_much_is_told_to_wait(settings: Settings) -> None:
     few = settings.model_copy(update={"rate_anonymous": 0.001, "rate_burst": 3000.0})
     async for client in served(few):
-        answers = [await client.get("/roles") for _ in range(3)]  # needs nobody: not counted
-        assert {answer.status_code for answer in answers} == {200}
         answers = [await client.get("/plans") for _ in range(5)]
 
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
         assert int(answers[-1].headers["retry-after"]) >= 1
+        guess = {"Authorization": "Bearer guess.ed"}
+        assert (await client.get("/plans", headers=guess)).status_code == 429
         token = {"Authorization": "Bearer patient"}
         assert (await client.get("/plans", headers=token)).status_code == 200
 

@@ -102,6 +102,27 @@ async def test_files_nobody_has_any_more_are_swept_after_an_hour(
     assert (await world.client.get(gone["url"])).status_code == 404
 
 
+async def test_an_upload_sent_again_with_its_key_is_one_picture(
+    world: World, business: Business
+) -> None:
+    request = world.client.build_request(
+        "POST",
+        f"/v1/hives/{business.hive}/images",
+        files={"file": ("a.png", png())},
+        headers={"Authorization": f"Bearer {business.member}", "Idempotency-Key": "picture"},
+    )
+    content = await request.aread()
+
+    answers = [
+        await world.client.post(request.url, content=content, headers=request.headers)
+        for _ in range(2)
+    ]
+
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].json() == answers[1].json()
+    assert len(await world.read(f"/hives/{business.hive}/images")) == 1
+
+
 async def test_transparent_pictures_stand_on_white(world: World, business: Business) -> None:
     made = (await upload(world, business, png(8, 8, "RGBA", (0, 0, 0, 0)))).json()
 

@@ -64,13 +64,12 @@ async def test_a_sensor_is_registered_once_by_its_serial(world: World, business:
     assert answer.status_code == 409
 
 
-@pytest.mark.parametrize("serial", ["", "a/b", "a.b", "#", "../x", "ü", "x" * 65, "'; --"])
-async def test_serials_are_words_of_a_topic(world: World, business: Business, serial: str) -> None:
+async def test_serials_are_words_of_a_topic(world: World, business: Business) -> None:
     path = f"/hives/{business.hive}/sensors"
 
-    answer = await world.call("POST", path, business.admin, json={"serial": serial})
-
-    assert answer.status_code == 422
+    for serial in ("", "a/b", "a.b", "#", "../x", "ü", "x" * 65, "'; --"):
+        answer = await world.call("POST", path, business.admin, json={"serial": serial})
+        assert answer.status_code == 422, serial
 
 
 async def test_provisioning_makes_a_user_of_the_broker_and_tells_its_password_once(

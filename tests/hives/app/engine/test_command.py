@@ -26,7 +26,7 @@ def database(embedded_template: str) -> Iterator[str]:
 
 
 def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + 2 * PATIENCE
     while not true():
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.05)
@@ -50,7 +50,7 @@ def test_it_serves_is_reloaded_by_sighup_and_stops_by_sigterm(
             site.write_text("[engine]\nworkers = nonsense\n")
             os.kill(process.pid, signal.SIGHUP)
             until(lambda: "reload refused" in process.output())
-            site.write_text("[engine]\nworkers = 2\nlinger = 0.1\n")
+            site.write_text("[engine]\nworkers = 1\nlinger = 0.2\n")
             os.kill(process.pid, signal.SIGHUP)
             until(lambda: '"event": "reloaded"' in process.output())
             until(lambda: client.get("/v1/hives").status_code == 200)

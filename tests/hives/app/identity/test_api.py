@@ -44,6 +44,11 @@ async def test_a_forgotten_password_reads_the_same_for_everyone(hives: Called) -
         assert (asked.status_code, asked.content) == (202, b"null")
 
 
+async def test_a_login_that_is_no_address_gets_no_letter(hives: Called) -> None:
+    asked = await hives.call("POST", "/v1/identity/password/forgotten", json={"login": "a b c"})
+    assert asked.status_code == 422
+
+
 async def test_a_link_that_does_not_hold_is_refused(hives: Called) -> None:
     given = {"token": "guessed", "password": "ten green bottles"}
     refused = await hives.call("POST", "/v1/identity/password/reset", json=given)

@@ -29,11 +29,13 @@ class Issuer:
     def __init__(self) -> None:
         self.published = {a.NAME: a.KEY.public_key()}
         self.fetched = 0
+        self.asked = asyncio.Event()
         self.away = False
         self.gate: asyncio.Event | None = None
 
     async def fetch(self) -> Published:
         self.fetched += 1
+        self.asked.set()
         if self.gate is not None:
             await self.gate.wait()
         if self.away:
@@ -71,6 +73,19 @@ async def test_many_who_wait_share_one_question(keys: PublishedKeys, issuer: Iss
     await asyncio.sleep(0)
     issuer.gate.set()
     assert None not in await asyncio.gather(*waiting)
+    assert issuer.fetched == 1
+
+
+async def test_who_comes_while_keys_are_being_fetched_waits_for_them(
+    keys: PublishedKeys, issuer: Issuer
+) -> None:
+    issuer.gate = asyncio.Event()
+    first = asyncio.create_task(keys.key(a.NAME))
+    await issuer.asked.wait()
+    late = asyncio.create_task(keys.key(a.NAME))
+    await asyncio.sleep(0)
+    issuer.gate.set()
+    assert None not in await asyncio.gather(first, late)
     assert issuer.fetched == 1
 
 

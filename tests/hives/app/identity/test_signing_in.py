@@ -189,3 +189,10 @@ async def test_nobody_gets_a_letter_for_a_login_that_is_not_there(
 ) -> None:
     await desk.ask_reset("nobody@bees.example")
     assert not (tmp_path / "letters").exists()
+
+
+async def test_sessions_that_are_over_are_forgotten(desk: SignIn, pool: Pool, clock: Clock) -> None:
+    await desk.sign_up(LOGIN, PASSWORD)
+    clock.now += timedelta(days=31)
+    await desk.sign_in(LOGIN, PASSWORD)
+    assert len(await pool.rows("SELECT FROM refresh_token")) == 1

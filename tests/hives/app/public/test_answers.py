@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from penstock.hives.app.engine.asgi import Receive, Scope, Send, respond
-from penstock.hives.app.live.bulletin import Figure
+from penstock.hives.app.live.bulletin import Bulletin, Figure
 from penstock.hives.app.public.answers import Answers
 from penstock.hives.app.public.fast import fast_path
 from penstock.hives.app.public.window import Window
@@ -146,6 +146,17 @@ async def test_a_hive_that_is_not_public_is_never_told_of() -> None:
     told.clear()
     window.heard(document(77, version=1))
     assert not told
+
+
+async def test_a_hive_that_is_no_longer_public_is_told_of_no_more() -> None:
+    bulletin = Bulletin()
+    window = Window(bulletin.tell, bulletin.forget, clock=lambda: NOON)
+    window.show(edition(hives=4))
+    assert set(bulletin.board) == {1, 2, 3}
+    window.show(edition(hives=2))
+    assert set(bulletin.board) == {1, 2}
+    window.heard(document(3, version=9))
+    assert 3 not in bulletin.board
 
 
 async def test_a_list_is_sorted_searched_and_paged() -> None:

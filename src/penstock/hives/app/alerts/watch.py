@@ -78,14 +78,13 @@ class Watch:
             self._woken.set()
 
     def _word(self, channel: str, payload: str) -> None:
-        match channel:
-            case "notification_delivery":
-                self._sender.wake()
-                return
-            case "notification_def" if payload.isdecimal():
-                self._changed.add(int(payload))
-            case _:
-                self._look_at = 0.0
+        if channel == DELIVERIES:
+            self._sender.wake()
+            return
+        if channel == DEFINITIONS and payload.isdecimal():
+            self._changed.add(int(payload))
+        else:
+            self._look_at = 0.0
         self._woken.set()
 
     def _connected(self) -> None:

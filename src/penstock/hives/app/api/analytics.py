@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
 from penstock.hives.app.api.caller import Reader, allowed
-from penstock.hives.app.api.context import Served
+from penstock.hives.app.api.context import Context, Served
 from penstock.hives.app.api.etags import PUBLIC, IfMatch, tagged
 from penstock.hives.app.api.fields import Body, Id, Line, Moment, Ref, named, span
 from penstock.hives.app.api.idempotency import IdempotentRoute
@@ -140,12 +140,16 @@ async def demographics(hive: Id, caller: Analyst, services: Served) -> Demograph
 async def popular_hives(
     request: Request,
     caller: Reader,
-    services: Served,
+    context: Context,
     window_days: Recent = Recent.WEEK,
     limit: Limit = 20,
 ) -> Response:
-    """Hives that are looked at, looked for, kept and visited most."""
-    return tagged(request, await services.analytics.popular(window_days, limit), PUBLIC)
+    """Hives that are looked at, looked for, kept and visited most; read once a minute for all."""
+    body = await context.once(
+        f"popular:{window_days}:{limit}",
+        lambda: context.services.analytics.popular(window_days, limit),
+    )
+    return tagged(request, body, PUBLIC)
 
 
 @router.get("/analytics/shifts")

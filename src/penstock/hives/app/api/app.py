@@ -1,7 +1,7 @@
 """The application as one ASGI callable: routers, errors, limits, and what it says of itself.
 
 Routers are listed, not discovered. Beside requests it has two chores: what sensors are to be told
-and the broker was not there for (`Sensors.tend`), and files of pictures nobody has any more.
+and the broker was not there for (`Commands.tend`), and files of pictures nobody has any more.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from penstock.hives.app.api import (
     alerts,
     analytics,
     deals,
+    hive_settings,
     hives,
     identity,
     images,
@@ -45,7 +46,14 @@ TEND_SECONDS: Final = 30.0
 #: Looks at sensors between two at the files of pictures.
 SWEEP_EVERY: Final = 120
 ROUTERS: Final[Sequence[APIRouter]] = (
-    *(hives.router, deals.router, images.router, places.router, people.router),
+    *(
+        hives.router,
+        hive_settings.router,
+        deals.router,
+        images.router,
+        places.router,
+        people.router,
+    ),
     *(messages.router, accounts.router, sensors.router, analytics.router),
     *(identity.router, push.router, payments.router, alerts.router),
 )
@@ -85,7 +93,7 @@ def create_app(resources: Resources, extra: Sequence[APIRouter] = ()) -> FastAPI
 async def _tend(resources: Resources) -> None:
     for turn in count(1):
         try:
-            await resources.services.sensors.tend()
+            await resources.services.commands.tend()
             if turn % SWEEP_EVERY == 0:
                 await resources.services.images.sweep()
         except PenstockError as error:

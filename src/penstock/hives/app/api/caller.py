@@ -13,8 +13,9 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
+from penstock.core.errors import AuthenticationFailed
 from penstock.hives.app.api.context import resources
-from penstock.hives.app.domain.callers import Caller
+from penstock.hives.app.domain.callers import ANONYMOUS, Caller
 from penstock.hives.app.domain.identity import Identify, Identity
 from penstock.hives.app.domain.roles import Permission
 
@@ -30,8 +31,12 @@ async def current(connection: HTTPConnection) -> Caller:
         return held
     found = resources(connection)
     headers = connection.headers
-    caller = await found.identified(headers.get("authorization"), headers.get(KEY_HEADER))
     address = connection.client.host if connection.client else "unknown"
+    try:
+        caller = await found.identified(headers.get("authorization"), headers.get(KEY_HEADER))
+    except AuthenticationFailed:
+        found.limits.take(ANONYMOUS, address)  # guessing has its rate, too
+        raise
     found.limits.take(caller, address)
     connection.state.caller = caller
     return caller

@@ -6,7 +6,9 @@ answer with, the ways to sign in, the permission a call needs, and examples.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
@@ -15,7 +17,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from penstock.hives.app.api.caller import Allowed
-from penstock.hives.app.api.examples import EXAMPLES
 from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.problems import MEDIA_TYPE, Problem
 from penstock.hives.app.domain.roles import GRANTS, Permission, Role
@@ -31,6 +32,8 @@ businesses need to run them. Times are in UTC, days and hours of a hive by its o
 * **Rate limits** are by caller: 429 with `Retry-After`.
 * Anonymous and free callers are answered from a cache, minutes old at most; `as_of` says.
 """
+#: An example of each shape, by its name.
+_EXAMPLES: Final = Path(__file__).with_name("examples.json")
 _SIGN_IN: Final[list[dict[str, list[str]]]] = [{"bearer": []}, {"key": []}]
 #: Problems any call may answer with, and those of calls that need a permission, or write.
 _ALWAYS: Final = {
@@ -90,7 +93,7 @@ def _document(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> dict[s
         "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
-    for name, example in EXAMPLES.items():
+    for name, example in json.loads(_EXAMPLES.read_bytes()).items():
         if name in schemas:
             schemas[name]["examples"] = [example]
     for router in routers:

@@ -11,7 +11,7 @@ from penstock.hives.app.api.caller import Reader
 from penstock.hives.app.api.context import Context
 from penstock.hives.app.api.fields import Body
 from penstock.hives.app.api.problems import Problem
-from penstock.hives.app.identity.local import Session, SignIn
+from penstock.hives.app.identity.local import Session, SignIn, spelled
 from penstock.hives.app.identity.opening import Local, local
 
 # Not idempotent routes: their answers are secrets, which are not kept.
@@ -94,7 +94,7 @@ async def sign_out(body: Refresh, caller: Reader, desk: Desk) -> None:
 async def forgotten(body: Forgotten, caller: Reader, desk: Desk, later: BackgroundTasks) -> None:
     """A letter with the means to set a new password. The answer is the same, and as quick, for a
     login that is not there."""
-    later.add_task(desk.ask_reset, body.login)
+    later.add_task(desk.ask_reset, spelled(body.login))
 
 
 @router.post("/identity/password/reset", status_code=204)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from penstock.hives.app.api.caller import allowed
+from penstock.hives.app.api.caller import Reader, allowed
 from penstock.hives.app.api.context import Served
 from penstock.hives.app.api.etags import IfMatch, tagged
 from penstock.hives.app.api.fields import Body, Id, Line, Locale, Moment, Ref, Zone, named
@@ -129,7 +129,7 @@ async def revoke_key(key: Id, caller: Keeper, services: Served) -> None:
 
 
 @router.get("/roles", tags=["security"])
-async def list_roles() -> list[RoleGrants]:
+async def list_roles(caller: Reader) -> list[RoleGrants]:
     """Who may do what."""
     return [
         RoleGrants(

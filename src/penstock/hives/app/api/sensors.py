@@ -18,11 +18,11 @@ from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.roles import Permission
 from penstock.hives.app.domain.sensors import (
     Command,
-    Credentials,
     Modem,
     NetworkConfig,
     Schedule,
     Sensor,
+    SensorAccess,
     SensorReport,
 )
 
@@ -159,7 +159,7 @@ async def retire_sensor(sensor: Id, caller: Fitter, services: Served) -> None:
 
 
 @router.post("/sensors/{sensor}/provision", status_code=201, openapi_extra=SECRET)
-async def provision_sensor(sensor: Id, caller: Fitter, services: Served) -> Credentials:
+async def provision_sensor(sensor: Id, caller: Fitter, services: Served) -> SensorAccess:
     """A user of the broker that is this sensor and nobody else. The password is shown this once."""
     return await services.sensors.provision(caller, sensor)
 
@@ -170,7 +170,7 @@ async def configure_sensor(
 ) -> Command:
     """Told by a retained message; acknowledged when a status of the sensor names it."""
     wanted = body.model_dump(exclude_none=True)
-    return await services.sensors.configure(caller, sensor, wanted)
+    return await services.commands.configure(caller, sensor, wanted)
 
 
 @router.get("/sensors/{sensor}/configuration")
@@ -178,12 +178,12 @@ async def list_commands(
     sensor: Id, caller: Watcher, services: Served, limit: Limit = 10
 ) -> list[Command]:
     """What it was told, the newest first, and whether it has heard."""
-    return await services.sensors.commands(caller, sensor, limit)
+    return await services.commands.of(caller, sensor, limit)
 
 
 @router.get("/sensors/{sensor}/schedules")
 async def list_schedules(sensor: Id, caller: Watcher, services: Served) -> list[Schedule]:
-    return await services.sensors.schedules(caller, sensor)
+    return await services.commands.schedules(caller, sensor)
 
 
 @router.put("/sensors/{sensor}/schedules")
@@ -192,7 +192,7 @@ async def set_schedules(
 ) -> list[Schedule]:
     """All of them at once. Where several hold, the shortest interval does; where none, 30 min."""
     wanted = [each.model_dump() for each in body.schedules]
-    return await services.sensors.schedule(caller, sensor, wanted)
+    return await services.commands.schedule(caller, sensor, wanted)
 
 
 @router.put("/sensors/{sensor}/network")

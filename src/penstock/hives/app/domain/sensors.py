@@ -107,7 +107,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class SensorAccess:
     """What a sensor signs in to the broker with; its password is told this once."""
 
     serial: str

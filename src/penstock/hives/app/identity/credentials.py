@@ -99,7 +99,7 @@ class Credentials:
     async def revoke_all(self, uid: str, now: datetime) -> None:
         await self._connection.execute(_REVOKE_ALL, (now, uid))
 
-    async def sweep(self, before: datetime) -> int:
-        """Forget refresh tokens that have been of no use since then."""
-        statement = "DELETE FROM refresh_token WHERE expires_at < %s"
-        return (await self._connection.execute(statement, (before,))).rowcount
+    async def forget_expired(self, uid: str, now: datetime) -> None:
+        """Refresh tokens of somebody's that have been of no use since then."""
+        statement = "DELETE FROM refresh_token WHERE uid = %s AND expires_at < %s"
+        await self._connection.execute(statement, (uid, now))

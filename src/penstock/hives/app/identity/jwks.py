@@ -75,11 +75,11 @@ class PublishedKeys:
         return self._published.keys.get(name)
 
     async def _refresh(self) -> None:
-        self._not_before = self._clock() + AGAIN_SECONDS
         try:
             self._published = await self._fetch()
         except (httpx.HTTPError, KeysUnavailable) as error:
             log.warning("issuer's keys not fetched", reason=str(error))
+            self._not_before = self._clock() + AGAIN_SECONDS
             return
         self._fetched = self._clock()
         self._not_before = self._fetched + PAUSE_SECONDS

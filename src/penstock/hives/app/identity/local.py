@@ -119,7 +119,10 @@ class SignIn:
             )
         if known:
             link = f"{self._reset_link}{token}"
-            await self._letters.send(reset_letter(self._sender, login, link))
+            try:
+                await self._letters.send(reset_letter(self._sender, login, link))
+            except OSError as error:  # whatever a mail server says is one, too
+                log.error("letter not sent", reason=str(error))
 
     async def reset(self, token: str, password: str) -> None:
         now = self._clock()
@@ -140,8 +143,9 @@ class SignIn:
     async def _session(self, credentials: Credentials, uid: str, since: datetime) -> Session:
         issued = self._issuer.issue(uid, since.timestamp())
         refresh = secrets.token_urlsafe(32)
-        until = self._clock() + REFRESH_LIFE
-        await credentials.keep(digest(refresh), Refresh(uid, until, None, since))
+        now = self._clock()
+        await credentials.forget_expired(uid, now)
+        await credentials.keep(digest(refresh), Refresh(uid, now + REFRESH_LIFE, None, since))
         return Session(issued.token, refresh, issued.expires_in, uid)
 
 

@@ -393,7 +393,7 @@ function gallery(detail) {
   if (!detail.images.length) return null;
   return make("section", { class: "panel" }, make("h2", {}, "Pictures"),
     make("div", { class: "gallery", tabindex: "0", role: "group", "aria-label": "Pictures" },
-      detail.images.map((image) => make("img", { src: image.url, alt: image.caption || detail.name, width: image.width, height: image.height, loading: "lazy" }))));
+      detail.images.map((image) => make("img", { src: `${image.url}?width=640`, alt: image.caption || detail.name, width: image.width, height: image.height, loading: "lazy" }))));
 }
 
 // ---- a day as a small chart

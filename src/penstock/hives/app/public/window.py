@@ -9,7 +9,7 @@ edition yet is `NothingYet`; what is not here is not here, and the database is n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
@@ -42,9 +42,11 @@ class Window:
     def __init__(
         self,
         told: Callable[[Figure], object] = lambda figure: None,
+        withdrawn: Callable[[Iterable[int]], object] = lambda hives: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._told = told
+        self._withdrawn = withdrawn
         self._clock = clock
         self._edition: Edition | None = None
         self._details: dict[int, HiveDetail] = {}
@@ -85,6 +87,7 @@ class Window:
         self._summaries = {each.id: each for each in snapshot.summaries}
         self._images = {image.id: image for each in snapshot.details for image in each.images}
         heard, self._occupancies = self._occupancies, {}
+        self._withdrawn(heard.keys() - self._details.keys())
         for hive, detail in self._details.items():
             known, read = heard.get(hive), detail.occupancy
             if known is not None and (read is None or known.version >= read.version):

@@ -15,6 +15,7 @@ from penstock.hives.app.broker import SensorBroker
 from penstock.hives.app.repositories.pool import Pool
 from penstock.hives.app.services.accounts import Accounts
 from penstock.hives.app.services.analytics import Activity, Analytics, Metrics
+from penstock.hives.app.services.commands import Commands
 from penstock.hives.app.services.deals import Deals
 from penstock.hives.app.services.formulas import check_formula
 from penstock.hives.app.services.hives import Hives
@@ -43,6 +44,7 @@ class Services:
     notifications: Notifications
     deals: Deals
     sensors: Sensors
+    commands: Commands
     images: Images
     analytics: Analytics
     metrics: Metrics
@@ -65,6 +67,7 @@ class Services:
             notifications=Notifications(pool, clock),
             deals=Deals(pool, clock),
             sensors=Sensors(pool, broker, reports, settings.sensor_address, clock),
+            commands=Commands(pool, broker, clock),
             images=Images(pool, Pictures(settings.images)),
             analytics=Analytics(pool, clock),
             metrics=Metrics(pool, clock, check_formula),

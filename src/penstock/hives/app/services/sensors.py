@@ -1,35 +1,28 @@
-"""Sensors: registered, let in at the broker, told how to behave, looked after.
+"""Sensors: registered, let in at the broker, looked after, retired.
 
-A configuration is kept here first, then retained at the broker under the sensor's command topic; a
-status of the sensor that names its number acknowledges it (a trigger of the database sees to that,
-whoever writes the status). What the broker could not be given is given again by `tend`, which also
-sees to schedules.
+What they are told is in `commands.py`.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.client import BrokerUnreachable
 from penstock.core.errors import NotFound
 from penstock.core.logs import get_logger
 from penstock.hives.app.broker import SensorBroker
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.cursors import Listed, listed, unpack
-from penstock.hives.app.domain.errors import Conflict, Fault, Invalid, NotConfigured
+from penstock.hives.app.domain.errors import Conflict, Fault, Invalid
 from penstock.hives.app.domain.roles import Permission
 from penstock.hives.app.domain.sensors import (
-    Command,
-    Credentials,
     Modem,
     NetworkConfig,
-    ReportConfig,
-    Schedule,
     Sensor,
+    SensorAccess,
     SensorReport,
 )
 from penstock.hives.app.domain.tags import unchanged
@@ -38,15 +31,10 @@ from penstock.hives.app.repositories.pool import Connection, Pool
 from penstock.hives.app.repositories.sensors import SensorRepository
 from penstock.hives.app.services.occupancy import owned
 from penstock.hives.app.services.reports import Reports
-from penstock.hives.sensors.messages import Configuration, Kind, Profile, SensorTopic
+from penstock.hives.sensors.messages import Kind, SensorTopic
 from penstock.hives.sensors.messages.topic import command_topic, is_serial
 
 log = get_logger(__name__)
-
-#: Before they are told anything devices behave so.
-_DEFAULTS: Final = Configuration()
-#: Only one process at a time tends.
-_TENDING: Final = 0x68697665
 
 
 class Sensors:
@@ -82,7 +70,9 @@ class Sensors:
 
     async def get(self, caller: Caller, sensor: int) -> Sensor:
         async with self._pool.reading() as connection:
-            return (await self._mine(connection, caller, sensor, Permission.READ_SENSORS))[0]
+            return (
+                await own_sensor(connection, caller, sensor, self._clock(), Permission.READ_SENSORS)
+            )[0]
 
     async def register(self, caller: Caller, hive: int, values: Mapping[str, Any]) -> Sensor:
         if not is_serial(values["serial"]):
@@ -98,8 +88,8 @@ class Sensors:
         self, caller: Caller, sensor: int, values: Mapping[str, Any], seen: str | None
     ) -> Sensor:
         async with self._pool.transaction() as connection:
-            held, account = await self._mine(
-                connection, caller, sensor, Permission.EDIT_SENSORS, lock=True
+            held, account = await own_sensor(
+                connection, caller, sensor, self._clock(), Permission.EDIT_SENSORS, lock=True
             )
             unchanged(held, seen)
             if "hive_id" in values:
@@ -114,8 +104,8 @@ class Sensors:
     async def retire(self, caller: Caller, sensor: int) -> None:
         """It no longer counts, nor may it sign in; what it counted stays."""
         async with self._pool.transaction() as connection:
-            held, account = await self._mine(
-                connection, caller, sensor, Permission.EDIT_SENSORS, lock=True
+            held, account = await own_sensor(
+                connection, caller, sensor, self._clock(), Permission.EDIT_SENSORS, lock=True
             )
             if held.provisioned_at is not None:
                 await self._broker.dismiss(_user(held.serial))
@@ -123,11 +113,11 @@ class Sensors:
             await sensors.change(sensor, {"state": "retired", "provisioned_at": None})
             await AuditRepository(connection).record(caller, "retire", "sensor", sensor, account)
 
-    async def provision(self, caller: Caller, sensor: int) -> Credentials:
+    async def provision(self, caller: Caller, sensor: int) -> SensorAccess:
         """A user of the broker that is this sensor; again, it gets another password."""
         async with self._pool.transaction() as connection:
-            held, account = await self._mine(
-                connection, caller, sensor, Permission.EDIT_SENSORS, lock=True
+            held, account = await own_sensor(
+                connection, caller, sensor, self._clock(), Permission.EDIT_SENSORS, lock=True
             )
             if held.state == "retired":
                 raise Conflict(f"sensor {sensor} is retired")
@@ -147,14 +137,14 @@ class Sensors:
             await sensors.change(sensor, {"provisioned_at": self._clock()})
             await AuditRepository(connection).record(caller, "provision", "sensor", sensor, account)
         topics = tuple(SensorTopic(held.serial, kind).topic for kind in Kind)
-        return Credentials(
+        return SensorAccess(
             held.serial, self._address, user, password, topics, command_topic(held.serial)
         )
 
     async def connect_by(self, caller: Caller, sensor: int, network: NetworkConfig) -> Sensor:
         async with self._pool.transaction() as connection:
-            held, account = await self._mine(
-                connection, caller, sensor, Permission.EDIT_SENSORS, lock=True
+            held, account = await own_sensor(
+                connection, caller, sensor, self._clock(), Permission.EDIT_SENSORS, lock=True
             )
             sensors = SensorRepository(connection)
             await sensors.connect_by(sensor, network)
@@ -163,145 +153,43 @@ class Sensors:
 
     async def fit_modem(self, caller: Caller, sensor: int, modem: Modem) -> Sensor:
         async with self._pool.transaction() as connection:
-            held, account = await self._mine(
-                connection, caller, sensor, Permission.EDIT_SENSORS, lock=True
+            held, account = await own_sensor(
+                connection, caller, sensor, self._clock(), Permission.EDIT_SENSORS, lock=True
             )
             sensors = SensorRepository(connection)
             await sensors.fit_modem(sensor, modem)
             await AuditRepository(connection).record(caller, "modem", "sensor", held.id, account)
             return _there(await sensors.get(sensor, self._clock()), sensor)[0]
 
-    async def configure(self, caller: Caller, sensor: int, wanted: Mapping[str, int]) -> Command:
-        """Kept, then told; the sensor acknowledges when it has heard of it."""
-        async with self._pool.transaction() as connection:
-            held, account = await self._mine(
-                connection, caller, sensor, Permission.EDIT_SENSORS, lock=True
-            )
-            sensors = SensorRepository(connection)
-            config = await sensors.configure(sensor, _completed(held, wanted))
-            await AuditRepository(connection).record(
-                caller, "configure", "sensor", sensor, account, dict(wanted)
-            )
-        await self._deliver(held, config)
-        return (await self.commands(caller, sensor, 1))[0]
-
-    async def commands(self, caller: Caller, sensor: int, limit: int) -> list[Command]:
-        """What it was told, the newest first, and whether it has heard."""
-        async with self._pool.reading() as connection:
-            await self._mine(connection, caller, sensor, Permission.READ_SENSORS)
-            return await SensorRepository(connection).commands(sensor, limit)
-
-    async def schedules(self, caller: Caller, sensor: int) -> list[Schedule]:
-        async with self._pool.reading() as connection:
-            await self._mine(connection, caller, sensor, Permission.READ_SENSORS)
-            return await SensorRepository(connection).schedules(sensor)
-
-    async def schedule(
-        self, caller: Caller, sensor: int, wanted: Sequence[Mapping[str, Any]]
-    ) -> list[Schedule]:
-        """All of them at once; when their time has come, the sensor is configured so."""
-        async with self._pool.transaction() as connection:
-            _, account = await self._mine(
-                connection, caller, sensor, Permission.EDIT_SENSORS, lock=True
-            )
-            sensors = SensorRepository(connection)
-            await sensors.set_schedules(sensor, wanted)
-            await AuditRepository(connection).record(caller, "schedule", "sensor", sensor, account)
-            return await sensors.schedules(sensor)
-
     async def reports(
         self, caller: Caller, sensor: int, begin: datetime, end: datetime, limit: int
     ) -> list[SensorReport]:
         async with self._pool.reading() as connection:
-            held, _ = await self._mine(connection, caller, sensor, Permission.READ_SENSORS)
+            held, _ = await own_sensor(
+                connection, caller, sensor, self._clock(), Permission.READ_SENSORS
+            )
         return await self._reports.of(held.serial, begin, end, limit)
-
-    async def tend(self) -> int:
-        """Schedules whose time has come, and commands the broker does not have. How many were
-        delivered; none if another process is at it."""
-        delivered = 0
-        async with self._pool.reading() as connection:
-            row = await (
-                await connection.execute("SELECT pg_try_advisory_lock(%s) AS mine", (_TENDING,))
-            ).fetchone()
-            if row is None or not row["mine"]:
-                return 0
-            try:
-                sensors = SensorRepository(connection)
-                for sensor, interval in await sensors.scheduled(self._clock()):
-                    held, _ = _there(await sensors.get(sensor, self._clock()), sensor)
-                    async with connection.transaction():
-                        wanted = _completed(held, {"report_interval_min": interval})
-                        await sensors.configure(sensor, wanted)
-                for sensor in await self._waiting(connection):
-                    held, _ = _there(await sensors.get(sensor, self._clock()), sensor)
-                    if held.config is not None and await self._deliver(held, held.config):
-                        delivered += 1
-            finally:
-                await connection.execute("SELECT pg_advisory_unlock(%s)", (_TENDING,))
-        return delivered
-
-    async def _waiting(self, connection: Connection) -> list[int]:
-        statement = """
-            SELECT DISTINCT k.sensor_id FROM sensor_command k
-            JOIN sensor s ON s.id = k.sensor_id AND s.report_config_id = k.report_config_id
-            WHERE k.sent_at IS NULL AND s.state = 'active' ORDER BY 1 LIMIT 100
-        """
-        return [row["sensor_id"] async for row in await connection.execute(statement)]
-
-    async def _deliver(self, sensor: Sensor, config: ReportConfig) -> bool:
-        """To the broker, which keeps it for the sensor. If it is away, another time."""
-        body = _wired(config).encode(Profile.from_json(sensor.profile))
-        try:
-            await self._broker.retain(command_topic(sensor.serial), body)
-        except (BrokerUnreachable, NotConfigured) as error:
-            log.warning("configuration waits", sensor=sensor.serial, reason=str(error))
-            return False
-        async with self._pool.reading() as connection:
-            await SensorRepository(connection).sent(config.configuration_id, self._clock())
-        return True
-
-    async def _mine(
-        self,
-        connection: Connection,
-        caller: Caller,
-        sensor: int,
-        permission: Permission,
-        *,
-        lock: bool = False,
-    ) -> tuple[Sensor, int]:
-        found = await SensorRepository(connection).get(sensor, self._clock(), lock=lock)
-        if found is None or not caller.may(Permission.READ_SENSORS, found[1]):
-            raise NotFound(f"there is no sensor {sensor} of yours")
-        caller.require(permission, found[1])
-        return found
 
 
 def _user(serial: str) -> str:
     return f"sensor-{serial}"
 
 
-def _wired(config: ReportConfig) -> Configuration:
-    return Configuration(
-        config.configuration_id,
-        config.threshold_cm,
-        config.report_interval_min,
-        config.status_interval_min,
-        config.event_threshold,
-    )
-
-
-def _completed(sensor: Sensor, wanted: Mapping[str, int]) -> dict[str, int]:
-    """What is not said stays as it was told last, or as devices come."""
-    held = sensor.config or ReportConfig(
-        0,
-        _DEFAULTS.threshold_cm,
-        _DEFAULTS.report_interval_min,
-        _DEFAULTS.status_interval_min,
-        _DEFAULTS.event_threshold,
-    )
-    names = ("threshold_cm", "report_interval_min", "status_interval_min", "event_threshold")
-    return {name: wanted.get(name, getattr(held, name)) for name in names}
+async def own_sensor(
+    connection: Connection,
+    caller: Caller,
+    sensor: int,
+    now: datetime,
+    permission: Permission,
+    *,
+    lock: bool = False,
+) -> tuple[Sensor, int]:
+    """A sensor and its account, in which the caller has the permission; others' are not there."""
+    found = await SensorRepository(connection).get(sensor, now, lock=lock)
+    if found is None or not caller.may(Permission.READ_SENSORS, found[1]):
+        raise NotFound(f"there is no sensor {sensor} of yours")
+    caller.require(permission, found[1])
+    return found
 
 
 def _there(found: tuple[Sensor, int] | None, sensor: int) -> tuple[Sensor, int]:

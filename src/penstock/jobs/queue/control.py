@@ -1,0 +1,54 @@
+"""Hearing the wishes about jobs: those of the past, and then each as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.jobs.link.contents import Properties
+from penstock.jobs.link.frames import Content
+from penstock.jobs.link.wire import Wire
+from penstock.jobs.queue.topology import CONTROL, declare_control
+from penstock.jobs.queue.wishes import Wish, read_wish
+
+log = get_logger(__name__)
+
+#: How long the wishes of the past may take to be read, before work begins without them.
+_SECONDS: Final = 10.0
+_PREFETCH: Final = 500
+
+
+async def hear_wishes(wire: Wire, wished: Callable[[Wish], None]) -> None:
+    """From the first that is kept. Returns when those of the past are known: when a mark of our
+    own, put behind them, has come back."""
+    mark = json.dumps({"mark": uuid.uuid4().hex}).encode()
+    caught_up = asyncio.Event()
+    try:
+        await declare_control(wire)
+        channel = await wire.channel()
+
+        def hear(contents: list[Content]) -> None:
+            for content in contents:
+                if (wish := read_wish(content.body)) is not None:
+                    wished(wish)
+                elif content.body == mark:
+                    caught_up.set()
+            channel.ack(contents[-1].tag, multiple=True)
+
+        channel.on_deliveries = hear
+        channel.publish("", CONTROL, mark, Properties("application/json"))
+        await channel.prefetch(_PREFETCH)
+        await channel.consume(CONTROL, "wishes", {"x-stream-offset": "first"})
+        async with asyncio.timeout(_SECONDS):
+            await caught_up.wait()
+    except TimeoutError:
+        log.warning("wishes to cancel are not all known yet", stream=CONTROL)
+    except PenstockError as error:
+        if wire.lost.done():
+            raise
+        log.warning("nothing can be cancelled: this broker has no streams", reason=str(error))

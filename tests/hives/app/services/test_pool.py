@@ -1,0 +1,81 @@
+"""Connections of the application: named errors, servers that come back, bounded waiting."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from penstock.hives.app.domain.errors import Conflict, Invalid
+from penstock.hives.app.repositories.pool import Pool
+from penstock.store import Database, StoreUnavailable
+
+
+async def test_connections_that_were_ended_are_replaced_unnoticed(database: Database) -> None:
+    async with Pool(database.url, 2, wait=60) as pool:
+        await asyncio.gather(*(pool.rows("SELECT 1") for _ in range(4)))
+        database.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+        assert await pool.row("SELECT 2 AS n") == {"n": 2}
+
+
+@pytest.mark.parametrize(
+    ("statement", "value", "expected"),
+    [
+        ("INSERT INTO hive_type (code, name) VALUES (%s, 'x')", "twice", Conflict),
+        ("INSERT INTO hive_type (code, name) VALUES (%s, 'x')", "Not a word", Invalid),
+        ("INSERT INTO account (name) VALUES (%s)", None, Invalid),
+        ("INSERT INTO account (name) VALUES (%s)", "nul \0", Invalid),
+        ("INSERT INTO account_member (account_id, user_id) VALUES (%s, 1)", 999_999, Conflict),
+        ("SELECT %s::bigint", 1 << 70, Invalid),
+    ],
+)
+async def test_what_the_database_refuses_has_a_name(
+    database: Database, statement: str, value: object, expected: type[Exception]
+) -> None:
+    database.execute(
+        "INSERT INTO hive_type (code, name) VALUES ('twice', 'x') ON CONFLICT DO NOTHING"
+    )
+    async with Pool(database.url, 1, wait=60) as pool:
+        with pytest.raises(expected):
+            await pool.execute(statement, (value,))
+
+        assert await pool.row("SELECT 1 AS n") == {"n": 1}  # the connection is none the worse
+
+
+async def test_a_mistake_of_ours_keeps_its_own_name(database: Database) -> None:
+    async with Pool(database.url, 1, wait=60) as pool:
+        with pytest.raises(psycopg.errors.UndefinedColumn):
+            await pool.execute("SELECT no_such_column FROM hive")
+
+
+async def test_a_transaction_that_raises_leaves_nothing(database: Database) -> None:
+    async def undone() -> None:
+        async with pool.transaction() as connection:
+            await connection.execute("INSERT INTO account (name) VALUES ('undone')")
+            raise ZeroDivisionError
+
+    async with Pool(database.url, 1, wait=60) as pool:
+        with pytest.raises(ZeroDivisionError):
+            await undone()
+
+        assert await pool.rows("SELECT FROM account WHERE name = 'undone'") == []
+
+
+async def test_who_waits_too_long_for_a_connection_is_told_to_come_again(
+    database: Database,
+) -> None:
+    async with Pool(database.url, 1, wait=0.1) as pool:
+        while True:  # until there is a connection at all
+            try:
+                await pool.rows("SELECT 1")
+                break
+            except StoreUnavailable:
+                continue
+        async with pool.reading():
+            with pytest.raises(StoreUnavailable):
+                await pool.rows("SELECT 1")
