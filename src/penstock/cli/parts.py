@@ -104,8 +104,8 @@ def _applications(
     def part(name: str, *command: str, port: int | None = None) -> Part:
         def words(found: Addresses) -> list[str]:
             listen = [] if port is None else ["--port", str(_free(port))]
-            mqtt = _mqtt_of(found) if name == HIVES else []
-            return [*_OWN, *command, _END, *_common(name, wishes, found), *listen, *mqtt]
+            sensors = [*_mqtt_of(found), *_management_of(found)] if name == HIVES else []
+            return [*_OWN, *command, _END, *_common(name, wishes, found), *listen, *sensors]
 
         return Part(name, words, needs)
 
@@ -113,11 +113,11 @@ def _applications(
         yield part(HIVES, "hives", "serve", "--workers", "1", port=_HIVES_PORT)
         yield part(ALERTS, "hives", "alerts")
     if possible(JOBS, equipment.lacking_modules(equipment.JOBS)):
-        yield part(JOBS, "job", "worker", "--fork", "2")
+        yield part(JOBS, "job", "worker", "--fork", "2", "--patience", "60")
     if wishes.overlay:
         yield part(HISTORY, "historian")
     if possible(DASHBOARDS, equipment.lacking_modules(equipment.DASHBOARDS)):
-        yield part(DASHBOARDS, "dashboards", port=_DASHBOARDS_PORT)
+        yield part(DASHBOARDS, "dashboards", "--gate", "hives", port=_DASHBOARDS_PORT)
 
 
 def flags(name: str, values: Iterable[object]) -> list[str]:
@@ -157,6 +157,12 @@ def _common(name: str, wishes: Wishes, found: Addresses) -> list[str]:
 
 def _mqtt_of(found: Addresses) -> list[str]:
     return flags("--mqtt", [url for url in found[BROKER] if url.startswith("mqtt://")][:1])
+
+
+def _management_of(found: Addresses) -> list[str]:
+    """Where sensors get users of their own."""
+    http = next((url for url in found[BROKER] if url.startswith("http://")), None)
+    return flags("--management", [http.replace("://", "://guest:guest@")] if http else ())
 
 
 def _free(port: int) -> int:

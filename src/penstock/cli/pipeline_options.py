@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from penstock.pipeline.place import Place
 
 #: Name → where it is opened. Others are named by that: `package.module:function`.
-FLOWS: Final = {"hives": "penstock.hives.flow:open_flow"}
+FLOWS: Final = {
+    "hives": "penstock.hives.flow:open_flow",
+    "pump": "penstock.pump.keeping:open_flow",
+}
 PARTS: Final = "Other parts"
 SPARK: Final = "Spark"
 

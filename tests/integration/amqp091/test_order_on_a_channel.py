@@ -187,3 +187,25 @@ def test_a_consumer_cancelled_in_the_middle_gets_the_rest(open_wire: Wire, fille
     open_wire.send(method_bytes(1, spec.Basic.Ack(delivery_tag=1)))
     open_wire.send(method_bytes(1, spec.Basic.Get(queue=filled)))
     assert take(open_wire, 1)[0][1] == LARGE
+
+
+def test_a_tag_may_be_used_again_at_once(open_wire: Wire, name: str) -> None:
+    """Answers to what the first had, its end, and the second of that name, all in one write."""
+    consume_again = method_bytes(1, spec.Basic.Consume(queue=name, consumer_tag="again"))
+    open_wire.call(1, spec.Queue.Declare(queue=name, exclusive=True))
+    open_wire.call(1, spec.Basic.Qos(prefetch_count=1))
+    open_wire.send(
+        message_bytes(1, b"one", routing_key=name) + message_bytes(1, b"two", routing_key=name)
+    )
+    open_wire.send(consume_again)
+
+    def delivered() -> tuple[int, bytes]:
+        for method, body in replies(open_wire):
+            if body is not None:
+                return method.delivery_tag, body
+        raise AssertionError("nothing was delivered")
+
+    assert delivered() == (1, b"one")
+    ack, cancel = spec.Basic.Ack(1), spec.Basic.Cancel(consumer_tag="again")
+    open_wire.send(method_bytes(1, ack) + method_bytes(1, cancel) + consume_again)
+    assert delivered()[1] == b"two"

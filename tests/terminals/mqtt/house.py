@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.broker.alarms import Alarms
-from penstock.broker.host import Client
+from penstock.broker.host import Client, Links
 from penstock.broker.passwords import Passwords
+from penstock.broker.routing import Router
 from penstock.broker.users import Users
 from penstock.core.config import MqttSettings
 from penstock.terminals.mqtt.connect import Connect, Will
@@ -280,6 +281,13 @@ class House:
         self.product: dict[str, Any] = {}
         self.mqtt = Mqtt(self)
         self.kernel.turn.end()
+
+    @property
+    def links(self) -> Links:
+        raise AssertionError("no MQTT client is a broker")
+
+    def router(self, vhost: str) -> Router[Any]:
+        raise AssertionError("MQTT reaches publications by their exchange")
 
     def client_left(self, client: Client) -> None:
         self.clients.pop(client, None)

@@ -271,7 +271,7 @@ class Outflow:
         self._metrics.acknowledged += self.acknowledged
         self.acknowledged = 0
         for consumer in thirsty:
-            if consumer.tag in consumer.amqp.consumers:
+            if consumer.amqp.consumers.get(consumer.tag) is consumer:
                 if consumer.amqp.global_prefetch:
                     consumer.amqp.request_all()
                 else:

@@ -64,6 +64,7 @@ async def test_settings_that_could_never_be_told_are_refused(world: World) -> No
         {"hive_id": None},
         {"kind": "deal_new"},
         {"quiet_from": "22:00"},
+        {"quiet_from": "22:00Z", "quiet_to": "07:00Z"},
         {"channels": []},
         {"channels": ["pigeon"]},
         {"threshold": 5000},

@@ -35,6 +35,7 @@ businesses need to run them. Times are in UTC, days and hours of a hive by its o
 #: An example of each shape, by its name.
 _EXAMPLES: Final = Path(__file__).with_name("examples.json")
 _SIGN_IN: Final[list[dict[str, list[str]]]] = [{"bearer": []}, {"key": []}]
+_CLOCK: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 #: Problems any call may answer with, and those of calls that need a permission, or write.
 _ALWAYS: Final = {
     "422": "Not as it should be: `errors` says which fields.",
@@ -96,12 +97,26 @@ def _document(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> dict[s
     for name, example in json.loads(_EXAMPLES.read_bytes()).items():
         if name in schemas:
             schemas[name]["examples"] = [example]
+    _local_times(schemas)
     for router in routers:
         for route in router.routes:
             if isinstance(route, APIRoute) and route.include_in_schema:
                 for verb in route.methods or ():
                     _complete(document["paths"][prefix + route.path][verb.lower()], route, verb)
     return document
+
+
+def _local_times(shape: Any) -> None:
+    """Times of day are by some hive's clock; JSON Schema's `time` has a zone in it."""
+    if isinstance(shape, dict):
+        if shape.get("format") == "time":
+            del shape["format"]
+            shape["pattern"] = _CLOCK
+        for each in shape.values():
+            _local_times(each)
+    elif isinstance(shape, list):
+        for each in shape:
+            _local_times(each)
 
 
 def _complete(operation: dict[str, Any], route: APIRoute, verb: str) -> None:

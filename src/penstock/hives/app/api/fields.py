@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, time
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -51,6 +51,12 @@ def _dated(at: datetime) -> datetime:
     return at
 
 
+def _local(clock: time) -> time:
+    if clock.tzinfo is not None:
+        raise ValueError("is by the hive's own clock: no zone")
+    return clock
+
+
 Id = Annotated[int, Path(ge=1, le=_LARGEST)]
 Ref = Annotated[int, Field(ge=1, le=_LARGEST)]
 Line = Annotated[
@@ -64,6 +70,7 @@ Note = Annotated[
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)]
 Zone = Annotated[str, StringConstraints(min_length=3, max_length=64), AfterValidator(_zone)]
 Locale = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+LocalTime = Annotated[time, AfterValidator(_local)]
 Moment = Annotated[AwareDatetime, AfterValidator(_dated)]
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from penstock.hives.app.api.caller import allowed
 from penstock.hives.app.api.context import Served
 from penstock.hives.app.api.etags import IfMatch, tagged
-from penstock.hives.app.api.fields import Body, Id, Line, Moment, Note, Word, Zone, named
+from penstock.hives.app.api.fields import Body, Id, Line, LocalTime, Moment, Note, Word, Zone, named
 from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.pages import Cursor, Limit, Page
 from penstock.hives.app.domain.callers import Caller
@@ -55,7 +55,7 @@ class NewHive(Body):
     description: Note = ""
     capacity: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     opening_hours: Hours = Field(default_factory=dict)
-    reset_time: time = time(4)
+    reset_time: LocalTime = time(4)
     public: bool = True
     address: AddressBody | None = None
 
@@ -69,7 +69,7 @@ class HiveEdit(Body):
     description: Note | None = None
     capacity: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     opening_hours: Hours | None = None
-    reset_time: time | None = None
+    reset_time: LocalTime | None = None
     public: bool | None = None
     address: AddressBody | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import time
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,7 +10,7 @@ from pydantic import Field
 from penstock.hives.app.api.caller import allowed
 from penstock.hives.app.api.context import Served
 from penstock.hives.app.api.etags import IfMatch, tagged
-from penstock.hives.app.api.fields import Body, Id, Ref, named
+from penstock.hives.app.api.fields import Body, Id, LocalTime, Ref, named
 from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.pages import Limit
 from penstock.hives.app.domain.callers import Caller
@@ -39,8 +38,8 @@ class NewSetting(Body):
     hysteresis: Threshold = 0
     """How far it must fall back before it is told again."""
     cooldown_s: Cooldown = 1800
-    quiet_from: time | None = None
-    quiet_to: time | None = None
+    quiet_from: LocalTime | None = None
+    quiet_to: LocalTime | None = None
     channels: Channels = ("inbox", "push")
     enabled: bool = True
 
@@ -52,8 +51,8 @@ class SettingEdit(Body):
     unit: Literal["count", "percent"] | None = None
     hysteresis: Threshold | None = None
     cooldown_s: Cooldown | None = None
-    quiet_from: time | None = None
-    quiet_to: time | None = None
+    quiet_from: LocalTime | None = None
+    quiet_to: LocalTime | None = None
     channels: Channels | None = None
     enabled: bool | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import time
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -11,7 +10,7 @@ from pydantic import Field
 from penstock.hives.app.api.caller import allowed
 from penstock.hives.app.api.context import Served
 from penstock.hives.app.api.etags import IfMatch, tagged
-from penstock.hives.app.api.fields import Body, Id, Moment, Note, Ref, named, span
+from penstock.hives.app.api.fields import Body, Id, LocalTime, Moment, Note, Ref, named, span
 from penstock.hives.app.api.idempotency import SECRET, IdempotentRoute
 from penstock.hives.app.api.pages import Cursor, Limit, Page
 from penstock.hives.app.domain.callers import Caller
@@ -77,8 +76,8 @@ class ScheduleBody(Body):
 
     weekdays: Annotated[int, Field(ge=1, le=127)]
     """Monday is 1, Tuesday 2, Sunday 64; added up."""
-    from_time: time
-    to_time: time
+    from_time: LocalTime
+    to_time: LocalTime
     interval_min: Interval
 
 

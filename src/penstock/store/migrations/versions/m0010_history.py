@@ -67,6 +67,7 @@ def upgrade() -> None:
             PRIMARY KEY (publication_id, attribute)
         );
         CREATE INDEX publication_number_value ON publication_number (attribute, value);
+        COMMENT ON TABLE publication_number IS 'The numbers in what was kept, by attribute.';
 
         CREATE TABLE publication_text (
             publication_id bigint NOT NULL REFERENCES publication ON DELETE CASCADE,
@@ -76,6 +77,7 @@ def upgrade() -> None:
         );
         CREATE INDEX publication_text_value
             ON publication_text (attribute, substring(value FROM 1 FOR 200));
+        COMMENT ON TABLE publication_text IS 'The texts in what was kept, by attribute.';
         COMMENT ON COLUMN publication_text.value IS 'UTF-8: ordered by code point, may hold NUL.';
     """)
 
