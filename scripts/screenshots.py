@@ -193,7 +193,7 @@ def main() -> None:
     chosen = parser.parse_args().sections or list(SECTIONS)
     program = shutil.which("chromium")
     if program is None:
-        raise SystemExit("chromium is not installed: scripts/peers --with browser")
+        raise SystemExit("chromium is not installed: scripts/peers")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for name in chosen:

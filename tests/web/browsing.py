@@ -54,7 +54,7 @@ def chromium() -> Iterator[Browser]:
 
     program = shutil.which("chromium")
     if program is None:
-        raise PeerMissing("chromium is not installed: scripts/peers --with browser")
+        raise PeerMissing("chromium is not installed: scripts/peers")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=program,
