@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.lookout import Batch, Figure, View
-from penstock.cli.picture import Scene, draw
+from penstock.cli.picture import DEMO_LOGIN, DEMO_PASSWORD, Scene, draw
 from penstock.cli.supervisor import Keeper, Part, State
+from penstock.hives.app.demonstration import PASSWORD, PEOPLE
 
 NOW = 1_800_000_000.0
 SEEN = datetime.fromtimestamp(NOW, UTC)
@@ -20,6 +22,8 @@ ADDRESSES = {
     "pipeline": ["hives", "amqp://guest:guest@127.0.0.1:5672/"],
     "demo": ["sensors/#"],
 }
+PAGES = {"hives": ["http://127.0.0.1:8000"], "dashboards": ["http://127.0.0.1:8080"]}
+EVERYTHING = (*ADDRESSES, "hives", "alerts", "jobs", "history", "dashboards")
 FIGURES = (
     Figure("Cedar Supermarket", "Bucharest", 106, 34.0, "quiet", "rising", SEEN),
     Figure(
@@ -41,7 +45,8 @@ VIEW = View(
 async def scene(*names: str, view: View = VIEW, **left_out: str) -> Scene:
     keepers = []
     for name in names:
-        keeper = Keeper(Part(name, lambda _: []), ADDRESSES, lambda *_: None, 1.0)  # type: ignore[arg-type]
+        known: dict[str, Sequence[str]] = {**ADDRESSES, **PAGES}
+        keeper = Keeper(Part(name, lambda _: []), known, lambda *_: None, 1.0)
         keeper.state = State.RUNNING
         keepers.append(keeper)
     return Scene(keepers, True, view, (1.0, 2.0), left_out, Path("data"), (), 72.0, NOW)
@@ -59,6 +64,24 @@ async def test_it_fits(width: int, height: int) -> None:
     shown = lines(await scene(*ADDRESSES), width, height)
     assert len(shown) <= height
     assert all(len(line) <= width for line in shown)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 32), (104, 24), (120, 40)])
+async def test_it_fits_with_all_parts_there_are(width: int, height: int) -> None:
+    shown = lines(await scene(*EVERYTHING), width, height)
+    assert len(shown) <= height
+    assert all(len(line) <= width for line in shown)
+    for part in EVERYTHING:
+        assert any(part in line for line in shown), part
+    assert any("http://127.0.0.1:8000" in line for line in shown)
+
+
+async def test_it_tells_who_can_sign_in() -> None:
+    shown = "\n".join(lines(await scene(*EVERYTHING), 140, 50))
+
+    assert DEMO_LOGIN in shown
+    assert DEMO_PASSWORD == PASSWORD
+    assert DEMO_LOGIN in {person.login for person in PEOPLE if person.account}
 
 
 async def test_it_tells_rate_lag_and_how_full_hives_are() -> None:

@@ -19,7 +19,7 @@ from rich.text import Text
 from penstock import __version__
 from penstock.cli.lookout import Figure, View
 from penstock.cli.next_steps import next_steps, reach
-from penstock.cli.parts import BROKER, DASHBOARDS, HIVES, PIPELINE
+from penstock.cli.parts import BROKER, DASHBOARDS, DEMO, HIVES, PIPELINE
 from penstock.cli.supervisor import Keeper, State
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ _CURVE: Final = "▁▂▃▄▅▆▇█"
 _ENDS: Final = " ▏▎▍▌▋▊▉"
 #: What people look at first, by the part that serves it.
 _PAGES: Final = {HIVES: "public page; API under /v1/docs", DASHBOARDS: "dashboards"}
+#: Who the demonstration has made an owner of places (`hives/app/demonstration.py`).
+DEMO_LOGIN: Final = "grace@hives.example"
+DEMO_PASSWORD: Final = "nine green bottles"
 _WIDE: Final = 104
 #: Hives that are shown at least, and at most.
 _FEWEST: Final = 3
@@ -66,15 +69,24 @@ def draw(scene: Scene, width: int, height: int) -> RenderableType:
     wide = width >= _WIDE
     by_part = {each.part.name: each.addresses for each in scene.keepers}
     pages = [(url, words) for part, words in _PAGES.items() for url in by_part.get(part, ())]
+    if pages and by_part.get(DEMO):
+        pages.append((f"   {DEMO_LOGIN}", f"signs in there: {DEMO_PASSWORD}"))
     addresses = [*pages, *((url, reach(url)) for url in by_part.get(BROKER, ()))]
     hints = next_steps(by_part, scene.where)
     tall = (len(scene.keepers) + 1, len(addresses))
     above = max(tall) if wide else sum(tall) + 1
+    shortly = height - _REST - above - 3 * len(scene.left_out) < _FEWEST
+    if shortly:
+        names = sum(len(each.part.name) + 4 for each in scene.keepers)
+        above = -(-names // max(width - 16, 1)) + 1
+        left = height - _REST - above - 3 * len(scene.left_out) - _FEWEST
+        addresses = addresses[: max(left, 1)]
+        above += len(addresses)
     room = height - _REST - above - 3 * len(scene.left_out)
     hinted = scene.ready and room - len(hints) - 2 >= _FEWEST
     rows = min(_MOST, max(_FEWEST, room - (len(hints) + 2 if hinted else 0)))
     flows = any(each.part.name == PIPELINE for each in scene.keepers)
-    blocks: list[RenderableType] = [_above(scene, addresses, wide)]
+    blocks: list[RenderableType] = [_above(scene, addresses, wide, shortly)]
     if scene.left_out:
         blocks += ["", *(_left_out(part, why) for part, why in scene.left_out.items())]
     blocks += ["", _flow(scene, flows)]
@@ -96,13 +108,27 @@ def _title(scene: Scene) -> Table:
     return line
 
 
-def _above(scene: Scene, addresses: Sequence[tuple[str, str]], wide: bool) -> RenderableType:
-    parts, reached = _parts(scene), _addresses(addresses)
+def _above(
+    scene: Scene, addresses: Sequence[tuple[str, str]], wide: bool, shortly: bool
+) -> RenderableType:
+    reached = _addresses(addresses)
+    if shortly:
+        return Group(_signs(scene), "", reached)
+    parts = _parts(scene)
     if not wide:
         return Group(parts, "", reached)
     beside = Table.grid(padding=(0, 6))
     beside.add_row(parts, reached)
     return beside
+
+
+def _signs(scene: Scene) -> Text:
+    """All parts in a line or two, for a terminal with no room for a table."""
+    said = Text()
+    for keeper in scene.keepers:
+        sign, style = _STATES[keeper.state]
+        said.append(f"{sign} ", style=style).append(f"{keeper.part.name}  ")
+    return said
 
 
 def _parts(scene: Scene) -> Table:
