@@ -65,12 +65,18 @@ test: lint peers ## All checks and the tests that do not take long
 test-all: lint peers ## The same, and the tests that do take long
 	$(BIN)/pytest $(APART)
 
-bench: setup peers ## Penstock beside RabbitMQ, mosquitto and amqtt; writes docs/benchmarks.md
+bench: setup peers ## Penstock beside its peers, for hours; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.mqtt --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.amqp10 --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.spark --markdown docs/benchmarks.md
 	$(BIN)/python -m benchmarks.pipeline --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.accuracy --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.content --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.hives --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.alerts
+	$(BIN)/python -m benchmarks.jobs --markdown docs/benchmarks.md
+	$(BIN)/python -m benchmarks.pump --markdown docs/benchmarks.md
 
 docs: setup ## The pages that are made from the code
 	$(BIN)/python -m scripts.configuration_page
