@@ -113,6 +113,25 @@ async def test_a_worker_may_speak_amqp_1_0(penstock: Penstock, declared: JobsCli
     assert values == [8, None]
 
 
+async def test_over_amqp_1_0_work_goes_on_after_all_places_were_taken(
+    penstock: Penstock, declared: JobsClient
+) -> None:
+    url = penstock.url.replace("amqp://", "amqp+1.0://")
+    async with asyncio.timeout(PATIENCE), working(url, types=("call", "fake"), slots=1):
+        long = await declared.submit(Fake("long", 1.0, 0.2))
+        short = [
+            await declared.submit(Call(f"add-{number}", f"{SAMPLES}:add", (number, 1)))
+            for number in range(5)
+        ]
+
+        values = [(await job.result()).value for job in short]
+        await long.result()
+        again = await declared.submit(Call("again", f"{SAMPLES}:add", (1, 1)))
+
+        assert (await again.result()).value == 2
+    assert values == [1, 2, 3, 4, 5]
+
+
 # SSH.
 
 

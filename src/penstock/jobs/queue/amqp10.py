@@ -47,7 +47,8 @@ class Amqp10Carrier:
         self._fabric: Fabric = connect(url, patience=patience)
         self._listener: Listener | None = None
         self._outflows: dict[tuple[str, str], Outflow] = {}
-        self._inflows: list[Inflow] = []
+        self._flowing = asyncio.Event()  # requests are taken
+        self._flowing.set()
         self._failed: asyncio.Future[Exception] | None = None
         self._tags = 0
         self._settling: set[asyncio.Task[None]] = set()
@@ -61,7 +62,6 @@ class Amqp10Carrier:
         for kind in self._kinds:
             inflow = self._fabric.pull(self._queue or request_name(kind), prefetch=self._prefetch)
             await inflow.open()
-            self._inflows.append(inflow)
             self._spawn(self._tasks, self._receive(kind, inflow))
 
     async def close(self) -> None:
@@ -75,11 +75,14 @@ class Amqp10Carrier:
         return await asyncio.shield(self._failed)
 
     def pace(self, prefetch: int) -> None:
-        """Credit is the client's to give; to take no more is all that can be asked of it."""
-        if prefetch == 0:
-            for inflow in self._inflows:
-                self._spawn(self._tasks, inflow.close())
-            self._inflows.clear()
+        """Credit is the client's to give: to take none of what it has is all that can be done.
+
+        What it has by then, no more than there are places, waits here, or goes back at the end.
+        """
+        if prefetch:
+            self._flowing.set()
+        else:
+            self._flowing.clear()
 
     def settle(self, settlement: Settlement) -> None:
         self._spawn(self._settling, self._settle(settlement))
@@ -103,6 +106,7 @@ class Amqp10Carrier:
         assert self._failed is not None
         while True:
             try:
+                await self._flowing.wait()
                 message = await inflow.receive()
             except FabricClosed:
                 return
