@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -13,9 +14,14 @@ from penstock.cli.parts import Plan, Wishes, plan
 from tests.cli.command import environment
 
 ADDRESSES = {
-    "broker": ["amqp://127.0.0.1:1", "mqtt://127.0.0.1:2", "http://127.0.0.1:3"],
+    "broker": [
+        *("amqp://127.0.0.1:1", "mqtt://127.0.0.1:2"),
+        *("http://127.0.0.1:3", "padres://127.0.0.1:4"),
+    ],
     "database": ["postgresql://penstock@/penstock"],
 }
+APPLICATIONS = ["hives", "alerts", "jobs", "history", "dashboards"]
+REACHING = "--url amqp://127.0.0.1:1 --database postgresql://penstock@/penstock"
 
 
 @pytest.fixture(autouse=True)
@@ -35,17 +41,18 @@ def command(found: Plan, name: str) -> str:
 
 def test_all_there_is_comes_in_order_of_need() -> None:
     found = plan(Wishes())
-    assert names(found) == ["broker", "database", "pipeline", "demo"]
-    assert [list(part.needs) for part in found.parts[2:]] == [["broker", "database"]] * 2
+    assert names(found) == ["broker", "database", "pipeline", "demo", *APPLICATIONS]
+    assert {tuple(part.needs) for part in found.parts[2:]} == {("broker", "database")}
 
 
 @pytest.mark.parametrize(
     ("wishes", "parts"),
     [
-        ({"demo": False}, ["broker", "database", "pipeline"]),
+        ({"demo": False}, ["broker", "database", "pipeline", *APPLICATIONS]),
+        ({"applications": False}, ["broker", "database", "pipeline", "demo"]),
         ({"pipeline": False}, ["broker", "demo"]),
         ({"pipeline": False, "demo": False}, ["broker"]),
-        ({"database": "postgresql://elsewhere"}, ["broker", "pipeline", "demo"]),
+        ({"database": "postgresql://elsewhere"}, ["broker", "pipeline", "demo", *APPLICATIONS]),
     ],
 )
 def test_what_is_not_wished_for_is_not_there(wishes: dict[str, Any], parts: list[str]) -> None:
@@ -54,11 +61,37 @@ def test_what_is_not_wished_for_is_not_there(wishes: dict[str, Any], parts: list
 
 def test_parts_are_told_where_the_others_are() -> None:
     found = plan(Wishes(data=["--data", "here"], demonstration=["--hives", "3"]))
-    reaching = "--url amqp://127.0.0.1:1 --database postgresql://penstock@/penstock"
-    assert command(found, "pipeline") == f"pipeline run --stop-with-stdin --data here {reaching}"
+    assert command(found, "pipeline") == f"pipeline run --stop-with-stdin --data here {REACHING}"
     assert command(found, "demo") == (
-        f"demo --stop-with-stdin --data here {reaching} --mqtt mqtt://127.0.0.1:2 --hives 3"
+        f"demo --stop-with-stdin --data here {REACHING} --mqtt mqtt://127.0.0.1:2 --hives 3"
     )
+
+
+def test_applications_are_told_where_the_others_are() -> None:
+    found = plan(Wishes(data=["--data", "here"]))
+
+    hives = command(found, "hives")
+    assert hives.startswith(f"hives serve --workers 1 --stop-with-stdin --data here {REACHING} ")
+    assert "--mqtt mqtt://127.0.0.1:2" in hives
+    assert "--management http://guest:guest@127.0.0.1:3" in hives
+    assert command(found, "jobs").endswith(REACHING)
+    assert command(found, "history") == (
+        "historian --stop-with-stdin --data here --stream-url amqp://127.0.0.1:1 "
+        "--database postgresql://penstock@/penstock --url padres://127.0.0.1:4"
+    )
+    assert command(found, "dashboards").startswith("dashboards --gate hives --stop-with-stdin ")
+
+
+def test_a_port_that_is_taken_is_left_to_whoever_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("penstock.cli.parts._HIVES_PORT", port)
+        assert "--port 0" in command(plan(Wishes()), "hives")
+    assert f"--port {port}" in command(plan(Wishes()), "hives")
+
+
+def test_history_needs_a_broker_that_speaks_its_language() -> None:
+    assert "history" not in names(plan(Wishes(overlay=False)))
 
 
 def test_a_database_by_url_is_the_one_they_are_told() -> None:
@@ -70,7 +103,7 @@ def test_a_database_by_url_is_the_one_they_are_told() -> None:
 def test_without_java_the_rest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equipment, "lacking_java", lambda: "install it")
     found = plan(Wishes())
-    assert names(found) == ["broker", "database", "demo"]
+    assert names(found) == ["broker", "database", "demo", *APPLICATIONS]
     assert found.left_out == {"pipeline": "install it"}
 
 

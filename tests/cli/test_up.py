@@ -94,7 +94,8 @@ def test_a_port_in_use_ends_it_with_the_reason(tmp_path: Path) -> None:
 def test_without_java_it_says_what_to_do_and_runs_the_rest(tmp_path: Path) -> None:
     flags = ("--data", tmp_path / "data", "--database", "postgresql://127.0.0.1:1/nobody")
     nowhere = environment(JAVA_HOME=str(tmp_path))
-    with Running(tmp_path, "up", *flags, "--no-demo", *ANYWHERE, env=nowhere) as up:
+    without = ("--no-demo", "--no-applications")
+    with Running(tmp_path, "up", *flags, *without, *ANYWHERE, env=nowhere) as up:
         [left_out] = events(up, event="left out")
         assert left_out["part"] == "pipeline"
         assert "Spark needs Java 17 or later" in left_out["reason"]
