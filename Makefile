@@ -9,9 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Tests mostly wait for servers: six files at a time, each with servers of its own. One that fails is
+# Tests mostly wait for servers: four files at a time, each with servers of its own. One that fails is
 # tried once more, and the summary names it: other programs and their clocks have their moods.
-APART := -n 6 --dist loadfile --reruns 1 -rR
+APART := -n 4 --dist loadfile --reruns 1 -rR
 
 # The first interpreter that is new enough; `make PYTHON=/path/to/python setup` says otherwise.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
