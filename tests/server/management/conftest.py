@@ -30,7 +30,9 @@ async def as_user(served: Broker) -> AsyncIterator[As]:
     opened: list[httpx.AsyncClient] = []
 
     def client(name: str, password: str) -> httpx.AsyncClient:
-        made = httpx.AsyncClient(base_url=f"{served.addresses[1]}/api", auth=(name, password))
+        made = httpx.AsyncClient(
+            base_url=f"{served.addresses[1]}/api", auth=(name, password), timeout=60
+        )
         opened.append(made)
         return made
 

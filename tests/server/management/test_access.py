@@ -9,7 +9,7 @@ from tests.server.management.given import queue, user
 
 
 async def test_without_a_name_nobody_comes_in(served: Broker) -> None:
-    async with httpx.AsyncClient(base_url=served.addresses[1]) as nobody:
+    async with httpx.AsyncClient(base_url=served.addresses[1], timeout=60) as nobody:
         answer = await nobody.get("/api/overview")
 
     assert answer.status_code == 401

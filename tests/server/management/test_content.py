@@ -93,7 +93,7 @@ async def test_a_virtual_host_that_is_not_there_has_no_console(api: httpx.AsyncC
 
 
 async def test_the_page_of_the_console_needs_nothing_from_elsewhere(served: Broker) -> None:
-    async with httpx.AsyncClient(base_url=served.addresses[1]) as browser:
+    async with httpx.AsyncClient(base_url=served.addresses[1], timeout=60) as browser:
         page = await browser.get("/console")
 
     assert page.headers["content-type"].startswith("text/html")

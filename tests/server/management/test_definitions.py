@@ -42,7 +42,9 @@ async def test_what_is_exported_can_be_imported(api: httpx.AsyncClient, tmp_path
 
     async with (
         Broker(settings, data=tmp_path / "other") as other,
-        httpx.AsyncClient(base_url=f"{other.addresses[0]}/api", auth=("guest", "guest")) as there,
+        httpx.AsyncClient(
+            base_url=f"{other.addresses[0]}/api", auth=("guest", "guest"), timeout=60
+        ) as there,
     ):
         assert (await there.post("/definitions", json=exported)).status_code == 204
         assert ordered((await there.get("/definitions")).json()) == ordered(exported)

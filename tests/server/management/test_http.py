@@ -181,7 +181,7 @@ async def test_https_is_http_over_tls(tmp_path: Path) -> None:
 
     async with (
         Broker(settings, data=tmp_path / "data") as broker,
-        httpx.AsyncClient(base_url=broker.addresses[0], verify=trusting) as client,
+        httpx.AsyncClient(base_url=broker.addresses[0], verify=trusting, timeout=60) as client,
     ):
         answer = await client.get("/api/whoami", auth=("guest", "guest"))
 

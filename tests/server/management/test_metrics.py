@@ -9,7 +9,7 @@ from tests.server.management.given import publish, queue
 
 async def scrape(broker: Broker, path: str) -> dict[str, dict[tuple[str, ...], float]]:
     """Samples by name and by the values of their labels; nobody has to log in."""
-    async with httpx.AsyncClient(base_url=broker.addresses[1]) as scraper:
+    async with httpx.AsyncClient(base_url=broker.addresses[1], timeout=60) as scraper:
         answer = await scraper.get(path)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")

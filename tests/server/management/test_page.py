@@ -8,7 +8,7 @@ from penstock.server import Broker
 
 
 async def test_the_page_is_whole_in_itself(served: Broker) -> None:
-    async with httpx.AsyncClient(base_url=served.addresses[1]) as browser:
+    async with httpx.AsyncClient(base_url=served.addresses[1], timeout=60) as browser:
         answer = await browser.get("/")
 
     assert answer.status_code == 200

@@ -162,7 +162,7 @@ async def test_an_entity_tag_is_known_by_every_worker() -> None:
     for bulletin, order in ((one, (1, 2)), (other, (2, 1))):
         for hive in order:
             bulletin.tell(figure(hive))
-    async with desk(one) as here, desk(other) as there, httpx.AsyncClient() as client:
+    async with desk(one) as here, desk(other) as there, httpx.AsyncClient(timeout=60) as client:
         tag = (await client.get(here)).headers["etag"]
         assert (await client.get(there, headers={"if-none-match": tag})).status_code == 304
 
