@@ -103,6 +103,19 @@ Metrics = Annotated[
     int | None, typer.Option(min=0, max=65535, help="A port for Prometheus, on loopback.")
 ]
 
+Soft = Annotated[
+    str | None, typer.Option(metavar="TIME", help="When work is asked to end: 90s, 2h.")
+]
+Hard = Annotated[str | None, typer.Option(metavar="TIME", help="When it is ended.")]
+Grace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="On a stop, jobs may take so long before they are given "
+        "back; by default as long as they like.",
+    ),
+]
+
 
 def worker(
     url: BrokerUrl = DEFAULT_URL,
@@ -112,20 +125,11 @@ def worker(
     program: Program = None,
     spark: Spark = "",
     methods: Methods = "",
-    soft: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When work is asked to end: 90s, 2h.")
-    ] = None,
-    hard: Annotated[str | None, typer.Option(metavar="TIME", help="When it is ended.")] = None,
+    soft: Soft = None,
+    hard: Hard = None,
     attempts: Attempts = 4,
     recycle: Recycle = None,
-    grace: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="On a stop, jobs may take so long before they are given "
-            "back; by default as long as they like.",
-        ),
-    ] = None,
+    grace: Grace = None,
     database: Database = None,
     metrics: Metrics = None,
     patience: Annotated[
