@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 
 import pytest
 
@@ -25,6 +27,22 @@ async def test_a_stream_is_replayed_from_the_first_message(fabric: Fabric, name:
     await append(fabric, name, range(100))
     async with fabric.replay(name) as replay:
         assert await take(replay, 100) == list(range(100))
+
+
+async def test_whoever_gives_up_waiting_loses_nothing(fabric: Fabric, name: str) -> None:
+    await append(fabric, name, range(200))
+    async with fabric.replay(name, prefetch=2) as replay:
+        found: list[int] = []
+        for patience in cycle(range(12)):  # passes of the loop
+            receiving = asyncio.create_task(replay.receive())
+            for _ in range(patience):
+                await asyncio.sleep(0)
+            receiving.cancel()
+            with suppress(asyncio.CancelledError):
+                found.append((await receiving).json())
+            if len(found) == 200:
+                break
+        assert found == list(range(200))
 
 
 async def test_many_replay_the_same(fabric: Fabric, name: str) -> None:

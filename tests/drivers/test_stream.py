@@ -158,6 +158,15 @@ async def test_a_reader_that_came_before_the_disk_was_done_is_served_when_it_is(
     assert target.log.synced_offset == 1
 
 
+async def test_a_reader_that_came_between_two_syncs_sees_what_both_brought(stand: Stand) -> None:
+    target = await filled(stand, 2)
+    target.push(message(b"2"))  # nobody reads yet, and nobody waits for a confirm
+    stand.kernel.turn.end()
+    assert (target.log.synced_offset, target.log.next_offset) == (2, 3)
+    reader = Client(target, prefetch=10, x_stream_offset="first").request(10)
+    await reader.ear.until(lambda: reader.ear.bodies == [b"0", b"1", b"2"])
+
+
 async def test_readers_are_served_again_after_a_failed_sync(tmp_path: Path) -> None:
     broken = [True]
 

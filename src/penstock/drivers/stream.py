@@ -118,10 +118,8 @@ class Stream:
             return
         if reader.sending is not None:
             reader.sending.draw()
-        elif reader.at < self.log.synced_offset:
-            self._schedule(channel, reader)
         elif reader.at < self.log.next_offset:
-            self._wake_when_safe()
+            self._schedule(channel, reader)
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
         """Flow credit only: the terminal asks for more by itself."""
@@ -224,6 +222,8 @@ class Stream:
         log = self.log
         reader.at = max(reader.at, log.first_offset)
         if reader.at >= log.synced_offset:
+            if reader.at < log.next_offset:  # it may have come before the reader did
+                self._wake_when_safe()
             return False
         chunk = log.read(reader.at)
         if chunk is None:

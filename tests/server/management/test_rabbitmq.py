@@ -99,17 +99,21 @@ def managed_rabbitmq(
     url = f"http://127.0.0.1:{port}/api"
     with (
         running(needed(RabbitMQ, folder, plugins=("rabbitmq_management",))) as server,
-        httpx.Client(base_url=url, auth=("guest", "guest"), timeout=30) as client,
+        httpx.Client(base_url=url, auth=("guest", "guest"), timeout=60) as client,
     ):
         _until(lambda: _answers(client), "the management plugin answers")
         yield server, client
 
 
 @pytest.fixture(scope="module")
-def managed_penstock(penstock: Penstock) -> Iterator[tuple[Penstock, httpx.Client]]:
-    url = f"{penstock.http_url}/api"
-    with httpx.Client(base_url=url, auth=("guest", "guest"), timeout=30) as client:
-        yield penstock, client
+def managed_penstock(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Penstock, httpx.Client]]:
+    """A Penstock without what other files' tests declare: RabbitMQ would not take all of it."""
+    with running(Penstock(tmp_path_factory.mktemp("managed"))) as server:
+        url = f"{server.http_url}/api"
+        with httpx.Client(base_url=url, auth=("guest", "guest"), timeout=60) as client:
+            yield server, client
 
 
 def _answers(client: httpx.Client) -> bool:

@@ -37,6 +37,7 @@ class Inlet:
         self._keeper: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
         self._unsettled = 0  #: handed to the program since the last credit was given
+        self._giving: asyncio.Task[None] | None = None  #: that credit, on its way
 
     async def open(self) -> None:
         if self._keeper is None:
@@ -47,11 +48,12 @@ class Inlet:
     async def receive(self) -> Message:
         await self.open()
         delivered = await self._arrivals.take()
+        # From here on nothing is awaited: whoever is cancelled while it waits has lost nothing.
         if self._source.redelivers:
             tag = delivered.delivery_tag or 0
         else:
             tag = 0
-            await self._give_credit(delivered)
+            self._give_credit(delivered)
         return read_message(delivered, Delivery(delivered, tag, self._replies))
 
     async def close(self) -> None:
@@ -91,7 +93,7 @@ class Inlet:
         if delivered.channel is self._channel and self._source.admit(delivered):
             self._arrivals.put(delivered)
 
-    async def _give_credit(self, delivered: DeliveredMessage) -> None:
+    def _give_credit(self, delivered: DeliveredMessage) -> None:
         """Acknowledge in bundles what the program has taken, so that more may come."""
         channel = self._channel
         if channel is None or delivered.channel is not channel:
@@ -99,7 +101,8 @@ class Inlet:
         self._unsettled += 1
         if self._unsettled * 2 >= self._source.prefetch:
             self._unsettled = 0
-            await Delivery(delivered, delivered.delivery_tag or 0, self._replies).ack(upto=True)
+            credit = Delivery(delivered, delivered.delivery_tag or 0, self._replies)
+            self._giving = asyncio.create_task(credit.ack(upto=True))
 
     def _fail(self, error: PenstockError) -> None:
         self._arrivals.fail(error)

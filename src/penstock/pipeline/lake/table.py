@@ -148,13 +148,15 @@ class Table:
         live = {file.path for log in self._logs() for file in log.files()}
         swept = 0
         for place in (self.folder / "data").glob("*"):
-            for path in place.rglob("*"):
-                if path.is_file() and str(path.relative_to(self.folder)) not in live:
-                    with suppress(FileNotFoundError):
-                        if path.stat().st_mtime < now - grace:
-                            path.unlink()
-                            swept += path.suffix == ".parquet"
-            _prune(place)
+            with suppress(FileNotFoundError):
+                begun = place.stat().st_mtime >= now - grace  # somebody may be about to fill it
+                for path in place.rglob("*"):
+                    known = str(path.relative_to(self.folder)) in live
+                    if not known and path.is_file() and path.stat().st_mtime < now - grace:
+                        path.unlink()
+                        swept += path.suffix == ".parquet"
+                if not begun:
+                    _prune(place)
         return swept
 
     def _logs(self) -> list[Log]:
