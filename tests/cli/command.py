@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 PENSTOCK: Final = (sys.executable, "-m", "penstock")
-SECONDS: Final = 60
+SECONDS: Final = 120
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -23,13 +23,14 @@ def environment(**changes: str) -> dict[str, str]:
 
 def run(
     *arguments: str | Path,
-    stdin: str = "",
+    stdin: str | None = "",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*PENSTOCK, *map(str, arguments)],
         input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
         cwd=cwd,
         env=env or environment(),
         capture_output=True,

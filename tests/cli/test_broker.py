@@ -63,6 +63,13 @@ def test_an_address_that_is_none_says_what_one_looks_like(tmp_path: Path) -> Non
     assert "scheme://host:port" in said.stderr
 
 
+def test_told_to_stop_with_its_input_it_stops_at_once_where_there_is_none(tmp_path: Path) -> None:
+    listen = ("--listen", "amqp://127.0.0.1:0", "--listen", "http://127.0.0.1:0")
+    said = run("broker", "--data", tmp_path, *listen, "--stop-with-stdin", stdin=None)
+    assert said.returncode == 0
+    assert "Traceback" not in said.stderr
+
+
 def test_status_looks_at_one_that_runs(broker: Running) -> None:
     shown = run("broker", "status", "--url", broker.addresses[1])
     assert shown.returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -54,6 +55,11 @@ def dashboards(
     """Serve the dashboards: one line when they are ready, a clean stop on SIGTERM or Ctrl-C."""
     from penstock.web.pages import Surroundings
 
+    if gate is None and not _only_here(host):
+        raise ConfigurationError(
+            f"--host {host}: without a gate, whoever comes in is an administrator. Add --gate "
+            "hives, or listen on 127.0.0.1, behind a proxy that asks"
+        )
     home = prepare(file, pairs, data).settings.data
     around = Surroundings(home, url, database)
     sections, keeper = _sections(only or list(SECTIONS), gate, around)
@@ -94,6 +100,13 @@ def _sections(
             section = _found(SECTIONS[name])(around)
         sections.append(section)
     return sections, keeper
+
+
+def _only_here(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _found(place: str) -> Any:

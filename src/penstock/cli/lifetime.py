@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
+import stat
 import sys
 from collections.abc import AsyncIterator
 
@@ -26,8 +28,10 @@ async def until_stopped(with_stdin: bool = False) -> AsyncIterator[asyncio.Event
     for number in caught:
         loop.add_signal_handler(number, signalled, number)
     stdin: asyncio.BaseTransport | None = None
-    if with_stdin:
+    if with_stdin and _may_last():
         stdin, _ = await loop.connect_read_pipe(lambda: _EndOfInput(stop), sys.stdin)
+    elif with_stdin:
+        stop.set()
     try:
         yield stop
     finally:
@@ -35,6 +39,12 @@ async def until_stopped(with_stdin: bool = False) -> AsyncIterator[asyncio.Event
             stdin.close()
         for number in caught:
             loop.remove_signal_handler(number)
+
+
+def _may_last() -> bool:
+    """Whether standard input is somebody's to end: a file, or nothing at all, is at its end."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or sys.stdin.isatty()
 
 
 class _EndOfInput(asyncio.Protocol):

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -89,6 +90,77 @@ async def test_over_ssh(tmp_path: Path, sshd: Sshd) -> None:
     )
     told = await deployed(topology(), access, tmp_path / "logs", always_ssh=True)
     check(told, tmp_path / "logs")
+
+
+@pytest.mark.slow  # an environment is made, and pip works in it
+@pytest.mark.peer
+async def test_installed_over_ssh_from_a_file_that_is_here(tmp_path: Path, sshd: Sshd) -> None:
+    home, said = tmp_path / "home", list[str]()
+    access = Access(
+        home=str(home),
+        login=sshd.user,
+        port=sshd.port,
+        key=sshd.key,
+        known_hosts=sshd.known_hosts,
+        python=sys.executable,
+    )
+    file = tmp_path / "topology"
+    file.write_text("0 ADD a 127.0.0.1 penstock says hello")
+
+    def make(text: str) -> Deployment:
+        return Deployment(parse_topology(text), access, said.append, always_ssh=True)
+
+    commands = Commands(make, tmp_path / "logs", said.append)
+    for line in (f"load {file}", f"auto {standing_in(tmp_path)}"):
+        await commands.run(line)
+    assert said[-3:] == ["127.0.0.1: a started", "phase 1 is complete", "phase 2 is complete"]
+    async with asyncio.timeout(60):
+        while await commands.deployment.dead() != ["a"]:  # noqa: ASYNC110 - processes tell nobody
+            await asyncio.sleep(0.05)
+    for line in ("stop", "get logs", "uninstall"):
+        await commands.run(line)
+
+    assert (tmp_path / "logs" / "a" / "output.log").read_text() == "says hello\n"
+    assert not (home / "environment").exists()
+    await commands.close()
+
+
+@pytest.mark.peer
+async def test_a_machine_where_nothing_can_be_installed_says_why(
+    tmp_path: Path, sshd: Sshd
+) -> None:
+    access = Access(
+        home=str(tmp_path),
+        port=sshd.port,
+        key=sshd.key,
+        known_hosts=sshd.known_hosts,
+        python="no-such-python",
+    )
+    deployment = Deployment(parse_topology("0 ADD a 127.0.0.1 x"), access, print, always_ssh=True)
+    try:
+        with pytest.raises(DeploymentError, match=r"127\.0\.0\.1: .*no-such-python"):
+            await deployment.install()
+    finally:
+        await deployment.close()
+
+
+def standing_in(folder: Path) -> Path:
+    """A wheel whose `penstock` says what it is told to: the real one would bring half the world."""
+    file = folder / "standing_in-1.0-py3-none-any.whl"
+    about = "standing_in-1.0.dist-info"
+    with ZipFile(file, "w") as wheel:
+        wheel.writestr("standing_in.py", "import sys\ndef say(): print(*sys.argv[1:])\n")
+        wheel.writestr(
+            f"{about}/METADATA", "Metadata-Version: 2.1\nName: standing_in\nVersion: 1.0"
+        )
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any"
+        )
+        wheel.writestr(
+            f"{about}/entry_points.txt", "[console_scripts]\npenstock = standing_in:say\n"
+        )
+        wheel.writestr(f"{about}/RECORD", "")
+    return file
 
 
 @pytest.mark.peer
