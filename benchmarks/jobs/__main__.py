@@ -24,6 +24,8 @@ _SCENARIOS: Final = ("drain", "latency", "build", "judge", "predict")
 _JOBS: Final = {"penstock": 40_000, "dramatiq": 20_000, "celery": 6_000}
 _LATENCY_JOBS: Final = 1_000
 _QUICK_JOBS: Final = 300
+#: Of 14 cells by 30 classifiers: 25 searches, in all cells and with 25 classifiers, in minutes.
+_SAMPLE: Final = 17
 _SAMPLES: Final = (100_000, 1_000_000, 10_000_000)
 _METHOD: Final = (
     "A job writes down when it was sent and when it began (24 bytes to a file), and does nothing "
@@ -34,7 +36,8 @@ _METHOD: Final = (
     "has begun; `÷` is the first row's rate over the row's. Latency is from before the send to "
     "the job's first line, one job every 10 ms. Medians over rounds in which queues take turns; "
     "whether each job ran once is checked. A build searches with each classifier in each cell of "
-    "age and season, 4,500 fits a search, on `local[1]` and `local[2]` in a warm session; its "
+    "age and season, 4,500 fits a search, on `local[1]` and `local[2]` in a warm session, "
+    "or does some of these searches, where the table says so; its "
     "efficiency is by the clock, and by CPU seconds, which do not mind who else uses the machine."
     " Samples are simulated, corrected and voted on in three ways. CPU seconds are those of Java,"
     " its Python workers and this process. The load average was {load} when it began."
@@ -50,6 +53,9 @@ def main(
     jobs: Annotated[int, typer.Option(min=0, help="Of a backlog; 0: as many as it takes.")] = 0,
     cells: Annotated[int, typer.Option(min=1, max=14, help="Of a build.")] = 14,
     classifiers: Annotated[str, typer.Option(help="Of a build, comma-separated; or all.")] = "all",
+    every: Annotated[
+        int, typer.Option(min=1, help="Of a build's searches, one in so many; 17 takes minutes.")
+    ] = 1,
     most_samples: Annotated[int, typer.Option(min=1, help="The most that are judged.")] = 10**7,
     quick: command.Quick = False,
     json_file: command.Json = None,
@@ -59,7 +65,7 @@ def main(
     wanted = command.names(scenario, _SCENARIOS, "--scenario")
     queues = [QUEUES[name] for name in command.names(peers, list(QUEUES), "--peers")]
     if quick:
-        rounds_, jobs = 1, jobs or _QUICK_JOBS
+        rounds_, jobs, every = 1, jobs or _QUICK_JOBS, max(every, _SAMPLE)
     load = f"{os.getloadavg()[0]:.1f}"
     results, figures = command.new_results("benchmarks.jobs"), Figures()
     with command.measuring() as announce:
@@ -67,7 +73,7 @@ def main(
             _queues(results, figures, wanted, queues, rounds_, jobs, announce)
         if "build" in wanted:
             chosen = command.names(classifiers, science.CLASSIFIERS, "--classifiers")
-            figures.builds += science.builds(cells, chosen, (1, 2))
+            figures.builds += science.builds(cells, chosen, every, (1, 2))
         if "judge" in wanted:
             counts = [count for count in _SAMPLES if count <= most_samples]
             figures.judged += science.judged(counts or [most_samples], 2)

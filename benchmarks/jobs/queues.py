@@ -84,15 +84,15 @@ class _PenstockSender:
 
 
 async def _declare(url: str) -> None:
-    from penstock.jobs.link.address import parse_address
-    from penstock.jobs.link.wire import connect
+    from penstock.client.amqp091.connection import connect
     from penstock.jobs.queue.topology import declare
+    from penstock.wire.amqp091.address import parse_address
 
-    wire = await connect(parse_address(url), "benchmark")
+    connection = await connect(parse_address(url), "benchmark")
     try:
-        await declare(wire, "call")
+        await declare(connection, "call")
     finally:
-        await wire.close()
+        await connection.close()
 
 
 class DramatiqQueue:

@@ -39,6 +39,8 @@ class Build:
     cores: int
     cells: int
     classifiers: int
+    searches: int  #: that were done…
+    of: int  #: … of those that the whole has
     fits: int
     seconds: float
     cpu_seconds: float
@@ -65,16 +67,22 @@ class Small:
     seconds: float  #: the median
 
 
-def builds(cells: int, classifiers: Sequence[str], cores: Sequence[int]) -> Iterator[Build]:
-    """For the first `cells` of ages and seasons."""
+def builds(
+    cells: int, classifiers: Sequence[str], every: int, cores: Sequence[int]
+) -> Iterator[Build]:
+    """For the first `cells` of ages and seasons; one search of `every` so many, as they come, so
+    that all cells and, if it has no factor in common with their number, all classifiers take
+    part."""
     chosen = [each for each in CONFIGURATIONS if each.name in classifiers]
-    wanted = searches(ALL[:cells], chosen)
+    whole = searches(ALL[:cells], chosen)
+    wanted = whole[::every]
     model = _unbuilt()
     for number in cores:
         with _session(number) as spark:
             building.build(spark, model, wanted[:number])  # processes start, libraries load
             seconds, cpu = _timed(lambda: building.build(spark, model, wanted))
-            yield Build(number, cells, len(chosen), len(wanted) * EVALUATIONS * FOLDS, seconds, cpu)
+            fits = len(wanted) * EVALUATIONS * FOLDS
+            yield Build(number, cells, len(chosen), len(wanted), len(whole), fits, seconds, cpu)
 
 
 def judged(samples: Sequence[int], cores: int) -> Iterator[Judged]:

@@ -20,10 +20,10 @@ from pamqp import commands
 from benchmarks.spark.peers import Peer, start_with_management
 from penstock.broker.contract import Message
 from penstock.broker.log import Committer, Log
+from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.hives.sensors.fleet import Fleet
-from penstock.pipeline.amqp.address import parse_url
-from penstock.pipeline.amqp.connection import Connection
-from penstock.pipeline.amqp.contents import content_header, short_string
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 STREAM: Final = "sensors"
 EXCHANGE: Final = "amq.topic"
@@ -53,7 +53,7 @@ def broker_with(fleet: Fleet | None, folder: Path, reports: int) -> Iterator[Pee
 
 
 def declare(url: str) -> None:
-    with contextlib.closing(Connection(parse_url(url))) as connection:
+    with contextlib.closing(BlockingConnection(parse_address(url))) as connection:
         channel = connection.open_channel()
         new = commands.Queue.Declare(0, STREAM, durable=True, arguments={"x-queue-type": "stream"})
         connection.call(channel, new, commands.Queue.DeclareOk)
@@ -95,7 +95,7 @@ def _batches(fleet: Fleet, reports: int) -> Iterator[tuple[int, list[Message]]]:
                     routes[key] = route
                 header = headers.get(len(body))
                 if header is None:
-                    header = content_header(len(body), None, None, "")[:12] + _PERSISTENT
+                    header = write_header(len(body), Properties())[:12] + _PERSISTENT
                     headers[len(body)] = header
                 messages.append(Message(route, header, body, _DURABLE))
             left -= len(messages)

@@ -30,12 +30,12 @@ from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.pipeline.backlog import EXCHANGE
 from benchmarks.pipeline.ground import Ground, ground
 from penstock.client import blocking
+from penstock.client.amqp091.publisher import Publisher
 from penstock.core.errors import PenstockError
 from penstock.hives.sensors.fleet import Fleet, Hive, Quirks, Sensor
 from penstock.hives.sensors.messages import Report, ReportType
-from penstock.pipeline.amqp.address import parse_url
-from penstock.pipeline.amqp.contents import content_header, short_string
-from penstock.pipeline.amqp.publisher import Publisher
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 #: How often the sender wakes.
 _TICK: Final = 0.05
@@ -117,7 +117,7 @@ def _report(
     sent: dict[int, float] = {}
     pace = len(sensors) / interval
     began = time.time()
-    with Publisher(parse_url(url), mandatory=True, patience=60.0) as publisher:
+    with Publisher(parse_address(url), mandatory=True, patience=60.0) as publisher:
         number = 0
         while (elapsed := time.time() - began) < seconds:
             while number < elapsed * pace:
@@ -127,7 +127,7 @@ def _report(
                 totals = (2 * turn, turn)
                 body = Report(ReportType.EVENTS, *totals, local).encode(sensor.profile)
                 key = short_string(f"sensors.{sensor.serial}.report", "routing_key")
-                header = content_header(len(body), None, None, "")
+                header = write_header(len(body), Properties())
                 publisher.publish(short_string(EXCHANGE, "exchange") + key, header, body)
                 sent[sensor.hive_id] = time.time()
                 number += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +32,10 @@ _METHOD: Final = (
     "the broker's processes and of the reader's (Spark's driver and workers, or pika), say what "
     "there is to gain with more of them. pika is its blocking connection with batched "
     "acknowledgements, in this process and without Spark. What is read from Parquet are the same "
-    "rows with the same columns, as Spark has written them."
+    "rows with the same columns, as Spark has written them. One stream is read in ranges by as "
+    "many tasks as there are cores, so several gain nothing on one machine; with a task for each "
+    "stream (`minPartitions`) it shows what another stream brings, as long as there are cores for "
+    "it and for the broker."
 )
 #: Enough to show that all works, too little for a figure.
 _QUICK_ROWS: Final = 4_000
@@ -49,7 +53,7 @@ def main(
     markdown_file: command.Markdown = None,
 ) -> None:
     """Measure how fast streams are read into Spark, and what that costs."""
-    chosen = command.names(peers, list(_COMPARISONS), "--peers")
+    chosen = command.names(peers, list(_COMPARED), "--peers")
     if quick:
         rows, rabbitmq_rows, rounds = _QUICK_ROWS, _QUICK_ROWS, 1
     spark = open_session("benchmark", master)
@@ -65,12 +69,12 @@ def main(
             with TemporaryDirectory(prefix="penstock-bench-") as folder:
                 peer = start_with_management(name, Path(folder))
                 try:
-                    ways, yardstick = _COMPARISONS[name](spark, peer, Path(folder), count)
-                    rates = in_turns(peer, ways, rounds, announce)
+                    for each in _COMPARED[name](spark, peer, Path(folder), count):
+                        rates = in_turns(peer, each.ways, rounds, announce)
+                        comparisons.append(report.Comparison(each.title, rates, each.yardstick))
                 finally:
                     peer.close()
             results.versions[peer.name] = peer.version
-            comparisons.append(report.Comparison(peer.name, rates, yardstick))
     spark.stop()
     results.versions["Spark"] = spark_version
     report.show(comparisons)
@@ -81,9 +85,16 @@ def main(
         put_chapter(markdown_file, report.markdown(results, method, comparisons))
 
 
-def _penstock(
-    spark: SparkSession, peer: Peer, folder: Path, rows: int
-) -> tuple[Sequence[Way], str]:
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Ways to read the same, which take turns, and the one that the others are measured by."""
+
+    title: str
+    ways: Sequence[Way]
+    yardstick: str
+
+
+def _penstock(spark: SparkSession, peer: Peer, folder: Path, rows: int) -> Iterator[_Turns]:
     url, streams = _url(peer), ["reports"]
     fill(url, streams, rows)
     frame = batch(spark, url, streams)
@@ -93,34 +104,48 @@ def _penstock(
     same = spark.read.parquet(parquet)
     found = same.count()
     assert found == rows, f"{found} rows of {rows}"
-    return [
+    ways = [
         Way("a batch", rows, partial(take, frame)),
         Way("a batch of two columns", rows, partial(take, two)),
         Way("a query", rows, lambda: follow(spark, url, streams, folder)),
         Way("Parquet", rows, partial(take, same)),
-    ], "Parquet"
+    ]
+    yield _Turns("From Penstock", ways, "Parquet")
 
 
-def _rabbitmq(
-    spark: SparkSession, peer: Peer, folder: Path, rows: int
-) -> tuple[Sequence[Way], str]:
+def _rabbitmq(spark: SparkSession, peer: Peer, folder: Path, rows: int) -> Iterator[_Turns]:
     url = _url(peer)
-    ways = []
-    for count in _STREAMS:
-        streams = [f"reports-{count}-{number}" for number in range(count)]
-        fill(url, streams, rows // count)
-        for port, how in ((peer.stream_port, "chunks of"), (0, "AMQP,")):
-            frame = batch(spark, url, streams, stream_port=port)
-            found, total = frame.count(), rows // count * count
-            assert found == total, f"{found} rows of {total}"
-            name = f"{how} {count} stream{'s' if count > 1 else ''}"
-            ways.append(Way(name, total, partial(take, frame)))
-    alone = partial(consume, url, f"reports-{_STREAMS[0]}-0", rows)
-    return [*ways, Way("pika", rows, alone)], "pika"
+    streams = {
+        count: [f"reports-{count}-{number}" for number in range(count)] for count in _STREAMS
+    }
+    for count, names in streams.items():
+        fill(url, names, rows // count)
+    kinds = ((peer.stream_port, "chunks"), (0, "AMQP"))
+
+    def way(count: int, port: int, name: str, tasks: int | None) -> Way:
+        frame = batch(spark, url, streams[count], stream_port=port, tasks=tasks)
+        found, total = frame.count(), rows // count * count
+        assert found == total, f"{found} rows of {total}"
+        return Way(name, total, partial(take, frame))
+
+    ways = [
+        way(count, port, f"{kind}, {_streams(count)}", None)
+        for count in _STREAMS
+        for port, kind in kinds
+    ]
+    alone = Way("pika", rows, partial(consume, url, streams[1][0], rows))
+    yield _Turns("From RabbitMQ", [*ways, alone], "pika")
+    for port, kind in kinds:
+        ways = [way(count, port, _streams(count), count) for count in _STREAMS]
+        yield _Turns(f"From RabbitMQ, {kind}, a task for each stream", ways, _streams(1))
 
 
-_Comparing = Callable[[SparkSession, Peer, Path, int], tuple[Sequence[Way], str]]
-_COMPARISONS: Final[dict[str, _Comparing]] = {"penstock": _penstock, "rabbitmq": _rabbitmq}
+def _streams(count: int) -> str:
+    return f"{count} stream{'s' if count > 1 else ''}"
+
+
+_Comparing = Callable[[SparkSession, Peer, Path, int], Iterator[_Turns]]
+_COMPARED: Final[dict[str, _Comparing]] = {"penstock": _penstock, "rabbitmq": _rabbitmq}
 
 
 def _url(peer: Peer) -> str:

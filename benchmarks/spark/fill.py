@@ -8,10 +8,10 @@ from typing import Final
 
 from pamqp import commands
 
-from penstock.pipeline.amqp.address import parse_url
-from penstock.pipeline.amqp.connection import Connection
-from penstock.pipeline.amqp.contents import content_header, short_string
-from penstock.pipeline.amqp.publisher import Publisher
+from penstock.client.amqp091.blocking import BlockingConnection
+from penstock.client.amqp091.publisher import Publisher
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 BODY_BYTES: Final = 59
 SENSORS: Final = 1000
@@ -20,8 +20,8 @@ EXCHANGE: Final = "reports"
 
 def fill(url: str, streams: Sequence[str], count: int) -> None:
     """Declare the streams anew and put `count` reports into each."""
-    address = parse_url(url)
-    with closing(Connection(address)) as connection:
+    address = parse_address(url)
+    with closing(BlockingConnection(address)) as connection:
         channel = connection.open_channel()
         declare = commands.Exchange.Declare(0, EXCHANGE, "topic")
         connection.call(channel, declare, commands.Exchange.DeclareOk)
@@ -33,7 +33,7 @@ def fill(url: str, streams: Sequence[str], count: int) -> None:
             connection.call(channel, new, commands.Queue.DeclareOk)
             bind = commands.Queue.Bind(0, stream, EXCHANGE, f"{stream}.#")
             connection.call(channel, bind, commands.Queue.BindOk)
-    header = content_header(BODY_BYTES, None, None, "")
+    header = write_header(BODY_BYTES, Properties())
     # As most publishers of small reports do it: persistent, and nothing more.
     header = header[:12] + b"\x10\x00\x02"
     with Publisher(address, mandatory=True, patience=60.0) as publisher:

@@ -20,9 +20,9 @@ _WIDTH: Final = 110
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ways to read the same from one broker, and the one that the others are measured by."""
+    """Ways to read the same, and the one that the others are measured by."""
 
-    broker: str
+    title: str
     rates: Sequence[Rate]
     yardstick: str
 
@@ -48,7 +48,7 @@ def show(comparisons: Sequence[Comparison]) -> None:
     if not console.is_terminal:  # a file or a pipe has no width of its own
         console.width = _WIDTH
     for each in comparisons:
-        table = Table(title=each.broker, box=box.SIMPLE_HEAD, title_justify="left")
+        table = Table(title=each.title, box=box.SIMPLE_HEAD, title_justify="left")
         for head in each.heads:
             table.add_column(head, justify="left" if head == "way" else "right", no_wrap=True)
         for row in each.cells():
@@ -69,7 +69,7 @@ def markdown(results: Results, method: str, comparisons: Sequence[Comparison]) -
     for each in comparisons:
         rule = ["---", *["---:"] * (len(each.heads) - 1)]
         rows = (each.heads, rule, *each.cells())
-        lines += ["", f"## From {each.broker}", ""]
+        lines += ["", f"## {each.title}", ""]
         lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines) + "\n"
 
@@ -82,7 +82,7 @@ def to_json(results: Results, comparisons: Sequence[Comparison]) -> str:
         "machine": asdict(results.machine),
         "versions": results.versions,
         "ways": [
-            {"broker": each.broker, **asdict(rate), "rate": rate.median}
+            {"comparison": each.title, **asdict(rate), "rate": rate.median}
             for each in comparisons
             for rate in each.rates
         ],

@@ -15,11 +15,19 @@ _PREFETCH: Final = 5000
 
 
 def batch(
-    spark: SparkSession, url: str, streams: Sequence[str], schema: str = "", stream_port: int = 0
+    spark: SparkSession,
+    url: str,
+    streams: Sequence[str],
+    schema: str = "",
+    *,
+    stream_port: int = 0,
+    tasks: int | None = None,
 ) -> DataFrame:
     reader = spark.read.format("penstock").options(
         url=url, streams=",".join(streams), streamPort=stream_port
     )
+    if tasks is not None:
+        reader = reader.option("minPartitions", tasks)
     return (reader.schema(schema) if schema else reader).load()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nextafter
 from random import Random
 
 import pytest
@@ -9,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.content.errors import DuplicateId, UnknownId
-from penstock.content.matching import Matcher, block, cluster
+from penstock.content.matching import Matcher, block, cell, cluster
 from penstock.content.messages import Predicate, Publication, Subscription
 from penstock.content.operators import Operator
 from penstock.content.reading import parse_subscription
 from penstock.content.relations import satisfies
 from tests.content.strategies import publications, subscriptions
-from tests.content.worlds import filters, happenings, ranges, seeds
+from tests.content.worlds import filters, happenings, narrow, ranges, seeds
 
 
 def by_going_through(
@@ -76,6 +77,66 @@ def test_it_does_not_matter_how_blocks_are_made(
     for publication in happenings(random, 25):
         found = by_going_through(wanted, publication, False)
         assert sorted(matcher.match(publication)) == sorted(found)
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(1, 400), st.sampled_from((3, 40, 1024)))
+def test_narrow_ranges_are_found_at_their_ends_and_between(
+    random: Random, count: int, room: int
+) -> None:
+    matcher: Matcher[int] = Matcher()
+    wanted = {key: Subscription("k", one) for key, one in enumerate(narrow(random, count))}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(cell, "MOST", room)  # what finds a cell full lies elsewhere
+        for key, one in wanted.items():
+            matcher.insert(key, one)
+    for key in random.sample(sorted(wanted), count // 2):
+        matcher.remove(key)
+        del wanted[key]
+
+    for one in random.sample(list(wanted.values()), min(10, len(wanted))):
+        low, high = (predicate.operand for predicate in one.predicates[:2])
+        assert isinstance(low, float)
+        assert isinstance(high, float)
+        for value in (low, high, (low + high) / 2, nextafter(low, -inf), nextafter(high, inf)):
+            publication = Publication("k", {"a": value, "b": 1, "c": "ab"})
+            found = by_going_through(wanted, publication, False)
+            assert sorted(matcher.match(publication)) == sorted(found)
+
+
+@pytest.mark.parametrize("room", [5, 60])
+def test_more_may_ask_for_a_value_than_a_cell_has_room_for(
+    monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(cell, "MOST", room)
+    monkeypatch.setattr(cell, "MOST_ODD", 2)
+    random = Random(room)
+    equal = Predicate("d", Operator.EQ, "a")
+    matcher: Matcher[int] = Matcher()
+    wanted = {key: Subscription("k", (equal, *one)) for key, one in enumerate(filters(random, 300))}
+    for key, one in wanted.items():
+        matcher.insert(key, one)
+
+    for publication in happenings(random, 30):
+        publication = Publication("k", {**publication.attributes, "d": "a"})
+        found = by_going_through(wanted, publication, False)
+        assert sorted(matcher.match(publication)) == sorted(found)
+    for key in wanted:
+        matcher.remove(key)
+    assert len(matcher) == 0
+    assert matcher.match(Publication("k", {"d": "a"})) == []
+
+
+def test_attributes_that_come_later_are_asked_for_as_well() -> None:
+    matcher: Matcher[str] = Matcher()
+    for number in range(40):  # more than columns have lines for
+        for low in range(10):
+            text = f"[class,eq,k],[d,eq,a],[n{number},>,{low}]"
+            matcher.insert(f"{number}>{low}", parse_subscription(text))
+
+    for number in range(40):
+        found = matcher.match(Publication("k", {"d": "a", f"n{number}": 3}))
+        assert sorted(found) == [f"{number}>{low}" for low in range(3)]
 
 
 @given(st.lists(subscriptions(), max_size=20), publications())

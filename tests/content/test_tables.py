@@ -16,7 +16,7 @@ from penstock.content.operators import Operator
 from penstock.content.reading import parse_advertisement
 from penstock.content.relations import conforms, intersects
 from tests.content.strategies import advertisements, publications, subscriptions
-from tests.content.worlds import filters, seeds
+from tests.content.worlds import filters, narrow, seeds
 
 
 @settings(max_examples=25)
@@ -26,6 +26,21 @@ def test_subscriptions_that_an_advertisement_intersects(
 ) -> None:
     table: Matcher[int] = Matcher()
     wanted = {key: Subscription("k", one) for key, one in enumerate(filters(random, count))}
+    for key, one in wanted.items():
+        table.insert(key, one)
+
+    for offered in asked:
+        expected = {key for key, one in wanted.items() if intersects(one, offered)}
+        assert sorted(table.meeting(offered)) == sorted(expected)
+
+
+@settings(max_examples=25)
+@given(seeds, st.integers(1, 300), st.lists(advertisements(), max_size=5))
+def test_subscriptions_to_narrow_ranges_that_an_advertisement_intersects(
+    random: Random, count: int, asked: list[Advertisement]
+) -> None:
+    table: Matcher[int] = Matcher()
+    wanted = {key: Subscription("k", one) for key, one in enumerate(narrow(random, count))}
     for key, one in wanted.items():
         table.insert(key, one)
 

@@ -49,6 +49,19 @@ def ranges(random: Random, count: int) -> Iterator[tuple[Predicate, ...]]:
         )
 
 
+def narrow(random: Random, count: int) -> Iterator[tuple[Predicate, ...]]:
+    """Filters that ask for narrow ranges, of any size from the tiniest to the largest numbers."""
+    for _ in range(count):
+        scale = 2.0 ** random.choice((-1060, -40, 0, 3, 60, 1000))
+        low = random.choice((0, 1, -1)) * scale * random.random()
+        high = low + scale * random.choice((0, 2**-52, 0.001, 0.01))
+        yield (
+            Predicate("a", Operator.GREATER_EQUAL, low),
+            Predicate("a", random.choice((Operator.LESS, Operator.LESS_EQUAL)), high),
+            *(_predicate(random) for _ in range(random.randint(0, 1))),
+        )
+
+
 def happenings(random: Random, count: int) -> Iterator[Publication]:
     for _ in range(count):
         held: dict[str, Value] = {}

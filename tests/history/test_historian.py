@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -18,7 +19,10 @@ from penstock.history.questions import Question
 from penstock.store import Database
 from tests.padres import BROKER, SECONDS, PadresBroker, watching
 
-STOCK = "[class,eq,stock],[symbol,isPresent,''],[price,isPresent,0]"
+CONTROL = (
+    "[class,eq,'DB_CONTROL'],[command,isPresent,''],[content_spec,isPresent,''],"
+    "[database_id,isPresent,'']"
+)
 
 
 @asynccontextmanager
@@ -63,45 +67,49 @@ async def entered(archive: Archive, text: str, count: int) -> list[dict[str, obj
 
 
 @pytest.fixture
-async def ada(padres: PadresBroker) -> AsyncIterator[Client]:
-    async with Client(padres.url, id="ada") as client:
-        await client.advertise(STOCK)
+def kind() -> str:
+    """A class of this run's own: the broker and its stream are there for all tests, and what one
+    keeps is seen by the archive of the next."""
+    return f"stock{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def ada(padres: PadresBroker, kind: str) -> AsyncIterator[Client]:
+    async with Client(padres.url) as client:
+        await client.advertise(f"[class,eq,{kind}],[symbol,isPresent,''],[price,isPresent,0]")
         yield client
 
 
 async def test_what_is_asked_for_is_kept_from_then_on(
-    padres: PadresBroker, archive: Archive, ada: Client
+    padres: PadresBroker, archive: Archive, ada: Client, kind: str
 ) -> None:
     async with historian(padres, archive):
-        await ada.publish("[class,stock],[symbol,'OLD'],[price,1]")
-        await ada.advertise(
-            "[class,eq,'DB_CONTROL'],[command,isPresent,''],[content_spec,isPresent,''],"
-            "[database_id,isPresent,'']"
-        )
+        await ada.publish(f"[class,{kind}],[symbol,'OLD'],[price,1]")
+        await ada.advertise(CONTROL)
         await ada.publish(
             f"[class,'DB_CONTROL'],[command,'STORE'],[database_id,'{BROKER}-DB'],"
-            "[content_spec,\"[class,eq,'stock'],[price,<,50]\"]"
+            f"[content_spec,\"[class,eq,'{kind}'],[price,<,50]\"]"
         )
         await until(archive.requests)
         for price in (40, 60, 45.5):
-            await ada.publish(f"[class,stock],[symbol,'IBM'],[price,{price}]", b"quote")
+            await ada.publish(f"[class,{kind}],[symbol,'IBM'],[price,{price}]", b"quote")
 
-        found = await entered(archive, "[class,eq,stock]", 2)
+        found = await entered(archive, f"[class,eq,{kind}]", 2)
 
     assert found == [{"symbol": "IBM", "price": 40}, {"symbol": "IBM", "price": 45.5}]
 
 
 async def test_a_question_is_answered_with_what_was_kept(
-    padres: PadresBroker, archive: Archive, ada: Client
+    padres: PadresBroker, archive: Archive, ada: Client, kind: str
 ) -> None:
-    async with historian(padres, archive) as found, watching(padres.url, "bob") as bob:
-        await found.keep(parse_subscription("[class,eq,stock]"))
+    async with historian(padres, archive) as found, watching(padres.url) as bob:
+        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
         for price in (10, 20, 30):
-            await ada.publish(f"[class,stock],[symbol,'ASK'],[price,{price}]", b"%d" % price)
-        await entered(archive, "[class,eq,stock],[symbol,eq,'ASK']", 3)
-        await bob.client.subscribe("[class,eq,stock]")
+            await ada.publish(f"[class,{kind}],[symbol,'ASK'],[price,{price}]", b"%d" % price)
+        await entered(archive, f"[class,eq,{kind}],[symbol,eq,'ASK']", 3)
+        await bob.client.subscribe(f"[class,eq,{kind}]")
         await bob.client.subscribe(
-            "[class,eq,historic],[subclass,eq,'stock'],[_query_id,eq,'q1'],[symbol,eq,'ASK'],"
+            f"[class,eq,historic],[subclass,eq,'{kind}'],[_query_id,eq,'q1'],[symbol,eq,'ASK'],"
             "[price,>=,20]"
         )
 
@@ -116,58 +124,58 @@ async def test_a_question_is_answered_with_what_was_kept(
 
 
 async def test_the_past_joins_the_present(
-    padres: PadresBroker, archive: Archive, ada: Client
+    padres: PadresBroker, archive: Archive, ada: Client, kind: str
 ) -> None:
-    async with historian(padres, archive) as found, watching(padres.url, "eve") as eve:
-        await found.keep(parse_subscription("[class,eq,stock]"))
-        await ada.publish("[class,stock],[symbol,'JOIN'],[price,7]")
-        await entered(archive, "[class,eq,stock],[symbol,eq,'JOIN']", 1)
+    async with historian(padres, archive) as found, watching(padres.url) as eve:
+        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
+        await ada.publish(f"[class,{kind}],[symbol,'JOIN'],[price,7]")
+        await entered(archive, f"[class,eq,{kind}],[symbol,eq,'JOIN']", 1)
         await eve.client.subscribe(
-            "{{[class,eq,historic],[subclass,eq,'stock'],[_query_id,eq,'q2'],[symbol,eq,$S$who]}"
-            "&{[class,eq,stock],[symbol,eq,$S$who],[price,>,100]}}"
+            f"{{{{[class,eq,historic],[subclass,eq,'{kind}'],[_query_id,eq,'q2'],[symbol,eq,$S$who]}}"
+            f"&{{[class,eq,{kind}],[symbol,eq,$S$who],[price,>,100]}}}}"
         )
-        await ada.publish("[class,stock],[symbol,'OTHER'],[price,101]")
-        await ada.publish("[class,stock],[symbol,'JOIN'],[price,102]")
+        await ada.publish(f"[class,{kind}],[symbol,'OTHER'],[price,101]")
+        await ada.publish(f"[class,{kind}],[symbol,'JOIN'],[price,102]")
 
         async with asyncio.timeout(SECONDS):
             both = [await eve.client.receive() for _ in range(2)]
 
-    assert {one.class_name for one in both} == {"historic", "stock"}
+    assert {one.class_name for one in both} == {"historic", kind}
     assert {one["symbol"] for one in both} == {"JOIN"}
 
 
 async def test_what_came_while_it_was_away_is_kept(
-    padres: PadresBroker, archive: Archive, ada: Client
+    padres: PadresBroker, archive: Archive, ada: Client, kind: str
 ) -> None:
     async with historian(padres, archive) as found:
-        await found.keep(parse_subscription("[class,eq,stock],[symbol,eq,'AWAY']"))
-        await ada.publish("[class,stock],[symbol,'AWAY'],[price,1]")
-        await entered(archive, "[class,eq,stock],[symbol,eq,'AWAY']", 1)
-    await ada.publish("[class,stock],[symbol,'AWAY'],[price,2]")
+        await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'AWAY']"))
+        await ada.publish(f"[class,{kind}],[symbol,'AWAY'],[price,1]")
+        await entered(archive, f"[class,eq,{kind}],[symbol,eq,'AWAY']", 1)
+    await ada.publish(f"[class,{kind}],[symbol,'AWAY'],[price,2]")
 
     async with historian(padres, archive):
-        await ada.publish("[class,stock],[symbol,'AWAY'],[price,3]")
-        found_again = await entered(archive, "[class,eq,stock],[symbol,eq,'AWAY']", 3)
+        await ada.publish(f"[class,{kind}],[symbol,'AWAY'],[price,3]")
+        found_again = await entered(archive, f"[class,eq,{kind}],[symbol,eq,'AWAY']", 3)
 
     assert [one["price"] for one in found_again] == [1, 2, 3]
 
 
 async def test_a_question_is_answered_once_even_by_one_that_came_back(
-    padres: PadresBroker, archive: Archive, ada: Client
+    padres: PadresBroker, archive: Archive, ada: Client, kind: str
 ) -> None:
-    question = "[class,eq,historic],[subclass,eq,'stock'],[_query_id,eq,'q3'],[symbol,eq,'ONCE']"
-    async with watching(padres.url, "cat") as cat:
+    question = f"[class,eq,historic],[subclass,eq,'{kind}'],[_query_id,eq,'q3'],[symbol,eq,'ONCE']"
+    async with watching(padres.url) as cat:
         async with historian(padres, archive) as found:
-            await found.keep(parse_subscription("[class,eq,stock],[symbol,eq,'ONCE']"))
-            await ada.publish("[class,stock],[symbol,'ONCE'],[price,1]")
-            await entered(archive, "[class,eq,stock],[symbol,eq,'ONCE']", 1)
+            await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'ONCE']"))
+            await ada.publish(f"[class,{kind}],[symbol,'ONCE'],[price,1]")
+            await entered(archive, f"[class,eq,{kind}],[symbol,eq,'ONCE']", 1)
             subscription = await cat.client.subscribe(question)
             async with asyncio.timeout(SECONDS):
                 await cat.client.receive()
             await until(lambda: archive.answered(subscription))
         async with historian(padres, archive):
-            await ada.publish("[class,stock],[symbol,'ONCE'],[price,2]")
-            await entered(archive, "[class,eq,stock],[symbol,eq,'ONCE']", 2)
+            await ada.publish(f"[class,{kind}],[symbol,'ONCE'],[price,2]")
+            await entered(archive, f"[class,eq,{kind}],[symbol,eq,'ONCE']", 2)
             # A question that came later is answered, and the one before was not again.
             await cat.client.subscribe(question.replace("q3", "q4"))
             async with asyncio.timeout(SECONDS):
@@ -177,34 +185,31 @@ async def test_a_question_is_answered_once_even_by_one_that_came_back(
 
 
 async def test_nonsense_does_not_stop_it(
-    padres: PadresBroker, archive: Archive, ada: Client
+    padres: PadresBroker, archive: Archive, ada: Client, kind: str
 ) -> None:
-    async with historian(padres, archive) as found, watching(padres.url, "dan") as dan:
-        await found.keep(parse_subscription("[class,eq,stock],[symbol,eq,'FINE']"))
-        await ada.advertise(
-            "[class,eq,'DB_CONTROL'],[command,isPresent,''],[content_spec,isPresent,''],"
-            "[database_id,isPresent,'']"
-        )
+    async with historian(padres, archive) as found, watching(padres.url) as dan:
+        await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'FINE']"))
+        await ada.advertise(CONTROL)
         for control in (
             "[command,'STORE'],[content_spec,'[class,eq']",
             "[command,'EAT'],[content_spec,'[class,eq,x]']",
             "[command,'STORE']",
         ):
             await ada.publish(f"[class,'DB_CONTROL'],[database_id,'{BROKER}-DB'],{control}")
-        await dan.client.subscribe("[class,eq,historic],[subclass,eq,'stock']")
-        await ada.publish("[class,stock],[symbol,'FINE'],[price,1]")
+        await dan.client.subscribe(f"[class,eq,historic],[subclass,eq,'{kind}']")
+        await ada.publish(f"[class,{kind}],[symbol,'FINE'],[price,1]")
 
-        assert await entered(archive, "[class,eq,stock],[symbol,eq,'FINE']", 1)
+        assert await entered(archive, f"[class,eq,{kind}],[symbol,eq,'FINE']", 1)
 
 
 async def test_the_stream_and_the_archive_hold_the_same(
-    padres: PadresBroker, archive: Archive, database: Database, ada: Client
+    padres: PadresBroker, archive: Archive, database: Database, ada: Client, kind: str
 ) -> None:
     async with historian(padres, archive) as found:
-        await found.keep(parse_subscription("[class,eq,stock],[symbol,eq,'SAME']"))
+        await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'SAME']"))
         for price in range(50):
-            await ada.publish(f"[class,stock],[symbol,'SAME'],[price,{price}]")
-        await entered(archive, "[class,eq,stock],[symbol,eq,'SAME']", 50)
+            await ada.publish(f"[class,{kind}],[symbol,'SAME'],[price,{price}]")
+        await entered(archive, f"[class,eq,{kind}],[symbol,eq,'SAME']", 50)
 
     rows = database.rows("SELECT id FROM publication ORDER BY id")
     async with fabrics.connect(padres.server.url) as fabric, fabric.replay(STREAM) as inflow:

@@ -260,11 +260,16 @@ class Overlay:
             router.recall(hop_name, envelope)
 
     def settle(self) -> int:
-        """Carry all there is; returns how many messages crossed links."""
+        """Carry all there is, some ways further than others; returns how many messages crossed."""
         crossed = 0
+        chance = self._random
         while busy := [wire for wire in self.wires.values() if self._moves(wire)]:
-            self.carry(self._random.choice(busy))
-            crossed += 1
+            for wire in chance.sample(busy, chance.randint(1, len(busy))):
+                for _ in range(chance.randint(1, 4)):
+                    if not self._moves(wire):
+                        break
+                    self.carry(wire)
+                    crossed += 1
         return crossed
 
     def _moves(self, wire: Wire) -> bool:

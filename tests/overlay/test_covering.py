@@ -137,7 +137,7 @@ def link_messages(rules: Rules) -> int:
     for number in range(10):
         overlay.person(chance.choice(names), f"p{number}").advertise(STOCK)
     overlay.settle()
-    for number in range(200):
+    for number in range(100):
         person = overlay.person(chance.choice(names), f"s{number}")
         person.subscribe(f"[class,eq,stock],[price,<,{chance.randrange(1, 100)}]")
         overlay.settle()

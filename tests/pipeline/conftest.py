@@ -11,19 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.peers import Broker
+from tests.peers import Broker, Penstock
 
-QUERY_SECONDS = 90
-#: A session's first query takes half a minute on a busy machine; and a test that is ended in the
-#: midst of a call leaves a session with which no other test can do anything.
-SPARK_SECONDS = 300
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        uses_spark = "spark" in getattr(item, "fixturenames", ())
-        if uses_spark and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(SPARK_SECONDS))
+#: A session's first query takes half a minute on a busy machine, and all share the machine.
+QUERY_SECONDS = 300
 
 
 @dataclass
@@ -73,5 +64,16 @@ def finished(query: StreamingQuery) -> list[Any]:
 @pytest.fixture
 def reader(spark: SparkSession, broker: Broker, tmp_path: Path) -> Iterator[Reader]:
     yield Reader(spark, broker, tmp_path)
+    stop_all(spark)
+
+
+@pytest.fixture
+def penstock_reader(spark: SparkSession, penstock: Penstock, tmp_path: Path) -> Iterator[Reader]:
+    """For what is the same whoever keeps the streams."""
+    yield Reader(spark, penstock, tmp_path)
+    stop_all(spark)
+
+
+def stop_all(spark: SparkSession) -> None:
     for query in spark.streams.active:
         query.stop()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from penstock.pipeline.amqp.address import parse_url
-from penstock.pipeline.amqp.contents import content_header, short_string
-from penstock.pipeline.amqp.publisher import Publisher
+from penstock.client.amqp091.publisher import Publisher
+from penstock.pipeline.brokers.opening import find_door
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 STREAM = {"x-queue-type": "stream"}
+#: Of a stream that keeps next to nothing.
+SMALL = {"x_stream_max_segment_size_bytes": 2000, "x_max_length_bytes": 4000}
 
 
 @contextmanager
@@ -42,9 +45,11 @@ def delete(url: str, name: str) -> None:
 def publish(url: str, name: str, bodies: Iterable[bytes]) -> None:
     """Returns when the broker has them all safe."""
     route = b"\x00" + short_string(name, "routing_key")
-    with Publisher(parse_url(url), mandatory=True, patience=60.0) as publisher:
+    with Publisher(parse_address(url), mandatory=True, patience=60.0) as publisher:
         for number, body in enumerate(bodies):
-            publisher.publish(route, content_header(len(body), None, None, f"{number}"), body)
+            publisher.publish(
+                route, write_header(len(body), Properties(message_id=f"{number}")), body
+            )
         publisher.flush()
 
 
@@ -52,6 +57,21 @@ def stream(url: str, name: str, count: int, **arguments: Any) -> None:
     """A stream of numbered messages."""
     declare(url, name, **arguments)
     publish(url, name, numbered(count))
+
+
+def overflow(url: str, name: str, beyond: int) -> None:
+    """Publish until retention has taken everything up to an offset."""
+    for _ in range(50):
+        publish(url, name, [b"x" * 500] * 100)
+        if first_offset(url, name) > beyond:
+            publish(url, name, [b"left"])
+            return
+    raise AssertionError("retention takes nothing")
+
+
+def first_offset(url: str, name: str) -> int:
+    with closing(find_door(parse_address(url), None).open()) as streams:
+        return streams.firsts([name])[name] or 0
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import closing
 
 from penstock.client import blocking
-from penstock.pipeline.amqp.address import parse_url
 from penstock.pipeline.brokers.opening import find_door
 from penstock.pipeline.sources import Wanted, ensure
+from penstock.wire.amqp091.address import parse_address
 from tests.peers import Broker, Penstock
 from tests.pipeline.given import declare
 
 
 def names(url: str) -> set[str]:
-    with closing(find_door(parse_url(url), None).open()) as streams:
+    with closing(find_door(parse_address(url), None).open()) as streams:
         return streams.names()
 
 

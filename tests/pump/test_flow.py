@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client import Inflow, Message
 from penstock.pump.errors import OutsideDirectory, SourceUnavailable
 from penstock.pump.flow.announcing import shard
 from penstock.pump.flow.consumer import Consumer, Limits, names
+from penstock.pump.flow.hearing import Hearing
 from penstock.pump.flow.lanes import Lanes
 from penstock.pump.flow.letter import Letter, from_json, to_json
 from penstock.pump.flow.retries import Backoff, Retries
+from penstock.pump.flow.settling import Settling
 from penstock.pump.headers import Provenance, with_provenance
 from penstock.pump.outcome import REJECTED, Outcome
 from penstock.pump.posts import Parts, Post, Sum
@@ -31,9 +31,10 @@ def post(path: str = "f", **facts: Any) -> Post:
 
 
 class Acked:
-    """A delivery that notes that it was acknowledged."""
+    """Keeps `Heard`."""
 
-    def __init__(self) -> None:
+    def __init__(self, letter: Letter) -> None:
+        self.letter = letter
         self.acked = asyncio.Event()
 
     async def ack(self) -> None:
@@ -41,24 +42,22 @@ class Acked:
 
 
 class Given:
-    """An inflow of the messages it was made with."""
+    """Hears the messages it was made with, and notes which were acknowledged."""
 
     def __init__(self, *bodies: str) -> None:
-        self.deliveries = [Acked() for _ in bodies]
-        self._messages = deque(
-            Message(body=body.encode(), address="v02.post", delivery=cast(Any, delivery))
-            for body, delivery in zip(bodies, self.deliveries, strict=True)
-        )
+        self.heard = [Acked(Letter("v02.post", body.encode())) for body in bodies]
+        self._new = list(self.heard)
 
-    async def receive(self) -> Message:
-        if not self._messages:
+    async def receive(self) -> list[Acked]:
+        if not self._new:
             await asyncio.Event().wait()
-        return self._messages.popleft()
+        new, self._new = self._new, []
+        return new
 
     async def done(self) -> None:
         async with asyncio.timeout(30):
-            for delivery in self.deliveries:
-                await delivery.acked.wait()
+            for each in self.heard:
+                await each.acked.wait()
 
 
 LIMITS = Limits(attempts=2, pause=0.0, backoff=Backoff(first=0.01, longest=0.02))
@@ -66,7 +65,7 @@ LIMITS = Limits(attempts=2, pause=0.0, backoff=Backoff(first=0.01, longest=0.02)
 
 async def run(consumer: Consumer, given: Given, until: asyncio.Event | None = None) -> None:
     stop = asyncio.Event()
-    task = asyncio.create_task(consumer.run([cast(Inflow, given)], stop))
+    task = asyncio.create_task(consumer.run(cast(Hearing, given), stop))
     await given.done()
     if until is not None:
         await asyncio.wait_for(until.wait(), 30)
@@ -140,7 +139,7 @@ async def test_retries_have_their_turn_however_little_may_be_done_at_a_time(
         return Outcome(201, "")
 
     retries = Retries(tmp_path / "retry.db")
-    limits = Limits(concurrency=1, attempts=1, backoff=Backoff(first=0.01))
+    limits = Limits(in_hand=1, attempts=1, backoff=Backoff(first=0.01))
     await run(Consumer(work, retries=retries, limits=limits), Given(line("f")), finished)
     retries.close()
 
@@ -222,6 +221,55 @@ def test_a_letter_written_down_is_the_same(
 ) -> None:
     letter = Letter(topic, body, headers)
     assert from_json(to_json(letter)) == letter
+
+
+class Channel:
+    """Notes what is acknowledged on it."""
+
+    def __init__(self) -> None:
+        self.acked: list[tuple[int, bool]] = []
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        self.acked.append((tag, multiple))
+
+
+async def test_a_row_of_messages_is_acknowledged_in_one_word() -> None:
+    channel = Channel()
+    settling = Settling(channel)
+    for tag in range(1, 6):
+        settling.took(tag)
+    for tag in (2, 3, 1, 5):
+        settling.done(tag)
+    await asyncio.sleep(0)
+    assert channel.acked == [(3, True), (5, False)]
+    settling.done(4)
+    await asyncio.sleep(0)
+    assert channel.acked[2:] == [(4, True)]
+
+
+@given(st.permutations(range(1, 13)), st.integers(1, 12))
+def test_every_message_is_acknowledged_once_in_whatever_order_they_are_done(
+    order: list[int], turn: int
+) -> None:
+    channel = Channel()
+
+    async def settle() -> None:
+        settling = Settling(channel)
+        for tag in sorted(order):
+            settling.took(tag)
+        for at in range(0, len(order), turn):
+            for tag in order[at : at + turn]:
+                settling.done(tag)
+            await asyncio.sleep(0)
+
+    asyncio.run(settle())
+    settled: set[int] = set()
+    for tag, multiple in channel.acked:
+        now = {each for each in order if each <= tag} - settled if multiple else {tag}
+        assert now.isdisjoint(settled)
+        assert tag in now
+        settled |= now
+    assert settled == set(order)
 
 
 async def test_lanes_let_nobody_overtake() -> None:

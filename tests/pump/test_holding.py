@@ -3,21 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from penstock.client import FabricClosed
 from penstock.pump.errors import SourceMissing
+from penstock.pump.flow.hearing import Hearing
+from penstock.pump.flow.letter import Letter
 from penstock.pump.holding import Holding
 from penstock.pump.posts.post import Post
-from penstock.pump.posts.reports import Report
+from penstock.pump.posts.reports import Report, write_report
 
 URL = "http://pump/"
 
 
-def report(path: str, code: int = 201, base_url: str = URL) -> Report:
+def report(path: str, code: int = 201, base_url: str = URL, reader: str = "a") -> Report:
     post = Post(moment=0, base_url=base_url, relpath=path)
-    return Report(post, code, "", "box", "me", 0.1)
+    return Report(post, code, "", "box", "me", 0.1, reader)
+
+
+class Given:
+    """Keeps `Hearing` for reports, and `Heard`: notes which were acknowledged."""
+
+    def __init__(self, *told: Report) -> None:
+        spelled = [write_report(each) for each in told]
+        self.heard = [
+            Once(Letter("v02.report", str(each.body).encode(), each.headers)) for each in spelled
+        ]
+        self.taken = asyncio.Event()
+
+    async def receive(self) -> list[Once]:
+        if self.taken.is_set():
+            raise FabricClosed("no more")
+        self.taken.set()
+        return self.heard
+
+    @property
+    def acked(self) -> list[bool]:
+        return [each.acked for each in self.heard]
+
+
+class Once:
+    def __init__(self, letter: Letter) -> None:
+        self.letter = letter
+        self.acked = False
+
+    async def ack(self) -> None:
+        self.acked = True
 
 
 async def held(holding: Holding, path: Path, size: int) -> None:
@@ -41,9 +76,38 @@ async def test_a_part_waits_until_another_has_gone(tmp_path: Path) -> None:
 async def test_all_its_readers_have_to_have_it(tmp_path: Path) -> None:
     holding = Holding(tmp_path, URL, 100, readers=2)
     await held(holding, tmp_path / "f.Part", 10)
-    await holding.reported(report("f.Part", 304))
+    await holding.reported(report("f.Part", 304, reader="a"))
     assert holding.bytes == 10
-    await holding.reported(report("f.Part"))
+    await holding.reported(report("f.Part", reader="b"))
+    assert holding.bytes == 0
+
+
+async def test_who_reports_twice_is_one_reader(tmp_path: Path) -> None:
+    holding = Holding(tmp_path, URL, 100, readers=2)
+    await held(holding, tmp_path / "f.Part", 10)
+    for _ in range(3):
+        assert await holding.reported(report("f.Part", reader="a"))
+    assert (tmp_path / "f.Part").exists()
+
+
+async def test_reports_without_a_reader_are_told_apart_by_host_and_user(tmp_path: Path) -> None:
+    holding = Holding(tmp_path, URL, 100, readers=2)
+    await held(holding, tmp_path / "f.Part", 10)
+    first = report("f.Part", reader="")
+    assert await holding.reported(first)
+    assert not await holding.reported(replace(first, host="another"))
+
+
+async def test_a_report_stays_with_the_broker_until_all_have_reported(tmp_path: Path) -> None:
+    (tmp_path / "f.Part").write_bytes(b"x" * 10)
+    early = Given(report("f.Part", reader="a"), report("other.Part"))
+    await Holding(tmp_path, URL, 100, readers=2).hear(cast(Hearing, early))
+    assert early.acked == [False, True]
+    # After a restart it comes again, and counts.
+    again = Given(report("f.Part", reader="a"), report("f.Part", reader="b"))
+    holding = Holding(tmp_path, URL, 100, readers=2)
+    await holding.hear(cast(Hearing, again))
+    assert again.acked == [True, True]
     assert holding.bytes == 0
 
 

@@ -1,72 +1,191 @@
-"""Names on the disk: synced folders, shared by whoever comes meanwhile."""
+"""Files that land together: one sync for all, names only for what is right, one's fault is his."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.pump.landing import folders
+from penstock.pump.errors import OutsideDirectory, SumMismatch
+from penstock.pump.landing import disk as disks
+from penstock.pump.landing.disk import REST_SECONDS, SLOW_SECONDS, Disk
+from penstock.pump.landing.draft import Draft
 from penstock.pump.landing.folders import Folders
+from penstock.pump.landing.landings import Arrival, Landings
+from penstock.pump.landing.target import Target
+from penstock.pump.posts.sums import Sum
 from penstock.pump.threads import Hands
 
 
-class Disk:
-    """Syncs when it is let."""
+class Syncs:
+    """What was synced, in place of the kernel's."""
 
     def __init__(self) -> None:
-        self.synced: list[Path] = []
-        self.begun = threading.Semaphore(0)
-        self.let = threading.Semaphore(0)
+        self.each: list[int] = []
+        self.all = 0
         self.broken = False
+        self.takes = 0.0
+        self.now = 0.0
 
-    def sync(self, folder: Path) -> None:
-        self.begun.release()
-        assert self.let.acquire(timeout=60)
-        self.synced.append(folder)
+    def one(self, file: int) -> None:
+        self.each.append(file)
+        if self.broken:
+            raise OSError(5, "Input/output error")
+
+    def whole(self, file: int) -> None:
+        self.all += 1
+        self.now += self.takes
         if self.broken:
             raise OSError(5, "Input/output error")
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    disk = Disk()
-    monkeypatch.setattr(folders, "sync_folder", disk.sync)
+def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    syncs = Syncs()
+    monkeypatch.setattr(os, "fsync", syncs.one)
+    monkeypatch.setattr(disks, "sync_of", lambda _: syncs.whole)
+    return syncs
+
+
+@pytest.fixture
+def disk(syncs: Syncs) -> Iterator[Disk]:
+    disk = Disk(lambda: syncs.now)
     yield disk
-    disk.let.release(100)
+    disk.close()
 
 
-async def test_whoever_comes_during_a_sync_shares_the_next(disk: Disk, tmp_path: Path) -> None:
-    hands = Hands(2)
-    found = Folders(hands)
-    first = asyncio.create_task(found.synced(tmp_path))
-    await asyncio.to_thread(disk.begun.acquire)
-    others = [asyncio.create_task(found.synced(tmp_path)) for _ in range(10)]
-    await asyncio.sleep(0)
-    disk.let.release()
-    await first
-    assert not any(each.done() for each in others)
-    disk.let.release()
-    async with asyncio.timeout(60):
-        await asyncio.gather(*others)
-    assert disk.synced == [tmp_path] * 2
-    await hands.close()
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[list[int]]:
+    opened = [os.open(tmp_path / str(each), os.O_RDWR | os.O_CREAT) for each in range(3)]
+    yield opened
+    for each in opened:
+        os.close(each)
 
 
-async def test_a_disk_that_fails_fails_those_who_wait(disk: Disk, tmp_path: Path) -> None:
-    hands = Hands(1)
-    found = Folders(hands)
-    disk.broken = True
-    disk.let.release()
-    with pytest.raises(OSError, match="Input/output"):
-        await found.synced(tmp_path)
-    disk.broken = False
-    disk.let.release()
-    await found.synced(tmp_path)
-    await hands.close()
+@pytest.fixture
+async def landings() -> AsyncIterator[Landings]:
+    landings = Landings()
+    yield landings
+    await landings.close()
+
+
+def arrival(folder: Path, name: str, error: Exception | None = None) -> Arrival:
+    draft = Draft(folder / f"{name}.tmp", None, None)
+
+    def take_in() -> Sum | str | None:
+        draft.open()
+        draft.write(name.encode())
+        if error is not None:
+            raise error
+        return None
+
+    return Arrival(draft, folder / name, take_in)
+
+
+def test_several_files_are_synced_at_once(disk: Disk, syncs: Syncs, files: list[int]) -> None:
+    disk.sync(files)
+    assert (syncs.all, syncs.each) == (1, [])
+
+
+def test_a_file_alone_is_synced_by_itself(disk: Disk, syncs: Syncs, files: list[int]) -> None:
+    disk.sync(files[:1])
+    assert (syncs.all, syncs.each) == (0, files[:1])
+
+
+def test_where_others_write_much_files_are_synced_by_themselves_for_a_while(
+    disk: Disk, syncs: Syncs, files: list[int]
+) -> None:
+    syncs.takes = 2 * SLOW_SECONDS
+    disk.sync(files)
+    disk.sync(files)
+    assert (syncs.all, sorted(syncs.each)) == (1, files)
+    syncs.now += REST_SECONDS
+    disk.sync(files)
+    assert syncs.all == 2
+
+
+def test_a_file_system_nobody_knows_has_its_files_synced_each(
+    disk: Disk, syncs: Syncs, files: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disks, "sync_of", lambda _: None)
+    disk.sync(files)
+    assert sorted(syncs.each) == files
+
+
+def test_the_real_disk_can_be_synced(tmp_path: Path, files: list[int]) -> None:
+    disk = Disk()
+    disk.sync(files)
+    disk.sync_folders([str(tmp_path)])
+    disk.close()
+
+
+async def test_files_of_one_turn_land_with_two_syncs(
+    syncs: Syncs, landings: Landings, tmp_path: Path
+) -> None:
+    arrivals = [arrival(tmp_path, f"f{each}") for each in range(10)]
+    await asyncio.gather(*map(landings.land, arrivals))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"f{each}" for each in range(10)]
+    assert syncs.all + len(syncs.each) == 2  # of the files, and of their folder
+
+
+async def test_what_is_not_right_gets_no_name_and_is_nobody_elses_fault(
+    landings: Landings, tmp_path: Path
+) -> None:
+    bad = arrival(tmp_path, "bad", SumMismatch("another"))
+    good = arrival(tmp_path, "good")
+    found = await asyncio.gather(landings.land(bad), landings.land(good), return_exceptions=True)
+    bad.draft.close()
+    assert isinstance(found[0], SumMismatch)
+    assert found[1] is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tmp", "good"]
+
+
+async def test_what_is_not_on_the_disk_gets_no_name(
+    syncs: Syncs, landings: Landings, tmp_path: Path
+) -> None:
+    syncs.broken = True
+    arrivals = [arrival(tmp_path, f"f{each}") for each in range(3)]
+    found = await asyncio.gather(*map(landings.land, arrivals), return_exceptions=True)
+    for each in arrivals:
+        each.draft.close()
+    assert all(isinstance(each, OSError) for each in found)
+    assert not (tmp_path / "f0").exists()
+
+
+async def test_a_large_file_lands_alone(landings: Landings, tmp_path: Path) -> None:
+    assert await landings.land_alone(arrival(tmp_path, "large")) is None
+    assert (tmp_path / "large").read_bytes() == b"large"
+
+
+def test_a_folder_is_made_where_it_is_missing(tmp_path: Path) -> None:
+    folders = Folders()
+    for _ in range(2):
+        folders.prepare(Target(tmp_path, "a/b/f"))
+    assert (tmp_path / "a/b").is_dir()
+
+
+def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    folders = Folders()
+    folders.prepare(Target(tmp_path, "a/f"))
+    (tmp_path / "a").rmdir()
+    folders.prepare(Target(tmp_path, "a/f"))
+    assert (tmp_path / "a").is_dir()
+
+
+def test_a_link_in_place_of_a_known_folder_is_looked_at_anew(tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    outside.mkdir()
+    folders = Folders()
+    folders.prepare(Target(home, "a/f"))
+    (home / "a").rmdir()
+    (home / "a").symlink_to(outside)
+    with pytest.raises(OutsideDirectory):
+        folders.prepare(Target(home, "a/f"))
 
 
 async def test_hands_give_back_what_was_found_or_raised() -> None:
@@ -76,6 +195,13 @@ async def test_hands_give_back_what_was_found_or_raised() -> None:
     ]
     with pytest.raises(ZeroDivisionError):
         await hands.do(lambda: 1 / 0)
+    await hands.close()
+
+
+async def test_what_is_wanted_in_one_turn_is_done_by_one_hand() -> None:
+    hands = Hands(3)
+    found = await asyncio.gather(*(hands.do(threading.get_ident) for _ in range(10)))
+    assert len(set(found)) == 1
     await hands.close()
 
 

@@ -68,6 +68,8 @@ def test_a_transfer_counts_what_is_written_and_goes_when_it_ends() -> None:
 
     transfers = Transfers()
     with transfers.entered("big", 100) as transfer:
+        assert transfers.long(0.0) == []  # it waits for its turn
+        transfer.begin()
         Counted(Into(), transfer).write(b"x" * 30)
         assert [(each.name, each.done, each.total) for each in transfers.long(0.0)] == [
             ("big", 30, 100)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -36,14 +35,11 @@ class Noted:
         self.posts: list[Post] = []
         self.refuse = False
 
-    async def announce(self, post: Post) -> Awaitable[None]:
+    async def announce(self, post: Post) -> None:
         if self.refuse:
             self.refuse = False
             raise ConnectionError("gone")
         self.posts.append(post)
-        safe = asyncio.get_running_loop().create_future()
-        safe.set_result(None)
-        return safe
 
 
 @pytest.fixture

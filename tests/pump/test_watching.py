@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -31,12 +31,9 @@ class Noted:
         self.posts: list[Post] = []
         self._more = asyncio.Event()
 
-    async def announce(self, post: Post) -> Awaitable[None]:
+    async def announce(self, post: Post) -> None:
         self.posts.append(post)
         self._more.set()
-        safe = asyncio.get_running_loop().create_future()
-        safe.set_result(None)
-        return safe
 
     async def until(self, count: int) -> list[Post]:
         async with asyncio.timeout(60):

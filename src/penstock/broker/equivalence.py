@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from penstock.broker.destinations import Exchange, Queue
-from penstock.broker.tables import encode_table
 from penstock.core.errors import PreconditionFailed
+from penstock.core.tables import encode_table
 
 #: `x-max-age` of streams: a number and a unit, from seconds to years.
 AGE = re.compile(r"(\d+)([YMDhms])")

@@ -17,8 +17,8 @@ from struct import Struct
 from typing import Any, Final
 
 from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SELECTS
-from penstock.broker.tables import decode_table, encode_table
 from penstock.core.errors import UnexpectedFrame, WireSyntaxError
+from penstock.core.tables import decode_table, encode_table
 
 _PREFIX: Final = Struct(">HHQH")
 _BASIC: Final = 60

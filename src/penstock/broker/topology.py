@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.broker.log.committer import Committer
-from penstock.broker.tables import decode_table, encode_table
+from penstock.core.tables import decode_table, encode_table
 
 Key = tuple[str, ...]
 

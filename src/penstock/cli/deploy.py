@@ -29,7 +29,10 @@ Login = Annotated[str, typer.Option("--login", help="The user on other machines.
 Port = Annotated[int, typer.Option("--port", help="The port of SSH there.")]
 Key = Annotated[Path | None, typer.Option("--key", help="The private key for them.")]
 KnownHosts = Annotated[Path | None, typer.Option("--known-hosts", help="Whose keys are known.")]
-Package = Annotated[str, typer.Option("--package", help="What `install` puts there.")]
+Package = Annotated[
+    str, typer.Option("--package", help="What `install` puts there: a name, a URL or a file here.")
+]
+Python = Annotated[str, typer.Option("--python", help="What to install it with, there.")]
 Program = Annotated[
     str, typer.Option("--program", help="What to run for `penstock`, if not what was installed.")
 ]
@@ -46,6 +49,7 @@ def deploy(
     key: Key = None,
     known_hosts: KnownHosts = None,
     package: Package = "penstock[content]",
+    python: Python = "python3",
     program: Program = "",
     always_ssh: AlwaysSsh = False,
 ) -> None:
@@ -54,7 +58,7 @@ def deploy(
     Everything at time 0 first; the rest when all brokers and links are seen. Ctrl-C stops it all,
     and collects what processes have written.
     """
-    access = Access(home, login, port, key, known_hosts, package, tuple(program.split()))
+    access = Access(home, login, port, key, known_hosts, package, tuple(program.split()), python)
 
     def make(text: str) -> Deployment:
         topology = parse_topology(text, str(file) if file else "topology")

@@ -95,6 +95,7 @@ def serve(
                 "sensor_address": mqtt,
                 "images": str(home / "hives" / "images"),
                 "lake": str(home / "lake"),
+                "rate_counts": str(home / "hives" / "requests"),
             },
             "identity": {"folder": str(home / "hives" / "identity")},
         }

@@ -122,8 +122,8 @@ def _replay(url: str, ids: list[str] | None) -> None:
 
 
 async def _with_requester(url: str, use: Callable[[Requester], Awaitable[None]]) -> None:
-    from penstock.jobs.link.address import parse_address
     from penstock.jobs.queue.requester import Requester
+    from penstock.wire.amqp091.address import parse_address
 
     speak_plainly()
     requester = Requester(parse_address(url))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.jobs.queue.topology import Durability
     from penstock.store import Database
 
+#: Of a folder of trials.
+_TRIALS: Final = "env%column%-%aging%.txt"
 #: Headings of the help.
 ICHNAEA: Final = "As the Ichnaea commands have them"
 
@@ -105,24 +108,38 @@ def read_dataset(path: Path, form: str = "Csv") -> Dataset:
     return request.dataset
 
 
-def read_agings(pattern: str) -> Agings:
-    """By a folder, or a pattern such as `aging/env%column%-%aging%.txt`."""
+def read_agings(pattern: str, positions: str = "") -> Agings:
+    """By a folder, or a pattern such as `aging/env%column%-%aging%.txt`; `positions` says what the
+    names of seasons mean, where they are not in English or Catalan."""
     from penstock.jobs.model import Aging
-    from penstock.jobs.science.ageing import file_means, read_trials
+    from penstock.jobs.science.ageing import read_trials
+    from penstock.jobs.science.indicators import indicator, season
 
     place = Path(pattern)
-    folder, glob = (place, "*.txt") if place.is_dir() else (place.parent, _glob(place.name))
+    folder, name = (place, _TRIALS) if place.is_dir() else (place.parent, place.name)
+    shape = re.escape(name).replace("%column%", "(?P<column>.+)")
+    shape = shape.replace("%aging%", "(?P<aging>[^-]+)")
+    known = _positions(positions)
     found: dict[str, tuple[Aging, ...]] = {}
-    for file in sorted(folder.glob(glob)):
-        meant = file_means(file.name)
-        if meant is not None:
-            name, season = meant
-            aging = Aging(read_trials(read_file(file), file.name), season.position)
-            found[name] = (*found.get(name, ()), aging)
+    for file in sorted(folder.glob("*")):
+        means = re.fullmatch(shape, file.name, re.IGNORECASE)
+        if means is None or (column := indicator(means["column"])) is None:
+            continue
+        when = season(means["aging"])
+        position = known.get(means["aging"].lower(), None if when is None else when.position)
+        if position is not None:
+            aging = Aging(read_trials(read_file(file), file.name), position)
+            found[column] = (*found.get(column, ()), aging)
     if not found:
         raise NotFound(f"{pattern}: no files env<NAME>-<SEASON>.txt of an indicator")
     return found
 
 
-def _glob(name: str) -> str:
-    return name.replace("%column%", "*").replace("%aging%", "*")
+def _positions(text: str) -> dict[str, float]:
+    """`Estiu:0.5,Hivern:0`, by the name in small letters."""
+    try:
+        pairs = [pair.replace("=", ":").rpartition(":") for pair in text.split(",") if pair]
+        return {name.strip().lower(): float(position) for name, _, position in pairs}
+    except ValueError:
+        message = f"--aging-positions {text}: names and positions in the year, as Estiu:0.5"
+        raise typer.BadParameter(message) from None

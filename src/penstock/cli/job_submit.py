@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -40,111 +43,30 @@ DatasetFile = Annotated[Path, typer.Option("--dataset", help="Samples, a CSV wit
 DatasetForm = Annotated[
     str, typer.Option("--dataset-format", metavar="Csv|Xml", help="How the data set is written.")
 ]
+#: A `Request`: what it is made of is loaded when one is made.
+Made = Any
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Where the result goes.")]
 
 
-@app.command()
-def fake(
-    url: BrokerUrl = DEFAULT_URL,
-    duration: Annotated[float, typer.Option(min=0.0, help="In seconds.")] = 10.0,
-    interval: Annotated[float, typer.Option(min=0.001, help="In seconds.")] = 1.0,
-    identity: Identity = None,
-    priority: Priority = 0,
-    attempts: Attempts = None,
-    limit: Limit = None,
-    detach: Detach = False,
-    xml: AsXml = False,
-    debug: Debug = False,
-    compatible: Compatible = False,
-) -> None:
-    """Ask for work that only takes time."""
-    from penstock.jobs.model import Fake
-
-    request = Fake(identity or new_id(), duration, interval)
-    how = _How(url, priority, attempts, limit, detach, xml, debug, compatible)
-    how.ask(request, None)
-
-
-@app.command()
-def build(
-    dataset: DatasetFile,
-    aging: Annotated[
-        str, typer.Option(help="A folder of trials, or a pattern: env%column%-%aging%.txt.")
-    ],
-    url: BrokerUrl = DEFAULT_URL,
-    dataset_format: DatasetForm = "Csv",
-    output: Output = None,
-    identity: Identity = None,
-    priority: Priority = 0,
-    attempts: Attempts = None,
-    limit: Limit = None,
-    detach: Detach = False,
-    xml: AsXml = False,
-    debug: Debug = False,
-    compatible: Compatible = False,
-) -> None:
-    """Ask for models, from samples of known origin; the result is a zip."""
-    from penstock.jobs.model import BuildModels
-
-    columns = read_dataset(dataset, dataset_format)
-    request = BuildModels(identity or new_id(), columns, read_agings(aging))
-    how = _How(url, priority, attempts, limit, detach, xml, debug, compatible)
-    how.ask(request, output)
-
-
-@app.command()
-def predict(
-    dataset: DatasetFile,
-    models: Annotated[Path, typer.Option("--data", "--models", help="The zip of a build.")],
-    url: BrokerUrl = DEFAULT_URL,
-    dataset_format: DatasetForm = "Csv",
-    output: Output = None,
-    identity: Identity = None,
-    priority: Priority = 0,
-    attempts: Attempts = None,
-    limit: Limit = None,
-    detach: Detach = False,
-    xml: AsXml = False,
-    debug: Debug = False,
-    compatible: Compatible = False,
-) -> None:
-    """Ask where samples come from; the result is XML, or a few lines."""
-    from penstock.jobs.model import PredictModels
-
-    columns = read_dataset(dataset, dataset_format)
-    request = PredictModels(identity or new_id(), columns, read_file(models))
-    how = _How(url, priority, attempts, limit, detach, xml, debug, compatible)
-    how.ask(request, output)
-
-
-class _How:
+@dataclass(frozen=True, slots=True)
+class How:
     """The flags that all have."""
 
-    def __init__(
-        self,
-        url: str,
-        priority: int,
-        attempts: int | None,
-        limit: str | None,
-        detach: bool,
-        xml: bool,
-        debug: bool,
-        compatible: bool,
-    ) -> None:
-        self._url = url
-        self._priority = priority
-        self._attempts = attempts
-        self._limit = None if limit is None else seconds(limit)
-        self._detach = detach
-        self._xml = xml
-        self._debug = debug
-        self._compatible = compatible
+    url: BrokerUrl = DEFAULT_URL
+    identity: Identity = None
+    priority: Priority = 0
+    attempts: Attempts = None
+    limit: Limit = None
+    detach: Detach = False
+    xml: AsXml = False
+    debug: Debug = False
+    compatible: Compatible = False
 
     def ask(self, request: Request, output: Path | None) -> None:
         from penstock.jobs.forms import Form, write_request
 
-        form = Form.XML if self._xml or self._compatible else Form.JSON
-        if self._debug:
+        form = Form.XML if self.xml or self.compatible else Form.JSON
+        if self.debug:
             typer.echo(write_request(request, form).body.decode("utf-8", "replace"))
             return
         speak_plainly()
@@ -157,17 +79,93 @@ class _How:
         from penstock.jobs.client import JobsClient
         from penstock.jobs.options import Options
 
-        options = Options(self._priority, self._attempts, self._limit)
-        kept = durability(self._compatible)
-        async with JobsClient(self._url, durability=kept) as jobs:
+        limit = None if self.limit is None else seconds(self.limit)
+        options = Options(self.priority, self.attempts, limit)
+        kept = durability(self.compatible)
+        async with JobsClient(self.url, durability=kept) as jobs:
             job = await jobs.submit(request, options, form)
-            if self._detach:
+            if self.detach:
                 typer.echo(job.id)
                 return None
             with Bar(f"{request.type} {job.id}") as bar:
                 async for response in job:
                     bar.move(response)
             return await job.result(raises=False)
+
+
+def asking(make: Callable[..., Made]) -> Callable[..., None]:
+    """A command that asks for what `make` makes, with the flags of `make` and those that all have.
+    `make` is given the name of the job first; an `output` is where its result goes."""
+    own, shared = _flags(make), _flags(How)
+    del own["identity"]
+
+    def command(**given: Any) -> None:
+        how = How(**{name: given.pop(name) for name in shared})
+        how.ask(make(how.identity or new_id(), **given), given.get("output"))
+
+    flags = [*own.values(), *shared.values()]
+    command.__signature__ = Signature(flags)  # type: ignore[attr-defined]
+    command.__annotations__ = {flag.name: flag.annotation for flag in flags}
+    command.__name__, command.__doc__ = make.__name__, make.__doc__
+    return command
+
+
+def _flags(source: Callable[..., object]) -> dict[str, Parameter]:
+    hints = get_type_hints(source, include_extras=True)
+    return {
+        name: parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
+        for name, parameter in signature(source).parameters.items()
+    }
+
+
+@app.command()
+@asking
+def fake(
+    identity: str,
+    duration: Annotated[float, typer.Option(min=0.0, help="In seconds.")] = 10.0,
+    interval: Annotated[float, typer.Option(min=0.001, help="In seconds.")] = 1.0,
+) -> Made:
+    """Ask for work that only takes time."""
+    from penstock.jobs.model import Fake
+
+    return Fake(identity, duration, interval)
+
+
+@app.command()
+@asking
+def build(
+    identity: str,
+    dataset: DatasetFile,
+    aging: Annotated[
+        str, typer.Option(help="A folder of trials, or a pattern: env%column%-%aging%.txt.")
+    ],
+    aging_positions: Annotated[
+        str,
+        typer.Option(metavar="NAME:0.5,…", help="What its seasons' names mean, of the year."),
+    ] = "",
+    dataset_format: DatasetForm = "Csv",
+    output: Output = None,
+) -> Made:
+    """Ask for models, from samples of known origin; the result is a zip."""
+    from penstock.jobs.model import BuildModels
+
+    trials = read_agings(aging, aging_positions)
+    return BuildModels(identity, read_dataset(dataset, dataset_format), trials)
+
+
+@app.command()
+@asking
+def predict(
+    identity: str,
+    dataset: DatasetFile,
+    models: Annotated[Path, typer.Option("--data", "--models", help="The zip of a build.")],
+    dataset_format: DatasetForm = "Csv",
+    output: Output = None,
+) -> Made:
+    """Ask where samples come from; the result is XML, or a few lines."""
+    from penstock.jobs.model import PredictModels
+
+    return PredictModels(identity, read_dataset(dataset, dataset_format), read_file(models))
 
 
 def _show(response: Response, output: Path | None) -> None:

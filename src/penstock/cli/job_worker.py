@@ -214,8 +214,8 @@ async def _history(opened: AsyncExitStack, url: str, database: str, patience: fl
     from penstock import store
     from penstock.jobs.history.recorder import Recorder
     from penstock.jobs.history.shelf import Shelf
-    from penstock.jobs.link.address import parse_address
     from penstock.jobs.worker.ledger import Ledger
+    from penstock.wire.amqp091.address import parse_address
 
     shelf = Shelf(opened.enter_context(store.open(database, Path())))
     recorder = Recorder(parse_address(url), shelf, patience)

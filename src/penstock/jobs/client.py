@@ -20,19 +20,19 @@ from typing import Final, Self
 
 from pamqp import commands
 
+from penstock.client.amqp091.channel import Channel
+from penstock.client.amqp091.connection import Connection
+from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError
 from penstock.jobs.errors import FormError, WorkFailed
 from penstock.jobs.forms import Form, read_response
-from penstock.jobs.link.address import parse_address
-from penstock.jobs.link.channel import Channel
-from penstock.jobs.link.frames import Content
-from penstock.jobs.link.link import Link
-from penstock.jobs.link.wire import Wire
 from penstock.jobs.model import Request, Response
 from penstock.jobs.options import Options
 from penstock.jobs.queue.envelope import Envelope
 from penstock.jobs.queue.requester import Requester
 from penstock.jobs.queue.topology import RESPONSES, Durability
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.messages import Content
 
 #: Responses to a client that does not come back.
 _QUEUE_MILLISECONDS: Final = 600_000
@@ -127,8 +127,8 @@ class JobsClient:
     ) -> None:
         await self.close()
 
-    async def _prepare(self, wire: Wire) -> None:
-        self._channel = channel = await wire.channel()
+    async def _prepare(self, connection: Connection) -> None:
+        self._channel = channel = await connection.channel()
         await channel.declare_exchange(RESPONSES, "direct")
         await channel.declare_queue(self._queue, arguments={"x-expires": _QUEUE_MILLISECONDS})
         await channel.bind(self._queue, RESPONSES, self._token)

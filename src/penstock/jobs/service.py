@@ -25,12 +25,12 @@ from penstock.jobs.history.feed import Feed
 from penstock.jobs.history.recorder import Recorder
 from penstock.jobs.history.records import Event, JobPage, JobRecord, JobState
 from penstock.jobs.history.shelf import Shelf
-from penstock.jobs.link.address import parse_address
 from penstock.jobs.model import Request, Response
 from penstock.jobs.options import Options
 from penstock.jobs.queue.envelope import Envelope, request_properties
 from penstock.jobs.queue.requester import Requester
 from penstock.store import Database
+from penstock.wire.amqp091.address import parse_address
 
 
 class Jobs:

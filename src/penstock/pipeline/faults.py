@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Final
 
 from penstock.core import errors
-from penstock.pipeline.amqp.faults import passing as broker_passing
 from penstock.pipeline.errors import DataLost
 from penstock.store.errors import passing as store_passing
+from penstock.wire.amqp091.faults import passing as broker_passing
 
 #: Trying again does not cure these: somebody has to do something.
 _HOPELESS: Final = (errors.ConfigurationError, errors.AccessRefused, DataLost)

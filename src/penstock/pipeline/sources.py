@@ -16,11 +16,11 @@ from typing import Final
 
 from pamqp import commands
 
+from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.core.errors import NotFound
 from penstock.core.logs import get_logger
-from penstock.pipeline.amqp.address import BrokerAddress, parse_url
-from penstock.pipeline.amqp.connection import Connection
 from penstock.pipeline.brokers.opening import find_door
+from penstock.wire.amqp091.address import Address, parse_address
 
 log = get_logger(__name__)
 
@@ -40,7 +40,7 @@ def ensure(url: str, streams: str, wanted: Sequence[Wanted]) -> None:
     """Declare what is wanted, unless there is a stream already of those that are read."""
     if not wanted:
         return
-    address = parse_url(url)
+    address = parse_address(url)
     if any(_present(address, each.strip()) for each in streams.split(",")):
         return
     for each in wanted:
@@ -48,13 +48,13 @@ def ensure(url: str, streams: str, wanted: Sequence[Wanted]) -> None:
         log.info("stream declared", stream=each.stream, exchange=each.exchange, keys=each.keys)
 
 
-def _present(address: BrokerAddress, pattern: str) -> bool:
+def _present(address: Address, pattern: str) -> bool:
     """Whether there is such a stream. Only for a pattern the broker has to have a list of them."""
     if any(sign in pattern for sign in "*?["):
         with closing(find_door(address, None).open()) as broker:
             return any(fnmatchcase(name, pattern) for name in broker.names())
     try:
-        with Connection(address, f"looking for {pattern}") as connection:
+        with BlockingConnection(address, f"looking for {pattern}") as connection:
             look = commands.Queue.Declare(0, pattern, passive=True)
             connection.call(connection.open_channel(), look, commands.Queue.DeclareOk)
     except NotFound:
@@ -62,9 +62,9 @@ def _present(address: BrokerAddress, pattern: str) -> bool:
     return True
 
 
-def _declare(address: BrokerAddress, wanted: Wanted) -> None:
+def _declare(address: Address, wanted: Wanted) -> None:
     name = wanted.stream
-    with Connection(address, f"declaring {name}") as connection:
+    with BlockingConnection(address, f"declaring {name}") as connection:
         channel = connection.open_channel()
         declare = commands.Queue.Declare(0, name, durable=True, arguments={**_STREAM})
         connection.call(channel, declare, commands.Queue.DeclareOk)

@@ -6,12 +6,12 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from penstock.core.errors import PenstockError
-from penstock.pipeline.amqp.address import parse_url
 from penstock.pipeline.brokers.opening import find_door
 from penstock.pipeline.claims import Claim
 from penstock.pipeline.lake import Size
 from penstock.pipeline.place import Place
 from penstock.pipeline.progress import Done, Progress, State
+from penstock.wire.amqp091.address import parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def lag(done: Done | None, broker: str, now: float) -> Lag:
     if done is None or not done.ends:
         return Lag(None, None, "no batch yet")
     try:
-        with closing(find_door(parse_url(broker), None).open()) as streams:
+        with closing(find_door(parse_address(broker), None).open()) as streams:
             ends = streams.ends(list(done.ends), done.ends)
     except (OSError, EOFError, PenstockError) as error:
         return Lag(None, None, f"the broker does not answer: {error}")

@@ -7,15 +7,20 @@ again is for whoever calls: an error leaves behind nothing that the next attempt
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
 
+from penstock.core.units import KiB
 from penstock.pump.gathering import Gathering
 from penstock.pump.holding import Holding
 from penstock.pump.landing.blocks import Assembly, Block
 from penstock.pump.landing.draft import Draft, Manners
 from penstock.pump.landing.folders import Folders
+from penstock.pump.landing.landings import Arrival, Found, Landings
 from penstock.pump.landing.target import Inflight, Target
 from penstock.pump.outcome import Outcome
 from penstock.pump.pace import Pace
@@ -25,10 +30,13 @@ from penstock.pump.posts.post import Post
 from penstock.pump.posts.sums import Sum, Sums
 from penstock.pump.present import Present, computed_here
 from penstock.pump.sources import Source, source_of
-from penstock.pump.threads import Hands
+from penstock.pump.threads import Hands, to_the_end
 from penstock.pump.transfers import Counted, Transfer, Transfers
-from penstock.pump.transports.contract import Span, near
+from penstock.pump.transports.contract import Span, Transport, near
 from penstock.pump.transports.opening import Transports
+
+#: Up to this size a file lands together with others, and may wait for that in memory.
+SMALL: Final = 256 * KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +60,25 @@ class Fetching:
         sums: Sums,
         rules: Rules,
         pace: Pace | None = None,
-        hands: Hands | None = None,
         transfers: Transfers | None = None,
         holding: Holding | None = None,
+        at_a_time: int = 16,
     ) -> None:
         self._transports = transports
         self._sums = sums
         self._rules = rules
         self._present = Present(sums, rules.overwrite, rules.manners.keep_times)
-        self._hands = hands or Hands()
-        self._folders = Folders(self._hands)
+        self._folders = Folders(rules.manners.folder_mode)
+        self._hands = Hands()
+        self._landings = Landings(durable=rules.manners.durable)
         self._pace = pace or Pace()
         self._transfers = transfers or Transfers()
         self._holding = holding
+        self._room = asyncio.Semaphore(at_a_time)  #: of what is large, or comes from afar
+
+    async def close(self) -> None:
+        await self._hands.close()
+        await self._landings.close()
 
     async def fetch(self, post: Post, target: Target) -> Outcome:
         parts = post.parts
@@ -72,16 +86,18 @@ class Fetching:
             if parts is None or parts.single:
                 return await self._fetch_whole(post, target, transfer)
             if self._rules.inplace:
-                return await self._fetch_block(post, parts, target, transfer)
+                async with self._room:
+                    transfer.begin()
+                    return await self._fetch_block(post, parts, target, transfer)
             return await self._keep_part(post, parts, target, transfer)
 
     async def _fetch_whole(self, post: Post, target: Target, transfer: Transfer) -> Outcome:
         found = await self._land(post, target, transfer, needed=self._present.whole)
         if isinstance(found, str):
             return Outcome(reports.NOT_MODIFIED, found, path=target.final)
-        await self._named(target)
         code = reports.DONE if found == post.sum or computed_here(post) else reports.RECOMPUTED
-        return Outcome(code, "Downloaded", replace(post, sum=found), target.final)
+        told = post if found == post.sum else replace(post, sum=found)
+        return Outcome(code, "Downloaded", told, target.final)
 
     async def _land(
         self,
@@ -90,13 +106,13 @@ class Fetching:
         transfer: Transfer,
         block: Parts | None = None,
         needed: Callable[[Post, Target], str | None] | None = None,
-    ) -> Sum | str | None:
+    ) -> Found:
         """A file, or one block of a file, under a name of its own. Its sum; or why it need not be
-        fetched. What can be had at once takes one turn in a thread."""
+        fetched. Small ones land together."""
         length = transfer.total
-        draft = Draft(
-            self._rules.inflight.path(target.final), length, self._sums.verifiable(post.sum)
-        )
+        small = length is not None and length <= SMALL
+        path = self._rules.inflight.path(target.final)
+        draft = Draft(path, length, self._sums.verifiable(post.sum))
         counted = Counted(draft, transfer)
         source = None if post.content is not None else self._source(post)
         transport = None if source is None else self._transports.get(source.scheme)
@@ -105,14 +121,14 @@ class Fetching:
         resume = source is not None and not computed_here(post)
 
         def begun() -> int | str:
-            target.prepare(self._rules.manners.folder_mode)
+            self._folders.prepare(target)
             reason = None if needed is None else needed(post, target)
             if reason is not None:
                 return reason
             transfer.done = draft.open(resume=resume)
             return transfer.done
 
-        def at_once() -> Sum | str | None:
+        def at_once() -> Found:
             there = begun()
             if isinstance(there, str):
                 return there
@@ -120,37 +136,51 @@ class Fetching:
                 draft.write(post.content.data)
             elif files is not None and source is not None:
                 files.copy(source, _rest(there, block), counted)
-            return self._finish(draft, b"", post, target)
+            return self._finish(draft, b"", post)
 
-        try:
-            if source is None or transport is None or files is not None:
-                return await self._hands.do(at_once)
-            there = await self._hands.do(begun)
+        async def from_afar(transport: Transport, source: Source) -> bytes | str:
+            transfer.begin()
+            there = await (self._hands.do(begun) if small else to_the_end(begun))
             if isinstance(there, str):
                 return there
             sink = Gathering(counted, self._pace)
             if length is None or there < length:
                 await transport.fetch(source, _rest(there, block), sink)
-            return await self._hands.do(self._finish, draft, sink.taken(), post, target)
+            return sink.taken()
+
+        def arrival(take_in: Callable[[], Found]) -> Arrival:
+            return Arrival(draft, target.final, take_in)
+
+        try:
+            if source is None or transport is None or files is not None:
+                if small:
+                    return await self._landings.land(arrival(at_once))
+                async with self._room:
+                    transfer.begin()
+                    return await self._landings.land_alone(arrival(at_once))
+            async with self._room:
+                rest = await from_afar(transport, source)
+                if isinstance(rest, str):
+                    return rest
+                finish = partial(self._finish, draft, rest, post)
+                if not small:
+                    return await self._landings.land_alone(arrival(finish))
+            return await self._landings.land(arrival(finish))
         finally:
             draft.close()
 
-    def _finish(self, draft: Draft, rest: bytes, post: Post, target: Target) -> Sum | None:
+    def _finish(self, draft: Draft, rest: bytes, post: Post) -> Sum | None:
         draft.write(rest)
         known = draft.verify(post.sum, strict=self._rules.strict)
-        draft.settle(target.final, self._rules.manners, post.mode, post.mtime, post.atime)
+        draft.dress(self._rules.manners, post.mode, post.mtime, post.atime)
         return known
-
-    async def _named(self, target: Target) -> None:
-        if self._rules.manners.durable:
-            await self._folders.synced(target.final.parent)
 
     async def _fetch_block(
         self, post: Post, parts: Parts, target: Target, transfer: Transfer
     ) -> Outcome:
         target = _without_part_suffix(target, parts, post.sum)
         assembly = Assembly(self._rules.inflight.path(target.final), parts, post.moment)
-        fd = await self._hands.do(self._open_block, post, parts, target, assembly)
+        fd = await to_the_end(self._open_block, post, parts, target, assembly)
         if fd is None:
             return Outcome(reports.NOT_MODIFIED, "block is here", path=target.final, whole=False)
         block = Block(fd, parts, self._sums.verifiable(post.sum))
@@ -160,9 +190,7 @@ class Fetching:
             transport = self._transports.get(source.scheme)
             offset = 0 if source.name.endswith(".Part") else parts.offset
             await transport.fetch(source, Span(offset, parts.length), sink)
-            known, whole = await self._hands.do(
-                self._add, block, sink.taken(), post, target, assembly
-            )
+            known, whole = await to_the_end(self._add, block, sink.taken(), post, target, assembly)
         finally:
             block.close()
         told = replace(post, sum=known, parts=replace(parts, method=INPLACE))
@@ -172,7 +200,7 @@ class Fetching:
     def _open_block(
         self, post: Post, parts: Parts, target: Target, assembly: Assembly
     ) -> int | None:
-        target.prepare(self._rules.manners.folder_mode)
+        self._folders.prepare(target)
         if self._present.block(post, parts, target.final):
             return None
         return assembly.open()
@@ -203,7 +231,6 @@ class Fetching:
             else self._holding.room(beside.final, parts.length)
         ):
             known = await self._land(post, beside, transfer, block)
-            await self._named(beside)
         assert not isinstance(known, str)  # nobody was asked whether it is needed
         told = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
         return Outcome(reports.DONE, "Downloaded", told, beside.final)

@@ -2,22 +2,24 @@
 
 A part waits for room before it is fetched, which leaves its post with the broker; when those it is
 for have reported that they have it, it goes, and makes room for the next. So a file passes that is
-larger than the pump. What lies there from before a restart counts, and a part that is larger than
-all the room comes alone.
+larger than the pump. Who reports twice is one reader all the same. Reports of a part that others
+still need stay with the broker, and come again after a restart, as what lies there then counts. A
+part that is larger than all the room comes alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from penstock.client import FabricClosed, Inflow
+from penstock.client import FabricClosed
 from penstock.core.logs import get_logger
 from penstock.pump.errors import BadPost
+from penstock.pump.flow.hearing import Heard, Hearing
+from penstock.pump.posts import reports
 from penstock.pump.posts.reports import Report, read_report
 
 log = get_logger(__name__)
@@ -33,7 +35,8 @@ class Holding:
         self._limit = limit
         self._readers = readers
         self._held = {path: path.stat().st_size for path in folder.rglob(PARTS)}
-        self._fetched: Counter[Path] = Counter()
+        self._had: dict[Path, set[str]] = {}  #: by whom
+        self._reports: dict[Path, list[Heard]] = {}  #: not acknowledged
         self._change = asyncio.Condition()
 
     @property
@@ -52,33 +55,48 @@ class Holding:
             await self._release(path)
             raise
 
-    async def hear(self, inflow: Inflow) -> None:
+    async def hear(self, hearing: Hearing) -> None:
         """Reports, until there are no more."""
         while True:
             try:
-                message = await inflow.receive()
+                come = await hearing.receive()
             except FabricClosed:
                 return
-            try:
-                report = read_report(message.body, message.headers)
-            except BadPost as error:
-                log.info("not a report", topic=message.address, reason=str(error))
-            else:
-                await self.reported(report)
-            await message.ack()
+            for heard in come:
+                await self._hear_one(heard)
 
-    async def reported(self, report: Report) -> None:
-        """Somebody has what a report is about, if it says so; gone when all have."""
+    async def _hear_one(self, heard: Heard) -> None:
+        letter = heard.letter
+        try:
+            report = read_report(letter.body, letter.headers)
+        except BadPost as error:
+            log.info("not a report", topic=letter.topic, reason=str(error))
+            await heard.ack()
+            return
+        path = self._about(report)
+        self._reports.setdefault(path, []).append(heard)
+        if not await self.reported(report):
+            for each in self._reports.pop(path):
+                await each.ack()
+
+    async def reported(self, report: Report) -> bool:
+        """Somebody has what a report is about, if it says so; gone when all have. Whether others
+        are still to report."""
         ours = report.post.base_url == self._base_url
-        if not ours or not (200 <= report.code < 300 or report.code == 304):
-            return
-        path = self._folder / report.post.relpath.lstrip("/")
-        if path not in self._held:
-            return
-        self._fetched[path] += 1
-        if self._fetched[path] >= self._readers:
-            await asyncio.to_thread(path.unlink, missing_ok=True)
-            await self._release(path)
+        path = self._about(report)
+        if not ours or path not in self._held:
+            return False
+        had = self._had.setdefault(path, set())
+        if 200 <= report.code < 300 or report.code == reports.NOT_MODIFIED:
+            had.add(report.who)
+        if len(had) < self._readers:
+            return True
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+        await self._release(path)
+        return False
+
+    def _about(self, report: Report) -> Path:
+        return self._folder / report.post.relpath.lstrip("/")
 
     def _fits(self, path: Path, size: int) -> bool:
         others = self.bytes - self._held.get(path, 0)
@@ -87,5 +105,5 @@ class Holding:
     async def _release(self, path: Path) -> None:
         async with self._change:
             self._held.pop(path, None)
-            del self._fetched[path]
+            self._had.pop(path, None)
             self._change.notify_all()

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from penstock.pump.errors import BadPost, OutsideDirectory
@@ -161,7 +162,7 @@ class Receiving:
         )
         kept = self._plugins.post(told)
         if kept is not None:
-            await (await to.announcing.announce(kept))
+            await to.announcing.announce(kept)
 
     def _name_here(self, to: Republishing, post: Post, path: str | None) -> str | None:
         """What the other half of a move is called here."""
@@ -194,8 +195,12 @@ def relative(path: Path, base_dir: Path, base_url: str) -> str:
     full = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
     if base_url == "file:":
         return full
-    home = os.path.abspath(base_dir).rstrip("/") + "/"  # noqa: PTH100
-    return full.removeprefix(home).lstrip("/")
+    return full.removeprefix(_home(base_dir)).lstrip("/")
+
+
+@lru_cache(16)
+def _home(base_dir: Path) -> str:
+    return os.path.abspath(base_dir).rstrip("/") + "/"  # noqa: PTH100
 
 
 def _renamed(post: Post, path: str) -> Post:

@@ -112,7 +112,7 @@ class Sending:
         there = replace(post, base_url=self._base_url, relpath=remote, parts=parts)
         told = self._plugins.post(replace(there, rename=None, retrieve=None))
         if told is not None:
-            await (await self._announcing.announce(told))
+            await self._announcing.announce(told)
 
     def _local(self, post: Post) -> Path:
         if self._destination.base_dir is not None:

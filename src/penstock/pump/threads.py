@@ -3,16 +3,19 @@
 A thread cannot be stopped. One that still writes to a file which its owner has closed would write
 to whatever has that number next, so its owner must not go on before the thread is done.
 
-`Hands` are for work that is short and comes by the thousand: results return to the event loop many
-at a time, where a thread of asyncio's own would wake it for each.
+`Hands` are for work that is short and comes by the thousand: all that is wanted in one turn of the
+event loop is done by one thread, and its results return together, where a thread of asyncio's own
+would be woken, and wake the loop, for each.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Thread
 from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -23,7 +26,15 @@ HANDS: Final = 4
 
 async def to_the_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     working = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
-    return await _waited(working)
+    return await waited(working)
+
+
+@dataclass(slots=True)
+class _Item:
+    future: asyncio.Future[Any]
+    function: Callable[[], Any]
+    found: Any = None
+    error: BaseException | None = None
 
 
 class Hands:
@@ -31,22 +42,18 @@ class Hands:
     begun is done."""
 
     def __init__(self, count: int = HANDS) -> None:
-        self._work: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = (
-            SimpleQueue()
-        )
-        self._done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
-        self._lock = Lock()  #: of what is done: whoever finds it empty wakes the loop
+        self._work: SimpleQueue[list[_Item] | None] = SimpleQueue()
+        self._wanted: list[_Item] = []  #: in this turn
         self._count = count
         self._threads: list[Thread] = []
 
     async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
-        while len(self._threads) < self._count:
-            self._threads.append(Thread(target=self._toil, args=(loop,), daemon=True))
-            self._threads[-1].start()
         working: asyncio.Future[T] = loop.create_future()
-        self._work.put((working, lambda: function(*args, **kwargs)))
-        return await _waited(working)
+        if not self._wanted:
+            loop.call_soon(self._hand_out, loop)
+        self._wanted.append(_Item(working, partial(function, *args, **kwargs)))
+        return await waited(working)
 
     async def close(self) -> None:
         for _ in self._threads:
@@ -54,30 +61,33 @@ class Hands:
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
+    def _hand_out(self, loop: asyncio.AbstractEventLoop) -> None:
+        if len(self._threads) < self._count:
+            self._threads.append(Thread(target=self._toil, args=(loop,), daemon=True))
+            self._threads[-1].start()
+        wanted, self._wanted = self._wanted, []
+        self._work.put(wanted)
+
     def _toil(self, loop: asyncio.AbstractEventLoop) -> None:
-        while (item := self._work.get()) is not None:
-            working, function = item
-            try:
-                found, error = function(), None
-            except BaseException as raised:
-                found, error = None, raised
-            with self._lock:
-                waking = not self._done
-                self._done.append((working, found, error))
-            if waking:
-                loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        with self._lock:
-            done, self._done = self._done, []
-        for working, found, error in done:
-            if error is None:
-                working.set_result(found)
-            else:
-                working.set_exception(error)
+        while (items := self._work.get()) is not None:
+            for item in items:
+                try:
+                    item.found = item.function()
+                except BaseException as raised:
+                    item.error = raised
+            loop.call_soon_threadsafe(_deliver, items)
 
 
-async def _waited(working: asyncio.Future[T]) -> T:
+def _deliver(items: list[_Item]) -> None:
+    for item in items:
+        if item.error is None:
+            item.future.set_result(item.found)
+        else:
+            item.future.set_exception(item.error)
+
+
+async def waited(working: asyncio.Future[T]) -> T:
+    """Its result; whoever is cancelled meanwhile goes on when it is there."""
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:

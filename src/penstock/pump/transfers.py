@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import inf
 
 from penstock.pump.transports.contract import Writing
 
@@ -19,7 +20,10 @@ class Transfer:
     name: str
     total: int | None
     done: int = 0
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = inf  #: those that wait for their turn have not
+
+    def begin(self) -> None:
+        self.begun = time.monotonic()
 
 
 class Transfers:

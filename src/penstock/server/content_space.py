@@ -11,6 +11,7 @@ too, wanted or not: the stream that keeps publications is one of those.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import PRIORITY, Message
@@ -21,7 +22,7 @@ from penstock.content.announcing import Announcing
 from penstock.content.fast import parse_publication
 from penstock.content.messages import Publication, Subscription
 from penstock.content.printing import is_name, print_message
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, ResourceExhausted
 from penstock.core.logs import get_logger
 from penstock.drivers.exchange import Exchange
 from penstock.drivers.routers.completion import give
@@ -30,12 +31,15 @@ from penstock.drivers.routers.publications import CONTENT_TYPE, message_of
 from penstock.overlay.classes import RESERVED
 from penstock.wire.padres.envelope import PRIORITY as ORDINARY
 from penstock.wire.padres.envelope import Envelope, Kind
+from penstock.wire.padres.frames import LARGEST, STRANGER
 
 if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 #: AMQP's most urgent priority that queues usually know; the language counts down to 0.
 URGENT: Final = 9
+#: The largest payload that fits a frame that clients take, whatever is said beside it.
+MOST_PAYLOAD: Final = LARGEST - 4 * STRANGER
 
 _log = get_logger("penstock.content")
 
@@ -54,6 +58,8 @@ class ExchangeHop:
         self._router = router
         self._here = f"{router.broker_id}-"
         self._wanted: dict[Binding, list[str]] = {}
+        self._asked: Counter[str] = Counter()  # by destination
+        self.most = 0  #: how much one destination may ask for; 0 for any number
         self._announcing = Announcing(self._announce, self._withdraw)
         self._passing: Message | None = None  # comes from the router, and is not to go back
 
@@ -97,19 +103,28 @@ class ExchangeHop:
             return TAKEN
 
     def bound(self, binding: Binding, wanted: list[Subscription]) -> None:
+        destination = binding.destination.name
+        if self.most and self._asked[destination] + len(wanted) > self.most:
+            raise ResourceExhausted(
+                f"{destination} has asked for {self._asked[destination]} things by content, and "
+                f"may for {self.most}: unbind some"
+            )
         ids = self._wanted.setdefault(binding, [])
         try:
             for one in wanted:
                 options = (("several", "true"),)
                 envelope = Envelope(Kind.SUBSCRIBE, print_message(one), options=options)
                 ids.append(self._router.receive(self, envelope).id)
+                self._asked[destination] += 1
         except PenstockError:
             self.unbound(binding)
             raise
 
     def unbound(self, binding: Binding) -> None:
-        for id_ in self._wanted.pop(binding, ()):
+        ids = self._wanted.pop(binding, ())
+        for id_ in ids:
             self._router.receive(self, Envelope(Kind.UNSUBSCRIBE, id_))
+        self._asked -= Counter({binding.destination.name: len(ids)})
 
     def _announce(self, text: str) -> str:
         return self._router.receive(self, Envelope(Kind.ADVERTISE, text)).id
@@ -148,6 +163,8 @@ class ContentSpace:
             self._hop = ExchangeHop(exchange, self._router)
             self._router.attach(self._hop)
             exchange.router.open(self._hop, list(exchange.bindings))
+            if settings.conformance:  # bindings that were there before are not refused
+                self._hop.most = vhost.kernel.settings.overlay.max_asked
         if settings.stream and settings.stream not in vhost.queues:
             arguments: dict[str, str | int] = {"x-queue-type": "stream"}
             if settings.stream_bytes:
@@ -199,8 +216,18 @@ def envelope_from(message: Message, publication: Publication) -> Envelope:
     return Envelope(
         Kind.PUBLISH,
         print_message(publication),
-        payload=b"" if told else message.body,
+        payload=b"" if told else _payload(message),
         priority=max(0, URGENT - urgency),
         time=float(properties.timestamp or 0),
         durable=properties.delivery_mode == 2,
     )
+
+
+def _payload(message: Message) -> bytes:
+    """What a message has beside what it says, as far as a frame can hold it."""
+    if message.spool is None:
+        return message.body
+    if message.size > MOST_PAYLOAD:
+        _log.warning("payload left out", bytes=message.size, most=MOST_PAYLOAD)
+        return b""
+    return message.spool.read()

@@ -48,15 +48,21 @@ class Frame:
             ui.label(page.title).classes("p-h1").props("role=heading aria-level=1")
             yield
 
-    def _way_back(self, current: Page) -> None:
+    def _listed(self, current: Page) -> Page | None:
+        """Where in the menu one is: the page itself, or the nearest it lies below."""
         pages = [page for section in self._sections for page in section.pages if page.listed]
-        parent = next((page for page in pages if current.path.startswith(f"{page.path}/")), None)
-        if parent is not None:
+        above = [page for page in pages if f"{current.path}/".startswith(f"{page.path}/")]
+        return max(above, key=lambda page: len(page.path), default=None)
+
+    def _way_back(self, current: Page) -> None:
+        parent = self._listed(current)
+        if parent is not None and parent.path != current.path:
             with ui.link(target=parent.path).classes("p-back"):
                 ui.icon("arrow_back")
                 ui.label(parent.title)
 
     def _menu(self, current: Page, person: Person) -> None:
+        here = self._listed(current)
         with ui.element("nav").classes("p-menu").props("aria-label=Pages"):
             for section in self._sections:
                 pages = [
@@ -68,9 +74,8 @@ class Frame:
                     continue
                 ui.label(section.name).classes("p-eyebrow")
                 for page in pages:
-                    here = current.path == page.path or current.path.startswith(f"{page.path}/")
                     with ui.link(target=page.path).classes("p-menu-item") as link:
-                        if here:
+                        if page is here:
                             link.classes("p-here").props("aria-current=page")
                         ui.icon(page.icon)
                         ui.label(page.title)

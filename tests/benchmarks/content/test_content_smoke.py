@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.content.__main__ import parse_rate
+from benchmarks.content.links import measure as carry
+from benchmarks.content.links import table
 from benchmarks.content.measuring import measure
 from benchmarks.content.workloads import WORKLOADS
 
@@ -16,6 +18,14 @@ def test_a_workload_is_what_it_is_said_to_be(workload: str, share: float) -> Non
     assert figures.matches / 3000 == pytest.approx(share, rel=0.5)
     assert figures.rate > figures.naive_rate
     assert set(WORKLOADS) >= {figures.workload}
+
+
+@pytest.mark.slow  # two brokers have to start
+async def test_publications_are_carried_from_broker_to_broker() -> None:
+    figures = await carry(300, durable=True)
+
+    assert figures.rate > 0
+    assert "| durable |" in table([figures])
 
 
 def test_reading_is_measured() -> None:

@@ -129,7 +129,8 @@ def test_a_day_that_was_done_is_left_alone(spark: SparkSession, town: Database) 
     day = settled_day(datetime.now(UTC))
     with town.transaction() as connection:
         connection.execute(
-            "INSERT INTO pipeline_batch (flow, batch_id, rows) VALUES (%s, %s, 0)",
+            "INSERT INTO pipeline_batch (flow, batch_id, rows) VALUES (%s, %s, 0)"
+            " ON CONFLICT DO NOTHING",
             (FLOW, day.toordinal()),
         )
     Analyses(town.url)(spark)

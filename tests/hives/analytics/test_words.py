@@ -98,9 +98,10 @@ def test_the_larger_the_difference_the_more_it_weighs() -> None:
     ],
 )
 def test_vader_tells_praise_from_blame(text: str, wanted: str) -> None:
-    score = Vader().score(text)
+    model = Vader()
+    score = model.score(text)
     assert -1 <= score <= 1
-    assert label(score) == wanted
+    assert label(score, model.neutral) == wanted
 
 
 def test_a_model_travels_to_workers_and_says_its_name() -> None:

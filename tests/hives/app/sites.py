@@ -52,8 +52,11 @@ def furnish(url: str, count: int = HIVES) -> None:
         connection.execute(
             """
             INSERT INTO forecast (hive_id, slot, model, made_at, p50, p90)
-            SELECT hive, %(hour)s + n * interval '1 hour', 'medians', %(now)s, 20 + n, 30 + n
-            FROM generate_series(1, %(count)s) hive, generate_series(-12, 12) n
+            SELECT hive, slot, 'medians', %(now)s, p50, 1.3 * p50 + 3
+            FROM generate_series(1, %(count)s) hive, generate_series(-26, 26) n,
+                LATERAL (SELECT %(hour)s + n * interval '1 hour' AS slot) AS at,
+                LATERAL (SELECT greatest(1.0, 36 - 4.4 * abs(extract(hour FROM slot
+                    AT TIME ZONE 'Europe/Bucharest') - 12.6)) AS p50) AS expected
             """,
             {"hour": hour, "now": now, "count": count},
         )
@@ -66,6 +69,16 @@ def furnish(url: str, count: int = HIVES) -> None:
             FROM generate_series(1, 2) hive
             """,
             {"begin": now - timedelta(hours=1), "end": now + timedelta(hours=5)},
+        )
+        connection.execute(
+            """
+            INSERT INTO hive_popularity (day, window_days, hive_id, views, searches, favourites,
+                                         visits, score, rank, made_at)
+            SELECT %(now)s::date - 1, days, hive, 90 - hive, 12, 3, 40 * days, 9 - hive, hive,
+                %(now)s
+            FROM generate_series(1, least(3, %(count)s)) hive, unnest(ARRAY[1, 7, 30]) days
+            """,
+            {"now": now, "count": count},
         )
 
 

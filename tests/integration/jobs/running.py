@@ -15,12 +15,10 @@ from pathlib import Path
 import pika
 from pamqp import commands
 
+from penstock.client.amqp091.channel import Channel
+from penstock.client.amqp091.connection import Connection, connect
 from penstock.core.errors import NotFound
 from penstock.jobs.forms import read_response
-from penstock.jobs.link.address import parse_address
-from penstock.jobs.link.channel import Channel
-from penstock.jobs.link.frames import Content
-from penstock.jobs.link.wire import Wire, connect
 from penstock.jobs.model import Response
 from penstock.jobs.queue.topology import (
     CONTROL,
@@ -36,6 +34,8 @@ from penstock.jobs.queue.topology import (
 from penstock.jobs.worker.assembly import Plan, assemble
 from penstock.jobs.worker.retrying import Backoff
 from penstock.jobs.worker.worker import Worker, WorkerSettings
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.messages import Content
 from tests.peers import Process
 
 PATIENCE = 60
@@ -112,8 +112,8 @@ class WorkerProcess:
 class Tap:
     """Hears all responses of a type, in a queue of its own."""
 
-    def __init__(self, wire: Wire, channel: Channel) -> None:
-        self._wire = wire
+    def __init__(self, connection: Connection, channel: Channel) -> None:
+        self._connection = connection
         self._channel = channel
         self.responses: list[Response] = []
 
@@ -132,24 +132,24 @@ class Tap:
         """Returns when it does: nobody is told when one is declared."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                channel = await self._wire.channel()
+                channel = await self._connection.channel()
                 with suppress(NotFound):
                     await channel.declare_queue(queue, passive=True)
                     return await channel.close()
                 await asyncio.sleep(0.02)
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._connection.close()
 
 
 @asynccontextmanager
 async def tapped(url: str, kind: str) -> AsyncIterator[Tap]:
-    wire = await connect(parse_address(url), "tap")
-    await declare(wire, kind)
-    channel = await wire.channel()
+    connection = await connect(parse_address(url), "tap")
+    await declare(connection, kind)
+    channel = await connection.channel()
     declared = await channel.declare_queue("", durable=False, exclusive=True)
     await channel.bind(declared.queue or "", response_name(kind))
-    tap = Tap(wire, channel)
+    tap = Tap(connection, channel)
     channel.on_deliveries = tap.hear
     await channel.consume(declared.queue or "", "tap")
     try:

@@ -7,14 +7,14 @@ import zipfile
 
 import pytest
 
+from penstock.client.amqp091.connection import connect
 from penstock.jobs.client import JobsClient
 from penstock.jobs.errors import WorkFailed
 from penstock.jobs.forms import Form
-from penstock.jobs.link.address import parse_address
-from penstock.jobs.link.contents import Properties
-from penstock.jobs.link.wire import connect
 from penstock.jobs.model import Call, Fake, PredictModels, Response
 from penstock.jobs.queue.topology import request_name
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties
 from tests.integration.jobs.conftest import until
 from tests.integration.jobs.running import SAMPLES, tapped, working
 
@@ -28,11 +28,11 @@ FOREIGN = b'<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]><request id="&
 async def answer(url: str, kind: str, body: bytes, said: Properties) -> Response:
     """The final response to a message as it is."""
     async with tapped(url, kind) as tap:
-        wire = await connect(parse_address(url), "stranger")
-        channel = await wire.channel()
+        connection = await connect(parse_address(url), "stranger")
+        channel = await connection.channel()
         channel.publish(request_name(kind), "", body, said)
         await until(lambda: tap.finals.total() == 1)
-        await wire.close()
+        await connection.close()
         return tap.responses[-1]
 
 

@@ -10,10 +10,10 @@ import pytest
 from penstock.jobs.client import JobsClient
 from penstock.jobs.errors import WorkFailed
 from penstock.jobs.forms import Form
-from penstock.jobs.link.address import parse_address
 from penstock.jobs.model import Call, Command, Fake
 from penstock.jobs.options import Options
 from penstock.jobs.queue.requester import Requester
+from penstock.wire.amqp091.address import parse_address
 from tests.integration.jobs.conftest import until
 from tests.integration.jobs.running import SAMPLES, tapped, working
 

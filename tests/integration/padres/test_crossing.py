@@ -103,6 +103,30 @@ async def test_a_client_gets_what_is_published_to_the_exchange(
     assert received.source == "Broker1-exchange-content"
 
 
+async def test_a_large_message_has_its_payload_for_clients_too(
+    bob: Watcher, channel: AbstractChannel, kind: str
+) -> None:
+    large = bytes(range(256)) * 4 * 1024  # 1 MiB: it goes by a file of the broker's
+    queue = await wanting(channel, f"[class,eq,{kind}]")
+    await bob.client.subscribe(f"[class,eq,{kind}]")
+    await publish(channel, large, **{"class": kind})
+
+    (received,) = await bob.got()
+    assert received.payload == large
+    (message,) = await take(queue)
+    assert message.body == large
+
+
+async def test_a_payload_that_fits_no_frame_is_left_out(
+    bob: Watcher, channel: AbstractChannel, kind: str
+) -> None:
+    await bob.client.subscribe(f"[class,eq,{kind}]")
+    await publish(channel, bytes(5 * 1024 * 1024), **{"class": kind, "size": 5})
+
+    (received,) = await bob.got()
+    assert (received.attributes, received.payload) == ({"size": 5}, b"")
+
+
 async def test_a_header_without_a_name_in_the_language_is_left_out(
     bob: Watcher, channel: AbstractChannel, kind: str
 ) -> None:

@@ -12,7 +12,8 @@ import pytest
 from penstock.client import connect
 from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import PenstockError
-from penstock.pump.bulk.link import Link
+from penstock.pump.flow.bulk import Bulk
+from penstock.pump.flow.exchanges import Outgoing
 from tests.conftest import NewPenstock
 from tests.peers import Broker, free_port
 
@@ -20,16 +21,16 @@ COUNT = 3000
 
 
 @contextmanager
-def linked(url: str) -> Iterator[Link]:
-    with Link(url, 60.0) as link:
-        yield link
+def opened(url: str) -> Iterator[Bulk]:
+    with Bulk(url, 60.0) as bulk:
+        yield bulk
 
 
-def publish(link: Link, exchange: str, numbers: range) -> None:
+def publish(bulk: Bulk, exchange: str, numbers: range) -> None:
     for number in numbers:
         headers = {"n": str(number), "other": 7} if number % 100 == 0 else {"n": str(number)}
-        content = (f"body {number}".encode(), "text/plain")
-        link.publish((exchange, f"v02.post.k{number % 7}"), content, headers)
+        topic, body = f"v02.post.k{number % 7}", f"body {number}".encode()
+        bulk.send(Outgoing(exchange, topic, body, "text/plain", headers))
 
 
 async def heard(url: str, exchange: str, queue: str, count: int) -> list[str]:
@@ -54,9 +55,9 @@ async def bound(url: str, exchange: str, queue: str) -> None:
 
 async def test_all_arrive_once_and_in_order(broker: Broker, name: str) -> None:
     await bound(broker.url, f"x{name}", f"q{name}")
-    with linked(broker.url) as link:
-        await asyncio.to_thread(publish, link, f"x{name}", range(COUNT))
-        await asyncio.to_thread(link.flush)
+    with opened(broker.url) as bulk:
+        await asyncio.to_thread(publish, bulk, f"x{name}", range(COUNT))
+        await asyncio.to_thread(bulk.flush)
     found = await heard(broker.url, f"x{name}", f"q{name}", COUNT)
     assert found == [str(number) for number in range(COUNT)]
 
@@ -66,14 +67,14 @@ async def test_none_is_lost_when_the_broker_is_killed(new_penstock: NewPenstock)
     await bound(broker.url, "xb", "qb")
     half = threading.Event()
 
-    def work(link: Link) -> None:
-        publish(link, "xb", range(COUNT // 2))
+    def work(bulk: Bulk) -> None:
+        publish(bulk, "xb", range(COUNT // 2))
         half.set()
-        publish(link, "xb", range(COUNT // 2, COUNT))
-        link.flush()
+        publish(bulk, "xb", range(COUNT // 2, COUNT))
+        bulk.flush()
 
-    with linked(broker.url) as link:
-        working = asyncio.create_task(asyncio.to_thread(work, link))
+    with opened(broker.url) as bulk:
+        working = asyncio.create_task(asyncio.to_thread(work, bulk))
         await asyncio.to_thread(half.wait, 60)
         await asyncio.to_thread(broker.kill)
         await asyncio.to_thread(broker.start)
@@ -83,20 +84,20 @@ async def test_none_is_lost_when_the_broker_is_killed(new_penstock: NewPenstock)
 
 
 def test_an_exchange_of_another_kind_is_used_as_it_is(broker: Broker) -> None:
-    with linked(broker.url) as link:
-        link.publish(("amq.fanout", "v02.post"), (b"x", "text/plain"), {})
-        link.flush()
+    with opened(broker.url) as bulk:
+        bulk.send(Outgoing("amq.fanout", "v02.post", b"x", "text/plain"))
+        bulk.flush()
 
 
 def test_what_the_broker_refuses_is_an_error(broker: Broker) -> None:
-    def send(link: Link) -> None:
-        link.publish(("amq.nobody-has-this", "v02.post"), (b"x", "text/plain"), {})
-        link.flush()
+    def send(bulk: Bulk) -> None:
+        bulk.send(Outgoing("amq.nobody-has-this", "v02.post", b"x", "text/plain"))
+        bulk.flush()
 
-    with linked(broker.url) as link, pytest.raises(PenstockError):
-        send(link)
+    with opened(broker.url) as bulk, pytest.raises(PenstockError):
+        send(bulk)
 
 
 def test_a_broker_that_is_not_there_is_named() -> None:
     with pytest.raises(BrokerUnreachable):
-        Link(f"amqp://127.0.0.1:{free_port()}/", 0.0)
+        Bulk(f"amqp://127.0.0.1:{free_port()}/", 0.0)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import permutations
 
 import pytest
 
 from penstock.jobs.forms import Written, write_request, write_response
-from penstock.jobs.history.changes import Change, folded, from_request, from_response, summary
+from penstock.jobs.history.changes import (
+    Change,
+    Kept,
+    folded,
+    from_request,
+    from_response,
+    summary,
+)
 from penstock.jobs.history.records import JobState
 from penstock.jobs.history.shelf import Shelf
 from penstock.jobs.model import Fake, Response, Result
@@ -93,6 +101,27 @@ def test_the_tables_say_the_same(embedded_template: str, backwards: bool, at_onc
 
     assert (record.state, record.progress, record.attempts) == (JobState.DONE, 1.0, 2)
     assert states == ["waiting", "running", "retrying", "running", "done"]
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+def test_of_two_final_responses_to_one_run_the_first_is_kept(
+    embedded_template: str, at_once: bool
+) -> None:
+    first = told(JobState.DONE, 1.0)
+    second = replace(first, response=Kept("text/xml", b"second"))
+    next_run = replace(first, run=2, response=Kept("text/xml", b"next run"))
+    with copy_of(embedded_template) as url, Database(url) as database:
+        shelf = Shelf(database)
+        shelf.add([asked()])
+        for batch in [[first, second]] if at_once else [[first], [second]]:
+            shelf.add(batch)
+        assert shelf.content("1", "response") == first.response
+        revision = shelf.last_revision()
+        shelf.add([second])
+        assert shelf.last_revision() == revision  # nobody is told of it
+
+        shelf.add([asked(2), next_run])
+        assert shelf.content("1", "response") == next_run.response
 
 
 def test_what_is_old_is_removed_with_all_that_belongs_to_it(embedded_template: str) -> None:

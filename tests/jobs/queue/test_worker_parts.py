@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,6 @@ from hypothesis import strategies as st
 from penstock.core.errors import PreconditionFailed
 from penstock.jobs.forms import Form, Written
 from penstock.jobs.history.records import JobState
-from penstock.jobs.link.contents import Properties
 from penstock.jobs.model import Fake
 from penstock.jobs.options import Options, read_options, write_options
 from penstock.jobs.queue.carrier import Delivery
@@ -31,6 +32,7 @@ from penstock.jobs.worker.gait import Gait
 from penstock.jobs.worker.job import Job, Stage
 from penstock.jobs.worker.memory import Meeting, Memory
 from penstock.jobs.worker.retrying import Backoff
+from penstock.wire.amqp091.contents import Properties
 
 
 def job(identity: str = "1", asked: bytes = b"a", run: int = 1, epoch: int = 1) -> Job:
@@ -75,6 +77,18 @@ def test_an_answer_that_may_not_have_arrived_is_kept_for_its_request() -> None:
     assert memory.meet(job(), 1) is Meeting.AGAIN
 
 
+def test_of_too_many_such_answers_the_oldest_are_forgotten_and_their_requests_done_again() -> None:
+    memory = Memory()
+    for number in range(10_001):
+        each = job(str(number))
+        memory.keep(each)
+        each.final = True
+        memory.unsure(each)
+
+    assert memory.meet(job("0"), 1) is Meeting.NEW
+    assert memory.meet(job("1"), 1) is Meeting.AGAIN
+
+
 def test_a_wish_holds_for_what_was_asked_before_it() -> None:
     assert Wish("x", 100.5).holds(1, None)
     assert Wish("x", 100.5).holds(2, 99)
@@ -104,8 +118,22 @@ def test_many_are_taken_once_jobs_are_seen_to_be_short() -> None:
         gait.took(0.00001)
         changes.append(gait.change(1))
 
-    assert [each for each in changes if each is not None] == [2048]
-    assert (gait.room(True), gait.room(False)) == (2048, 2)
+    assert [each for each in changes if each is not None] == [128]
+    assert (gait.room(True), gait.room(False)) == (128, 2)
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.00001, 2048), (0.0005, 400), (0.0019, 128)])
+def test_twice_as_many_as_long_as_they_stay_short(seconds: float, most: int) -> None:
+    gait = Gait(2)
+    paces = []
+    for _ in range(20_000):
+        gait.took(seconds)
+        paces.append(gait.change(1))
+
+    found = [each for each in paces if each is not None]
+    assert found[0] == 128
+    assert abs(found[-1] - most) <= 2
+    assert all(later <= 2 * sooner for sooner, later in pairwise(found))
 
 
 def test_one_that_takes_long_ends_that() -> None:

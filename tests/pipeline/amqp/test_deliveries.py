@@ -11,7 +11,7 @@ from pamqp import commands
 
 from penstock.core.errors import FrameError, UnexpectedFrame
 from penstock.pipeline.amqp.deliveries import Delivered, Deliveries
-from penstock.pipeline.amqp.frames import BODY, HEADER, PREFIX, Frame, Frames, method
+from penstock.wire.amqp091.frames import BODY, HEADER, PREFIX, Frame, Frames, write_method
 
 CHANNEL = 1
 CONSUMER = b"spark"
@@ -50,7 +50,7 @@ def delivered(number: int, message: Delivery, frame_max: int) -> bytes:
     exchange, key, body = message
     deliver = commands.Basic.Deliver("spark", number, False, exchange, key)
     pieces = [body[at : at + frame_max] for at in range(0, len(body), frame_max)]
-    frames = [method(CHANNEL, deliver), frame(HEADER, header(len(body)))]
+    frames = [write_method(CHANNEL, deliver), frame(HEADER, header(len(body)))]
     return b"".join(frames + [frame(BODY, piece) for piece in pieces])
 
 
@@ -104,7 +104,7 @@ def test_a_body_that_looks_like_deliveries_is_a_body() -> None:
 
 def test_what_comes_between_deliveries_is_handed_over_in_its_order() -> None:
     first, second = (delivered(number, ("", "k", b"x"), 9) for number in (1, 2))
-    notice = method(0, commands.Connection.Blocked("memory"))
+    notice = write_method(0, commands.Connection.Blocked("memory"))
     deliveries = new_deliveries()
 
     runs, others = deliveries.feed(first + notice + second)
@@ -126,7 +126,7 @@ def test_frames_do_not_depend_on_how_the_bytes_are_cut(
 
 
 def test_what_is_no_delivery_is_handed_over() -> None:
-    cancel = method(CHANNEL, commands.Basic.Cancel("spark"))
+    cancel = write_method(CHANNEL, commands.Basic.Cancel("spark"))
     elsewhere = frame(BODY, b"x", channel=2)
 
     found, others = new_deliveries().feed(cancel + elsewhere)
@@ -139,8 +139,9 @@ def test_what_is_no_delivery_is_handed_over() -> None:
     "data",
     [
         frame(HEADER, header(0)),
-        method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", "")) + frame(BODY, b"early"),
-        method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", ""))
+        write_method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", ""))
+        + frame(BODY, b"early"),
+        write_method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", ""))
         + frame(HEADER, header(1))
         + frame(BODY, b"xx"),
     ],

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from penstock.pipeline.amqp.address import parse_url
 from penstock.pipeline.brokers.chunked import Chunked
 from penstock.pipeline.brokers.contract import Streams
 from penstock.pipeline.brokers.opening import Door, find_door
 from penstock.pipeline.brokers.ranges import ArrowRanges
 from penstock.pipeline.brokers.replays import Replays
+from penstock.wire.amqp091.address import parse_address
 from tests.peers import Broker, RabbitMQ
 
 _KINDS = {"ranges": ArrowRanges, "replays": Replays, "chunked": Chunked}
@@ -41,7 +41,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[Way]:
     kind, protocol = request.param
     server: Broker = request.getfixturevalue(kind)
     port = server.stream_port if isinstance(server, RabbitMQ) else None
-    door = find_door(parse_url(server.url), None, port)
+    door = find_door(parse_address(server.url), None, port)
     if protocol == "replays":
         door = Door(door.address, None)
     streams = door.open()

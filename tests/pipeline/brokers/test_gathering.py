@@ -11,9 +11,9 @@ from pamqp import commands
 
 from penstock.broker.properties import Properties, encode_header
 from penstock.pipeline.amqp.deliveries import Deliveries
-from penstock.pipeline.amqp.frames import BODY, HEADER, PREFIX, method
 from penstock.pipeline.brokers.contract import MESSAGES, Range
 from penstock.pipeline.brokers.gathering import Gathering
+from penstock.wire.amqp091.frames import BODY, HEADER, PREFIX, write_method
 
 Sent = tuple[str, str, dict[str, Any], bytes]
 
@@ -28,7 +28,7 @@ def delivery(offset: int, sent: Sent) -> bytes:
         message_id=f"m{offset}", headers={**headers, "x-stream-offset": 2**40 + offset}
     )
     deliver = commands.Basic.Deliver("spark", offset + 1, False, exchange, key)
-    parts = [method(1, deliver), frame(HEADER, encode_header(told, len(body)))]
+    parts = [write_method(1, deliver), frame(HEADER, encode_header(told, len(body)))]
     return b"".join([*parts, frame(BODY, body)] if body else parts)
 
 

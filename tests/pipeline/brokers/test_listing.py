@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from penstock.core.errors import ConfigurationError
-from penstock.pipeline.amqp.address import parse_url
-from penstock.pipeline.amqp.faults import passing
 from penstock.pipeline.brokers.replays import Replays
 from penstock.pipeline.errors import ListUnavailable
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.faults import passing
 from tests.peers import free_port
 
 
@@ -35,7 +35,7 @@ def answering(status: int, body: object) -> Iterator[Replays]:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield Replays(parse_url("amqp://h"), f"http://127.0.0.1:{server.server_port}/api")
+            yield Replays(parse_address("amqp://h"), f"http://127.0.0.1:{server.server_port}/api")
         finally:
             server.shutdown()
             thread.join()
@@ -56,7 +56,7 @@ def test_a_fault_of_the_moment_passes() -> None:
 
 
 def test_nobody_listening_passes_and_says_what_is_needed() -> None:
-    streams = Replays(parse_url("amqp://h"), f"http://127.0.0.1:{free_port()}/api")
+    streams = Replays(parse_address("amqp://h"), f"http://127.0.0.1:{free_port()}/api")
 
     with pytest.raises(ListUnavailable, match="write the names out"):
         streams.names()

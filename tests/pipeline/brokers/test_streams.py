@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
+from penstock.client.amqp091.publisher import Publisher
 from penstock.core.errors import NotFound
-from penstock.pipeline.amqp.address import parse_url
-from penstock.pipeline.amqp.contents import content_header, short_string
-from penstock.pipeline.amqp.publisher import Publisher
 from penstock.pipeline.brokers.contract import MESSAGES, Ended, Range
 from penstock.pipeline.connector.columns import Columns
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties, short_string, write_header
 from tests.pipeline.brokers.conftest import Way
 from tests.pipeline.given import channel, declare, delete, numbered, publish, stream
 
@@ -123,11 +123,15 @@ def test_messages_of_all_shapes_come_as_they_were_published(way: Way, name: str)
     with channel(way.url) as opened:
         opened.exchange_declare(name, "topic", durable=True)
         opened.queue_bind(name, name, "#")
-    with Publisher(parse_url(way.url), mandatory=True, patience=60.0) as publisher:
+    with Publisher(parse_address(way.url), mandatory=True, patience=60.0) as publisher:
         for number, (key, kind, headers, size) in enumerate(shapes):
             route = short_string(name, "exchange") + short_string(key, "routing_key")
             named = {f"{'az'[each % 2]}{each}": "v" * each for each in range(headers)}
-            publisher.publish(route, content_header(size, kind, named, f"{number}"), b"x" * size)
+            publisher.publish(
+                route,
+                write_header(size, Properties(kind, named, message_id=f"{number}")),
+                b"x" * size,
+            )
         publisher.flush()
 
     columns = Columns(("exchange", "routing_key", "content_type", "headers", "message_id", "body"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import ConfigurationError
-from penstock.pipeline.amqp.address import parse_url
 from penstock.pipeline.brokers.contract import Range
 from penstock.pipeline.brokers.opening import Door, find_door
+from penstock.wire.amqp091.address import parse_address
 from tests.client.test_tls import write_certificate
 from tests.conftest import NewPenstock
 from tests.peers import free_port
@@ -28,9 +28,9 @@ def test_a_stream_is_read_over_tls(new_penstock: NewPenstock, tmp_path: Path, na
     url, management = f"amqps://127.0.0.1:{amqps}", f"https://127.0.0.1:{https}"
 
     with pytest.raises(ConfigurationError, match="tlsCaFile"):
-        find_door(parse_url(url), management)
+        find_door(parse_address(url), management)
 
-    door = find_door(parse_url(url, str(certificate)), management)
+    door = find_door(parse_address(url, str(certificate)), management)
     assert door.ranges == f"{management}/api/streams"
     for each in (door, Door(door.address, None)):
         batches = each.open().read(Range(name, 0, 5))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.tables import encode_table
+from penstock.core.tables import encode_table
 from penstock.pipeline.connector.headers import decode_headers
 
 

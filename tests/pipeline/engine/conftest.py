@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import current_timestamp
 
-from penstock.pipeline.amqp.address import parse_url
-from penstock.pipeline.amqp.contents import content_header, short_string
-from penstock.pipeline.amqp.publisher import Publisher
+from penstock.client.amqp091.publisher import Publisher
+from penstock.pipeline.applying import Applying
+from penstock.pipeline.checkpoint import open_checkpoint
+from penstock.pipeline.connector.columns import ARROW_TYPES
+from penstock.pipeline.connector.packed import PACKED, pack
 from penstock.pipeline.place import Place
 from penstock.pipeline.runner import Engine, Source
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties, short_string, write_header
 from tests.peers import Penstock
 from tests.pipeline.engine.tally import Tally
 from tests.pipeline.given import channel, declare
@@ -41,15 +48,59 @@ class Town:
     def publish(self, count: int) -> None:
         """Returns when the broker has them all safe."""
         first = sum(self.sent.values())
-        with Publisher(parse_url(self.url), mandatory=True, patience=60.0) as publisher:
+        with Publisher(parse_address(self.url), mandatory=True, patience=60.0) as publisher:
             for number in range(first, first + count):
                 key = f"{self.name}.{KEYS[number % len(KEYS)]}"
                 stream = self.streams[number % len(self.streams)]
                 route = short_string(stream, "exchange") + short_string(key, "routing_key")
-                header = content_header(6, None, None, f"{number}")
+                header = write_header(6, Properties(message_id=f"{number}"))
                 publisher.publish(route, header, f"{number:06}".encode())
                 self.sent[key] += 1
             publisher.flush()
+
+
+@dataclass
+class Live:
+    """Batches as the engine's query hands them on, of messages made up here: nobody is asked."""
+
+    spark: SparkSession
+    tally: Tally
+    place: Place
+    sent: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
+    _last: bytearray = field(default_factory=bytearray)
+
+    def apply(self, count: int) -> None:
+        """So many messages, in batches of a hundred."""
+        for size in (100,) * (count // 100) + (count % 100,) * (count % 100 > 0):
+            self._last = bytearray(pack(self._messages(size)).column(0)[0].as_py())
+            self._apply()
+            self.batches += 1
+
+    def apply_again(self) -> None:
+        """The last batch, as after a crash before Spark knew that it is done."""
+        self.batches -= 1
+        self._apply()
+
+    def _apply(self) -> None:
+        checkpoint = open_checkpoint(self.place.checkpoint, self.place.lake)
+        arrived = self.spark.createDataFrame([(self._last,)], f"{PACKED} BINARY")
+        applying = Applying(self.tally, self.place, checkpoint)
+        applying(arrived.withColumn("now", current_timestamp()), self.batches)
+
+    def _messages(self, count: int) -> pa.RecordBatch:
+        first = sum(self.sent.values())
+        keys = [KEYS[number % len(KEYS)] for number in range(first, first + count)]
+        self.sent.update(keys)
+        columns = {name: pa.nulls(count, kind) for name, kind in ARROW_TYPES.items()}
+        columns |= {
+            "stream": pa.repeat("colours", count),
+            "offset": pa.array(range(first, first + count), pa.int64()),
+            "timestamp": pa.array([datetime.now(UTC)] * count, ARROW_TYPES["timestamp"]),
+            "routing_key": pa.array(keys),
+            "body": pa.array([b"body"] * count),
+        }
+        return pa.RecordBatch.from_pydict(columns, pa.schema(list(ARROW_TYPES.items())))
 
 
 @pytest.fixture
@@ -58,8 +109,8 @@ def town(penstock: Penstock, name: str) -> Town:
 
 
 @pytest.fixture
-def tally(tmp_path: Path, town: Town) -> Tally:
-    return Tally(tmp_path, f"{town.name}-*")
+def tally(tmp_path: Path, name: str) -> Tally:
+    return Tally(tmp_path, f"{name}-*")
 
 
 @pytest.fixture
@@ -72,6 +123,11 @@ def engine(spark: SparkSession, tally: Tally, place: Place, town: Town) -> Itera
     yield Engine(spark, tally, place, Source(town.url, max_offsets=100))
     for query in spark.streams.active:
         query.stop()
+
+
+@pytest.fixture
+def live(spark: SparkSession, tally: Tally, place: Place) -> Live:
+    return Live(spark, tally, place)
 
 
 def in_lake(spark: SparkSession, place: Place, table: str) -> Counter[str]:

@@ -26,8 +26,8 @@ HASTE = (
     "spark.sql.codegen.wholeStage=false",
     "spark.sql.shuffle.partitions=2",
 )
-#: Before silver, before gold, before Spark knows; and any moment, twice.
-POINTS = ("bronze", "silver", "gold", "", "")
+#: Before Spark knows, before silver, before gold; and any moment, twice.
+POINTS = ("gold", "bronze", "silver", "", "")
 
 
 class Pipeline:
@@ -105,7 +105,7 @@ class Publishing:
         self._thread.join()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3600)
 def test_totals_are_those_of_an_undisturbed_run(
     spark: SparkSession, pipeline: Pipeline, tally: Tally, place: Place, town: Town, kills: int

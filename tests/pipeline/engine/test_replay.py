@@ -14,69 +14,61 @@ from penstock.pipeline.compaction import compact
 from penstock.pipeline.flow import Batch
 from penstock.pipeline.place import Place
 from penstock.pipeline.replay import Replay
-from penstock.pipeline.runner import Engine
-from tests.pipeline.engine.conftest import Town, in_lake
+from tests.pipeline.engine.conftest import Live, in_lake
 from tests.pipeline.engine.tally import SILVER, Tally
 
 
 def test_a_replay_gives_what_live_batches_gave(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    spark: SparkSession, live: Live, tally: Tally, place: Place
 ) -> None:
-    town.publish(250)
-    engine.once()
+    live.apply(250)
     compact(spark, place.lake)
-    live = tally.counts()
+    before = tally.counts()
 
     done = Replay(spark, tally, place, batch_rows=120).run()
 
-    assert tally.counts() == live == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
+    assert tally.counts() == before == live.sent
+    assert in_lake(spark, place, SILVER) == live.sent
     assert done.rows == 250
     assert place.lake.generation == done.generation == 1
 
 
 def test_batches_after_a_replay_go_to_the_new_tables(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    spark: SparkSession, live: Live, tally: Tally, place: Place
 ) -> None:
-    town.publish(90)
-    engine.once()
+    live.apply(90)
     Replay(spark, tally, place).run()
-    town.publish(90)
+    live.apply(90)
 
-    engine.once()
-
-    assert tally.counts() == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
+    assert tally.counts() == live.sent
+    assert in_lake(spark, place, SILVER) == live.sent
 
 
 def test_batches_during_a_replay_are_in_it(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    spark: SparkSession, live: Live, tally: Tally, place: Place
 ) -> None:
-    town.publish(90)
-    engine.once()
-    live = threading.Event()
+    live.apply(90)
+    overtaken = threading.Event()
 
     class Overtaken(Tally):
         """Live batches are applied while the first replayed one is."""
 
         def apply(self, batch: Batch) -> None:
-            if not live.is_set():
-                live.set()
-                town.publish(90)
-                engine.once()
+            if not overtaken.is_set():
+                overtaken.set()
+                live.apply(90)
             super().apply(batch)
 
     Replay(spark, Overtaken(tally.folder, tally.streams), place).run()
 
-    assert tally.counts() == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
+    assert tally.counts() == live.sent
+    assert in_lake(spark, place, SILVER) == live.sent
 
 
 def test_a_replay_that_fails_changes_nothing_and_leaves_nothing(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    spark: SparkSession, live: Live, tally: Tally, place: Place
 ) -> None:
-    town.publish(90)
-    engine.once()
+    live.apply(90)
 
     class Failing(Tally):
         def apply(self, batch: Batch) -> None:
@@ -87,7 +79,7 @@ def test_a_replay_that_fails_changes_nothing_and_leaves_nothing(
         Replay(spark, Failing(tally.folder, tally.streams), place).run()
 
     assert place.lake.generation == 0
-    assert tally.counts() == town.sent
+    assert tally.counts() == live.sent
     assert Replay(spark, tally, place).run().generation == 2
     assert place.lake.generations() == {0, 2}  # 0 is bronze's
     assert sorted(path.name for path in tally.folder.glob("gold*")) == ["gold.json"]
@@ -95,10 +87,9 @@ def test_a_replay_that_fails_changes_nothing_and_leaves_nothing(
 
 @pytest.mark.parametrize("adopted", [False, True])
 def test_an_adoption_cut_short_is_finished_before_the_next_batch(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town, adopted: bool
+    spark: SparkSession, live: Live, tally: Tally, place: Place, adopted: bool
 ) -> None:
-    town.publish(90)
-    engine.once()
+    live.apply(90)
 
     class CutShort(Tally):
         def adopt(self, generation: int) -> None:
@@ -109,20 +100,17 @@ def test_an_adoption_cut_short_is_finished_before_the_next_batch(
     with pytest.raises(KeyboardInterrupt):
         Replay(spark, CutShort(tally.folder, tally.streams), place).run()
     assert place.lake.generation == 0
-    town.publish(30)
-
-    engine.once()
+    live.apply(30)
 
     assert place.lake.generation == 1
-    assert tally.counts() == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
+    assert tally.counts() == live.sent
+    assert in_lake(spark, place, SILVER) == live.sent
 
 
 def test_up_to_a_moment_it_is_left_aside(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    spark: SparkSession, live: Live, tally: Tally, place: Place
 ) -> None:
-    town.publish(90)
-    engine.once()
+    live.apply(90)
 
     done = Replay(spark, tally, place).run(until=datetime.now(UTC) + timedelta(days=1))
 
@@ -133,10 +121,9 @@ def test_up_to_a_moment_it_is_left_aside(
 
 
 def test_from_a_moment_what_was_before_is_kept(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    spark: SparkSession, live: Live, tally: Tally, place: Place
 ) -> None:
-    town.publish(90)
-    engine.once()
+    live.apply(90)
     began = []
 
     class Remembering(Tally):
@@ -154,15 +141,14 @@ def test_from_a_moment_what_was_before_is_kept(
 
     assert done.rows == 0
     assert began[-1] > 0
-    assert tally.counts() == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
+    assert tally.counts() == live.sent
+    assert in_lake(spark, place, SILVER) == live.sent
 
 
 def test_a_replay_of_a_replay_can_part_it_only_where_its_batches_were(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    spark: SparkSession, live: Live, tally: Tally, place: Place
 ) -> None:
-    town.publish(250)
-    engine.once()
+    live.apply(250)
 
     Replay(spark, tally, place).run()
 

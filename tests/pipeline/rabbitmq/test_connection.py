@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from penstock.core.errors import AuthenticationFailed, FrameError, NotFound
-from penstock.pipeline.amqp.address import parse_url
 from penstock.pipeline.brokers.chunked import Chunked
 from penstock.pipeline.brokers.opening import find_door
 from penstock.pipeline.brokers.replays import Replays
 from penstock.pipeline.rabbitmq.connection import StreamConnection, answers
+from penstock.wire.amqp091.address import parse_address
 from tests.peers import Penstock, RabbitMQ, free_port
 from tests.pipeline.given import stream
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.peer
 
 def test_chunks_come_from_the_one_with_the_offset_on(stream_rabbitmq: RabbitMQ, name: str) -> None:
     stream(stream_rabbitmq.url, name, 50)
-    address = parse_url(stream_rabbitmq.url)
+    address = parse_address(stream_rabbitmq.url)
 
     with StreamConnection(address, stream_rabbitmq.stream_port) as connection:
         chunks = next(connection.chunks(name, 20, 60.0))
@@ -31,14 +31,14 @@ def test_chunks_come_from_the_one_with_the_offset_on(stream_rabbitmq: RabbitMQ, 
 
 
 def test_who_is_not_let_in_is_told(stream_rabbitmq: RabbitMQ) -> None:
-    address = replace(parse_url(stream_rabbitmq.url), password="wrong")
+    address = replace(parse_address(stream_rabbitmq.url), password="wrong")
 
     with pytest.raises(AuthenticationFailed, match="authentication failed"):
         StreamConnection(address, stream_rabbitmq.stream_port)
 
 
 def test_a_virtual_host_or_stream_that_is_not_there(stream_rabbitmq: RabbitMQ) -> None:
-    address = parse_url(stream_rabbitmq.url)
+    address = parse_address(stream_rabbitmq.url)
 
     with pytest.raises(NotFound, match="virtual host"):
         StreamConnection(replace(address, vhost="nowhere"), stream_rabbitmq.stream_port)
@@ -50,7 +50,7 @@ def test_a_virtual_host_or_stream_that_is_not_there(stream_rabbitmq: RabbitMQ) -
 
 
 def test_the_door_is_the_plugins_if_it_answers(stream_rabbitmq: RabbitMQ) -> None:
-    address = parse_url(stream_rabbitmq.url)
+    address = parse_address(stream_rabbitmq.url)
 
     assert isinstance(find_door(address, None, stream_rabbitmq.stream_port).open(), Chunked)
     for port in (0, free_port(), stream_rabbitmq.port):
@@ -58,7 +58,7 @@ def test_the_door_is_the_plugins_if_it_answers(stream_rabbitmq: RabbitMQ) -> Non
 
 
 def test_another_protocol_is_no_stream_plugin(penstock: Penstock) -> None:
-    address = parse_url(penstock.url)
+    address = parse_address(penstock.url)
 
     assert not answers(address, address.port)
 
@@ -76,5 +76,5 @@ def test_a_frame_that_cannot_be_one_ends_it() -> None:
         thread.start()
         port = server.getsockname()[1]
         with pytest.raises(FrameError, match="none of the stream protocol"):
-            StreamConnection(parse_url(f"amqp://127.0.0.1:{port}"), port)
+            StreamConnection(parse_address(f"amqp://127.0.0.1:{port}"), port)
         thread.join()

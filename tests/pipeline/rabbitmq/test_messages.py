@@ -10,12 +10,12 @@ import numpy as np
 import pika
 import pytest
 
-from penstock.pipeline.amqp.address import parse_url
 from penstock.pipeline.brokers.contract import Range, Streams
 from penstock.pipeline.brokers.opening import find_door
 from penstock.pipeline.connector.columns import Columns
 from penstock.pipeline.rabbitmq.chunks import Block, Unusual
 from penstock.pipeline.rabbitmq.messages import batch_of
+from penstock.wire.amqp091.address import parse_address
 from penstock.wire.amqp10.message import Message, Value, encode_message
 from tests.peers import RabbitMQ
 from tests.pipeline.given import channel, declare
@@ -56,7 +56,7 @@ def test_both_ways_show_the_same(stream_rabbitmq: RabbitMQ, name: str) -> None:
         for number, shape in enumerate(SHAPES * 3):
             properties = pika.BasicProperties(**shape)
             opened.basic_publish("", name, bodies[number % len(bodies)], properties)
-    address, count = parse_url(url), len(SHAPES) * 3
+    address, count = parse_address(url), len(SHAPES) * 3
 
     chunks = list(rows(find_door(address, None, stream_rabbitmq.stream_port).open(), name, count))
     amqp = list(rows(find_door(address, None, 0).open(), name, count))

@@ -26,6 +26,14 @@ def test_what_is_reported_is_read_again() -> None:
     assert read_report(str(spelled.body).encode(), spelled.headers) == report
 
 
+def test_a_reader_is_known_by_its_own_word_or_by_host_and_user() -> None:
+    report = Report(POST, 201, "", "host", "user", 1.5, "abc")
+    spelled = write_report(report)
+    found = read_report(str(spelled.body).encode(), spelled.headers)
+    assert (found, found.who) == (report, "abc")
+    assert Report(POST, 201, "", "host", "user", 1.5).who == "user@host"
+
+
 def test_contents_never_travel_back() -> None:
     inlined = Post(moment=0, base_url="http://h/", relpath="a", content=Inline(b"secret"))
     spelled = write_report(Report(inlined, 201, "", "h", "u", 0.0))

@@ -19,8 +19,8 @@ from penstock.broker.properties import (
     encode_route,
     flags_of,
 )
-from penstock.broker.tables import decode_table
 from penstock.core.errors import WireSyntaxError
+from penstock.core.tables import decode_table
 from penstock.terminals.amqp10.conversion import incoming, outgoing, shortcuts
 from penstock.terminals.amqp10.conversion.sealing import SEAL, sealed
 from penstock.wire.amqp10 import message as wire

@@ -16,6 +16,7 @@ from penstock.client.padres import Client
 from penstock.core.config import BrokerSettings, OverlaySettings, PadresSettings, TlsSettings
 from penstock.core.errors import AccessRefused, NotAllowed, ResourceExhausted
 from penstock.server import Broker
+from penstock.terminals.padres.terminal import PadresTerminal
 from penstock.wire.padres.codec import encode
 from penstock.wire.padres.frames import PREFACE, Close, Open, Role
 from penstock.wire.padres.reader import Reader
@@ -155,6 +156,34 @@ async def test_a_flood_of_advertisements_ends(tmp_path: Path) -> None:
             await client.publish("[class,k1]")
             await client.withdraw(asked[0])
             await client.subscribe("[class,eq,k]")
+
+
+async def test_what_a_queue_is_bound_to_by_content_is_counted_too(tmp_path: Path) -> None:
+    settings = {"listen": [PADRES, "amqp://127.0.0.1:0"], "overlay": OverlaySettings(max_asked=3)}
+    async with serving(tmp_path, **settings) as broker, Client(url(broker)):
+        vhost = broker.vhosts["/"]
+        one, other = (vhost.declare_queue(name, durable=False) for name in ("one", "other"))
+        wanted = [{"x-subscription": f"[class,eq,k{number}]"} for number in range(4)]
+        for arguments in wanted[:3]:
+            vhost.bind("content", one, "", arguments)
+        with pytest.raises(ResourceExhausted, match="one has asked for 3"):
+            vhost.bind("content", one, "", wanted[3])
+        vhost.bind("content", other, "", wanted[3])
+        vhost.unbind("content", one, "", wanted[0])
+        vhost.bind("content", one, "", wanted[3])
+
+
+async def test_a_client_that_takes_small_frames_gets_no_large_payload(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker, Client(url(broker)) as ada, Client(url(broker)) as bob:
+        await ada.advertise("[class,eq,k]")
+        await bob.subscribe("[class,eq,k]")
+        for terminal in broker.clients:
+            assert isinstance(terminal, PadresTerminal)
+            terminal.outflow.largest = 1000  # as a client may say in its first frame
+        await ada.publish("[class,k]", bytes(2000))
+        await ada.publish("[class,k]", bytes(500))
+        sizes = [len((await asyncio.wait_for(bob.receive(), SECONDS)).payload) for _ in range(2)]
+        assert sizes == [0, 500]
 
 
 async def test_connections_are_limited(tmp_path: Path) -> None:

@@ -23,15 +23,19 @@ ADA, BOB = "ada@example.org", "bob@example.org"
 _KPIS = """
     INSERT INTO kpi_day
         (hive_id, day, visits, mean_occupancy, mean_percent, peak, peak_hour, coverage)
-    SELECT hive, %(today)s::date - n, 180 + 40 * (n %% 7) + 5 * hive, 14 + n %% 5,
-        31 + 3 * (n %% 6), 30 + n %% 9, 12 + n %% 3, 0.97
+    SELECT hive, %(today)s::date - n, 240 + 30 * (extract(isodow FROM %(today)s::date - n) / 2)
+            + 11 * (n * 5 %% 7) + 5 * hive, 14 + n %% 5,
+        34 + 4 * (extract(isodow FROM %(today)s::date - n) / 2) + n * 5 %% 7, 30 + n %% 9,
+        12 + n %% 3, 0.97
     FROM generate_series(1, %(hives)s) hive, generate_series(1, 28) n
 """
 _HOURS = """
     INSERT INTO occupancy_hour (hive_id, slot, entries, exits, occupancy_end, peak, mean)
-    SELECT hive, %(hour)s - n * interval '1 hour', 8 + (n * 7 + hive) %% 23,
-        8 + n %% 20, 10, 22, 12.5
-    FROM generate_series(1, %(hives)s) hive, generate_series(0, 72) n
+    SELECT hive, slot, came, came, 10, 22, 12.5
+    FROM generate_series(1, %(hives)s) hive, generate_series(0, 72) n,
+        LATERAL (SELECT %(hour)s - n * interval '1 hour' AS slot) AS at,
+        LATERAL (SELECT greatest(1, 40 - 5 * abs(extract(hour FROM slot
+            AT TIME ZONE 'Europe/Bucharest')::int - 13) + (n * 7 + hive) %% 7) AS came) AS counted
 """
 _DAYS = """
     INSERT INTO occupancy_day (hive_id, day, entries, exits, occupancy_end, peak, mean)
@@ -40,12 +44,12 @@ _DAYS = """
 """
 _FEEDBACK = """
     INSERT INTO user_message
-        (user_id, hive_id, account_id, type, content, sentiment, sentiment_label)
-    SELECT u.id, h.id, h.account_id, 'feedback', m.content, m.score, m.label
+        (user_id, hive_id, account_id, type, content, sentiment, sentiment_label, rating)
+    SELECT u.id, h.id, h.account_id, 'feedback', m.content, m.score, m.label, m.stars
     FROM hive h, app_user u, (VALUES
-        ('The new terrace is lovely, and there was a seat at noon.', 0.8, 'positive'),
-        ('Far too loud on Saturday, and nobody at the till.', -0.7, 'negative'),
-        ('Is there a table for eight?', 0.0, 'neutral')) AS m (content, score, label)
+        ('The new terrace is lovely, and there was a seat at noon.', 0.8, 'positive', 5),
+        ('Far too loud on Saturday, and nobody at the till.', -0.7, 'negative', 2),
+        ('Is there a table for eight?', 0.0, 'neutral', NULL)) AS m (content, score, label, stars)
     WHERE h.id = 1 AND u.firebase_uid = %(uid)s
 """
 _INSIGHTS = """

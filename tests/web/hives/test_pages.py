@@ -103,7 +103,9 @@ def test_two_stretches_of_days_are_compared_as_chosen(page: Page) -> None:
 def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) -> None:
     sign_in(page, "/hives/feedback")
     expect(page.get_by_text("The new terrace is lovely")).to_be_visible()
-    page.get_by_role("button", name="negative").click()
+    expect(page.get_by_label("5 of 5 stars")).to_be_visible()
+    expect(page.locator("nav [aria-current=page] > div")).to_have_text("Feedback")
+    page.get_by_role("button", name="Negative").click()
     expect(page.get_by_text("The new terrace is lovely")).to_be_hidden()
     expect(page.get_by_text("Far too loud on Saturday")).to_be_visible()
     page.get_by_label("Answer to message").fill("We will do better.")

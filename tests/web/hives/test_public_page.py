@@ -207,7 +207,12 @@ def test_where_streams_do_not_get_through_the_page_asks_again(page: Page, site: 
             route.continue_()
 
     page.route("**/v1/live", no_streams)
+    page.clock.install()
     page.goto("/")
     expect(page.locator(".place")).to_have_count(HIVES)
     site.tell(4, 55, percent=77.0, level="busy")
-    expect(card(page, 4)).to_contain_text("77%")
+    deadline = time.monotonic() + PATIENCE / 1000
+    while "77%" not in card(page, 4).inner_text():
+        assert time.monotonic() < deadline
+        page.clock.fast_forward("00:10")  # it asks every few seconds
+        page.wait_for_timeout(100)

@@ -30,8 +30,9 @@ class Access:
     port: int = 22
     key: Path | None = None
     known_hosts: Path | None = None
-    package: str = "penstock[content]"  #: what `install` installs
+    package: str = "penstock[content]"  #: what `install` installs: a name, a URL, or a file here
     program: tuple[str, ...] = ()  #: what stands for `penstock`; empty for the installed one
+    python: str = "python3"  #: what `install` installs it with, there
 
 
 class Place(Protocol):

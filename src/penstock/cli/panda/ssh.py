@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import asyncssh
@@ -85,9 +86,24 @@ class SshPlace:
             raise DeploymentError(f"{self._host}: {name}/{file}: {error}") from None
 
     async def install(self, package: str) -> None:
+        """A file that is here is taken there first."""
         environment = f"{self._access.home}/environment"
-        await self._run(shlex.join(["python3", "-m", "venv", environment]))
-        await self._run(shlex.join([f"{environment}/bin/pip", "install", "-q", package]))
+        await self._run(shlex.join([self._access.python, "-m", "venv", environment]))
+        path, bracket, extras = package.partition("[")
+        if await asyncio.to_thread(Path(path).is_file):
+            package = await self._upload(Path(path)) + bracket + extras
+        words = [f"{environment}/bin/pip", "install", "-q", "--disable-pip-version-check", package]
+        await self._run(shlex.join(words))
+
+    async def _upload(self, file: Path) -> str:
+        there = f"{self._access.home}/{file.name}"
+        connection = await self._connected()
+        try:
+            async with connection.start_sftp_client() as files:
+                await files.put(str(file), there)
+        except (OSError, asyncssh.Error) as error:
+            raise DeploymentError(f"{self._host}: {file.name}: {error}") from None
+        return there
 
     async def uninstall(self) -> None:
         await self._run(shlex.join(["rm", "-rf", f"{self._access.home}/environment"]))

@@ -22,14 +22,13 @@ from yarl import URL
 
 from penstock.client.amqp.faults import Reopen, passing
 from penstock.client.errors import BrokerUnreachable, FabricClosed
+from penstock.client.patience import RECONNECT_SECONDS, patiently
 from penstock.core.addresses import PORTS
 from penstock.core.errors import AuthenticationFailed, NotFound, PenstockError
 from penstock.core.logs import get_logger
 
 log = get_logger(__name__)
 
-#: Between attempts to connect again: short, for most breaks are a broker's restart.
-RECONNECT_SECONDS: Final = 0.5
 #: A broker that has stopped reading does not answer a close either.
 CLOSE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 10.0
@@ -80,16 +79,7 @@ class Link:
                 raise FabricClosed("the fabric is closed")
             if self._connection is not None:
                 return
-            deadline = asyncio.get_running_loop().time() + self._patience
-            while True:
-                try:
-                    self._connection = await self._connect()
-                except BrokerUnreachable:
-                    if asyncio.get_running_loop().time() >= deadline:
-                        raise
-                    await asyncio.sleep(RECONNECT_SECONDS)
-                else:
-                    return
+            self._connection = await patiently(self._connect, self._patience)
 
     async def close(self) -> None:
         async with self._opening:

@@ -9,13 +9,13 @@ say we are), `heartbeat=` seconds, `cafile=`.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 from uuid import uuid4
 
+from penstock.client.url import parse_url, show_place, trust
 from penstock.core.addresses import PORTS
-from penstock.core.errors import ConfigurationError
 
 #: A peer that vanished without a word is missed after twice as much.
 HEARTBEAT_SECONDS: Final = 15
@@ -29,7 +29,7 @@ class Endpoint:
     host: str
     port: int
     user: str | None  #: None is nobody in particular
-    password: str
+    password: str = field(repr=False)
     vhost: str | None  #: None is the broker's own choice
     container_id: str
     tls: bool = False
@@ -42,41 +42,23 @@ class Endpoint:
         return self.host if self.vhost is None else f"vhost:{self.vhost}"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        if not self.tls:
-            return None
-        try:
-            return ssl.create_default_context(cafile=self.cafile)
-        except OSError as error:
-            raise ConfigurationError(f"cafile={self.cafile}: {error.strerror}") from error
+        return trust(self.cafile) if self.tls else None
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return show_place(self.host, self.port)
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        raise ConfigurationError(f"{url!r}: the port should be a number up to 65535") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if unknown := options.keys() - set(_OPTIONS):
-        raise ConfigurationError(
-            f"{url!r}: there is no {min(unknown)!r}; what may follow the ? is {', '.join(_OPTIONS)}"
-        )
+    parts = parse_url(url, _OPTIONS)
     vhost = unquote(parts.path[1:])
-    heartbeat = options.get("heartbeat", str(HEARTBEAT_SECONDS))
-    if not (heartbeat.isascii() and heartbeat.isdecimal()) or not 1 <= int(heartbeat) <= 3600:
-        raise ConfigurationError(f"{url!r}: heartbeat should be whole seconds, 1 to 3600")
     return Endpoint(
-        host=parts.hostname or "127.0.0.1",
-        port=PORTS[_SCHEMES[parts.scheme]] if port is None else port,
-        user="guest" if parts.username is None else unquote(parts.username) or None,
-        password="guest" if parts.username is None else unquote(parts.password or ""),
+        host=parts.host,
+        port=PORTS[_SCHEMES[parts.scheme]] if parts.port is None else parts.port,
+        user="guest" if parts.user is None else parts.user or None,
+        password="guest" if parts.user is None else parts.password or "",
         vhost=vhost or None,
-        container_id=options.get("container_id") or f"penstock-{uuid4().hex[:12]}",
+        container_id=parts.options.get("container_id") or f"penstock-{uuid4().hex[:12]}",
         tls=parts.scheme == "amqps+1.0",
-        cafile=options.get("cafile"),
-        heartbeat=int(heartbeat),
+        cafile=parts.options.get("cafile"),
+        heartbeat=parts.seconds("heartbeat", HEARTBEAT_SECONDS, 1, 3600),
     )

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Final, Protocol
+from typing import Protocol
 
 from penstock.client.amqp10.endpoint import Endpoint
 from penstock.client.amqp10.faults import Lost, fatal, unreachable
 from penstock.client.amqp10.wire import Wire
 from penstock.client.errors import BrokerUnreachable, FabricClosed
+from penstock.client.patience import RECONNECT_SECONDS, patiently
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.wire.amqp10.links import Link
 from penstock.wire.amqp10.session import Session
 
 log = get_logger(__name__)
-
-#: Between attempts to connect again: short, for most breaks are a broker's restart.
-RECONNECT_SECONDS: Final = 0.5
 
 
 class Part(Protocol):
@@ -65,16 +63,7 @@ class Trunk:
                 raise self._failure
             if self._keeper is not None:
                 return
-            deadline = asyncio.get_running_loop().time() + self._patience
-            while True:
-                try:
-                    await self._connect()
-                except BrokerUnreachable:
-                    if asyncio.get_running_loop().time() >= deadline:
-                        raise
-                    await asyncio.sleep(RECONNECT_SECONDS)
-                else:
-                    break
+            await patiently(self._connect, self._patience)
             self._keeper = asyncio.create_task(self._keep())
 
     async def join(self, part: Part) -> None:

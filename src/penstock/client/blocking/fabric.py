@@ -30,11 +30,7 @@ class Fabric:
         async def build() -> patterns.Fabric:
             return schemes.connect(url, tls=tls, patience=patience)
 
-        try:
-            self._fabric = self._loop.wait(build())
-        except BaseException:
-            self._loop.stop()
-            raise
+        self._fabric = self._loop.begin(build())
 
     @property
     def blocked(self) -> bool:
@@ -82,18 +78,11 @@ class Fabric:
         return Inflow(self._loop, self._fabric.replay(stream, start, **options))
 
     def open(self) -> Self:
-        try:
-            self._loop.wait(self._fabric.open())
-        except BaseException:
-            self._loop.stop()
-            raise
+        self._loop.begin(self._fabric.open())
         return self
 
     def close(self) -> None:
-        try:
-            self._loop.wait(self._fabric.close())
-        finally:
-            self._loop.stop()
+        self._loop.end(self._fabric.close())
 
     def __enter__(self) -> Self:
         return self.open()

@@ -27,6 +27,21 @@ class LoopThread:
             future.cancel()  # an interrupted wait leaves nothing running
             raise
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> T:
+        """`wait` for the first thing; nothing is left of the loop if that fails."""
+        try:
+            return self.wait(work)
+        except BaseException:
+            self.stop()
+            raise
+
+    def end(self, work: Coroutine[Any, Any, None]) -> None:
+        """`wait` for the last thing, and stop however it ends."""
+        try:
+            self.wait(work)
+        finally:
+            self.stop()
+
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

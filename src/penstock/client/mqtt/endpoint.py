@@ -8,13 +8,12 @@ keeps the session when we are away, `keepalive=` seconds, `cafile=`.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import uuid4
 
+from penstock.client.url import parse_url, show_place, trust
 from penstock.core.addresses import PORTS
-from penstock.core.errors import ConfigurationError
 
 V5: Final = "5"
 V311: Final = "3.1.1"
@@ -32,7 +31,7 @@ class Endpoint:
     host: str
     port: int
     user: str | None
-    password: str | None
+    password: str | None = field(repr=False)
     client_id: str
     path: str | None = None  #: of the WebSocket, where it is one
     tls: bool = False
@@ -56,58 +55,30 @@ class Endpoint:
         return replace(self, client_id=client_id, session_expiry=self.session_expiry or FOREVER)
 
     def tls_context(self) -> ssl.SSLContext | None:
-        if not self.tls:
-            return None
-        try:
-            return ssl.create_default_context(cafile=self.cafile)
-        except OSError as error:
-            raise ConfigurationError(f"cafile={self.cafile}: {error.strerror}") from error
+        return trust(self.cafile) if self.tls else None
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return show_place(self.host, self.port)
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        raise ConfigurationError(f"{url!r}: the port should be a number up to 65535") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if unknown := options.keys() - set(_OPTIONS):
-        raise ConfigurationError(
-            f"{url!r}: there is no {min(unknown)!r}; what may follow the ? is {', '.join(_OPTIONS)}"
-        )
+    parts = parse_url(url, _OPTIONS)
     websocket = parts.scheme in ("ws", "wss")
     if not websocket and parts.path not in ("", "/"):
-        raise ConfigurationError(
-            f"{url!r}: MQTT has no virtual hosts, so nothing but a / may follow the port"
-        )
-    version = options.get("version", V5)
+        raise parts.refused("MQTT has no virtual hosts, so nothing but a / may follow the port")
+    version = parts.options.get("version", V5)
     if version not in (V5, V311):
-        raise ConfigurationError(f"{url!r}: version should be {V5} or {V311}")
+        raise parts.refused(f"version should be {V5} or {V311}")
     return Endpoint(
-        host=parts.hostname or "127.0.0.1",
-        port=PORTS[parts.scheme] if port is None else port,
-        user=None if parts.username is None else unquote(parts.username),
-        password=None if parts.password is None else unquote(parts.password),
-        client_id=options.get("client_id") or f"penstock-{uuid4().hex[:12]}",
+        host=parts.host,
+        port=PORTS[parts.scheme] if parts.port is None else parts.port,
+        user=parts.user,
+        password=parts.password,
+        client_id=parts.options.get("client_id") or f"penstock-{uuid4().hex[:12]}",
         path=(parts.path if parts.path not in ("", "/") else "/ws") if websocket else None,
         tls=parts.scheme in ("mqtts", "wss"),
-        cafile=options.get("cafile"),
+        cafile=parts.options.get("cafile"),
         version=version,
-        session_expiry=_seconds(url, options, "session_expiry", 0, 0, FOREVER),
-        keepalive=_seconds(url, options, "keepalive", KEEPALIVE_SECONDS, 1, 0xFFFF),
+        session_expiry=parts.seconds("session_expiry", 0, 0, FOREVER),
+        keepalive=parts.seconds("keepalive", KEEPALIVE_SECONDS, 1, 0xFFFF),
     )
-
-
-def _seconds(
-    url: str, options: dict[str, str], name: str, default: int, least: int, most: int
-) -> int:
-    text = options.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
-        raise ConfigurationError(f"{url!r}: {name} should be whole seconds, {least} to {most}")
-    return int(text)

@@ -24,13 +24,12 @@ from penstock.client.mqtt.dial import Greeting
 from penstock.client.mqtt.endpoint import Endpoint
 from penstock.client.mqtt.faults import Lost, fatal, unreachable
 from penstock.client.mqtt.wire import Wire
+from penstock.client.patience import RECONNECT_SECONDS, patiently
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 
 log = get_logger(__name__)
 
-#: Between attempts to connect again: short, for most breaks are a broker's restart.
-RECONNECT_SECONDS: Final = 0.5
 #: A connection that ends sooner has not been a success, and the next one can wait.
 BRIEF_SECONDS: Final = 1.0
 LONGEST_WAIT: Final = 15.0
@@ -90,16 +89,7 @@ class Link:
                 raise self._failure
             if self._keeper is not None:
                 return
-            deadline = asyncio.get_running_loop().time() + self._patience
-            while True:
-                try:
-                    await self._connect()
-                except BrokerUnreachable:
-                    if asyncio.get_running_loop().time() >= deadline:
-                        raise
-                    await asyncio.sleep(RECONNECT_SECONDS)
-                else:
-                    break
+            await patiently(self._connect, self._patience)
             self._keeper = asyncio.create_task(self._keep())
 
     async def ready(self) -> Greeting:

@@ -58,11 +58,7 @@ class Client:
         async def build() -> asynchronous.Client:
             return asynchronous.Client(*urls, id=id, lasting=lasting, tls=tls, patience=patience)
 
-        try:
-            self._client = self._loop.wait(build())
-        except BaseException:
-            self._loop.stop()
-            raise
+        self._client = self._loop.begin(build())
         self._inbox = Inbox(self._loop, self._client)
 
     @property
@@ -100,18 +96,11 @@ class Client:
         return iter(self._inbox)
 
     def open(self) -> Self:
-        try:
-            self._loop.wait(self._client.open())
-        except BaseException:
-            self._loop.stop()
-            raise
+        self._loop.begin(self._client.open())
         return self
 
     def close(self) -> None:
-        try:
-            self._loop.wait(self._client.close())
-        finally:
-            self._loop.stop()
+        self._loop.end(self._client.close())
 
     def __enter__(self) -> Self:
         return self.open()

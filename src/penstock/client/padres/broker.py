@@ -20,13 +20,11 @@ from penstock.client.padres.endpoint import Endpoint
 from penstock.client.padres.faults import Lost, fatal, unreachable
 from penstock.client.padres.inbox import Reading
 from penstock.client.padres.wire import Wire
+from penstock.client.patience import RECONNECT_SECONDS, patiently
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.logs import get_logger
 from penstock.wire.padres.envelope import Envelope, Kind
 from penstock.wire.padres.frames import Open
-
-#: Between attempts to connect again: short, for most breaks are a broker's restart.
-RECONNECT_SECONDS: Final = 0.5
 
 _UNDO: Final = {
     Kind.ADVERTISE: Kind.UNADVERTISE,
@@ -89,16 +87,7 @@ class Broker:
         return self._ready.is_set()
 
     async def open(self, patience: float) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + patience
-        while True:
-            try:
-                await self._connect()
-                break
-            except BrokerUnreachable:
-                if loop.time() >= deadline:
-                    raise
-                await asyncio.sleep(RECONNECT_SECONDS)
+        await patiently(self._connect, patience)
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:

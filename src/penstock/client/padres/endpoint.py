@@ -8,12 +8,12 @@ place of the other scheme, `vhost=`, `heartbeat=` seconds, `cafile=`.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
+from penstock.client.url import parse_url, show_place, trust
 from penstock.core.addresses import PORTS
-from penstock.core.errors import ConfigurationError
 
 #: A peer that vanished without a word is missed after three times as much.
 HEARTBEAT_SECONDS: Final = 15
@@ -28,53 +28,35 @@ class Endpoint:
     port: int
     broker: str = ""  #: its id; empty for whichever it is
     user: str = "guest"
-    password: str = "guest"
+    password: str = field(default="guest", repr=False)
     vhost: str = ""  #: empty for the broker's own choice
     tls: bool = False
     cafile: str | None = None
     heartbeat: int = HEARTBEAT_SECONDS
 
     def tls_context(self) -> ssl.SSLContext | None:
-        if not self.tls:
-            return None
-        try:
-            return ssl.create_default_context(cafile=self.cafile)
-        except OSError as error:
-            raise ConfigurationError(f"cafile={self.cafile}: {error.strerror}") from error
+        return trust(self.cafile) if self.tls else None
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return show_place(self.host, self.port)
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    parts = urlsplit(url)
+    parts = parse_url(url, _OPTIONS)
     if parts.scheme not in _SCHEMES:
-        raise ConfigurationError(f"{url!r} should be padres://host:port/BrokerID, or padress://")
-    try:
-        port = parts.port
-    except ValueError:
-        raise ConfigurationError(f"{url!r}: the port should be a number up to 65535") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if unknown := options.keys() - set(_OPTIONS):
-        raise ConfigurationError(
-            f"{url!r}: there is no {min(unknown)!r}; what may follow the ? is {', '.join(_OPTIONS)}"
-        )
+        raise parts.refused("should be padres://host:port/BrokerID, or padress://")
     broker = unquote(parts.path.removeprefix("/"))
     if any(character in broker for character in "/ _-"):
-        raise ConfigurationError(f"{url!r}: {broker!r} is no id of a broker: no blank, '_' or '-'")
-    heartbeat = options.get("heartbeat", str(HEARTBEAT_SECONDS))
-    if not (heartbeat.isascii() and heartbeat.isdecimal()) or int(heartbeat) > 3600:
-        raise ConfigurationError(f"{url!r}: heartbeat should be whole seconds, 0 to 3600")
-    tls = parts.scheme == "padress" or "tls" in options
+        raise parts.refused(f"{broker!r} is no id of a broker: no blank, '_' or '-'")
+    tls = parts.scheme == "padress" or "tls" in parts.options
     return Endpoint(
-        host=parts.hostname or "127.0.0.1",
-        port=PORTS["padress" if tls else "padres"] if port is None else port,
+        host=parts.host,
+        port=PORTS["padress" if tls else "padres"] if parts.port is None else parts.port,
         broker=broker,
-        user="guest" if parts.username is None else unquote(parts.username),
-        password="guest" if parts.username is None else unquote(parts.password or ""),
-        vhost=options.get("vhost", ""),
+        user="guest" if parts.user is None else parts.user,
+        password="guest" if parts.user is None else parts.password or "",
+        vhost=parts.options.get("vhost", ""),
         tls=tls,
-        cafile=options.get("cafile"),
-        heartbeat=int(heartbeat),
+        cafile=parts.options.get("cafile"),
+        heartbeat=parts.seconds("heartbeat", HEARTBEAT_SECONDS, 0, 3600),
     )

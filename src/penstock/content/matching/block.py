@@ -4,7 +4,7 @@ Its lines of bits (`lines.py`) leave filters that are surely true of a publicati
 be. Those are looked at: ranges of numbers all together (`columns.py`), anything else one by one. A
 small block goes through its columns whole, and has no lines.
 
-Filters come in words of 16 rows, written in one go. A row that is removed stays empty until its
+Filters come in words of 32 rows, written in one go. A row that is removed stays empty until its
 word is written again: a word with few left is given up, and those move. Buckets are cut when a
 block is made; whoever has it (`cluster.py`) makes a larger one when it is full, so that the cuts
 follow what there is.
@@ -12,22 +12,22 @@ follow what there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.content.matching.columns import Columns, Rows
-from penstock.content.matching.entries import Entry
+from penstock.content.matching.entries import Entry, look
 from penstock.content.matching.event import Event
 from penstock.content.matching.lanes import Order, asked
 from penstock.content.matching.lines import MOST_LANES, Lines
 from penstock.content.matching.occurrences import Bits
 
-WORD: Final = 16
+WORD: Final = 32
 #: A word with fewer filters than this is given up.
-_SPARSE: Final = 8
+_SPARSE: Final = 16
 #: How many filters are written in one go, so that what it takes meanwhile stays small.
 _AT_ONCE: Final = 2048
 
@@ -126,10 +126,7 @@ class Block:
             return
         line = choose(self._lines)
         if line is not None:
-            for row in _set_bits(line).nonzero()[0].tolist():
-                entry = self._entries[row]
-                assert entry is not None, "a row that is empty has no bit"
-                yield entry
+            yield from self._at(_set_bits(line).nonzero()[0])
 
     def match(self, event: Event, found: list[Any]) -> None:
         """Add the keys of all that an event meets."""
@@ -137,7 +134,7 @@ class Block:
             if event.exact:
                 self._take(event, self._columns.met(event), found)
             else:
-                self._look(event, self.entries(), found)
+                look(self.entries(), event, found)
             return
         surely, maybe = self._lines.of(event)
         rows: Rows = _set_bits(maybe).nonzero()[0]
@@ -151,22 +148,21 @@ class Block:
         if event.exact:
             self._take(event, self._columns.met_of(rows, event), found)
         else:
-            self._look(event, (self._entries[row] for row in rows.tolist()), found)
+            look(self._at(rows), event, found)
 
     def _take(self, event: Event, rows: Rows, found: list[Any]) -> None:
         """Add the keys of rows whose ranges are met, and whatever else they ask."""
         if self._odds:
             odd = self._odd[rows]
-            self._look(event, (self._entries[row] for row in rows[odd].tolist()), found)
+            look(self._at(rows[odd]), event, found)
             rows = rows[~odd]
         found += self._keys[rows].tolist()
 
-    def _look(self, event: Event, entries: Iterable[Entry | None], found: list[Any]) -> None:
-        """Go through entries one by one."""
-        for entry in entries:
+    def _at(self, rows: Rows) -> Iterator[Entry]:
+        for row in rows.tolist():
+            entry = self._entries[row]
             assert entry is not None, "a row that is empty has no bit"
-            if entry.is_met(event.numbers, event.attributes):
-                found.append(entry.key)
+            yield entry
 
 
 def _set_bits(line: Bits) -> NDArray[np.bool_]:

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.content.matching.block import WORD, Block, Choice
-from penstock.content.matching.entries import Entry
+from penstock.content.matching.entries import Entry, look
 from penstock.content.matching.event import Event
 
-#: Up to so many filters, going through them one by one is quicker than a block.
-FEW: Final = 2 * WORD
 #: A block's room, at first and at most.
 _SMALLEST: Final = 128
 _LARGEST: Final = 1 << 15
@@ -34,7 +32,7 @@ class Cluster:
     def insert(self, entry: Entry) -> None:
         entry.cluster = self
         self._waiting[entry.key] = entry
-        if len(self._waiting) >= (WORD if self._blocks else FEW):
+        if len(self._waiting) >= WORD:
             self._flush()
 
     def remove(self, entry: Entry) -> None:
@@ -46,7 +44,7 @@ class Cluster:
             self._waiting[moving.key] = moving
         if not block.count:
             self._blocks.remove(block)
-        if len(self._waiting) >= (WORD if self._blocks else FEW):
+        if len(self._waiting) >= WORD:
             self._flush()
 
     def _flush(self) -> None:
@@ -89,14 +87,6 @@ class Cluster:
 
     def match(self, event: Event, found: list[Any]) -> None:
         """Add the keys of all that an event meets."""
-        number, attributes = event.numbers.get, event.attributes
-        for entry in self._waiting.values():
-            for name, low, high in entry.ranges:
-                value = number(name)
-                if value is None or not low <= value < high:
-                    break
-            else:
-                if not entry.rest or entry.is_met(event.numbers, attributes):
-                    found.append(entry.key)
+        look(self._waiting.values(), event, found)
         for block in self._blocks:
             block.match(event, found)

@@ -1,16 +1,18 @@
 """Ranges of numbers in columns: which of many filters have all their ranges met, in a few steps.
 
-For each attribute there is a column of lowest numbers, one of negated highest, and one that says
-who asks at all. A filter's ranges are met when none of the three exceeds what the event has there:
-its number, the negative of it, and 1 or 0 for having one; the last need not be looked at when it
-has all. What is not there, nothing reaches.
+For each attribute there is a line of lowest numbers and one of negated highest; a filter is a
+column across them. Its ranges are met when none of its numbers exceeds what the event has there:
+its number and the negative of it, or less than any number where it has none. Where a filter does
+not ask, it has less than any number too, so anything is enough; where there is no filter, nothing
+is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
-from typing import Literal
+from math import inf, nextafter
+from sys import float_info
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +24,32 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
+#: Asks for a number, whichever it is.
+_ANY: Final = -float_info.max
+#: Lines that a layout has; what else is asked for is looked at.
+_MOST_NAMES: Final = 12
+
 
 class Columns:
     __slots__ = ("_at", "_ends", "_names")
 
     def __init__(self, names: tuple[str, ...], capacity: int, by_rows: bool) -> None:
-        """Whoever goes through all filters wants columns together, whoever picks some, rows."""
+        """Whoever goes through all filters wants lines together, whoever picks some, columns."""
         self._names = names
         self._at = {name: at for at, name in enumerate(names)}
         order: Literal["C", "F"] = "F" if by_rows else "C"
-        self._ends: Floats = np.full((3 * len(names), capacity), inf, order=order)
+        self._ends: Floats = np.full((2 * len(names), capacity), inf, order=order)
 
     def __len__(self) -> int:
         return len(self._names)
 
     def have(self, entry: Entry) -> bool:
-        """Whether there are columns for all its ranges."""
+        """Whether there are lines for all its ranges."""
         return all(attribute in self._at for attribute, _, _ in entry.ranges)
 
     def write(self, start: int, entries: Sequence[Entry]) -> tuple[Floats, Floats, Flags]:
         """Write filters from a row on; where ranges begin, where they end, and who asks for none,
-        by column and filter."""
+        by attribute and filter."""
         count = len(entries)
         lows = [[-inf] * count for _ in self._names]
         highs = [[inf] * count for _ in self._names]
@@ -53,15 +60,14 @@ class Columns:
                 if column < 0:
                     continue
                 silent[column][row] = False
-                if low > lows[column][row]:
-                    lows[column][row] = low
-                if high < highs[column][row]:
-                    highs[column][row] = high
+                lows[column][row] = low
+                highs[column][row] = high
         shape = (len(self._names), count)
         begin, end = np.array(lows, float).reshape(shape), np.array(highs, float).reshape(shape)
         quiet = np.array(silent, bool).reshape(shape)
-        ends = np.concatenate([begin, -np.nextafter(end, -inf), ~quiet])
-        self._ends[:, start : start + count] = ends
+        rows = slice(start, start + count)
+        self._ends[0::2, rows] = np.where(quiet, -inf, np.maximum(begin, _ANY))
+        self._ends[1::2, rows] = np.where(quiet, -inf, -np.nextafter(end, -inf))
         return begin, end, quiet
 
     def erase(self, row: int) -> None:
@@ -69,14 +75,49 @@ class Columns:
 
     def met(self, event: Event) -> Rows:
         """The filters whose ranges are met, of all that are there."""
-        held = event.held(self._names)
-        fits = np.logical_and.reduce(self._ends[: len(held)] <= held[:, None])
+        fits = np.logical_and.reduce(self._ends <= event.held(self._names)[:, None])
         found: Rows = fits.nonzero()[0]
         return found
 
     def met_of(self, rows: Rows, event: Event) -> Rows:
         """Those of some filters whose ranges are met."""
-        held = event.held(self._names)
-        fits = self._ends.T.take(rows, axis=0)[:, : len(held)] <= held
+        fits = self._ends.T.take(rows, axis=0) <= event.held(self._names)
         found: Rows = rows[np.logical_and.reduce(fits, axis=1)]
         return found
+
+
+class Layout:
+    """What the lines of columns are that have been given out one by one; more come as they are
+    asked for, up to so many."""
+
+    __slots__ = ("_at", "height", "names")
+
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {}
+        self.names: tuple[str, ...] = ()
+        self.height = 0
+
+    def knows(self, entry: Entry) -> bool:
+        """Whether there are lines for all its ranges."""
+        at = self._at
+        for attribute, _, _ in entry.ranges:  # noqa: SIM110 - `all` would take twice as long
+            if attribute not in at:
+                return False
+        return True
+
+    def widen(self, entry: Entry) -> None:
+        """Have lines for what a filter asks, as far as there can be more."""
+        for attribute, _, _ in entry.ranges:
+            if attribute not in self._at and len(self._at) < _MOST_NAMES:
+                self._at[attribute] = self.height
+                self.names = tuple(self._at)
+                self.height += 2
+
+    def column(self, entry: Entry) -> list[float]:
+        column = [-inf] * self.height
+        for attribute, low, high in entry.ranges:
+            at = self._at.get(attribute)
+            if at is not None:
+                column[at] = low if low > _ANY else _ANY
+                column[at + 1] = -nextafter(high, -inf)
+        return column

@@ -8,18 +8,20 @@ stay predicates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.content.bindings import bind
+from penstock.content.matching.event import Event
 from penstock.content.messages import Filter, Predicate
 from penstock.content.operators import Operator
-from penstock.content.values import Number, Value, Variable
+from penstock.content.values import Number
 
 if TYPE_CHECKING:
     from penstock.content.matching.block import Block
     from penstock.content.matching.cluster import Cluster
+    from penstock.content.matching.intervals import Place
 
 #: An attribute, the lowest number it may hold, and the lowest beyond.
 Range: TypeAlias = tuple[str, Number, Number]
@@ -58,7 +60,7 @@ class Entry:
     """A filter and where it lies."""
 
     __slots__ = (
-        *("access", "block", "cluster", "key", "message"),
+        *("access", "block", "cluster", "key", "message", "number", "place"),
         *("ranges", "rest", "row", "strict"),
     )
 
@@ -69,10 +71,14 @@ class Entry:
         self.message = message
         self.strict = strict
         self.access = access
+        # In a cell:
+        self.number = -1
+        self.place: Place | None = None
+        # Or in a cluster:
         self.cluster: Cluster | None = None
         self.block: Block | None = None
         self.row = -1
-        ranges: list[Range] = []
+        ranges: dict[str, Range] = {}
         rest: list[Predicate] = []
         for predicate in message.predicates:
             if predicate is access:  # whoever files by it knows that it is true
@@ -80,23 +86,27 @@ class Entry:
             attribute, operator, operand = predicate
             if operand.__class__ is float or (operand.__class__ is int and not strict):
                 found = range_of(operator, operand)
-                if (
-                    found is not None
-                    and found[0] == float(found[0])
-                    and found[1] == float(found[1])
-                ):
-                    ranges.append((attribute, *found))
-                    continue
+                if found is not None:
+                    low, high = found
+                    if low == float(low) and high == float(high):
+                        if attribute in ranges:
+                            _, lowest, highest = ranges[attribute]
+                            low, high = max(low, lowest), min(high, highest)
+                        ranges[attribute] = (attribute, low, high)
+                        continue
             rest.append(predicate)
-        self.ranges = tuple(ranges)
+        self.ranges = tuple(ranges.values())  #: one an attribute
         self.rest = tuple(rest)
 
-    def is_met(
-        self, numbers: Mapping[str, Number], attributes: Mapping[str, Value | Variable]
-    ) -> bool:
-        """Whether all it asks, beside what it is filed by, is true of these attributes."""
-        for name, low, high in self.ranges:
-            value = numbers.get(name)
-            if value is None or not low <= value < high:
-                return False
-        return not self.rest or bind(self.rest, attributes, self.strict) is not None
+
+def look(entries: Iterable[Entry], event: Event, found: list[Any]) -> None:
+    """Go through filters one by one, and add the keys of those that an event meets, beside what
+    they are filed by."""
+    numbers, attributes = event.numbers, event.attributes
+    for entry in entries:
+        for name, low, high in entry.ranges:
+            if name not in numbers or not low <= numbers[name] < high:
+                break
+        else:
+            if not entry.rest or bind(entry.rest, attributes, entry.strict) is not None:
+                found.append(entry.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -36,13 +37,12 @@ class Event:
                     self.exact = self.exact and value == float(value)
 
     def held(self, names: tuple[str, ...]) -> NDArray[np.float64]:
-        """Its numbers under these names and their negatives; when some are missing, which are."""
+        """Its numbers under these names, each and its negative; less than any where it has none."""
         found = self._held.get(names)
         if found is None:
-            numbers = [self.numbers.get(name) for name in names]
-            here = [number or 0 for number in numbers]
-            values: list[Number] = [*here, *(-number for number in here)]
-            if None in numbers:
-                values += (number is not None for number in numbers)
+            values: list[Number] = []
+            for name in names:
+                number = self.numbers.get(name)
+                values += (-inf, -inf) if number is None else (number, -number)
             found = self._held[names] = np.array(values, np.float64)
         return found

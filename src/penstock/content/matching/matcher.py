@@ -2,7 +2,8 @@
 
 Subscriptions lie by class, and in a class by the value of one attribute that they ask to be equal
 to something: of several, the one that takes most different values, so that few others share it.
-Those that ask for no equality lie together. What lies together is a cluster.
+Those that ask for no equality lie by a range, if one is narrow. All these are on a shelf, in cells.
+Those that have neither, or whose cell is full, lie in clusters.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from penstock.content.matching.entries import Entry
 from penstock.content.matching.event import Event
 from penstock.content.matching.lines import Lines
 from penstock.content.matching.occurrences import Bits
+from penstock.content.matching.shelf import Shelf
 from penstock.content.messages import Advertisement, Predicate, Publication, Subscription
 from penstock.content.operators import BINDING
 from penstock.content.relations import meet
-from penstock.content.values import Value, Variable
+from penstock.content.values import Value
 
 K = TypeVar("K", bound=Hashable)
 
@@ -82,64 +84,63 @@ class Matcher(Generic[K]):
 class _Class:
     """The subscriptions of one class."""
 
-    __slots__ = ("_equal", "_others", "_strict", "count")
+    __slots__ = ("_crowded", "_others", "_shelf", "_strict", "count")
 
     def __init__(self, strict: bool) -> None:
         self.count = 0
         self._strict = strict
-        self._equal: dict[str, dict[Value, Cluster]] = {}
+        self._shelf = Shelf()
+        # What asks for a value that very many ask for, by that; and what has nothing to lie by.
+        self._crowded: dict[str, dict[Value, Cluster]] = {}
         self._others = Cluster()
 
     def insert(self, key: Hashable, subscription: Subscription) -> Entry:
         self.count += 1
-        access = self._access(subscription)
-        entry = Entry(key, subscription, self._strict, access)
-        if access is None:
-            self._others.insert(entry)
-            return entry
-        values = self._equal.setdefault(access.attribute, {})
-        operand = access.operand
-        assert not isinstance(operand, Variable)
-        cluster = values.get(operand)
-        if cluster is None:
-            cluster = values[operand] = Cluster()
-        cluster.insert(entry)
+        entry = Entry(key, subscription, self._strict, self._access(subscription))
+        if not self._shelf.takes(entry):
+            self._cluster(entry).insert(entry)
         return entry
 
     def _access(self, subscription: Subscription) -> Predicate | None:
-        """The predicate to file a subscription by."""
+        """The equality to file a subscription by."""
         best, most = None, -1
         for predicate in subscription.predicates:
             if predicate.operator not in BINDING:
                 continue
             operand = predicate.operand
             if isinstance(operand, str) or (isinstance(operand, (int, float)) and not self._strict):
-                different = len(self._equal.get(predicate.attribute, ()))
+                different = self._shelf.values(predicate.attribute)
                 if different > most:
                     best, most = predicate, different
         return best
 
+    def _cluster(self, entry: Entry) -> Cluster:
+        if entry.access is None:
+            return self._others
+        attribute, _, value = entry.access
+        return self._crowded.setdefault(attribute, {}).setdefault(value, Cluster())  # type: ignore[arg-type]
+
     def remove(self, entry: Entry) -> None:
         self.count -= 1
-        assert entry.cluster is not None
+        if entry.cluster is None:
+            self._shelf.remove(entry)
+            return
         entry.cluster.remove(entry)
-        access = entry.access
-        if access is not None and not len(entry.cluster):
-            values = self._equal[access.attribute]
-            del values[access.operand]  # type: ignore[arg-type]
+        if entry.access is not None and not len(entry.cluster):
+            attribute, _, value = entry.access
+            values = self._crowded[attribute]
+            del values[value]  # type: ignore[arg-type]
             if not values:
-                del self._equal[access.attribute]
+                del self._crowded[attribute]
 
     def match(self, publication: Publication) -> list[K]:
         event = Event(publication)
         found: list[K] = []
-        attributes = publication.attributes
-        for name, values in self._equal.items():
-            value = attributes.get(name)
-            if value is not None:
-                cluster = values.get(value)  # type: ignore[arg-type]
-                if cluster is not None:
-                    cluster.match(event, found)
+        self._shelf.match(event, found)
+        for name, values in self._crowded.items():
+            cluster = values.get(event.attributes.get(name))  # type: ignore[arg-type]
+            if cluster is not None:
+                cluster.match(event, found)
         self._others.match(event, found)
         return found
 
@@ -158,8 +159,9 @@ class _Class:
                 left &= line
             return left
 
+        yield from self._shelf.candidates(offered)
         for attribute, values in offered.allowed.items():
-            for value, cluster in self._equal.get(attribute, _NOTHING).items():
+            for value, cluster in self._crowded.get(attribute, _NOTHING).items():
                 if values is not None and value in values:
                     yield from cluster.candidates(choose)
         yield from self._others.candidates(choose)

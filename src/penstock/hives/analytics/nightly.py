@@ -25,9 +25,10 @@ from penstock.hives.analytics.feedback import score_feedback
 from penstock.hives.analytics.frames import shared, small
 from penstock.hives.analytics.metrics import METRICS_SQL, Metric, Run, metric_values
 from penstock.hives.analytics.popularity import popularity
-from penstock.hives.analytics.sentiment import Sentiment, Vader
+from penstock.hives.analytics.sentiment import Sentiment
 from penstock.hives.analytics.shifts import preference_shifts
 from penstock.hives.analytics.standouts import insights
+from penstock.hives.analytics.training import model_for
 from penstock.hives.analytics.windows import COMPARED, RECENT
 from penstock.hives.analytics.writing import FLOW, done, keep, publish
 from penstock.pipeline.lake import Lake
@@ -40,6 +41,8 @@ log = get_logger(__name__)
 
 #: As long as a window of a metric may be, and the weeks a deal is compared with.
 HISTORY: Final = timedelta(days=400)
+#: The folder beside the lake's tables in which what was learned is kept.
+MODELS: Final = "models"
 
 
 class Analyses:
@@ -70,7 +73,8 @@ def analyse(
     lake: Path | None = None,
 ) -> dict[str, int]:
     """All findings of a day; how many rows of each table."""
-    scored = score_feedback(spark, database, model or Vader(), day, now)
+    reading = model or model_for(database, lake and lake / MODELS, day)
+    scored = score_feedback(spark, database, reading, day, now)
     days = hive_days(spark, database.url, day - HISTORY, day).persist()
     try:
         found = findings(spark, database, days, day, now)
@@ -79,7 +83,7 @@ def analyse(
     written = publish(database, found, day, now)
     if lake is not None:
         keep(Lake(lake, FLOW), found, day, now)
-    log.info("day analysed", day=str(day), feedback=scored, **written)
+    log.info("day analysed", day=str(day), feedback=scored, model=reading.name, **written)
     return written
 
 

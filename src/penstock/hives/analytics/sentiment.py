@@ -2,7 +2,8 @@
 
 `Sentiment` is the interface; whichever model is behind it says its name, and what it has scored is
 scored again when the name changes. The first is VADER, a lexicon with rules: English only, and
-neutral about what it does not know.
+neutral about what it does not know. One that has learned from ratings (`trained.py`) takes its
+place where it is better.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-#: VADER's own bounds of what is neither.
-NEUTRAL: Final = 0.05
 #: Longer texts are judged by their beginning: a rant is clear by then.
 LETTERS: Final = 4000
 
@@ -24,6 +23,10 @@ class Sentiment(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def neutral(self) -> float:
+        """Scores nearer to 0 are neither."""
 
     def score(self, text: str) -> float:
         """From -1, bad, to 1, good."""
@@ -37,21 +40,30 @@ class Vader:
     def name(self) -> str:
         return "vader-3.3.2"
 
+    @property
+    def neutral(self) -> float:
+        return 0.05  # its authors'
+
     def score(self, text: str) -> float:
+        return self.shades(text)[0]
+
+    def shades(self, text: str) -> tuple[float, float, float]:
+        """On the whole, and how much of it is good, and bad."""
         if self._analyser is None:
             from vaderSentiment.vaderSentiment import (  # type: ignore[import-untyped]
                 SentimentIntensityAnalyzer,
             )
 
             self._analyser = SentimentIntensityAnalyzer()
-        return float(self._analyser.polarity_scores(text[:LETTERS])["compound"])
+        found = self._analyser.polarity_scores(text[:LETTERS])
+        return float(found["compound"]), float(found["pos"]), float(found["neg"])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_analyser": None}
 
 
-def label(score: float) -> str:
-    if abs(score) < NEUTRAL:
+def label(score: float, neutral: float) -> str:
+    if abs(score) < neutral:
         return "neutral"
     return "positive" if score > 0 else "negative"
 
@@ -79,7 +91,7 @@ class Scoring:
                 {
                     "id": batch["id"],
                     "sentiment": scores,
-                    "sentiment_label": [label(score) for score in scores],
+                    "sentiment_label": [label(score, self.model.neutral) for score in scores],
                     "model_version": [self.model.name] * len(scores),
                 },
                 SCORED,

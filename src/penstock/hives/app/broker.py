@@ -2,7 +2,8 @@
 
 Users and their permissions go through the management API, which RabbitMQ has as well; what sensors
 are told goes through the client, as a retained message where the URL is `mqtt://`. Both are reached
-for when there is something to do, so that the application starts, and serves, without a broker.
+for when there is something to do, so that the application starts, and serves, without a broker; and
+so are the modules they need, which a worker that never speaks to a sensor does without.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import asyncio
 import base64
 import json
 import re
+from collections.abc import Callable
 from http.client import HTTPException
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
-from penstock.client import BrokerUnreachable, Fabric, connect
+from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import AccessRefused
 from penstock.hives.app.domain.errors import NotConfigured
-from penstock.hives.sensors.sending import speaks_mqtt, spelled
+
+if TYPE_CHECKING:
+    from penstock.client import Fabric
 
 #: Seconds a broker has for an answer, a connection included.
 PATIENCE: Final = 5.0
@@ -76,13 +80,14 @@ class Broker:
     async def retain(self, topic: str, body: bytes) -> None:
         if self._url is None:
             raise NotConfigured("no broker for sensors is configured (PENSTOCK_HIVES_BROKER)")
+        speaks_mqtt, spelled = await asyncio.to_thread(_spelling)
         try:
             async with asyncio.timeout(PATIENCE):
                 fabric = await self._connected(self._url)
                 if speaks_mqtt(self._url):
                     await fabric.mqtt.publish(topic, body, retain=True)
                 else:
-                    await fabric.publish(spelled(topic, mqtt=False), body)
+                    await fabric.publish(spelled(topic, False), body)
         except TimeoutError:
             parts = urlsplit(self._url)
             raise BrokerUnreachable(
@@ -95,6 +100,8 @@ class Broker:
             await fabric.close()
 
     async def _connected(self, url: str) -> Fabric:
+        from penstock.client import connect
+
         async with self._turn:
             if self._fabric is None:
                 self._fabric = await connect(url).open()
@@ -106,6 +113,13 @@ class Broker:
                 "no management API of a broker is configured (PENSTOCK_HIVES_MANAGEMENT)"
             )
         await asyncio.to_thread(_ask, self._management, verb, path, body)
+
+
+def _spelling() -> tuple[Callable[[str], bool], Callable[[str, bool], str]]:
+    """What it takes to say anything to a sensor; loaded by a thread, for it takes a while."""
+    from penstock.hives.sensors.sending import speaks_mqtt, spelled
+
+    return speaks_mqtt, spelled
 
 
 def _ask(url: str, verb: str, path: str, body: Any) -> None:

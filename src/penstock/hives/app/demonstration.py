@@ -49,15 +49,16 @@ _OFFERS: Final = (
     ("Bring a friend", "The second of you pays half.", "promotion", 0, 14 * 24),
     ("Fifteen per cent", "On what is marked with a bee.", "discount", 0, 5 * 24),
 )
+#: What was said, and the stars given with it.
 _FEEDBACK: Final = (
-    "Lovely place, friendly people, and the counter says truly when it is quiet.",
-    "Far too loud on Friday evenings. I left after ten minutes.",
-    "The coffee is excellent.",
-    "It said quiet and there was a queue to the door. Please look at the sensor.",
-    "Clean, bright, and there was a table at once. Thank you!",
-    "Slow service. We waited half an hour for two soups.",
-    "The forecast was right: empty at three, full at five.",
-    "Nice enough, nothing special.",
+    ("Lovely place, friendly people, and the counter says truly when it is quiet.", 5),
+    ("Far too loud on Friday evenings. I left after ten minutes.", 2),
+    ("The coffee is excellent.", 5),
+    ("It said quiet and there was a queue to the door. Please look at the sensor.", 2),
+    ("Clean, bright, and there was a table at once. Thank you!", 5),
+    ("Slow service. We waited half an hour for two soups.", 1),
+    ("The forecast was right: empty at three, full at five.", 4),
+    ("Nice enough, nothing special.", 3),
 )
 _USER: Final = """
     INSERT INTO app_user (firebase_uid, nickname, role, time_zone)
@@ -89,8 +90,9 @@ _DEAL: Final = """
         SELECT FROM deal WHERE hive_id = %(hive)s AND title = %(title)s AND expires_at > %(begins)s)
 """
 _MESSAGE: Final = """
-    INSERT INTO user_message (user_id, author_id, hive_id, account_id, type, content, created_at)
-    VALUES (%(user)s, %(user)s, %(hive)s, %(account)s, 'feedback', %(content)s, %(at)s)
+    INSERT INTO user_message
+        (user_id, author_id, hive_id, account_id, type, content, rating, created_at)
+    VALUES (%(user)s, %(user)s, %(hive)s, %(account)s, 'feedback', %(content)s, %(rating)s, %(at)s)
 """
 
 
@@ -173,11 +175,13 @@ def _keep(connection: Connection, user: int, hives: list[dict[str, Any]]) -> Non
 
 def _say(connection: Connection, user: int, hives: list[dict[str, Any]], now: datetime) -> None:
     for number, hive in enumerate(hives[:24]):
+        content, rating = _FEEDBACK[number % len(_FEEDBACK)]
         given = {
             "user": user,
             "hive": hive["id"],
             "account": hive["account_id"],
-            "content": _FEEDBACK[number % len(_FEEDBACK)],
+            "content": content,
+            "rating": rating,
             "at": now - timedelta(hours=5 * number),
         }
         connection.execute(_MESSAGE, given)

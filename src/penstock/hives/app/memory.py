@@ -1,4 +1,4 @@
-"""Answers that are the same for everybody, remembered for a minute: never a stampede on PostgreSQL.
+"""What was found out lately, remembered for a minute: never a stampede on PostgreSQL.
 
 However many ask for what is not remembered, it is made once. Should making it fail while an older
 one is still at hand, that one is served.
@@ -19,7 +19,7 @@ T = TypeVar("T")
 FRESH_SECONDS: Final = 60.0
 #: How old an answer may be while no newer one can be made.
 OLDEST_SECONDS: Final = 600.0
-REMEMBERED: Final = 1000
+REMEMBERED: Final = 10_000
 
 
 class Memory:

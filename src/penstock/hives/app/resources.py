@@ -9,14 +9,13 @@ down, says 503 to who needs them, and finds them when they are back.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from penstock.core.errors import AuthenticationFailed
-from penstock.hives.app.api.limits import Limits
+from penstock.hives.app.api.limits import Limits, open_counts
 from penstock.hives.app.api.public import PublicAnswers
 from penstock.hives.app.broker import Broker, SensorBroker
 from penstock.hives.app.domain.callers import ANONYMOUS, Caller
@@ -25,9 +24,8 @@ from penstock.hives.app.memory import Memory
 from penstock.hives.app.repositories.pool import Pool
 from penstock.hives.app.services import Services
 from penstock.hives.app.settings import Settings
+from penstock.store import StoreUnavailable
 from penstock.store.cache import Cache, open_cache
-
-T = TypeVar("T")
 
 
 def utc_now() -> datetime:
@@ -51,24 +49,38 @@ class Resources:
     def __post_init__(self) -> None:
         given = self.settings
         self.services = Services.over(given, self.pool, self.broker, self.clock)
-        self.limits = Limits(given.rate_known, given.rate_anonymous, given.rate_burst)
-
-    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """What everybody is answered alike, made once a minute at most."""
-        return await self.memory.get(key, make)
+        rates = given.rate_known, given.rate_anonymous, given.rate_burst
+        self.limits = Limits(*rates, open_counts(given.rate_counts))
 
     async def identified(self, authorization: str | None, key: str | None = None) -> Caller:
         """Who a request's headers say it is from. What does not hold is refused, never passed
         over."""
         if authorization is not None:
-            scheme, _, token = authorization.partition(" ")
-            if scheme.lower() != "bearer" or not token.strip():
-                raise AuthenticationFailed("Authorization should be: Bearer, and a token")
-            identity = await self.identify.verify(token.strip())
-            return await self.services.users.caller(identity.uid)
+            return await self.services.users.caller(await self._vouched(authorization))
         if key is not None:
             return await self.services.keys.caller(key)
         return ANONYMOUS
+
+    async def recalled(self, authorization: str | None, key: str | None = None) -> Caller:
+        """The same for what anybody may read: who does not pay is known as of the last minute, so
+        that their reads do not reach the database either. While it is away, whoever is vouched for
+        is nobody in particular."""
+        if authorization is None:
+            return await self.identified(None, key)
+        uid = await self._vouched(authorization)
+        find = self.services.users.caller
+        try:
+            caller = await self.memory.get(f"user:{uid}", lambda: find(uid))
+            return await find(uid) if caller.fresh else caller
+        except StoreUnavailable:
+            return ANONYMOUS
+
+    async def _vouched(self, authorization: str) -> str:
+        """Whose token it is."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise AuthenticationFailed("Authorization should be: Bearer, and a token")
+        return (await self.identify.verify(token.strip())).uid
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock.hives.app.api.app import create_app
 from penstock.hives.app.configuration import SiteSettings
+from penstock.hives.app.domain.analytics import Recent
 from penstock.hives.app.engine.asgi import Application, Receive, Scope, Send, respond
 from penstock.hives.app.engine.disk import DiskCache
 from penstock.hives.app.identity.opening import open_identity
@@ -36,10 +37,12 @@ from penstock.hives.app.public import pictures
 from penstock.hives.app.public.answers import ROOT, Answers
 from penstock.hives.app.public.editions import Edition
 from penstock.hives.app.public.fast import fast_path
+from penstock.hives.app.public.questions import MOST
 from penstock.hives.app.public.refresher import CatchingUp, Refresher
 from penstock.hives.app.public.window import Window
 from penstock.hives.app.repositories.pool import Pool
 from penstock.hives.app.resources import Resources, open_resources
+from penstock.hives.app.services.analytics import Analytics
 from penstock.hives.app.services.hives import Hives
 from penstock.hives.app.services.plans import Plans
 from penstock.hives.app.settings import Settings
@@ -154,7 +157,9 @@ def _edition(settings: Settings, clock: Callable[[], datetime]) -> Edition:
         wait, longest = settings.pool_wait, settings.statement_seconds
         async with Pool(settings.database, 1, wait, longest) as pool:
             snapshot = await Hives(pool, clock).snapshot()
-            return Edition(snapshot, tuple(await Plans(pool, clock).plans()))
+            plans, found = Plans(pool, clock), Analytics(pool, clock)
+            popular = [each for days in Recent for each in await found.popular(days, MOST)]
+            return Edition(snapshot, tuple(await plans.plans()), tuple(popular))
 
     return asyncio.run(read())
 

@@ -52,3 +52,5 @@ class Settings(BaseSettings):
     """The same for an address nobody has signed in from."""
     rate_burst: float = Field(default=10.0, ge=1)
     """How many seconds' worth may come at once."""
+    rate_counts: Path | None = None
+    """The file workers count requests in together; without one, each counts for itself."""

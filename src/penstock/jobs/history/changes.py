@@ -17,9 +17,9 @@ from penstock.core.errors import PenstockError
 from penstock.jobs.errors import FormError
 from penstock.jobs.forms import read_request, read_response
 from penstock.jobs.history.records import JobState
-from penstock.jobs.link.contents import Properties
 from penstock.jobs.model import Request, Response
 from penstock.jobs.queue.envelope import Telling, read_envelope, read_telling
+from penstock.wire.amqp091.contents import Properties
 
 END: Final = 1_000_000
 _DIGEST_BYTES: Final = 16
@@ -160,7 +160,8 @@ def folded(changes: Iterable[Change]) -> list[Change]:
     for change in changes:
         there = latest.get(change.id)
         if there is not None:
-            first, last = sorted((there, change), key=lambda each: each.order)
+            # What is told twice holds as it was told first.
+            first, last = (there, change) if change.order > there.order else (change, there)
             change = replace(
                 last,
                 submitted=first.submitted or last.submitted,

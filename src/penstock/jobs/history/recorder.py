@@ -10,19 +10,19 @@ import contextlib
 from datetime import UTC, datetime
 from typing import Final
 
+from penstock.client.amqp091.channel import Channel
+from penstock.client.amqp091.connection import Connection
+from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError, WireSyntaxError
 from penstock.core.logs import get_logger
 from penstock.jobs.history.changes import Change, from_request, from_response
 from penstock.jobs.history.shelf import Shelf
-from penstock.jobs.link.address import Address
-from penstock.jobs.link.channel import Channel
-from penstock.jobs.link.contents import read_header
-from penstock.jobs.link.frames import Content
-from penstock.jobs.link.link import Link
-from penstock.jobs.link.wire import Wire
 from penstock.jobs.queue.envelope import STATE
 from penstock.jobs.queue.topology import HISTORY, declare_history
 from penstock.store.errors import passing
+from penstock.wire.amqp091.address import Address
+from penstock.wire.amqp091.contents import read_header
+from penstock.wire.amqp091.messages import Content
 
 log = get_logger(__name__)
 
@@ -51,9 +51,9 @@ class Recorder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._link.close()
 
-    async def _prepare(self, wire: Wire) -> None:
-        await declare_history(wire)
-        channel = await wire.channel()
+    async def _prepare(self, connection: Connection) -> None:
+        await declare_history(connection)
+        channel = await connection.channel()
         channel.on_deliveries = lambda contents: self._take(channel, contents)
         await channel.prefetch(_PREFETCH)
         await channel.consume(HISTORY, "history")

@@ -7,7 +7,7 @@ commits: who has seen one has seen all before it. Blocking; those on a loop call
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.core.errors import NotFound, PreconditionFailed
@@ -56,6 +56,7 @@ _MERGE: Final = """
         expires_at = now() + interval '30 days'
     WHERE (excluded.run, excluded.rank, excluded.progress)
         > (there.run, there.rank, there.progress)
+    RETURNING id
 """
 _EVENTS: Final = """
     INSERT INTO job_event (job_id, at, state, progress, run, rank, text)
@@ -92,9 +93,11 @@ class Shelf:
             return
         with self._database.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            _merge(connection, folded(changes))
+            news = folded(changes)
+            changed = _merge(connection, news)
             _note(connection, changes)
-            _keep(connection, changes)
+            _keep_requests(connection, changes)
+            _keep_responses(connection, [each for each in news if each.id in changed])
             _notify(connection)
 
     def begin(self, change: Change) -> None:
@@ -106,7 +109,7 @@ class Shelf:
                 raise PreconditionFailed(f"there is a job {change.id!r} already")
             _merge(connection, [change])
             _note(connection, [change])
-            _keep(connection, [change])
+            _keep_requests(connection, [change])
             _notify(connection)
 
     def forget(self, identity: str) -> None:
@@ -216,7 +219,8 @@ class Shelf:
         return _record(rows[0])
 
 
-def _merge(connection: Connection, changes: Sequence[Change]) -> None:
+def _merge(connection: Connection, changes: Sequence[Change]) -> set[str]:
+    """Which jobs it changed: what was known already, or is overtaken, changes none."""
     columns: list[list[Any]] = [
         [each.id for each in changes],
         [each.kind for each in changes],
@@ -235,7 +239,7 @@ def _merge(connection: Connection, changes: Sequence[Change]) -> None:
         [each.digest for each in changes],
         [json.dumps(each.summary) for each in changes],
     ]
-    connection.execute(_MERGE, columns)
+    return {row["id"] for row in connection.execute(_MERGE, columns).fetchall()}
 
 
 def _note(connection: Connection, changes: Sequence[Change]) -> None:
@@ -254,13 +258,22 @@ def _note(connection: Connection, changes: Sequence[Change]) -> None:
         connection.execute(_EVENTS, columns)
 
 
-def _keep(connection: Connection, changes: Sequence[Change]) -> None:
+def _keep_requests(connection: Connection, changes: Sequence[Change]) -> None:
+    """The first of a job stays."""
     kept: dict[tuple[str, str], Kept] = {}
     for each in changes:
         if each.request is not None:
             kept.setdefault((each.id, "request"), each.request)
-        if each.response is not None and each.run:
-            kept[each.id, "response"] = each.response
+    _keep(connection, kept)
+
+
+def _keep_responses(connection: Connection, changes: Sequence[Change]) -> None:
+    """The first final one of a run stays; the next run's takes its place."""
+    kept = {(each.id, "response"): each.response for each in changes if each.response and each.run}
+    _keep(connection, kept)
+
+
+def _keep(connection: Connection, kept: Mapping[tuple[str, str], Kept]) -> None:
     if kept:
         columns: list[list[Any]] = [
             [identity for identity, _ in kept],

@@ -51,12 +51,13 @@ class Child:
     def __init__(self, line: socket.socket, master: str = "") -> None:
         self._line = line
         self._sending = threading.Lock()
+        self._telling = threading.Lock()
         self._waiting: deque[tuple[Any, ...]] = deque()
         self._news = threading.Event()
         self._current: int | None = None
         self._asked: int | None = None
         self._functions: dict[str, tuple[Callable[..., Any], bool]] = {}
-        self._held: list[tuple[Any, ...]] = []
+        self._held: deque[tuple[Any, ...]] = deque()
         self._held_since = 0.0
         self._master = master
         self._open = ExitStack()
@@ -143,9 +144,11 @@ class Child:
             self._tell_held()
 
     def _tell_held(self) -> None:
-        if self._held:
-            held, self._held = self._held, []
-            self._send(held)
+        """By whichever thread comes first; what was done earlier is told earlier."""
+        with self._telling:
+            held = [self._held.popleft() for _ in range(len(self._held))]
+            if held:
+                self._send(held)
 
     def _send(self, items: list[tuple[Any, ...]]) -> None:
         try:
@@ -179,13 +182,15 @@ class Child:
             return b""
 
     def _give_back(self) -> None:
-        numbers: list[int] = []
+        """And tell what is done: what is at work now may take long."""
+        numbers: deque[int] = deque()
         while True:
             try:
-                numbers.append(self._waiting.pop()[1])
+                numbers.appendleft(self._waiting.pop()[1])
             except IndexError:
                 break
-        self._send([(BACK, 0, numbers)])
+        self._tell_held()
+        self._send([(BACK, 0, list(numbers))])
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """In the main thread, between two steps of whatever it does."""

@@ -9,13 +9,12 @@ After so many pieces a process is replaced by a new one: memory that leaks goes 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.core.logs import get_logger
-from penstock.jobs.pool.parcels import ASK, BACK, DO, DONE, FAILED, READY, TOLD
+from penstock.jobs.pool.parcels import ASK, BACK, DO, DONE, READY, TOLD
 from penstock.jobs.pool.process import PoolProcess
 
 log = get_logger(__name__)
@@ -27,7 +26,7 @@ _LONG_SECONDS: Final = 0.05
 _AGAIN_SECONDS: Final = 1.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Piece:
     """Work, and whom to tell of it."""
 
@@ -52,7 +51,7 @@ class Pool:
         self._master = master
         self._numbers = 0
         self._processes: dict[PoolProcess, dict[int, Piece]] = {}  # in the order they are done
-        self._waiting: deque[Piece] = deque()
+        self._waiting: dict[int, Piece] = {}  # for a process, in the order they are placed
         self._reasons: dict[PoolProcess, str] = {}  # why we ended it
         self._closing = False
         self._starting: set[asyncio.Task[None]] = set()
@@ -87,10 +86,12 @@ class Pool:
 
     def withdraw(self, piece: Piece) -> bool:
         """Do not begin it, if no process has it; whether that was so."""
-        if piece.place is None and piece in self._waiting:
-            self._waiting.remove(piece)
-            return True
-        return False
+        return self._waiting.pop(piece.number, None) is not None
+
+    def underway(self, piece: Piece) -> bool:
+        """Whether a process is at it, as far as has been heard."""
+        process = piece.place
+        return process is not None and next(iter(self._processes[process]), 0) == piece.number
 
     def ask(self, piece: Piece) -> None:
         """To end by itself, by an exception."""
@@ -101,11 +102,10 @@ class Pool:
         """At once: its process is ended, if it has begun."""
         process = piece.place
         if process is None:
-            if piece in self._waiting:
-                self._waiting.remove(piece)
+            if self.withdraw(piece):
                 piece.lost(reason)
             return
-        if next(iter(self._processes[process]), None) != piece.number:
+        if not self.underway(piece):
             self._processes[process].pop(piece.number)  # whatever comes of it
             piece.lost(reason)
             return
@@ -115,9 +115,9 @@ class Pool:
     # Placing.
 
     def _place(self, piece: Piece) -> None:
-        process = self._least_busy()
+        process = None if self._waiting else self._least_busy()
         if process is None:
-            self._waiting.append(piece)
+            self._waiting[piece.number] = piece
         else:
             self._give(piece, process)
 
@@ -144,7 +144,16 @@ class Pool:
 
     def _place_waiting(self) -> None:
         while self._waiting and (process := self._least_busy()) is not None:
-            self._give(self._waiting.popleft(), process)
+            self._give(self._next(), process)
+
+    def _next(self) -> Piece:
+        return self._waiting.pop(next(iter(self._waiting)))
+
+    def _put_back(self, pieces: list[Piece]) -> None:
+        """To the front, in their order."""
+        for piece in pieces:
+            piece.place = None
+        self._waiting = {piece.number: piece for piece in pieces} | self._waiting
 
     def _look_around(self, firsts: dict[PoolProcess, int]) -> None:
         """Every now and then: is one at the same piece as the last time, with others behind it?"""
@@ -176,25 +185,23 @@ class Pool:
                 piece.told(item[2], item[3])
             return
         elif verb == BACK:
-            for each in reversed(item[2]):
-                if piece := pieces.pop(each, None):
-                    piece.place = None
-                    process.begun -= 1
-                    self._waiting.appendleft(piece)
-        elif piece := pieces.pop(number, None):
-            piece.place = None
+            back = [piece for each in item[2] if (piece := pieces.pop(each, None))]
+            process.begun -= len(back)
+            # One that was slow to begin gives back all: there is nothing then that takes long.
+            process.long = process.long and bool(pieces)
+            self._put_back(back)
+        else:
             process.long = False
-            if verb == DONE:
-                piece.done(item[2], item[3])
-            elif verb == FAILED:
-                piece.failed(item[2], item[3], item[4])
-            if self._waiting and self._takes(process):
-                self._give(self._waiting.popleft(), process)
+            if piece := pieces.pop(number, None):
+                piece.place = None
+                if verb == DONE:
+                    piece.done(item[2], item[3])
+                else:
+                    piece.failed(item[2], item[3], item[4])
         if self._worn(process) and not pieces:
             self._reasons[process] = "its process had done its share"
             process.end()
-        if verb in (READY, BACK):
-            self._place_waiting()
+        self._place_waiting()
 
     def _gone(self, process: PoolProcess) -> None:
         pieces = list(self._processes.pop(process).values())
@@ -205,9 +212,7 @@ class Pool:
         if pieces:
             log.warning("a process of the pool ended", pid=process.pid, reason=reason)
             first, *rest = pieces
-            for piece in reversed(rest):
-                piece.place = None
-                self._waiting.appendleft(piece)
+            self._put_back(rest)
             first.place = None
             first.lost(reason)
         if process.ready:

@@ -16,14 +16,11 @@ from typing import Any, Final
 
 from pamqp import commands
 
+from penstock.client.amqp091.channel import Channel
+from penstock.client.amqp091.connection import Connection
+from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError, WireSyntaxError
 from penstock.core.logs import get_logger
-from penstock.jobs.link.address import Address
-from penstock.jobs.link.channel import Channel
-from penstock.jobs.link.contents import Properties, read_header
-from penstock.jobs.link.frames import Content
-from penstock.jobs.link.link import Link
-from penstock.jobs.link.wire import Wire
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
 from penstock.jobs.queue.control import hear_wishes
 from penstock.jobs.queue.topology import (
@@ -35,6 +32,9 @@ from penstock.jobs.queue.topology import (
     response_name,
     retry_name,
 )
+from penstock.wire.amqp091.address import Address
+from penstock.wire.amqp091.contents import Properties, read_header
+from penstock.wire.amqp091.messages import Content
 
 log = get_logger(__name__)
 
@@ -99,20 +99,22 @@ class AmqpCarrier:
 
     # A connection.
 
-    async def _prepare(self, wire: Wire) -> None:
+    async def _prepare(self, connection: Connection) -> None:
         exchange, queues = self._responses
         for kind in self._kinds:
-            await declare(wire, kind, self._durability, self._queue)
-            await declare_responses(wire, exchange or response_name(kind), queues, self._durability)
+            await declare(connection, kind, self._durability, self._queue)
+            await declare_responses(
+                connection, exchange or response_name(kind), queues, self._durability
+            )
         self._unacknowledged.clear()
-        self._progress = await wire.channel()
+        self._progress = await connection.channel()
         assert self._listener is not None
-        await hear_wishes(wire, self._listener.wished)
+        await hear_wishes(connection, self._listener.wished)
         self.epoch += 1
-        self._work = channel = await wire.channel()
+        self._work = channel = await connection.channel()
         channel.on_deliveries = self._take
-        channel.on_closed = lambda error: self._lose(wire, error)
-        channel.on_cancelled = lambda _: wire.abandon()  # its queue is gone: declare it again
+        channel.on_closed = lambda error: self._lose(connection, error)
+        channel.on_cancelled = lambda _: connection.abandon()  # its queue is gone: declare it again
         await channel.select()
         self._consumers.clear()
         self._prefetch = self._wanted
@@ -128,7 +130,7 @@ class AmqpCarrier:
                 self._consumers.append(consumer)
                 await channel.consume(self._queue or request_name(kind), consumer)
 
-    def _lose(self, wire: Wire, error: PenstockError) -> None:
+    def _lose(self, connection: Connection, error: PenstockError) -> None:
         """The channel went: what was not committed is not ours any more."""
         self._work = None
         self.epoch += 1
@@ -136,9 +138,9 @@ class AmqpCarrier:
         self._committing, self._ready, self._returns = [], [], []
         self._idle.set()
         self._uncommitted.set()
-        if not wire.lost.done():
+        if not connection.lost.done():
             log.warning("the broker closed the channel of requests", reason=str(error))
-            wire.abandon()
+            connection.abandon()
         assert self._listener is not None
         self._listener.lost()
         self._listener.unsettled(unsure)
@@ -208,8 +210,8 @@ class AmqpCarrier:
         kind = settlement.delivery.kind
         level = math.ceil(seconds)
         try:
-            wire = await self._link.wire()
-            channel = await wire.channel()
+            connection = await self._link.connection()
+            channel = await connection.channel()
             await declare_retry(channel, kind, level, self._queue or request_name(kind))
             await channel.close()
         except PenstockError as error:

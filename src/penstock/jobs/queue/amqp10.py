@@ -17,11 +17,11 @@ from uuid import uuid4
 from penstock.client import Fabric, FabricClosed, Inflow, Message, Outflow, connect
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
-from penstock.jobs.link.contents import Properties
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
 from penstock.jobs.queue.envelope import REPLY_TO
 from penstock.jobs.queue.topology import CONTROL, request_name
 from penstock.jobs.queue.wishes import read_wish
+from penstock.wire.amqp091.contents import Properties
 
 log = get_logger(__name__)
 
@@ -123,7 +123,10 @@ class Amqp10Carrier:
         assert self._listener is not None
         try:
             for message in settlement.messages:
-                await self._outflow(message).send(message.body, headers=_headers(message.said))
+                said = message.said
+                await self._outflow(message).send(
+                    message.body, headers=_headers(said), message_id=said.message_id
+                )
         except PenstockError as error:
             log.warning("an answer found no way", reason=str(error))
             await settlement.delivery.handle.requeue()

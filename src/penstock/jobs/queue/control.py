@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
+from penstock.client.amqp091.connection import Connection
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
-from penstock.jobs.link.contents import Properties
-from penstock.jobs.link.frames import Content
-from penstock.jobs.link.wire import Wire
 from penstock.jobs.queue.topology import CONTROL, declare_control
 from penstock.jobs.queue.wishes import Wish, read_wish
+from penstock.wire.amqp091.contents import Properties
+from penstock.wire.amqp091.messages import Content
 
 log = get_logger(__name__)
 
@@ -23,14 +23,14 @@ _SECONDS: Final = 10.0
 _PREFETCH: Final = 500
 
 
-async def hear_wishes(wire: Wire, wished: Callable[[Wish], None]) -> None:
+async def hear_wishes(connection: Connection, wished: Callable[[Wish], None]) -> None:
     """From the first that is kept. Returns when those of the past are known: when a mark of our
     own, put behind them, has come back."""
     mark = json.dumps({"mark": uuid.uuid4().hex}).encode()
     caught_up = asyncio.Event()
     try:
-        await declare_control(wire)
-        channel = await wire.channel()
+        await declare_control(connection)
+        channel = await connection.channel()
 
         def hear(contents: list[Content]) -> None:
             for content in contents:
@@ -49,6 +49,6 @@ async def hear_wishes(wire: Wire, wished: Callable[[Wish], None]) -> None:
     except TimeoutError:
         log.warning("wishes to cancel are not all known yet", stream=CONTROL)
     except PenstockError as error:
-        if wire.lost.done():
+        if connection.lost.done():
             raise
         log.warning("nothing can be cancelled: this broker has no streams", reason=str(error))

@@ -7,25 +7,29 @@ hand, `job-attempt` how often it was begun in that run: a response belongs to on
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.jobs.forms import Form, Written
 from penstock.jobs.history.records import JobState
-from penstock.jobs.link.contents import Properties
 from penstock.jobs.options import Options, read_options, write_options
+from penstock.wire.amqp091.contents import Properties
 
 RUN: Final = "job-run"
 ATTEMPT: Final = "job-attempt"
 STATE: Final = "job-state"
 WORKER: Final = "job-worker"
 ERROR: Final = "job-error"
+#: Of a final response: the request was handed out before, so it may have been answered before.
+AGAIN: Final = "job-again"
 #: Where the property is lost on the way.
 REPLY_TO: Final = "job-reply-to"
 #: A header is no place for the output of a command.
 _ERROR_LENGTH: Final = 2_000
 _SHORT: Final = 255
+_FINAL: Final = uuid.UUID("7d0e7a52-6a8e-5b0c-9f5e-0c9d5f5c8a11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Telling:
     attempt: int
     worker: str = ""
     error: str = ""
+    again: bool = False  #: it may have been said before
 
 
 _PLAIN: Final = Options()
@@ -91,7 +96,21 @@ def request_properties(
     )
 
 
-def response_properties(written: Written, envelope: Envelope, told: Telling) -> Properties:
+def final_id(identity: str, run: int, asked: bytes = b"") -> str:
+    """The same for all final responses to one run of one job, whoever answers and however often:
+    by it a second one is known. A refusal goes by what was `asked` as well, for the id may be
+    another's."""
+    return str(uuid.uuid5(_FINAL, f"{identity}\0{run}\0{asked.hex()}"))
+
+
+def repeated(said: Properties) -> Properties:
+    """A response that is sent once more, for want of knowing whether it was."""
+    return replace(said, headers={**(said.headers or {}), AGAIN: 1})
+
+
+def response_properties(
+    written: Written, envelope: Envelope, told: Telling, message_id: str | None = None
+) -> Properties:
     headers: dict[str, Any] = {STATE: told.state.value, WORKER: told.worker}
     if told.attempt > 1:
         headers[ATTEMPT] = told.attempt
@@ -99,11 +118,14 @@ def response_properties(written: Written, envelope: Envelope, told: Telling) -> 
         headers[RUN] = told.run
     if told.error:
         headers[ERROR] = told.error[:_ERROR_LENGTH]
+    if told.again:
+        headers[AGAIN] = 1
     return Properties(
         written.content_type,
         headers,
         persistent=envelope.persistent and told.state.final,
         correlation_id=envelope.correlation_id,
+        message_id=message_id,
     )
 
 

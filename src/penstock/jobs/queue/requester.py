@@ -5,16 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
+from penstock.client.amqp091.channel import Channel
+from penstock.client.amqp091.connection import Connection
+from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError
 from penstock.jobs.errors import FormError
 from penstock.jobs.forms import Form, Written, read_request, write_request
-from penstock.jobs.link.address import Address
-from penstock.jobs.link.channel import Channel
-from penstock.jobs.link.contents import Properties, read_header
-from penstock.jobs.link.faults import Lost
-from penstock.jobs.link.frames import Content
-from penstock.jobs.link.link import Link
-from penstock.jobs.link.wire import Wire
 from penstock.jobs.model import Request
 from penstock.jobs.queue.envelope import ERROR, Envelope, raised, read_envelope, request_properties
 from penstock.jobs.queue.topology import (
@@ -27,6 +23,10 @@ from penstock.jobs.queue.topology import (
     request_name,
 )
 from penstock.jobs.queue.wishes import Wish, write_wish
+from penstock.wire.amqp091.address import Address
+from penstock.wire.amqp091.contents import Properties, read_header
+from penstock.wire.amqp091.faults import Lost
+from penstock.wire.amqp091.messages import Content
 
 
 class Requester:
@@ -74,9 +74,9 @@ class Requester:
         body = write_wish(Wish(identity, time.time(), run))
         while True:
             try:
-                wire = await self._link.wire()
+                connection = await self._link.connection()
                 if CONTROL not in self._declared:
-                    await declare_control(wire)
+                    await declare_control(connection)
                     self._declared.add(CONTROL)
                 channel = await self._ready(None)
                 return await channel.publish_safely(
@@ -116,10 +116,10 @@ class Requester:
         self, kinds: Collection[str], most: int, wanted: Callable[[Content, Request], bool]
     ) -> None:
         """Look at dead letters; those that are wanted are sent again and leave, in one go."""
-        wire = await self._link.wire()
+        connection = await self._link.connection()
         for kind in kinds:
             await self._ready(kind)
-            channel = await wire.channel()
+            channel = await connection.channel()
             await channel.select()
             for _ in range(most):
                 content = await channel.get(dead_name(kind))
@@ -135,19 +135,19 @@ class Requester:
             await channel.commit()
             await channel.close()  # what was looked at goes back
 
-    async def _prepare(self, wire: Wire) -> None:
-        self._channel = channel = await wire.channel()
+    async def _prepare(self, connection: Connection) -> None:
+        self._channel = channel = await connection.channel()
         await channel.confirm()
         self._declared.clear()
 
     async def _ready(self, kind: str | None) -> Channel:
-        wire = await self._link.wire()
+        connection = await self._link.connection()
         if kind is not None and kind not in self._declared:
-            await declare(wire, kind, self._durability)
+            await declare(connection, kind, self._durability)
             self._declared.add(kind)
         assert self._channel is not None
-        if self._channel.failure is not None and not wire.lost.done():
-            self._channel = await wire.channel()  # it was closed for a mistake
+        if self._channel.failure is not None and not connection.lost.done():
+            self._channel = await connection.channel()  # it was closed for a mistake
             await self._channel.confirm()
         return self._channel
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from pamqp import commands
 
+from penstock.client.amqp091.channel import Channel
+from penstock.client.amqp091.connection import Connection
 from penstock.core.errors import PreconditionFailed
-from penstock.jobs.link.channel import Channel
-from penstock.jobs.link.wire import Wire
 from penstock.jobs.options import PRIORITIES
 
 #: The types whose clients there were before us; they expect a queue of responses to be there.
@@ -78,11 +78,14 @@ def kind_of(name: str) -> str | None:
 
 
 async def declare(
-    wire: Wire, kind: str, durability: Durability = Durability.DURABLE, queue: str | None = None
+    connection: Connection,
+    kind: str,
+    durability: Durability = Durability.DURABLE,
+    queue: str | None = None,
 ) -> None:
     """What requests and responses of a type need; `queue` is where requests are taken from, if it
     is not the usual one."""
-    channel = await wire.channel()
+    channel = await connection.channel()
     requests, responses = request_name(kind), response_name(kind)
     await channel.declare_exchange(requests, "direct")
     await channel.declare_exchange(responses, "fanout")
@@ -96,25 +99,25 @@ async def declare(
         "x-consumer-timeout": _CONSUMER_MILLISECONDS,
     }
     taken = queue or requests
-    channel = await _queue(wire, channel, taken, arguments if durable else {}, durable)
+    channel = await _queue(connection, channel, taken, arguments if durable else {}, durable)
     await channel.bind(taken, requests)
     if kind in ICHNAEA:
-        channel = await _queue(wire, channel, responses, _KEPT if durable else {}, durable)
+        channel = await _queue(connection, channel, responses, _KEPT if durable else {}, durable)
         await channel.bind(responses, responses)
     arguments = {"x-message-ttl": _DEAD_MILLISECONDS, "x-max-length": _DEAD_KEPT}
-    channel = await _queue(wire, channel, dead_name(kind), arguments, True)
+    channel = await _queue(connection, channel, dead_name(kind), arguments, True)
     await channel.close()
 
 
 async def declare_responses(
-    wire: Wire, exchange: str, queues: Sequence[str], durability: Durability
+    connection: Connection, exchange: str, queues: Sequence[str], durability: Durability
 ) -> None:
     """Another exchange of responses, or further queues bound to one."""
-    channel = await wire.channel()
+    channel = await connection.channel()
     await channel.declare_exchange(exchange, "fanout")
     for name in queues:
         durable = durability is Durability.DURABLE
-        channel = await _queue(wire, channel, name, _KEPT if durable else {}, durable)
+        channel = await _queue(connection, channel, name, _KEPT if durable else {}, durable)
         await channel.bind(name, exchange)
     await channel.close()
 
@@ -131,11 +134,11 @@ async def declare_retry(channel: Channel, kind: str, seconds: int, queue: str) -
     )
 
 
-async def declare_history(wire: Wire) -> None:
+async def declare_history(connection: Connection) -> None:
     """A queue that has a copy of every request and every response."""
     for kind in TYPES:
-        await declare(wire, kind)
-    channel = await wire.channel()
+        await declare(connection, kind)
+    channel = await connection.channel()
     await channel.declare_queue(HISTORY, arguments={"x-max-length-bytes": _HISTORY_BYTES})
     for kind in TYPES:
         await channel.bind(HISTORY, request_name(kind))
@@ -143,19 +146,19 @@ async def declare_history(wire: Wire) -> None:
     await channel.close()
 
 
-async def declare_control(wire: Wire) -> None:
-    channel = await wire.channel()
+async def declare_control(connection: Connection) -> None:
+    channel = await connection.channel()
     await channel.declare_queue(CONTROL, arguments={"x-queue-type": "stream", "x-max-age": "7D"})
     await channel.close()
 
 
 async def _queue(
-    wire: Wire, channel: Channel, name: str, arguments: Mapping[str, Any], durable: bool
+    connection: Connection, channel: Channel, name: str, arguments: Mapping[str, Any], durable: bool
 ) -> Channel:
     """Declared so, or taken as it is found when it was declared otherwise; a channel to go on."""
     try:
         await channel.declare_queue(name, durable=durable, arguments=arguments)
     except PreconditionFailed:
-        channel = await wire.channel()
+        channel = await connection.channel()
         await channel.declare_queue(name, passive=True)
     return channel

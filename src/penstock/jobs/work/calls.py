@@ -118,6 +118,10 @@ class PoolAttempt:
     def end(self, reason: str) -> None:
         self._pool.end(self.piece, reason)
 
+    @property
+    def underway(self) -> bool:
+        return self._pool.underway(self.piece)
+
     def withdraw(self) -> bool:
         withdrawn = self._pool.withdraw(self.piece)
         if withdrawn:

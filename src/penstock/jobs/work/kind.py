@@ -45,6 +45,10 @@ class Attempt(Protocol):
     def end(self, reason: str) -> None:
         """At once, with all that it has started; `failed` is told then."""
 
+    @property
+    def underway(self) -> bool:
+        """Whether it has begun, and does not wait behind others."""
+
     def withdraw(self) -> bool:
         """Do not begin, if it has not; whether that was so. Nothing is told then."""
 
@@ -118,6 +122,10 @@ class TaskAttempt:
     def end(self, reason: str) -> None:
         self._reason = reason
         self.task.cancel()
+
+    @property
+    def underway(self) -> bool:
+        return True
 
     def withdraw(self) -> bool:
         return False

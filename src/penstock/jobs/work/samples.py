@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def nothing() -> None:
@@ -30,3 +34,8 @@ def take(seconds: float, progress: Callable[[float], None], step: float = 0.1) -
 
 def fail(text: str = "as asked") -> None:
     raise RuntimeError(text)
+
+
+def count_on_spark(spark: SparkSession, rows: int) -> int:
+    """Make as many rows, and count them."""
+    return spark.range(rows).count()

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.jobs.errors import FormError
 from penstock.jobs.forms import Form, write_response
+from penstock.jobs.history.changes import digest
 from penstock.jobs.history.records import JobState
 from penstock.jobs.model import Response
 from penstock.jobs.queue.carrier import Delivery, Outgoing
@@ -14,6 +15,7 @@ from penstock.jobs.queue.envelope import (
     Envelope,
     Telling,
     buried,
+    final_id,
     form_of,
     key,
     response_properties,
@@ -73,12 +75,12 @@ class Answers:
         response = Response(who, delivery.kind, 1.0, now, now, error)
         written = write_response(response, form_of(said, delivery.body))
         envelope = Envelope(said.reply_to or "", said.correlation_id, persistent=said.persistent)
-        told = Telling(JobState.REFUSED, 1, 1, self._worker)
+        told = Telling(JobState.REFUSED, 1, 1, self._worker, again=delivery.redelivered)
         return Outgoing(
             self._exchange or response_name(delivery.kind),
             said.reply_to or key(who),
             written.body,
-            response_properties(written, envelope, told),
+            response_properties(written, envelope, told, final_id(who, 1, digest(delivery.body))),
         )
 
     def _message(self, response: Response, job: Job, state: JobState, error: str = "") -> Outgoing:
@@ -90,10 +92,12 @@ class Answers:
             plain: dict[str, Any] = {"error": f"the result cannot be sent: {problem}"}
             response = Response(response.id, response.type, 1.0, response.start, now, **plain)
             written = write_response(response, Form.JSON)
-        told = Telling(state, envelope.run, envelope.attempt, self._worker, error)
+        final = final_id(job.id, envelope.run) if state.final else None
+        again = state.final and job.delivery.redelivered
+        told = Telling(state, envelope.run, envelope.attempt, self._worker, error, again)
         return Outgoing(
             self._exchange or response_name(job.request.type),
             envelope.reply_to or key(job.id),
             written.body,
-            response_properties(written, envelope, told),
+            response_properties(written, envelope, told, final),
         )

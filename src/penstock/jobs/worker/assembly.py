@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from penstock.core.errors import ConfigurationError
-from penstock.jobs.link.address import parse_address
 from penstock.jobs.pool.pool import Pool
 from penstock.jobs.queue.amqp import AmqpCarrier
 from penstock.jobs.queue.carrier import Carrier
@@ -24,6 +23,7 @@ from penstock.jobs.work.tracking import TrackingKind
 from penstock.jobs.work.wrapper import WrapperWork
 from penstock.jobs.worker.ledger import Ledger
 from penstock.jobs.worker.worker import Worker, WorkerSettings
+from penstock.wire.amqp091.address import parse_address
 
 #: For `Plan.spark`: models are built without it.
 NO_SPARK: Final = ""

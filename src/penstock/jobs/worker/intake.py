@@ -7,13 +7,14 @@ acknowledged, and what was handed out to us before is joined to the job we have.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.jobs.forms import read_request
 from penstock.jobs.history.changes import digest
 from penstock.jobs.queue.carrier import Carrier, Delivery, Settlement
-from penstock.jobs.queue.envelope import read_envelope
+from penstock.jobs.queue.envelope import read_envelope, repeated
 from penstock.jobs.worker.answers import Answers
 from penstock.jobs.worker.figures import Figures
 from penstock.jobs.worker.job import Job, Stage
@@ -90,6 +91,7 @@ class Intake:
         there.delivery = job.delivery
         if there.stage is Stage.UNSURE:
             there.stage = Stage.ANSWERED
+            there.messages = [replace(each, said=repeated(each.said)) for each in there.messages]
             self._carrier.settle(Settlement(there.delivery, there.messages, there))
 
     def _turn_away(self, job: Job, meeting: Meeting) -> None:

@@ -20,7 +20,7 @@ class Stage(Enum):
     UNSURE = 3  #: the connection went before the broker's word: the request may come again
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     request: Request
     form: Form
@@ -30,6 +30,7 @@ class Job:
     stage: Stage = Stage.WAITING
     attempt: Attempt | None = None
     begun: float = 0.0  #: by the loop's clock
+    seen: float | None = None  #: since when it is known to be underway
     start: datetime | None = None
     announced: bool = False
     share: float = 0.0

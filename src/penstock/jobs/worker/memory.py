@@ -11,7 +11,7 @@ from penstock.jobs.worker.job import Job, Past, Stage
 #: Answers that are remembered: long enough for a copy that was sent twice to come by.
 _PAST: Final = 10_000
 #: Answers that may not have arrived, kept in case their requests come again.
-_UNSURE: Final = 1_000
+_UNSURE: Final = 10_000
 #: Wishes to cancel what did not come by yet.
 _WISHES: Final = 100_000
 
@@ -57,13 +57,14 @@ class Memory:
             self._unsure.pop(job.id, None)
 
     def unsure(self, job: Job) -> None:
-        """The connection went before it was known whether its answer is safe."""
+        """The connection went before it was known whether its answer is safe.
+
+        The oldest of too many is forgotten: if its request comes again it was not safe, and is
+        done again."""
         job.stage = Stage.UNSURE
         self._unsure[job.id] = job
         if len(self._unsure) > _UNSURE:
-            oldest = self._unsure.pop(next(iter(self._unsure)))
-            if oldest.stage is Stage.UNSURE:
-                self.answered(oldest)
+            self.drop(self._unsure[next(iter(self._unsure))])
 
     def answered(self, job: Job) -> None:
         """Its answer is safe."""

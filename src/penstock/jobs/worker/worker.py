@@ -40,6 +40,7 @@ log = get_logger(__name__)
 
 #: One that takes longer is announced as running, and is not kept company by short ones.
 _LONG_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.125
 _CANCELLED: Final = "it was cancelled"
 
 
@@ -80,6 +81,7 @@ class Worker:
         self._waiting: deque[Job] = deque()
         self._running: dict[str, Job] = {}
         self._stopping = False
+        self._beginning = False
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._tick: asyncio.TimerHandle | None = None
@@ -163,15 +165,19 @@ class Worker:
     # Beginning.
 
     def _begin_waiting(self) -> None:
+        if self._beginning:
+            return  # one has ended as it began: whoever began it goes on
+        self._beginning = True
         waiting = self._waiting
         while waiting:
             kind = self._kinds[waiting[0].request.type]
             if len(self._running) >= self._gait.room(kind.ahead):
                 break
             self._begin(waiting.popleft(), kind)
+        self._beginning = False
         self.figures.waiting = len(waiting)
         if self._running and self._tick is None:
-            self._tick = self._loop.call_later(_LONG_SECONDS, self._look)
+            self._tick = self._loop.call_later(_LOOK_SECONDS, self._look)
 
     def _begin(self, job: Job, kind: Kind) -> None:
         job.stage = Stage.RUNNING
@@ -277,11 +283,18 @@ class Worker:
 
     def _unsettled(self, settlements: list[Settlement]) -> None:
         for settlement in settlements:
-            if isinstance(settlement.token, Job):
-                if settlement.token.final:
-                    self._memory.unsure(settlement.token)
-                else:
-                    self._memory.drop(settlement.token)  # to be tried again anyway
+            job = settlement.token
+            if not isinstance(job, Job):
+                continue
+            came = job.delivery is not settlement.delivery  # again, while this was on its way
+            if not job.final:
+                self._memory.drop(job)  # to be tried again anyway
+                if came:
+                    self._carrier.give_back(job.delivery)
+            elif came:
+                self._carrier.settle(Settlement(job.delivery, job.messages, job))
+            else:
+                self._memory.unsure(job)
 
     def _wished(self, wish: Wish) -> None:
         self._memory.wish(wish)
@@ -299,23 +312,35 @@ class Worker:
     # Company.
 
     def _look(self) -> None:
-        """Every now and then: which jobs turn out to be long?"""
+        """Every now and then: which jobs turn out to be long? That they waited does not count:
+        where the machine has too much to do, all wait."""
         self._tick = None
         now = self._loop.time()
-        long = [job for job in self._running.values() if now - job.begun >= _LONG_SECONDS]
+        long: list[Job] = []
+        for job in self._running.values():
+            if job.seen is not None:
+                if now - job.seen >= _LONG_SECONDS:
+                    long.append(job)
+            elif job.attempt is not None and job.attempt.underway:
+                job.seen = now
         for job in long:
             if not job.announced:
                 job.announced = True
                 self._carrier.tell(self._answers.progress(job))
         if long and not self._stopping:
-            if (pace := self._gait.slow()) is not None:
-                self._carrier.pace(pace)
-            if len(self._running) > self.settings.slots:
-                self._withdraw()
-            if len(long) >= self.settings.slots and self._waiting:
-                self._make_way()
-        if self._running:
-            self._tick = self._loop.call_later(_LONG_SECONDS, self._look)
+            self._keep_apart(len(long))
+        self._begin_waiting()
+        if self._running and self._tick is None:
+            self._tick = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _keep_apart(self, long: int) -> None:
+        """So many take long: others shall not wait behind them."""
+        if (pace := self._gait.slow()) is not None:
+            self._carrier.pace(pace)
+        if len(self._running) > self.settings.slots:
+            self._withdraw()
+        if long >= self.settings.slots and self._waiting:
+            self._make_way()
 
     def _make_way(self) -> None:
         """All places are taken for long: those that wait may find one elsewhere."""

@@ -1,6 +1,6 @@
-"""As much AMQP 0-9-1 as a Spark worker needs: blocking, small, and quick to import.
+"""What AMQP 0-9-1 brings, taken apart by the thousand: for those who read streams with Spark.
 
-A worker reads a range or publishes a partition and is gone. It has no event loop, and what it does
-millions of times (taking deliveries apart, putting publishes together) is done here on bytes; the
-methods around that are `pamqp`'s. Programs use `penstock.client` instead.
+A reader does this for every message, so it is done on blocks of bytes with NumPy: deliveries are
+found where they lie, and the offsets in them. The connection is `penstock.client.amqp091.blocking`,
+its codec `penstock.wire.amqp091`.
 """

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.errors import UnexpectedFrame
-from penstock.pipeline.amqp.frames import BODY, END, HEADER, METHOD, PREFIX, Frame, not_framed
 from penstock.pipeline.amqp.octets import Octets, Places
+from penstock.wire.amqp091.frames import BODY, END, HEADER, METHOD, PREFIX, Frame, not_framed
 
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
 #: Before the payload of a frame, and behind it.

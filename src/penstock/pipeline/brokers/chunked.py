@@ -12,18 +12,18 @@ from collections.abc import Collection, Iterator, Mapping
 import pyarrow as pa
 
 from penstock.core.errors import ConnectionForced
-from penstock.pipeline.amqp.address import BrokerAddress
 from penstock.pipeline.brokers.contract import Ended, Offsets, Range
 from penstock.pipeline.brokers.replays import STALL_SECONDS, Replays
 from penstock.pipeline.rabbitmq.chunks import Block, Unusual, join, read_chunk
 from penstock.pipeline.rabbitmq.connection import StreamConnection
 from penstock.pipeline.rabbitmq.messages import batch_of
+from penstock.wire.amqp091.address import Address
 
 
 class Chunked:
     """Keeps `contract.Streams`."""
 
-    def __init__(self, address: BrokerAddress, port: int, replays: Replays) -> None:
+    def __init__(self, address: Address, port: int, replays: Replays) -> None:
         self._address = address
         self._port = port
         self._replays = replays

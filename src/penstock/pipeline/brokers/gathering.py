@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.pipeline.amqp.contents import Cuts, cut_offsets, take_offset
 from penstock.pipeline.amqp.deliveries import Delivered
 from penstock.pipeline.amqp.octets import Octets, Places
+from penstock.pipeline.amqp.offsets import Cuts, cut_offsets, take_offset
 from penstock.pipeline.brokers.contract import MESSAGES, Range
 
 _EXCHANGE, _KEY, _BEFORE, _BEHIND, _BODY = 0, 2, 4, 6, 8

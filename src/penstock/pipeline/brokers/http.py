@@ -14,12 +14,13 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
+from penstock.client.url import trust
 from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.pipeline.amqp.address import BrokerAddress
+    from penstock.wire.amqp091.address import Address
 
 #: Between two reads, not for a whole answer.
 TIMEOUT_SECONDS: Final = 60.0
@@ -28,7 +29,7 @@ TIMEOUT_SECONDS: Final = 60.0
 class Management:
     """The API at a URL, spoken to as the user of a broker's address."""
 
-    def __init__(self, url: str, address: BrokerAddress) -> None:
+    def __init__(self, url: str, address: Address) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"managementUrl: {_plain(url)} is no http:// or https:// URL")
@@ -91,7 +92,7 @@ class Management:
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "http":
             return HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        context = self._address.tls_context()
+        context = trust(self._address.authorities)
         return HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=context)
 
 

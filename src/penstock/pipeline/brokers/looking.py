@@ -24,11 +24,11 @@ from typing import Final
 
 from pamqp import commands
 
+from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.core.errors import NotFound, PreconditionFailed, WireSyntaxError
-from penstock.pipeline.amqp.connection import Connection
-from penstock.pipeline.amqp.contents import OFFSET, take_offset
-from penstock.pipeline.amqp.faults import closed_for
-from penstock.pipeline.amqp.frames import HEADER, METHOD, Frame, method, read_method
+from penstock.pipeline.amqp.offsets import OFFSET, take_offset
+from penstock.wire.amqp091.faults import closed_for
+from penstock.wire.amqp091.frames import HEADER, METHOD, Frame, read_method, write_method
 
 #: Silence that means an empty stream, and one that was empty the last time.
 EMPTY_SECONDS: Final = 2.0
@@ -59,14 +59,14 @@ class Look:
         return self.patience if self.end is None else CHUNK_SECONDS
 
 
-def look(connection: Connection, wanted: Mapping[str, Look]) -> dict[str, Look]:
+def look(connection: BlockingConnection, wanted: Mapping[str, Look]) -> dict[str, Look]:
     """Look at all of the streams at once; those that are not there are left out of the answer."""
     # All channels first: waiting for one to open would pass over what comes on another.
     channels = {connection.open_channel(): item for item in wanted.items()}
     for channel, (name, each) in channels.items():
-        qos = method(channel, commands.Basic.Qos(0, each.prefetch))
+        qos = write_method(channel, commands.Basic.Qos(0, each.prefetch))
         consume = commands.Basic.Consume(0, name, "look", arguments={OFFSET: each.where})
-        connection.send(qos + method(channel, consume))
+        connection.send(qos + write_method(channel, consume))
     missing = _watch(connection, channels)
     for channel, (name, _) in channels.items():
         if name not in missing:
@@ -74,7 +74,7 @@ def look(connection: Connection, wanted: Mapping[str, Look]) -> dict[str, Look]:
     return {name: each for name, each in wanted.items() if name not in missing}
 
 
-def _watch(connection: Connection, channels: Mapping[int, tuple[str, Look]]) -> set[str]:
+def _watch(connection: BlockingConnection, channels: Mapping[int, tuple[str, Look]]) -> set[str]:
     """Take in what is delivered until every look is done; the names of streams not there."""
     missing: set[str] = set()
     began = time.monotonic()
@@ -116,15 +116,15 @@ def _note(each: Look, frame: Frame, name: str) -> None:
     each.end = offset + 1
 
 
-def _fence(connection: Connection, channel: int, each: Look) -> None:
+def _fence(connection: BlockingConnection, channel: int, each: Look) -> None:
     each.fences += 1
     if each.prefetch == 1:  # only the first was wanted
         each.done = True
         return
-    connection.send(method(channel, commands.Basic.Qos(0, each.prefetch)))
+    connection.send(write_method(channel, commands.Basic.Qos(0, each.prefetch)))
 
 
-def _answered(connection: Connection, channel: int, each: Look) -> None:
+def _answered(connection: BlockingConnection, channel: int, each: Look) -> None:
     """A fence has been answered: done, unless more came before it than before the last one."""
     each.done = each.end == each.at_fence or each.fences >= FENCES
     each.at_fence = each.end
@@ -132,7 +132,7 @@ def _answered(connection: Connection, channel: int, each: Look) -> None:
         _fence(connection, channel, each)
 
 
-def _check_missing(connection: Connection, close: commands.Channel.Close) -> None:
+def _check_missing(connection: BlockingConnection, close: commands.Channel.Close) -> None:
     """Raises unless the broker closed for a stream that is not there."""
     text = close.reply_text or ""
     error = closed_for(close.reply_code or 0, text, connection.address)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.pipeline.amqp.address import BrokerAddress
-from penstock.pipeline.amqp.connection import Connection
+from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.pipeline.brokers.chunked import Chunked
 from penstock.pipeline.brokers.contract import Streams
 from penstock.pipeline.brokers.http import Management
 from penstock.pipeline.brokers.ranges import ArrowRanges
 from penstock.pipeline.brokers.replays import Replays
 from penstock.pipeline.rabbitmq.connection import answers
+from penstock.wire.amqp091.address import Address
 
 #: Where RabbitMQ's plugins listen unless they are told otherwise.
 _MANAGEMENT_PORT: Final = 15672
@@ -29,7 +29,7 @@ _STREAM_TLS_PORT: Final = 5551
 class Door:
     """How a broker's streams are reached."""
 
-    address: BrokerAddress
+    address: Address
     management: str | None  #: the management API's URL, if it is not where the broker says
     ranges: str | None = None  #: the URL of Penstock's Arrow ranges
     chunks: int | None = None  #: the port of RabbitMQ's stream plugin; neither: read over AMQP
@@ -49,10 +49,10 @@ class Door:
 
 
 def find_door(
-    address: BrokerAddress, management: str | None = None, stream_port: int | None = None
+    address: Address, management: str | None = None, stream_port: int | None = None
 ) -> Door:
     """Ask the broker which kind it is."""
-    with Connection(address) as connection:
+    with BlockingConnection(address, "penstock spark") as connection:
         told = connection.greeting.get("arrow")
     if isinstance(told, str):
         ranges = told if management is None else f"{_api(management)}/streams"

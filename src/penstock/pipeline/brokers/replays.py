@@ -22,6 +22,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pamqp import commands
 
+from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.core.errors import (
     AccessRefused,
     ConfigurationError,
@@ -29,16 +30,15 @@ from penstock.core.errors import (
     NotFound,
     PenstockError,
 )
-from penstock.pipeline.amqp.address import BrokerAddress
-from penstock.pipeline.amqp.connection import Connection
-from penstock.pipeline.amqp.contents import OFFSET
 from penstock.pipeline.amqp.deliveries import Deliveries
-from penstock.pipeline.amqp.frames import method
+from penstock.pipeline.amqp.offsets import OFFSET
 from penstock.pipeline.brokers.contract import Ended, Offsets, Range
 from penstock.pipeline.brokers.gathering import Gathering
 from penstock.pipeline.brokers.http import Management
 from penstock.pipeline.brokers.looking import EMPTY_SECONDS, STILL_EMPTY_SECONDS, Look, look
 from penstock.pipeline.errors import ListUnavailable
+from penstock.wire.amqp091.address import Address
+from penstock.wire.amqp091.frames import write_method
 
 #: Messages under way: more than a round trip's worth, and no more than a broker should hold.
 PREFETCH: Final = 10_000
@@ -58,10 +58,10 @@ _OWN_ENTRIES: Final = 1
 class Replays:
     """Keeps `contract.Streams`."""
 
-    def __init__(self, address: BrokerAddress, management: str) -> None:
+    def __init__(self, address: Address, management: str) -> None:
         self._address = address
         self._management = management
-        self._looking: Connection | None = None
+        self._looking: BlockingConnection | None = None
 
     def names(self) -> set[str]:
         api = Management(self._management, self._address)
@@ -98,7 +98,7 @@ class Replays:
         return (self.ends([name], {})[name] or 0) if found is None else found
 
     def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
-        with Connection(self._address, f"spark {wanted}") as connection:
+        with BlockingConnection(self._address, f"spark {wanted}") as connection:
             channel = connection.open_channel()
             prefetch = min(PREFETCH, len(wanted))
             connection.call(channel, commands.Basic.Qos(0, prefetch), commands.Basic.QosOk)
@@ -106,7 +106,7 @@ class Replays:
             consume = commands.Basic.Consume(
                 0, wanted.stream, consumer, arguments={OFFSET: wanted.start}
             )
-            connection.send(method(channel, consume))
+            connection.send(write_method(channel, consume))
             yield from self._follow(connection, channel, consumer.encode(), prefetch, wanted)
 
     def lost(self, name: str, expected: int, found: int) -> bool:
@@ -126,7 +126,12 @@ class Replays:
             self._looking = None
 
     def _follow(
-        self, connection: Connection, channel: int, consumer: bytes, prefetch: int, wanted: Range
+        self,
+        connection: BlockingConnection,
+        channel: int,
+        consumer: bytes,
+        prefetch: int,
+        wanted: Range,
     ) -> Iterator[pa.RecordBatch]:
         deliveries = Deliveries(channel, consumer, connection.take_rest())
         gathering = Gathering(wanted)
@@ -149,7 +154,7 @@ class Replays:
             tag = min(deliveries.tag, most)
             if tag - acknowledged >= (prefetch + 3) // 4 or acknowledged < tag == most:
                 acknowledged = tag
-                connection.send(method(channel, commands.Basic.Ack(tag, True)))
+                connection.send(write_method(channel, commands.Basic.Ack(tag, True)))
             try:
                 enough = min(prefetch // 2, last - deliveries.tag)
                 data = self._receive(connection, deliveries, enough)
@@ -159,7 +164,7 @@ class Replays:
                 raise
 
     @staticmethod
-    def _receive(connection: Connection, deliveries: Deliveries, enough: int) -> bytes:
+    def _receive(connection: BlockingConnection, deliveries: Deliveries, enough: int) -> bytes:
         """So many deliveries that it is worth looking at them, or what came before a pause."""
         pieces = [connection.receive_bytes(STALL_SECONDS)]
         count, size = deliveries.count(pieces[0]), len(pieces[0])
@@ -180,7 +185,7 @@ class Replays:
         deadline = time.monotonic() + _STARTING_SECONDS
         while True:
             if self._looking is None:
-                self._looking = Connection(self._address, "spark offsets")
+                self._looking = BlockingConnection(self._address, "spark offsets")
             try:
                 return look(self._looking, {name: replace(each) for name, each in wanted.items()})
             except (OSError, PenstockError) as error:

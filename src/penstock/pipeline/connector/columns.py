@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock.pipeline.amqp import contents
 from penstock.pipeline.connector.headers import HEADERS, decode_headers
 from penstock.pipeline.connector.packed import pack
+from penstock.wire.amqp091 import contents
 
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 

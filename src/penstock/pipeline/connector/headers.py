@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pamqp import decode
 
-from penstock.pipeline.amqp.contents import OFFSET
+from penstock.pipeline.amqp.offsets import OFFSET
 
 HEADERS: Final = pa.map_(pa.string(), pa.string())
 

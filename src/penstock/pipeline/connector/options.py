@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 from penstock.core.errors import ConfigurationError
-from penstock.pipeline.amqp.address import BrokerAddress, parse_url
 from penstock.pipeline.brokers.contract import Streams
 from penstock.pipeline.brokers.opening import Door, find_door
 from penstock.pipeline.connector.positions import (
@@ -24,6 +23,7 @@ from penstock.pipeline.connector.positions import (
     Positions,
     parse_positions,
 )
+from penstock.wire.amqp091.address import Address, parse_address
 
 #: How long a broker that went away is waited for before a task, or the query, fails.
 PATIENCE_SECONDS: Final = 60.0
@@ -66,7 +66,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    address: BrokerAddress
+    address: Address
     management: str | None
     stream_port: int | None
     selection: Selection
@@ -83,7 +83,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    address: BrokerAddress
+    address: Address
     exchange: str | None  #: for all rows, whatever their column says
     routing_key: str | None  #: likewise
     mandatory: bool  #: a message no queue takes is an error
@@ -137,10 +137,10 @@ def _kinds(positions: Positions, kind: Kind) -> list[bool]:
     return [each.kind is kind for each in (positions.default, *positions.named.values())]
 
 
-def _address(options: Mapping[str, str]) -> BrokerAddress:
+def _address(options: Mapping[str, str]) -> Address:
     if "url" not in options:
         raise ConfigurationError("url: the broker's address is missing, as in amqp://localhost")
-    return parse_url(options["url"], options.get("tlsCaFile"))
+    return parse_address(options["url"], options.get("tlsCaFile"))
 
 
 def _selection(text: str) -> Selection:

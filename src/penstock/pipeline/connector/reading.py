@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.logs import get_logger
-from penstock.pipeline.amqp.faults import passing
 from penstock.pipeline.brokers.contract import Ended, Range, Streams
 from penstock.pipeline.brokers.opening import Door
 from penstock.pipeline.connector.columns import Columns
 from penstock.pipeline.connector.loss import LossPolicy
+from penstock.wire.amqp091.faults import passing
 
 _log = get_logger(__name__)
 

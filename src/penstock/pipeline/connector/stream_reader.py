@@ -30,7 +30,6 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
-from penstock.pipeline.amqp.faults import passing
 from penstock.pipeline.brokers.contract import Offsets, Range, Streams
 from penstock.pipeline.brokers.opening import Door
 from penstock.pipeline.connector.admission import admit, divide
@@ -39,6 +38,7 @@ from penstock.pipeline.connector.columns import Columns
 from penstock.pipeline.connector.loss import LossPolicy
 from penstock.pipeline.connector.options import ReadOptions
 from penstock.pipeline.connector.reading import RETRY_SECONDS, Reading
+from penstock.wire.amqp091.faults import passing
 
 _log = get_logger(__name__)
 

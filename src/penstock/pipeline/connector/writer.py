@@ -23,10 +23,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructType
 
-from penstock.core.errors import ConfigurationError
-from penstock.pipeline.amqp.contents import content_header, short_string
-from penstock.pipeline.amqp.publisher import Publisher
+from penstock.client.amqp091.publisher import Publisher
+from penstock.core.errors import ConfigurationError, WireSyntaxError
 from penstock.pipeline.connector.options import WriteOptions
+from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 _TEXT: Final = (StringType(),)
 _TYPES: Final[dict[str, tuple[DataType, ...]]] = {
@@ -62,21 +62,22 @@ class Publishing:
         origin = self._origin()
         count = 0
         with Publisher(
-            options.address, mandatory=options.mandatory, patience=options.patience
+            options.address,
+            "spark publisher",
+            mandatory=options.mandatory,
+            patience=options.patience,
         ) as publisher:
             routes: dict[tuple[str, str], bytes] = {}
+            said = Properties()  # one for all: making it costs as much as writing it
             for batch in batches:
                 for row in self._rows(batch):
                     exchange, key, content_type, message_id, headers, body = row
                     route = routes.get((exchange, key))
                     if route is None:
-                        route = short_string(exchange, "exchange") + short_string(
-                            key, "routing_key"
-                        )
-                        routes[exchange, key] = route
-                    name = f"{origin}-{count}" if message_id is None else message_id
-                    header = content_header(len(body), content_type, headers, name)
-                    publisher.publish(route, header, body)
+                        route = routes[exchange, key] = _route(exchange, key)
+                    said.content_type, said.headers = content_type, headers
+                    said.message_id = f"{origin}-{count}" if message_id is None else message_id
+                    publisher.publish(route, _header(len(body), said), body)
                     count += 1
             publisher.flush()
         return Published(count)
@@ -113,7 +114,17 @@ class Publishing:
 
 
 def _route(exchange: str, routing_key: str) -> bytes:
-    return short_string(exchange, "exchange") + short_string(routing_key, "routing_key")
+    try:
+        return short_string(exchange, "exchange") + short_string(routing_key, "routing_key")
+    except WireSyntaxError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _header(size: int, said: Properties) -> bytes:
+    try:
+        return write_header(size, said)
+    except WireSyntaxError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -13,6 +13,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
+from penstock.client.amqp091.blocking import CALL_SECONDS, READ_BYTES
+from penstock.client.amqp091.sockets import CONNECT_SECONDS, open_socket
 from penstock.core.errors import (
     AccessRefused,
     AuthenticationFailed,
@@ -21,13 +23,6 @@ from penstock.core.errors import (
     NotFound,
     PenstockError,
     ProtocolError,
-)
-from penstock.pipeline.amqp.address import BrokerAddress
-from penstock.pipeline.amqp.connection import (
-    CALL_SECONDS,
-    CONNECT_SECONDS,
-    READ_BYTES,
-    open_socket,
 )
 from penstock.pipeline.rabbitmq.frames import (
     OK,
@@ -41,6 +36,7 @@ from penstock.pipeline.rabbitmq.frames import (
     read_tune,
     text,
 )
+from penstock.wire.amqp091.address import Address
 
 #: Chunks under way. Many hold a few dozen messages; how many bytes there may be, TCP says.
 CREDIT: Final = 256
@@ -68,7 +64,7 @@ class StreamConnection:
 
     def __init__(
         self,
-        address: BrokerAddress,
+        address: Address,
         port: int,
         purpose: str = "penstock spark",
         patience: float = CONNECT_SECONDS,
@@ -196,7 +192,7 @@ class StreamConnection:
         del rest[:at]
 
 
-def answers(address: BrokerAddress, port: int) -> bool:
+def answers(address: Address, port: int) -> bool:
     """Whether the stream plugin is there and lets us in."""
     try:
         StreamConnection(address, port, patience=_PROBE_SECONDS).close()

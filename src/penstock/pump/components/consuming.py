@@ -9,6 +9,7 @@ from penstock.pump.components.control import Control
 from penstock.pump.components.readings import dialect
 from penstock.pump.components.workshop import Workshop
 from penstock.pump.flow.consumer import Consumer, Work
+from penstock.pump.flow.hearing import Hearing
 
 #: How often the broker is asked how much waits.
 LOOK_SECONDS: Final = 5.0
@@ -23,22 +24,22 @@ async def consume(shop: Workshop, work: Work, control: Control, *, retrying: boo
         dialect=dialect(shop.settings),
     )
     control.tally = consumer.tally
-    inflows = await shop.inflows()
+    hearing = await shop.hearing()
     control.ready.set()
-    looking = asyncio.create_task(_look(shop, control))
+    looking = asyncio.create_task(_look(hearing, control))
     try:
-        await consumer.run(inflows, control.stop)
+        await consumer.run(hearing, control.stop)
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
 
 
-async def _look(shop: Workshop, control: Control) -> None:
+async def _look(hearing: Hearing, control: Control) -> None:
     """How much waits at the broker; while it is away, nobody knows."""
     while True:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                control.tally.queued = await shop.queued()
+                control.tally.queued = await hearing.queued()
         except Exception:
             control.tally.queued = None
         await asyncio.sleep(LOOK_SECONDS)

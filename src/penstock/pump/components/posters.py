@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.core.errors import ConfigurationError
-from penstock.pump.bulk.link import Link
 from penstock.pump.components.control import Control
 from penstock.pump.components.naming import state_folder
 from penstock.pump.components.readings import base_url, selection
 from penstock.pump.components.workshop import Workshop, open_workshop
 from penstock.pump.config.settings import PumpSettings
+from penstock.pump.flow.bulk import Bulk
 from penstock.pump.flow.consumer import Tally
 from penstock.pump.plugins import Plugin
 from penstock.pump.posting.describing import Description
@@ -26,7 +26,7 @@ from penstock.pump.posts.sums import Sums
 async def post(settings: PumpSettings, plugins: Sequence[Plugin] = ()) -> Posted:
     """Announce files, and what is in directories, once; returns when all of it is safe."""
     async with open_workshop(settings, plugins) as shop:
-        posting = await _posting(shop, await shop.link())
+        posting = await _posting(shop, await shop.bulk())
 
         def files() -> Iterator[Path]:
             for path in _paths(settings):
@@ -78,7 +78,7 @@ async def _wait(ready: asyncio.Event) -> None:
     await ready.wait()
 
 
-async def _posting(shop: Workshop, link: Link | None = None, tally: Tally | None = None) -> Posting:
+async def _posting(shop: Workshop, bulk: Bulk | None = None, tally: Tally | None = None) -> Posting:
     settings = shop.settings
     sums = Sums.installed()
     sums.check(settings.sum.partition(",")[0])
@@ -103,7 +103,7 @@ async def _posting(shop: Workshop, link: Link | None = None, tally: Tally | None
         events=settings.events,
         suppression=await shop.suppression(),
         plugins=shop.plugins,
-        link=link,
+        bulk=bulk,
         tally=tally,
     )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from penstock.client import FabricClosed, Inflow
+from penstock.client import FabricClosed
 from penstock.core.logs import get_logger
 from penstock.pump.components.control import Control
 from penstock.pump.components.workshop import open_workshop
 from penstock.pump.config.settings import PumpSettings
 from penstock.pump.errors import BadPost
+from penstock.pump.flow.hearing import Hearing
 from penstock.pump.posts.reports import Report, read_report
 
 log = get_logger(__name__)
@@ -22,30 +23,32 @@ async def report(
     """Call `heard` with each report, until told to stop."""
     control = control or Control()
     async with open_workshop(settings) as shop:
-        inflows = await shop.inflows()
+        hearing = await shop.hearing()
         control.ready.set()
-        hearing = [asyncio.create_task(_hear(inflow, heard, control)) for inflow in inflows]
+        listening = asyncio.create_task(_hear(hearing, heard, control))
         stopped = asyncio.create_task(control.stop.wait())
-        await asyncio.wait([*hearing, stopped], return_when=asyncio.FIRST_COMPLETED)
-        for task in (*hearing, stopped):
+        await asyncio.wait([listening, stopped], return_when=asyncio.FIRST_COMPLETED)
+        for task in (listening, stopped):
             task.cancel()
-        for ended in await asyncio.gather(*hearing, return_exceptions=True):
-            if isinstance(ended, Exception):
-                raise ended
+        (ended,) = await asyncio.gather(listening, return_exceptions=True)
+        if isinstance(ended, Exception):
+            raise ended
 
 
-async def _hear(inflow: Inflow, heard: Callable[[Report], None], control: Control) -> None:
+async def _hear(hearing: Hearing, heard: Callable[[Report], None], control: Control) -> None:
     while True:
         try:
-            message = await inflow.receive()
+            come = await hearing.receive()
         except FabricClosed:
             return
-        control.tally.heard += 1
-        try:
-            found = read_report(message.body, message.headers)
-        except BadPost as error:
-            log.warning("not a report", topic=message.address, reason=str(error))
-        else:
-            control.tally.codes[found.code] += 1
-            heard(found)
-        await message.ack()
+        for each in come:
+            control.tally.heard += 1
+            letter = each.letter
+            try:
+                found = read_report(letter.body, letter.headers)
+            except BadPost as error:
+                log.warning("not a report", topic=letter.topic, reason=str(error))
+            else:
+                control.tally.codes[found.code] += 1
+                heard(found)
+            await each.ack()

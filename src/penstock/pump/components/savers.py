@@ -9,12 +9,12 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final
 
-from penstock.client import Message
 from penstock.core.errors import ConfigurationError
 from penstock.pump.components.control import Control
 from penstock.pump.components.workshop import open_workshop
 from penstock.pump.config.settings import PumpSettings
-from penstock.pump.flow.letter import from_json, letter_of, to_json
+from penstock.pump.flow.hearing import Heard
+from penstock.pump.flow.letter import from_json, to_json
 
 #: So many messages are written and synced together, and then acknowledged.
 BATCH: Final = 500
@@ -28,13 +28,13 @@ async def save(settings: PumpSettings, control: Control | None = None) -> int:
     path = _file(settings)
     saved = 0
     async with open_workshop(settings) as shop:
-        inflow = (await shop.inflows())[0]
+        hearing = await shop.hearing()
         control.ready.set()
-        batch: list[Message] = []
+        batch: list[Heard] = []
         while not control.stop.is_set():
             try:
                 async with asyncio.timeout(settings.idle):
-                    batch.append(await inflow.receive())
+                    batch += await hearing.receive()
             except TimeoutError:
                 break
             if len(batch) >= min(BATCH, settings.prefetch):
@@ -54,7 +54,8 @@ async def restore(settings: PumpSettings) -> int:
             while batch := await asyncio.to_thread(lines.readlines, 1 << 16):
                 for line in batch:
                     if line.strip():
-                        under_way.append(await announcing.repeat(from_json(line)))
+                        repeating = announcing.repeat(from_json(line))
+                        under_way.append(asyncio.create_task(repeating))
                         sent += 1
                     while len(under_way) > UNDER_WAY:
                         await under_way.popleft()
@@ -63,14 +64,14 @@ async def restore(settings: PumpSettings) -> int:
     return sent
 
 
-async def _write(path: Path, batch: list[Message]) -> int:
+async def _write(path: Path, batch: list[Heard]) -> int:
     """On the disk first, and acknowledged then."""
     if not batch:
         return 0
-    await asyncio.to_thread(_append, path, [to_json(letter_of(each)) for each in batch])
+    await asyncio.to_thread(_append, path, [to_json(each.letter) for each in batch])
     count = len(batch)
-    for message in batch:
-        await message.ack()
+    for heard in batch:
+        await heard.ack()
     batch.clear()
     return count
 

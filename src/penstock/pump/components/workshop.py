@@ -7,6 +7,7 @@ end well.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -14,10 +15,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
-from penstock.client import Fabric, Inflow, connect
-from penstock.pump.bulk.link import Link
+from penstock.client import Fabric, connect
 from penstock.pump.components.naming import (
     heard_exchange,
     host_of,
@@ -31,8 +30,11 @@ from penstock.pump.config.settings import PumpSettings
 from penstock.pump.credentials import Credentials, read_credentials
 from penstock.pump.fetching import Fetching, Rules
 from penstock.pump.flow.announcing import Address, Announcing
+from penstock.pump.flow.bulk import Bulk
 from penstock.pump.flow.consumer import Limits
-from penstock.pump.flow.hearing import Binding, hear
+from penstock.pump.flow.exchanges import Exchanges, Published, Sending
+from penstock.pump.flow.hearing import Binding, Hearing, Subscribed, over_amqp091, over_mqtt
+from penstock.pump.flow.queue import Queue
 from penstock.pump.flow.reporting import Reporting
 from penstock.pump.flow.retries import Backoff, Retries
 from penstock.pump.headers import Provenance
@@ -43,7 +45,6 @@ from penstock.pump.plugins import Plugin, Plugins
 from penstock.pump.posts.reading import spelling
 from penstock.pump.posts.reports import PREFIX
 from penstock.pump.posts.sums import Sums
-from penstock.pump.threads import Hands
 from penstock.pump.transfers import Transfers
 from penstock.pump.transports.contract import Circumstances
 from penstock.pump.transports.hosts import HostRule
@@ -53,6 +54,8 @@ from penstock.pump.winnowing.suppression import Suppression
 
 #: A broker that is just being started is waited for.
 PATIENCE_SECONDS: Final = 60.0
+#: A prefetch, as AMQP and MQTT's largest.
+UNBOUNDED: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Workshop:
     plugins: Plugins
     stack: AsyncExitStack
     fabrics: dict[str, Fabric]
+    senders: dict[str, Sending]
 
     async def fabric(self, url: str) -> Fabric:
         """One connection for each broker, however many need it."""
@@ -70,26 +74,34 @@ class Workshop:
             self.fabrics[url] = await self.stack.enter_async_context(fabric)
         return self.fabrics[url]
 
-    async def inflows(self) -> list[Inflow]:
+    async def sending(self, url: str) -> Sending:
+        """The same for what is sent; nothing that comes in waits for it."""
+        if url not in self.senders:
+            if over_amqp091(url):
+                exchanges = Exchanges(self.credentials.complete(url), PATIENCE_SECONDS)
+                await exchanges.open()
+                self.stack.push_async_callback(exchanges.close)
+                self.senders[url] = exchanges
+            else:
+                self.senders[url] = Published(await self.fabric(url), mqtt=over_mqtt(url))
+        return self.senders[url]
+
+    async def hearing(self) -> Hearing:
         """Open, so that what is announced from now on arrives."""
         settings = self.settings
-        fabric = await self.fabric(settings.broker)
         queue = await asyncio.to_thread(queue_name, settings)
-        inflows = hear(fabric, settings.broker, bindings(settings), queue, settings.prefetch)
-        for inflow in inflows:
-            await inflow.open()
-        return inflows
+        return await self._hear(settings.broker, bindings(settings), queue, settings.prefetch)
 
-    async def queued(self) -> int | None:
-        """How many messages wait in our queue, where the broker tells."""
-        settings = self.settings
-        if urlsplit(settings.broker).scheme not in ("amqp", "amqps"):
-            return None
-        fabric = await self.fabric(settings.broker)
-        queue = await asyncio.to_thread(queue_name, settings)
-        async with fabric.amqp.channel() as channel:
-            found = await channel.declare_queue(queue, passive=True)
-            return found.declaration_result.message_count
+    async def _hear(self, url: str, bound: Sequence[Binding], queue: str, prefetch: int) -> Hearing:
+        hearing: Hearing
+        if over_amqp091(url):
+            complete = self.credentials.complete(url)
+            hearing = Queue(complete, bound, queue, prefetch, PATIENCE_SECONDS)
+        else:
+            hearing = Subscribed(await self.fabric(url), url, bound, queue, prefetch)
+        await hearing.open()
+        self.stack.push_async_callback(hearing.close)
+        return hearing
 
     async def announcing(self) -> Announcing:
         settings = self.settings
@@ -104,15 +116,15 @@ class Workshop:
             split=settings.post_exchange_split,
             ttl=settings.message_ttl,
         )
-        return Announcing(await self.fabric(url), address, spelling(form, dialect(settings)))
+        return Announcing(await self.sending(url), address, spelling(form, dialect(settings)))
 
-    async def link(self) -> Link | None:
+    async def bulk(self) -> Bulk | None:
         """A short way for whole trees, where the broker's protocol has one."""
         settings = self.settings
         url = self.credentials.complete(settings.post_broker or settings.broker)
-        if urlsplit(url).scheme != "amqp" or settings.suppress_duplicates is not None:
+        if not over_amqp091(url) or settings.suppress_duplicates is not None:
             return None
-        return self.stack.enter_context(await asyncio.to_thread(Link, url, PATIENCE_SECONDS))
+        return self.stack.enter_context(await asyncio.to_thread(Bulk, url, PATIENCE_SECONDS))
 
     async def reporting(self) -> Reporting | None:
         settings = self.settings
@@ -120,11 +132,13 @@ class Workshop:
             return None
         user = user_of(settings.broker)
         exchange = settings.report_exchange or f"xs_{user}"
-        fabric = await self.fabric(settings.broker)
-        address = Address(settings.broker, exchange)
-        return Reporting(
-            Announcing(fabric, address, spelling("v02")), os.uname().nodename, user, self.plugins
+        announcing = Announcing(
+            await self.sending(settings.broker), Address(settings.broker, exchange), spelling("v02")
         )
+        # Those who share a queue are one reader; its name is not for everybody.
+        queue = await asyncio.to_thread(queue_name, settings)
+        reader = hashlib.sha256(queue.encode()).hexdigest()[:16]
+        return Reporting(announcing, os.uname().nodename, user, reader, self.plugins)
 
     async def holding(self, base_url: str, base_dir: Path) -> Holding | None:
         """Room for parts, and an ear for those who have fetched them."""
@@ -136,11 +150,10 @@ class Workshop:
         holding = await asyncio.to_thread(Holding, base_dir, base_url, *limits)
         exchange = settings.hold_exchange or f"xs_{user_of(url)}"
         queue = f"q_{user_of(url)}.{settings.component}.{settings.name}.held"
-        fabric = await self.fabric(url)
-        for inflow in hear(fabric, url, [Binding(exchange, PREFIX)], queue, settings.prefetch):
-            await inflow.open()
-            hearing = asyncio.create_task(holding.hear(inflow))
-            self.stack.push_async_callback(_ended, hearing)
+        # Reports lie with the broker until all readers have reported: there is no bound on them.
+        reports = await self._hear(url, [Binding(exchange, PREFIX)], queue, UNBOUNDED)
+        listening = asyncio.create_task(holding.hear(reports))
+        self.stack.push_async_callback(_ended, listening)
         return holding
 
     def fetching(self, transfers: Transfers, holding: Holding | None = None) -> Fetching:
@@ -153,10 +166,17 @@ class Workshop:
             inplace=settings.inplace,
             overwrite=settings.overwrite,
         )
-        hands = Hands()
-        self.stack.push_async_callback(hands.close)
-        pace = Pace(settings.bandwidth)
-        return Fetching(self.transports(), Sums.installed(), rules, pace, hands, transfers, holding)
+        fetching = Fetching(
+            self.transports(),
+            Sums.installed(),
+            rules,
+            Pace(settings.bandwidth),
+            transfers,
+            holding,
+            settings.concurrency,
+        )
+        self.stack.push_async_callback(fetching.close)
+        return fetching
 
     def transports(self) -> Transports:
         transports = Transports(
@@ -205,8 +225,9 @@ class Workshop:
 
     def limits(self) -> Limits:
         settings = self.settings
+        most = max(settings.prefetch, settings.concurrency)
         return Limits(
-            concurrency=settings.concurrency,
+            in_hand=settings.concurrency if settings.component == "sender" else most,
             attempts=settings.attempts,
             backoff=Backoff(lifetime=settings.retry_ttl),
         )
@@ -220,7 +241,7 @@ async def open_workshop(
     if settings.credentials is not None:
         credentials = await asyncio.to_thread(read_credentials, settings.credentials)
     async with AsyncExitStack() as stack:
-        yield Workshop(settings, credentials, Plugins(plugins), stack, {})
+        yield Workshop(settings, credentials, Plugins(plugins), stack, {}, {})
 
 
 def _format_of(prefix: str | None) -> str:

@@ -111,7 +111,7 @@ class PumpSettings(_Model):
     subtopic: Many = Field(["#"], description="Which directories, as AMQP has patterns.")
     bindings: list[Bound] = []
     queue: str | None = Field(None, description="Else one is made up and kept.")
-    prefetch: int = Field(64, ge=1)
+    prefetch: int = Field(256, ge=1)
     post_broker: str | None = Field(None, description="Where posts are sent; else the broker.")
     post_exchange: str | None = None
     post_exchange_suffix: str | None = None

@@ -1,17 +1,15 @@
 """Posts and reports to a broker.
 
-An announcement is safe when its awaitable returns; several may be under way at a time. With `split`
-the same fingerprint always reaches the same of several exchanges, so that winnows can share the
-work.
+Whoever announces goes on when it is safe; many do at a time. With `split` the same fingerprint
+always reaches the same of several exchanges, so that winnows can share the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any
 
-from penstock.client import Fabric
+from penstock.client.body import encode_body
+from penstock.pump.flow.exchanges import Outgoing, Sending
 from penstock.pump.flow.hearing import over_mqtt
 from penstock.pump.flow.letter import Letter
 from penstock.pump.posts.post import Post
@@ -34,58 +32,50 @@ class Address:
 
 
 class Announcing:
-    def __init__(self, fabric: Fabric, address: Address, spelling: Spelling) -> None:
-        self._fabric = fabric
+    def __init__(self, sending: Sending, address: Address, spelling: Spelling) -> None:
+        self._sending = sending
         self._address = address
         self._spelling = spelling
         self._mqtt = over_mqtt(address.url)
 
-    async def announce(self, post: Post) -> Awaitable[None]:
-        """Returns when there is room for it; await the result to know that it is safe."""
-        exchange, topic, spelled = self.addressed(post)
-        return await self._post(exchange, topic, spelled.body, spelled.headers)
+    async def announce(self, post: Post) -> None:
+        """Returns when it is safe."""
+        await self._sending.send(self.addressed(post))
 
-    def addressed(self, post: Post) -> tuple[str, str, Spelled]:
-        """An announcement as it travels: its exchange, its topic, its body and headers."""
+    def addressed(self, post: Post) -> Outgoing:
+        """An announcement as it travels."""
         address = self._address
         if address.subtopic is not None:
             words = address.subtopic.split(".")
         else:
             words = topic_words(post.relpath, with_name=address.name_in_topic)
-        exchange = address.exchange
-        if address.split > 1:
-            exchange += f"{shard(post, address.split):02d}"
         prefix = address.prefix or self._spelling.prefix
-        return exchange, self._topic(exchange, prefix, words), self._spelling.encode(post)
+        return self._written(self._exchange(post), prefix, words, self._spelling.encode(post))
 
-    @property
-    def ttl(self) -> float | None:
-        return self._address.ttl
-
-    async def report(self, report: Report) -> Awaitable[None]:
+    async def report(self, report: Report) -> None:
         words = topic_words(report.post.relpath, with_name=self._address.name_in_topic)
-        exchange, spelled = self._address.exchange, write_report(report)
-        topic = self._topic(exchange, PREFIX, words)
-        return await self._post(exchange, topic, spelled.body, spelled.headers)
-
-    async def repeat(self, letter: Letter, post: Post | None = None) -> Awaitable[None]:
-        """The same message again, as it came, to our exchange."""
         exchange = self._address.exchange
-        if self._address.split > 1 and post is not None:
-            exchange += f"{shard(post, self._address.split):02d}"
-        return await self._post(exchange, letter.topic, letter.payload(), letter.headers)
+        await self._sending.send(self._written(exchange, PREFIX, words, write_report(report)))
 
-    def _topic(self, exchange: str, prefix: str, words: list[str]) -> str:
-        if self._mqtt:
-            return mqtt_topic(exchange, prefix, words)
-        return routing_key(prefix, words)
+    async def repeat(self, letter: Letter, post: Post | None = None) -> None:
+        """The same message again, as it came, to our exchange."""
+        exchange = self._address.exchange if post is None else self._exchange(post)
+        kind, ttl = letter.content_type(), self._address.ttl
+        await self._sending.send(
+            Outgoing(exchange, letter.topic, letter.body, kind, letter.headers, ttl)
+        )
 
-    async def _post(self, exchange: str, topic: str, body: Any, headers: Any) -> Awaitable[None]:
+    def _exchange(self, post: Post) -> str:
+        exchange, split = self._address.exchange, self._address.split
+        return f"{exchange}{shard(post, split):02d}" if split > 1 else exchange
+
+    def _written(self, exchange: str, prefix: str, words: list[str], spelled: Spelled) -> Outgoing:
         if self._mqtt:
-            outflow = self._fabric.publisher(topic)
+            topic = mqtt_topic(exchange, prefix, words)
         else:
-            outflow = self._fabric.publisher(topic, exchange=exchange)
-        return await outflow.post(body, headers=headers or None, ttl=self._address.ttl)
+            topic = routing_key(prefix, words)
+        body, kind = encode_body(spelled.body)
+        return Outgoing(exchange, topic, body, kind, spelled.headers, self._address.ttl)
 
 
 def shard(post: Post, count: int) -> int:

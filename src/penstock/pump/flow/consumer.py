@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from penstock.client import FabricClosed, Inflow, Message
+from penstock.client import FabricClosed
 from penstock.core.logs import get_logger
 from penstock.pump.errors import BadPost, PumpError
+from penstock.pump.flow.hearing import Heard, Hearing
 from penstock.pump.flow.lanes import Lanes, Turn
-from penstock.pump.flow.letter import Letter, letter_of
+from penstock.pump.flow.letter import Letter
 from penstock.pump.flow.retries import Backoff, Retries, Waiting
 from penstock.pump.outcome import REJECTED, Outcome
 from penstock.pump.posts.post import Post
@@ -42,7 +43,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    concurrency: int = 16
+    in_hand: int = 256  #: posts at a time; how many of them move bytes is for their work to say
     attempts: int = 3
     pause: float = 0.2  #: between the attempts made at once; it doubles
     backoff: Backoff = field(default_factory=Backoff)
@@ -81,14 +82,14 @@ class Consumer:
         self._tell = tell
         self._dialect = dialect
         self._lanes = Lanes()
-        self._room = asyncio.Semaphore(self._limits.concurrency)
+        self._room = asyncio.Semaphore(self._limits.in_hand)
         self._under_way: set[asyncio.Task[None]] = set()
         self._postponed = asyncio.Event()
         self.tally = Tally()
 
-    async def run(self, inflows: Sequence[Inflow], stop: asyncio.Event) -> None:
+    async def run(self, hearing: Hearing, stop: asyncio.Event) -> None:
         """Until told to stop, or until the broker will not have us."""
-        loops = [asyncio.create_task(self._hear(inflow)) for inflow in inflows]
+        loops = [asyncio.create_task(self._hear(hearing))]
         if self._retries is not None:
             loops.append(asyncio.create_task(self._try_again(self._retries)))
         stopped = asyncio.create_task(stop.wait())
@@ -107,17 +108,16 @@ class Consumer:
         if self._under_way:
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def _hear(self, inflow: Inflow) -> None:
+    async def _hear(self, hearing: Hearing) -> None:
         while True:
-            message = await inflow.receive()
-            self.tally.heard += 1
-            letter = letter_of(message)
-            post = self._read(letter)
-            if post is None:
-                await message.ack()
-                continue
-            await self._room.acquire()
-            self._begin(self._deliver(post, letter, message, self._lanes.enter(names(post))))
+            for heard in await hearing.receive():
+                self.tally.heard += 1
+                post = self._read(heard.letter)
+                if post is None:
+                    await heard.ack()
+                    continue
+                await self._room.acquire()
+                self._begin(self._deliver(post, heard, self._lanes.enter(names(post))))
 
     def _begin(self, doing: Awaitable[None]) -> None:
         task = asyncio.ensure_future(doing)
@@ -130,16 +130,16 @@ class Consumer:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a post was left as it is, it will come again", error=repr(error))
 
-    async def _deliver(self, post: Post, letter: Letter, message: Message, turn: Turn) -> None:
+    async def _deliver(self, post: Post, heard: Heard, turn: Turn) -> None:
         async with turn:
-            outcome = await self._attempt(post, letter, self._limits.attempts)
+            outcome = await self._attempt(post, heard.letter, self._limits.attempts)
             if outcome is None and self._retries is not None:
                 now = time.time()
                 due = now + self._limits.backoff.pause(0)
-                await asyncio.to_thread(self._retries.add, letter, now, due)
+                await asyncio.to_thread(self._retries.add, heard.letter, now, due)
                 self.tally.postponed += 1
                 self._postponed.set()
-            await message.ack()
+            await heard.ack()
 
     async def _attempt(self, post: Post, letter: Letter, attempts: int) -> Outcome | None:
         """What became of it, told; None where it is worth another day."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.client import Message
+from penstock.client.body import JSON, TEXT
 from penstock.pump.errors import BadPost
 
 
@@ -19,16 +20,17 @@ class Letter:
     headers: Mapping[str, Any] = field(default_factory=dict)
     again: bool = field(default=False, compare=False)  #: it may have been worked on before
 
-    def payload(self) -> Any:
-        """The body as the client sends it again with the right content type: a JSON value, a
-        text, or bytes that are neither."""
+    def content_type(self) -> str | None:
+        """As it is sent again: a JSON value, a text, or bytes that are neither."""
         start = self.body[:64].lstrip()
         try:
             if start.startswith((b"{", b"[")):
-                return json.loads(self.body)
-            return self.body.decode()
+                json.loads(self.body)
+                return JSON
+            self.body.decode()
+            return TEXT
         except ValueError:
-            return self.body
+            return None
 
 
 def letter_of(message: Message) -> Letter:

@@ -17,17 +17,24 @@ class Reporting:
     """Keeps `Told`."""
 
     def __init__(
-        self, announcing: Announcing, host: str, user: str, plugins: Plugins | None = None
+        self,
+        announcing: Announcing,
+        host: str,
+        user: str,
+        reader: str = "",
+        plugins: Plugins | None = None,
     ) -> None:
         self._announcing = announcing
         self._host = host
         self._user = user
+        self._reader = reader
         self._plugins = plugins or Plugins()
 
     async def __call__(self, post: Post, outcome: Outcome, seconds: float) -> None:
-        report = self._plugins.report(
-            Report(post, outcome.code, outcome.message, self._host, self._user, seconds)
+        told = Report(
+            post, outcome.code, outcome.message, self._host, self._user, seconds, self._reader
         )
+        report = self._plugins.report(told)
         if report is None:
             return
         try:

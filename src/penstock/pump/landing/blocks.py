@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock.pump.errors import BadPost, SourceUnavailable, WrongSize
+from penstock.pump.landing.disk import sync_folder
 from penstock.pump.landing.draft import Manners, dress
-from penstock.pump.landing.folders import sync_folder
 from penstock.pump.posts.parts import Parts
 from penstock.pump.posts.sums import Digest, Sum, judge
 

@@ -61,9 +61,9 @@ class Draft:
         if not resume or self._digest is None or self._length is None or there > self._length:
             os.ftruncate(self._fd, 0)
             return 0
-        while chunk := os.read(self._fd, CHUNK):
+        while there > self.written and (chunk := os.read(self._fd, CHUNK)):
             self._digest.update(chunk)
-        self.written = there
+            self.written += len(chunk)
         return there
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -87,16 +87,20 @@ class Draft:
             os.ftruncate(self._fd, 0)
             raise
 
-    def settle(
-        self, final: Path, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
+    def dress(
+        self, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
     ) -> None:
-        """Give it its mode, its times and then its name, which is on the disk when its folder is
-        (`folders.py`)."""
         dress(self._fd, manners, mode, mtime, atime)
-        if manners.durable:
-            os.fsync(self._fd)
-        self.path.rename(final)
+
+    @property
+    def file(self) -> int:
+        return self._fd
+
+    def name(self, final: Path) -> str:
+        """Give it its name, which is on the disk when its folder is. That folder."""
+        os.rename(self.path, final)  # noqa: PTH104 - Path.rename costs twice as much
         self.close()
+        return os.path.dirname(final)  # noqa: PTH120
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

@@ -1,48 +1,44 @@
-"""Names on the disk: a folder is synced once for all files that got their names in it meanwhile.
+"""Folders that files land in: made when they are missing, and known to lead where they seem to.
 
-A file whose content is on the disk is not safe before its name is. Files come many at a time, and
-often to the same folder: whoever comes while it is being synced shares the next sync with all who
-do.
+To be sure of a folder every word of its path has to be looked at. That is done once; afterwards it
+is known by what it is, so that another one under the same name, or a symbolic link in its place, is
+looked at anew. Blocking, and safe to call from several threads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from pathlib import Path
+from typing import Final
 
-from penstock.pump.threads import Hands
+from penstock.pump.landing.target import Target
+
+#: More than that are forgotten, and looked at again.
+REMEMBERED: Final = 4096
 
 
 class Folders:
-    def __init__(self, hands: Hands) -> None:
-        self._hands = hands
-        self._next: dict[Path, asyncio.Future[None]] = {}  #: waiting for a sync that has not begun
-        self._syncing: dict[Path, asyncio.Task[None]] = {}
+    def __init__(self, mode: int = 0o775) -> None:
+        self._mode = mode
+        self._known: dict[tuple[str, str], tuple[int, int]] = {}  #: device and inode
 
-    async def synced(self, folder: Path) -> None:
-        """Returns when the names that were in it before this call are on the disk."""
-        waiting = self._next.get(folder)
-        if waiting is None:
-            waiting = self._next[folder] = asyncio.get_running_loop().create_future()
-            if folder not in self._syncing:
-                self._syncing[folder] = asyncio.create_task(self._sync(folder))
-        await asyncio.shield(waiting)
-
-    async def _sync(self, folder: Path) -> None:
-        while (waiting := self._next.pop(folder, None)) is not None:
-            try:
-                await self._hands.do(sync_folder, folder)
-            except OSError as error:
-                waiting.set_exception(error)
-            else:
-                waiting.set_result(None)
-        del self._syncing[folder]
+    def prepare(self, target: Target) -> None:
+        """The folder is there, and inside the directory that may not be left."""
+        parent = os.path.dirname(target.final)  # noqa: PTH120 - it is asked for every file
+        place = (str(target.directory), parent)
+        known = self._known.get(place)
+        if known is not None and known == _identity(parent):
+            return
+        target.prepare(self._mode)
+        found = _identity(parent)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        if found is not None:
+            self._known[place] = found
 
 
-def sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _identity(folder: str) -> tuple[int, int] | None:
     try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        there = os.stat(folder)  # noqa: PTH116
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino

@@ -18,7 +18,7 @@ from typing import Final
 from penstock.core.units import MiB
 from penstock.pump.errors import BadPost, FileChanging, SourceMissing, SourceUnavailable
 from penstock.pump.posts import sums
-from penstock.pump.posts.parts import INPLACE, automatic_block_size, cut
+from penstock.pump.posts.parts import INPLACE, Parts, automatic_block_size, cut
 from penstock.pump.posts.post import Inline, Post
 from penstock.pump.posts.spelling import checked_path
 from penstock.pump.posts.sums import Sum, Sums
@@ -49,17 +49,18 @@ class Description:
     def of(self, path: Path) -> list[Post]:
         """Its posts; none for what is neither file, link nor, where asked for, directory."""
         try:
-            before = path.lstat()
+            status = path.lstat()
         except OSError as error:
             raise _explain(path, error) from error
-        post = self._post(path, before)
-        if stat.S_ISLNK(before.st_mode):
+        if stat.S_ISREG(status.st_mode):
+            return self._of_file(path, status)
+        if stat.S_ISLNK(status.st_mode):
             target = str(path.readlink())
-            return [replace(post, sum=sums.link_sum(target), link=target, mode=None)]
-        if stat.S_ISDIR(before.st_mode):
-            told = replace(post, sum=sums.directory_sum(path.name))
-            return [told] if self.folders else []
-        return self._of_file(path, post) if stat.S_ISREG(before.st_mode) else []
+            told = self._post(path, status, sums.link_sum(target))
+            return [replace(told, link=target, mode=None)]
+        if stat.S_ISDIR(status.st_mode) and self.folders:
+            return [self._post(path, status, sums.directory_sum(path.name))]
+        return []
 
     def removed(self, path: Path, *, folder: bool = False) -> Post:
         return Post(
@@ -76,24 +77,30 @@ class Description:
         posts = [replace(post, oldname=self._relpath(old)) for post in self.of(new)]
         return [replace(self.removed(old), newname=self._relpath(new)), *posts]
 
-    def _of_file(self, path: Path, post: Post) -> list[Post]:
+    def _of_file(self, path: Path, status: os.stat_result) -> list[Post]:
         try:
-            with path.open("rb") as file:
-                fd = file.fileno()
-                before = os.fstat(fd)
-                size = before.st_size
-                block = self.block_size
-                if block == 0:
-                    block = automatic_block_size(size)
-                told = [
-                    replace(post, parts=parts, sum=self._sum(path.name, fd, parts.length))
-                    for parts in cut(size, block or 0, self.block_method)
-                ]
-                if 0 < size <= self.inline and len(told) == 1:
-                    told = [replace(told[0], content=Inline(os.pread(fd, size, 0)))]
-                after = os.fstat(fd)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return self._read(path, fd, status)
+            finally:
+                os.close(fd)
         except OSError as error:
             raise _explain(path, error) from error
+
+    def _read(self, path: Path, fd: int, status: os.stat_result) -> list[Post]:
+        before = os.fstat(fd)
+        size = before.st_size
+        block = self.block_size
+        if block == 0:
+            block = automatic_block_size(size)
+        name, moment = path.name, self.clock()  # blocks of one version have the same
+        told = [
+            self._post(path, status, self._sum(name, fd, parts.length), parts, moment)
+            for parts in cut(size, block or 0, self.block_method)
+        ]
+        if 0 < size <= self.inline and len(told) == 1:
+            told = [replace(told[0], content=Inline(os.pread(fd, size, 0)))]
+        after = os.fstat(fd)
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise FileChanging(f"{path} was written to while it was read")
         return told
@@ -118,11 +125,20 @@ class Description:
             raise FileChanging(f"{name} became shorter while it was read")
         return Sum(method, digest.hexdigest())
 
-    def _post(self, path: Path, status: os.stat_result) -> Post:
+    def _post(
+        self,
+        path: Path,
+        status: os.stat_result,
+        known: Sum,
+        parts: Parts | None = None,
+        moment: int | None = None,
+    ) -> Post:
         return Post(
-            moment=self.clock(),
+            moment=self.clock() if moment is None else moment,
             base_url=self.base_url,
             relpath=self._relpath(path),
+            sum=known,
+            parts=parts,
             mode=stat.S_IMODE(status.st_mode) if self.keep_mode else None,
             mtime=status.st_mtime_ns if self.keep_times else None,
             atime=status.st_atime_ns if self.keep_times else None,

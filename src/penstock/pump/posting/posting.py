@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from penstock.client.body import encode_body
 from penstock.core.logs import get_logger
-from penstock.pump.bulk.link import Link
 from penstock.pump.errors import BadPost, PumpError
 from penstock.pump.flow.announcing import Announcing
+from penstock.pump.flow.bulk import Bulk
 from penstock.pump.flow.consumer import Tally
 from penstock.pump.plugins import Plugins
 from penstock.pump.posting.describing import Description
@@ -33,7 +32,7 @@ log = get_logger(__name__)
 
 BATCH: Final = 128
 #: So many files are announced in one go in a thread, where nobody waits for each.
-BULK: Final = 1024
+AT_ONCE: Final = 1024
 #: Files that change while they are read are left alone for a moment, so many times.
 PATIENCE: Final = (0.1, 0.5, 2.0)
 
@@ -57,17 +56,17 @@ class Posting:
         events: frozenset[Event] = frozenset(Event),
         suppression: Suppression | None = None,
         plugins: Plugins | None = None,
-        link: Link | None = None,
+        bulk: Bulk | None = None,
         tally: Tally | None = None,
     ) -> None:
-        """With a link, whole trees go over that, and suppression does not apply."""
+        """With a bulk, whole trees go over that, and suppression does not apply."""
         self.description = description
         self._announcing = announcing
         self._selection = selection or Selection()
         self._events = events
         self._suppression = suppression
         self._plugins = plugins or Plugins()
-        self._link = link
+        self._bulk = bulk
         self._tally = tally or Tally()
         self.posted = Posted()
         self._under_way: deque[Awaitable[None]] = deque()
@@ -88,8 +87,8 @@ class Posting:
     async def _announce_batches(self, paths: Iterator[Path]) -> dict[Path, str]:
         """Those that could not be described, and why."""
         failed: dict[Path, str] = {}
-        if self._link is not None:
-            while await to_the_end(self._announce_bulk, self._link, paths, failed):
+        if self._bulk is not None:
+            while await to_the_end(self._announce_bulk, self._bulk, paths, failed):
                 continue
             return failed
         while batch := await asyncio.to_thread(self._described, paths, failed):
@@ -108,10 +107,10 @@ class Posting:
                 batch.append([])
         return batch
 
-    def _announce_bulk(self, link: Link, paths: Iterator[Path], failed: dict[Path, str]) -> bool:
+    def _announce_bulk(self, bulk: Bulk, paths: Iterator[Path], failed: dict[Path, str]) -> bool:
         """Some files, described and sent; whether there were any. Blocking."""
         some = False
-        for path in itertools.islice(paths, BULK):
+        for path in itertools.islice(paths, AT_ONCE):
             some = True
             try:
                 posts = self.description.of(path)
@@ -122,16 +121,14 @@ class Posting:
                 if (told := self._chosen(post)) is None:
                     continue
                 try:
-                    exchange, topic, spelled = self._announcing.addressed(told)
+                    message = self._announcing.addressed(told)
                 except BadPost as error:
                     self._refused(told, error)
                     continue
-                body, kind = encode_body(spelled.body)
-                headers, ttl = spelled.headers, self._announcing.ttl
-                link.publish((exchange, topic), (body, kind or ""), headers, ttl)
+                bulk.send(message)
                 self._count(told)
         if not some:
-            link.flush()
+            bulk.flush()
         return some
 
     async def announce(self, post: Post) -> bool:
@@ -176,10 +173,10 @@ class Posting:
         if self._suppression is not None:
             async with self._suppression.first(told) as first:
                 if first:
-                    await (await self._announcing.announce(told))
+                    await self._announcing.announce(told)
                     self._count(told)
                 return first
-        self._under_way.append(await self._announcing.announce(told))
+        self._under_way.append(asyncio.create_task(self._announcing.announce(told)))
         self._count(told)
         while len(self._under_way) > 10 * BATCH:
             await self._under_way.popleft()

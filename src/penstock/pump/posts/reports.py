@@ -27,6 +27,8 @@ NOT_COPIED: Final = 499
 FAILED: Final = 500
 UNAVAILABLE: Final = 503
 
+_OURS: Final = ("message", "reader")
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -36,6 +38,12 @@ class Report:
     host: str
     user: str
     seconds: float
+    #: Tells apart those who report from one host by one name; ours say it, others do not.
+    reader: str = ""
+
+    @property
+    def who(self) -> str:
+        return self.reader or f"{self.user}@{self.host}"
 
 
 def write_report(report: Report) -> Spelled:
@@ -43,6 +51,8 @@ def write_report(report: Report) -> Spelled:
     behind = f"{report.code} {_word(report.host)} {_word(report.user)} {report.seconds:f}"
     # A text for people may be cut; a header may not be longer than v02 has it.
     headers = {**spelled.headers, "message": report.message[:200]}
+    if report.reader:
+        headers["reader"] = report.reader
     return Spelled(f"{spelled.body} {behind}", headers)
 
 
@@ -58,9 +68,10 @@ def read_report(body: bytes, headers: Mapping[str, Any]) -> Report:
         moment,
         base_url,
         relpath.replace("%20", " ").replace("%23", "#"),
-        {name: value for name, value in headers.items() if name != "message"},
+        {name: value for name, value in headers.items() if name not in _OURS},
     )
-    return Report(post, code, str(headers.get("message", "")), rest[1], rest[2], seconds)
+    message, reader = (str(headers.get(name, "")) for name in _OURS)
+    return Report(post, code, message, rest[1], rest[2], seconds, reader)
 
 
 def _word(text: str) -> str:

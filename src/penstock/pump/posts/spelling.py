@@ -6,12 +6,15 @@ whoever publishes them (`announcing.py`). What cannot be read raises `BadPost` w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.pump.errors import BadPost
 from penstock.pump.posts.post import Post
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ def text_of(body: bytes) -> str:
 
 def checked_path(path: str) -> str:
     """A path that can be a file's: some bytes, none of them a control character."""
-    if not path or any(character < " " or character == "\x7f" for character in path):
+    if not path or _CONTROL.search(path) is not None:
         raise BadPost(f"{path[:80]!r} is no path: it is empty or has control characters")
     return path
 

@@ -18,9 +18,10 @@ from penstock.pump.errors import ForbiddenHost, SourceUnavailable
 class HostRule:
     private: bool = True  #: hosts that are not of the public network are allowed
 
-    async def check(self, host: str) -> None:
+    async def check(self, host: str) -> str:
+        """What to connect to: an address that is allowed, where that was to be found out."""
         if self.private:
-            return
+            return host
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -30,3 +31,4 @@ class HostRule:
             text = str(address[0]).partition("%")[0]
             if not ip_address(text).is_global:
                 raise ForbiddenHost(f"{host} is {text}, which is not a public address")
+        return str(found[0][4][0])

@@ -53,7 +53,7 @@ class Passing:
         if told is None:
             return Outcome(REJECTED, "a plugin")
         if told is post and not self._spelled_anew:
-            await (await self._announcing.repeat(letter, post))
+            await self._announcing.repeat(letter, post)
         else:
-            await (await self._announcing.announce(told))
+            await self._announcing.announce(told)
         return Outcome(reports.DONE, "Published")

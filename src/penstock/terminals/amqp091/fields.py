@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.broker.properties import read_shortstr, shortstr
-from penstock.broker.tables import decode_table, encode_table
 from penstock.core.errors import WireSyntaxError
+from penstock.core.tables import decode_table, encode_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.access import Access
-from penstock.broker.tables import decode_table
 from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
     AuthenticationFailed,
@@ -22,6 +21,7 @@ from penstock.core.errors import (
     PenstockError,
     WireSyntaxError,
 )
+from penstock.core.tables import decode_table
 from penstock.terminals.amqp091 import methods
 from penstock.terminals.amqp091.frames import FRAME_MIN
 from penstock.terminals.amqp091.methods import Arguments, decode_method, method_frame

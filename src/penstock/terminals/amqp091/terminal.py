@@ -9,10 +9,11 @@ what drivers ask for, is `outflow.py`; when reading stops is `broker/intake.py`,
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.host import Host
 from penstock.broker.intake import READ_BYTES, Intake
+from penstock.broker.presence import arrive, depart
 from penstock.core.errors import (
     ChannelError,
     CommandInvalid,
@@ -79,6 +80,8 @@ class Amqp091Terminal(asyncio.Protocol):
         self.host = host
         self._turn = host.kernel.turn
         self.transport: asyncio.Transport
+        self.peer: tuple[Any, ...]  # address and port
+        self.tls: bool
         self.vhost: VirtualHost
         self.access: Access
         self.frame_max = host.kernel.settings.frame_max
@@ -99,15 +102,7 @@ class Amqp091Terminal(asyncio.Protocol):
     # The socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
-        self.intake.begin()
-        self.peer = transport.get_extra_info("peername") or ("", 0)
-        here = transport.get_extra_info("sockname") or ("", 0)
-        self.tls = transport.get_extra_info("ssl_object") is not None
-        self.name = f"{self.peer[0]}:{self.peer[1]} -> {here[0]}:{here[1]}"
-        self.host.clients[self] = None
-        self.host.kernel.metrics.connections_opened += 1
+        arrive(self, transport, CHOKE_BYTES)
         seconds = self.host.kernel.settings.handshake_timeout
         self.lifesigns.expect(seconds, self._handshake_expired)
 
@@ -167,9 +162,7 @@ class Amqp091Terminal(asyncio.Protocol):
             self._handshake = None
         self._end_channels()
         self.outflow.out.clear()
-        self.host.client_left(self)
-        self.host.kernel.metrics.connections_closed += 1
-        self._turn.end()
+        depart(self)
 
     def _end_channels(self) -> None:
         for channel in list(self.channels.values()):

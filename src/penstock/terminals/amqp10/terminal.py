@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.access import Access
 from penstock.broker.intake import READ_BYTES, Intake
+from penstock.broker.presence import arrive, depart
 from penstock.core.errors import ConnectionForced, NotAllowed, NotFound, PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.amqp10.attaching import attach_inlet, attach_outlet
@@ -82,6 +83,8 @@ class Amqp10Terminal(asyncio.Protocol):
         settings = host.kernel.settings
         self._turn = host.kernel.turn
         self.transport: asyncio.Transport
+        self.peer: tuple[Any, ...]  # address and port
+        self.tls: bool
         self.vhost: VirtualHost
         self.access: Access
         self.spool_threshold = settings.spool_threshold
@@ -105,15 +108,7 @@ class Amqp10Terminal(asyncio.Protocol):
     # The socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
-        self.intake.begin()
-        self.peer = transport.get_extra_info("peername") or ("", 0)
-        here = transport.get_extra_info("sockname") or ("", 0)
-        self.tls = transport.get_extra_info("ssl_object") is not None
-        self.name = f"{self.peer[0]}:{self.peer[1]} -> {here[0]}:{here[1]}"
-        self.host.clients[self] = None
-        self.host.kernel.metrics.connections_opened += 1
+        arrive(self, transport, CHOKE_BYTES)
         self._gate = TerminalGate(self)
         self.connection.opening = self._gate.opening
         seconds = self.host.kernel.settings.handshake_timeout
@@ -177,9 +172,7 @@ class Amqp10Terminal(asyncio.Protocol):
         self._end_links()
         self.connection.finished = True
         self.connection.out.clear()
-        self.host.client_left(self)
-        self.host.kernel.metrics.connections_closed += 1
-        self._turn.end()
+        depart(self)
 
     def _end_links(self) -> None:
         for link in self._links():

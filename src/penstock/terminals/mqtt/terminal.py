@@ -9,11 +9,12 @@ stops is `broker/intake.py`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import UNLIMITED, Channel
 from penstock.broker.host import Host
 from penstock.broker.intake import READ_BYTES, Intake
+from penstock.broker.presence import arrive, depart
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.mqtt.description import describe_connection, describe_consumers
@@ -100,6 +101,8 @@ class MqttTerminal(asyncio.Protocol):
         self._users = self.host.users
         self._metrics = kernel.metrics
         self.transport: asyncio.Transport
+        self.peer: tuple[Any, ...]  # address and port
+        self.tls: bool
         self.vhost: VirtualHost
         self.access: Access
         self.sessions: Sessions
@@ -128,16 +131,8 @@ class MqttTerminal(asyncio.Protocol):
     # The socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
-        self.intake.begin()
-        self.peer = transport.get_extra_info("peername") or ("", 0)
-        here = transport.get_extra_info("sockname") or ("", 0)
-        self.tls = transport.get_extra_info("ssl_object") is not None
-        self.name = f"{self.peer[0]}:{self.peer[1]} -> {here[0]}:{here[1]}"
-        self.host.clients[self] = None
+        arrive(self, transport, CHOKE_BYTES)
         kernel = self.host.kernel
-        kernel.metrics.connections_opened += 1
         self._timer = kernel.loop.call_later(kernel.settings.handshake_timeout, self._too_late)
 
     def data_received(self, data: bytes) -> None:
@@ -186,9 +181,7 @@ class MqttTerminal(asyncio.Protocol):
         self._stop_timer()
         self.intake.end()
         self.outflow.forget()
-        self.host.client_left(self)
-        self.host.kernel.metrics.connections_closed += 1
-        self._turn.end()
+        depart(self)
 
     # Whether it is read from.
 

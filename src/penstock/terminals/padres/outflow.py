@@ -7,10 +7,13 @@ is *choked*, and its mailbox holds the rest.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
 from penstock.wire.padres.codec import note
+from penstock.wire.padres.envelopes import encode_envelope, read_envelope
+from penstock.wire.padres.frames import LARGEST
 
 if TYPE_CHECKING:
     from penstock.terminals.padres.mailbox import Mailbox
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Output that may wait in the socket's buffer before the mailbox is told to hold it back.
 CHOKE_BYTES: Final = 256 * 1024
+#: The most a frame has beside its envelope.
+_AROUND: Final = 16
 #: Publications on their way to a client that it has not confirmed.
 WINDOW: Final = 1000
 
@@ -33,6 +38,7 @@ class Outflow:
         "_unanswered",
         "channel",
         "choked",
+        "largest",
     )
 
     def __init__(self, terminal: PadresTerminal) -> None:
@@ -45,6 +51,7 @@ class Outflow:
         self._unanswered: dict[int, Delivery] = {}
         self.channel: Channel | None = None  #: the mailbox's, while it is read from
         self.choked = False  #: the client does not read what it is sent
+        self.largest = LARGEST  #: frame the client takes; a payload that is too much is left out
 
     # The socket.
 
@@ -119,7 +126,10 @@ class Outflow:
         if len(self._unanswered) >= WINDOW:
             channel.driver.channel_request(channel, 0)
         self._metrics.delivered += 1
-        self.send(note(cast(bytes, fragment.body), receipt))
+        body = cast(bytes, fragment.body)
+        if len(body) + _AROUND > self.largest:
+            body = encode_envelope(replace(read_envelope(body, 0)[0], payload=b""))
+        self.send(note(body, receipt))
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         """Nothing is posted here: the router answers at once."""

@@ -9,9 +9,10 @@ the router of its virtual host (`notes.py`), what the router has for it comes ou
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.intake import READ_BYTES, Intake
+from penstock.broker.presence import arrive, depart
 from penstock.core.errors import ConnectionForced, FrameError, PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.padres.description import describe_connection, describe_consumers
@@ -80,6 +81,8 @@ class PadresTerminal(asyncio.Protocol):
         self.host = service.host
         self._turn = self.host.kernel.turn
         self.transport: asyncio.Transport
+        self.peer: tuple[Any, ...]  # address and port
+        self.tls: bool
         self.vhost: VirtualHost
         self.access: Access
         self.mailbox: Mailbox
@@ -101,17 +104,8 @@ class PadresTerminal(asyncio.Protocol):
     # The socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.set_write_buffer_limits(high=CHOKE_BYTES)
-        self.intake.begin()
-        self.peer = transport.get_extra_info("peername") or ("", 0)
-        here = transport.get_extra_info("sockname") or ("", 0)
-        self.tls = transport.get_extra_info("ssl_object") is not None
-        self.name = f"{self.peer[0]}:{self.peer[1]} -> {here[0]}:{here[1]}"
-        self.host.clients[self] = None
-        kernel = self.host.kernel
-        kernel.metrics.connections_opened += 1
-        self.lifesigns.expect(kernel.settings.handshake_timeout, self._too_late)
+        arrive(self, transport, CHOKE_BYTES)
+        self.lifesigns.expect(self.host.kernel.settings.handshake_timeout, self._too_late)
 
     def data_received(self, data: bytes) -> None:
         self.lifesigns.heard = True
@@ -161,9 +155,7 @@ class PadresTerminal(asyncio.Protocol):
         self._leave()
         self.lifesigns.stop()
         self.intake.end()
-        self.host.client_left(self)
-        self.host.kernel.metrics.connections_closed += 1
-        self._turn.end()
+        depart(self)
 
     # Whether it is read from.
 
@@ -201,6 +193,7 @@ class PadresTerminal(asyncio.Protocol):
         self.run = opened.store
         self.router = router
         self.reader.largest = settings.padres.max_frame_bytes
+        self.outflow.largest = opened.largest
         self.service.present[self.vhost.name, self.mailbox.name] = self
         product = self.host.product
         answer = Open(

@@ -140,7 +140,9 @@ def _plain(**options: Any) -> Options:
 
 
 def _legend() -> Options:
-    return {"top": 0, "left": 0, "textStyle": {"color": INK}, "itemWidth": 16, "itemHeight": 8}
+    # On a phone it is turned page by page: a second line of it would lie on the chart.
+    size = {"itemWidth": 16, "itemHeight": 8, "pageIconSize": 10, "pageIconColor": INK}
+    return {"type": "scroll", "top": 0, "left": 0, "textStyle": {"color": INK}, **size}
 
 
 def _grid(**margins: int) -> Options:

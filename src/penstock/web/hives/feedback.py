@@ -41,9 +41,9 @@ class _Messages:
         self._sentiment: str | None = None
 
     async def draw(self) -> None:
-        options = {_ANY: "All", **{name: name for name in words.SENTIMENTS}}
+        options = {_ANY: "All", **{name: name.capitalize() for name in words.SENTIMENTS}}
         chosen = ui.toggle(options, value=_ANY, on_change=lambda event: self._choose(event.value))
-        chosen.props("no-caps unelevated dense")
+        chosen.props("no-caps unelevated").classes("h-toggle")
         self._list = ui.column().classes("w-full gap-0")
         await self._show()
 
@@ -67,6 +67,11 @@ class _Messages:
             with ui.row().classes("items-center gap-2"):
                 label = message.sentiment_label
                 pieces.pill(label or "not judged yet", words.SENTIMENTS.get(label or "", "busy"))
+                if message.rating is not None:
+                    stars = ui.label("★" * message.rating + "☆" * (5 - message.rating))
+                    stars.classes("h-stars").props(
+                        f'role=img aria-label="{message.rating} of 5 stars"'
+                    )
                 where = self._names.get(message.hive_id or 0, self._desk.account.name)
                 when = words.clock(message.created_at, self._desk.account.time_zone)
                 ui.label(f"{where} · {when}").classes("p-muted p-small")

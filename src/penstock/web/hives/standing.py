@@ -31,7 +31,8 @@ class Gauge:
         self._hive = hive
         self._version = -1
         with ui.row().classes("items-center gap-3 no-wrap"):
-            self._inside = ui.label("–").classes("p-number").props(f"data-inside={hive.id}")
+            self._inside = ui.label("–").classes("p-number h-inside")
+            self._inside.props(f"data-inside={hive.id}")
             with ui.element("div").classes("h-fill").props("aria-hidden=true"):
                 self._fill = ui.element("div")
             self._pill = pieces.pill("not heard of", "busy").props(f"data-level={hive.id}")

@@ -82,7 +82,7 @@ class JobView:
         self._cancel.set_visibility(not record.state.final)
         self._retry.set_visibility(record.state in AGAIN)
         self._error.clear()
-        if record.error and record.state is not JobState.DONE:
+        if record.error and record.state not in (JobState.DONE, JobState.CANCELLED):
             with self._error:
                 text = escape(record.error.strip())
                 ui.html(f"<pre class='p-output p-wrong'>{text}</pre>", sanitize=False)

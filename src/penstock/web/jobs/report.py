@@ -177,13 +177,13 @@ def sample_table(found: Prediction) -> str:
         )
     )
     lines = "".join(
-        f"<tr><td>{escape(sample.name)}</td>"
+        f"<tr><td class='p-whole'>{escape(sample.name)}</td>"
         f"<td><span class='p-origin {escape(sample.origin) or 'unknown'}'>"
         f"{escape(sample.origin) or 'unknown'}</span></td>"
         f"<td class='right'>{sample.confidence:.2f}</td>"
         f"<td class='right'>{sample.hours:.0f}</td>"
         f"<td class='right'>{_magnitude(sample.dilution)}</td>"
-        f"<td>{escape(', '.join(sample.decided_by))}</td></tr>"
+        f"<td class='p-wide'>{escape(', '.join(sample.decided_by))}</td></tr>"
         for sample in found.samples
     )
     return f"<table class='p-table'><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"

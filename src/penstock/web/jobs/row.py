@@ -13,6 +13,7 @@ from penstock.web.jobs import words
 
 Act = Callable[[str], Awaitable[None]]
 AGAIN = (JobState.FAILED, JobState.CANCELLED)
+_NOTHING = (JobState.CANCELLED, JobState.REFUSED)
 
 
 def address(id: str) -> str:  # noqa: A002 - as records have it
@@ -35,7 +36,7 @@ class Pill:
 
 
 class Bar:
-    """Progress; of a job that waits, or that ended without a result, an empty one."""
+    """Progress; of a job that waits, or that nothing came of, an empty one."""
 
     def __init__(self) -> None:
         self._bar = ui.linear_progress(value=0.0, show_value=False, size="6px")
@@ -44,7 +45,8 @@ class Bar:
     def show(self, record: JobRecord) -> None:
         colour = {JobState.DONE: "positive", JobState.FAILED: "negative"}.get(record.state)
         self._bar.props(f"color={colour or 'primary'}")
-        self._bar.set_value(1.0 if record.state is JobState.DONE else record.progress)
+        # The last response says 1, whatever came of it.
+        self._bar.set_value(0.0 if record.state in _NOTHING else record.progress)
 
 
 class Row:

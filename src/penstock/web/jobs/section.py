@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from nicegui import ui
 
 from penstock import store
+from penstock.core.errors import NotFound
 from penstock.jobs.http.desk import JobDesk
 from penstock.jobs.service import Jobs
 from penstock.web.jobs import drafting
@@ -91,5 +92,17 @@ class _Pages:
 
     async def job(self, visit: Visit) -> None:
         ui.add_head_html(_STYLES)
-        record = await self.desk().get(visit.parameters["id"])
+        try:
+            record = await self.desk().get(visit.parameters["id"])
+        except NotFound as error:
+            _missing(str(error))
+            return
         await JobView(self.desk(), self.feed(), record).load()
+
+
+def _missing(text: str) -> None:
+    with ui.column().classes("p-card p-empty"):
+        ui.icon("search_off").classes("p-empty-icon")
+        ui.label(f"{text[:1].upper()}{text[1:]}").classes("p-h2")
+        ui.label("It may have been forgotten: jobs are kept for thirty days.").classes("p-muted")
+        ui.link("All jobs", "/jobs").classes("p-accent")

@@ -178,6 +178,16 @@ async def test_a_metric_is_defined_changed_and_removed(world: World, business: B
     assert (await world.get(own, business.admin)).status_code == 404
 
 
+@pytest.mark.parametrize("field", ["name", "formula", "filter", "window_days"])
+async def test_a_metric_cannot_do_without(world: World, business: Business, field: str) -> None:
+    body = {"name": "m", "formula": "visits"}
+    metric = await world.make(f"/accounts/{business.account}/metrics", business.admin, body)
+
+    answer = await world.patch(f"/metrics/{metric['id']}", business.admin, {field: None})
+
+    assert answer.status_code == 422
+
+
 async def test_values_of_a_metric_are_the_nights(world: World, business: Business) -> None:
     body = {"name": "m", "formula": "visits"}
     metric = await world.make(f"/accounts/{business.account}/metrics", business.admin, body)

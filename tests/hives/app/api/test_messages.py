@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.hives.app.world import Business, World
@@ -25,6 +27,29 @@ async def test_feedback_to_a_hive_reaches_its_business(world: World, business: B
 
     assert (heard["content"], heard["type"]) == ("Lovely, but loud.", "feedback")
     assert heard["hive_id"] == business.hive
+
+
+async def test_feedback_may_come_with_stars(world: World, business: Business) -> None:
+    said = {"type": "feedback", "content": "Lovely.", "hive_id": business.hive, "rating": 5}
+    who = await world.user()
+    assert (await world.make("/messages", who, said))["rating"] == 5
+
+    [heard] = (await world.read(f"/accounts/{business.account}/messages", business.member))["items"]
+    assert heard["rating"] == 5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "feedback", "hive_id": 1, "rating": 6},
+        {"type": "feedback", "hive_id": 1, "rating": 0},
+        {"type": "support", "rating": 5},
+    ],
+)
+async def test_other_stars_are_refused(world: World, wrong: dict[str, Any]) -> None:
+    body = {"content": "Hm.", **wrong}
+    answer = await world.call("POST", "/messages", await world.user(), json=body)
+    assert answer.status_code == 422
 
 
 async def test_a_business_answers_and_the_user_reads_it(world: World, business: Business) -> None:

@@ -10,7 +10,7 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from penstock.hives.app.domain.roles import Role
-from penstock.hives.app.payments.apple import account_token
+from penstock.hives.app.payments.account_tokens import account_token
 from penstock.hives.app.payments.settings import PaymentSettings
 from tests.databases import copy_of
 from tests.hives.app.calling import Called, called

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.hives.app.payments.apple import AppleWebhooks, account_token, verifier_for
+from penstock.hives.app.payments.account_tokens import account_token
+from penstock.hives.app.payments.apple import AppleWebhooks, verifier_for
 from penstock.hives.app.payments.development import DevelopmentProvider
 from penstock.hives.app.payments.events import Event, Owner, Status
 from penstock.hives.app.payments.payments import Applied, Payments

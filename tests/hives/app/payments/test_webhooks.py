@@ -11,7 +11,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from penstock.hives.app.payments.apple import AppleWebhooks, account_token, user_of, verifier_for
+from penstock.hives.app.payments.account_tokens import account_token, user_of
+from penstock.hives.app.payments.apple import AppleWebhooks, verifier_for
 from penstock.hives.app.payments.development import DevelopmentProvider
 from penstock.hives.app.payments.events import (
     MoneyKind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -22,12 +23,20 @@ from tests.hives.app.sites import furnish, site, until
 from tests.store.servers import Memcached
 
 #: What the public reads.
-READS = ("/", "/v1/hives", "/v1/hives/1", "/v1/hives/1/forecast", "/v1/deals", "/v1/live")
+READS = (
+    "/",
+    "/v1/hives",
+    "/v1/hives/1",
+    "/v1/hives/1/forecast",
+    "/v1/deals",
+    "/v1/popular",
+    "/v1/live",
+)
 
 
-async def answered(client: httpx.AsyncClient) -> None:
+async def answered(client: httpx.AsyncClient, **headers: str) -> None:
     for path in READS:
-        answer = await client.get(path)
+        answer = await client.get(path, headers=headers)
         assert (path, answer.status_code) == (path, 200)
 
 
@@ -36,9 +45,8 @@ async def write(client: httpx.AsyncClient) -> httpx.Response:
     return await client.post("/v1/deals/1/events", json={"action": "opened"})
 
 
-@pytest.fixture
-def server() -> Iterator[EmbeddedServer]:
-    """A database server of the test's own, to take away."""
+@pytest.fixture(scope="module")
+def furnished_server() -> Iterator[EmbeddedServer]:
     with grounds_of_its_own() as folder:
         server = EmbeddedServer(folder / "pg")
         migrate(server.start())
@@ -47,13 +55,30 @@ def server() -> Iterator[EmbeddedServer]:
         server.close()
 
 
+@pytest.fixture
+def server(furnished_server: EmbeddedServer) -> EmbeddedServer:
+    """A database server to take away; it runs, whatever a test before has done to it."""
+    furnished_server.start()
+    return furnished_server
+
+
+def opened(url: str) -> int:
+    with Database(url) as database:
+        [row] = database.rows("SELECT count(*) AS opened FROM deal_event")
+    return int(row["opened"])
+
+
 async def test_without_the_database_reads_are_answered_and_writes_are_told_to_come_again(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
+    already = await asyncio.to_thread(opened, server.start())
     async with site(tmp_path, server.start(), refresh=0.2) as client:
         assert (await write(client)).is_success
+        given = {"login": f"{uuid4()}@example.org", "password": "a long enough password"}
+        session = (await client.post("/v1/identity/sign-up", json=given)).json()
         await asyncio.to_thread(server.close)
         await answered(client)
+        await answered(client, authorization=f"Bearer {session['id_token']}")
         refused = await write(client)
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) > 0
@@ -65,9 +90,9 @@ async def test_without_the_database_reads_are_answered_and_writes_are_told_to_co
             while not (await write(client)).is_success:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
         await until(client, "/v1/hives", lambda answer: answer.headers["x-as-of"] > before)
-        with Database(url) as database:
-            [row] = database.rows("SELECT count(*) AS opened FROM deal_event")
-        assert row["opened"] == 2  # what was accepted, and nothing of what was not
+        assert (
+            await asyncio.to_thread(opened, url) == already + 2
+        )  # what was accepted, and nothing of what was not
 
 
 async def test_a_site_that_starts_without_its_database_says_so_until_it_is_there(

@@ -54,6 +54,9 @@ PATHS = (
     "/v1/hive-types",
     "/v1/plans",
     "/v1/map?bbox=-180,-90,180,90",
+    "/v1/popular",
+    "/v1/popular?window_days=30&limit=2",
+    "/v1/popular?window_days=8",
     "/v1/hives/999",
     "/v1/hives/6/occupancy",
     "/v1/hives?limit=0",
@@ -114,23 +117,31 @@ async def test_who_signs_in_and_does_not_pay_is_answered_from_the_cache_too(
     with copy_of(embedded_template) as url:
         furnish(url)
         async with site(tmp_path, url) as client:
-            given = {"login": "eve@example.org", "password": "a long enough password"}
-            session = (await client.post("/v1/identity/sign-up", json=given)).json()
-            token = {"authorization": f"Bearer {session['id_token']}"}
-            free = await client.get("/v1/hives/1", headers=token)
-            await asyncio.to_thread(_employ, url, session["uid"])
-            fresh = await client.get("/v1/hives/1", headers=token)
+            eve, ada = [await _sign_up(client, name) for name in ("eve", "ada")]
+            await asyncio.to_thread(_employ, url, ada["uid"])
+            free = await client.get("/v1/hives/1", headers=_token(eve))
+            fresh = await client.get("/v1/hives/1", headers=_token(ada))
     assert free.headers["x-as-of"]
     assert "x-as-of" not in fresh.headers  # from the database, for who works for a business
     assert told(free.json()) == told(fresh.json())
+
+
+async def _sign_up(client: httpx.AsyncClient, name: str) -> dict[str, str]:
+    given = {"login": f"{name}@example.org", "password": "a long enough password"}
+    session: dict[str, str] = (await client.post("/v1/identity/sign-up", json=given)).json()
+    return session
+
+
+def _token(session: dict[str, str]) -> dict[str, str]:
+    return {"authorization": f"Bearer {session['id_token']}"}
 
 
 def _employ(url: str, uid: str) -> None:
     with Database(url) as database:
         database.execute(
             """
-            INSERT INTO account_member (account_id, user_id)
-            SELECT 1, id FROM app_user WHERE firebase_uid = %s
+            WITH seen AS (INSERT INTO app_user (firebase_uid) VALUES (%s) RETURNING id)
+            INSERT INTO account_member (account_id, user_id) SELECT 1, id FROM seen
             """,
             (uid,),
         )

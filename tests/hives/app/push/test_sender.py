@@ -10,7 +10,7 @@ import pytest
 
 from penstock.hives.app.push.notes import Fate, Note, Outcome, Push
 from penstock.hives.app.push.outbox import LEASE, Outbox
-from penstock.hives.app.push.sender import ATTEMPTS, Sender, pause_after
+from penstock.hives.app.push.sender import ATTEMPTS, KEPT, Sender, pause_after
 from penstock.hives.app.repositories.pool import Pool
 from tests.hives.app.alerts.given import NOW, Clock
 
@@ -184,3 +184,22 @@ async def test_for_devices_only_leaves_nothing_unread(pool: Pool) -> None:
     await put(pool, silent=True)
     (row,) = await pool.rows("SELECT read_at IS NOT NULL AS read FROM notification")
     assert row["read"]
+
+
+async def test_notes_are_deleted_when_they_are_ninety_days_old(
+    pool: Pool, sender: Sender, clock: Clock
+) -> None:
+    await put(pool, "old")
+    await pool.execute("UPDATE notification SET created_at = %s", (NOW - KEPT,))
+    await put(pool, "new")
+    await pool.execute(
+        "UPDATE notification SET created_at = %s WHERE idempotency_key = 'new'", (NOW,)
+    )
+    assert await sender.sweep() == 0
+
+    clock.now += timedelta(seconds=1)
+    assert await sender.sweep() == 1
+
+    [kept] = await pool.rows("SELECT idempotency_key FROM notification")
+    assert kept["idempotency_key"] == "new"
+    assert len(await states(pool)) == 2  # what became of the other's pushes is gone with it

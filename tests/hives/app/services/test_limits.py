@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from penstock.hives.app.api.limits import Limits
+from penstock.hives.app.api.limits import TABLE_BYTES, Limits, open_counts
 from penstock.hives.app.domain.callers import ANONYMOUS, Caller
 from penstock.hives.app.domain.errors import TooManyRequests
 from penstock.hives.app.domain.roles import Role
@@ -46,3 +50,56 @@ def test_callers_do_not_spend_each_others() -> None:
     limits.take(ANONYMOUS, "b")
     with pytest.raises(TooManyRequests):
         limits.take(ANONYMOUS, "b")
+
+
+def test_workers_count_together_what_a_caller_asks(tmp_path: Path) -> None:
+    clock, file = Clock(), tmp_path / "requests"
+    workers = [Limits(2, 1, 3, open_counts(file), clock) for _ in range(3)]
+    for n in range(6):
+        workers[n % 3].take(known(1), "a")
+
+    for worker in workers:
+        with pytest.raises(TooManyRequests):
+            worker.take(known(1), "a")
+
+
+def test_what_another_process_was_asked_counts_here(tmp_path: Path) -> None:
+    file = tmp_path / "requests"
+    program = f"""
+from pathlib import Path
+from penstock.hives.app.api.limits import Limits, open_counts
+from penstock.hives.app.domain.callers import ANONYMOUS
+limits = Limits(1e-6, 1e-6, 3e6, open_counts(Path({str(file)!r})))
+for _ in range(3):
+    limits.take(ANONYMOUS, "a")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+    with pytest.raises(TooManyRequests):
+        Limits(1e-6, 1e-6, 3e6, open_counts(file)).take(ANONYMOUS, "a")
+
+
+def test_counts_of_before_the_machine_was_started_again_hold_nobody_up(tmp_path: Path) -> None:
+    clock, file = Clock(), tmp_path / "requests"
+    clock.now = 1e6  # up for days
+    before = Limits(1, 1, 1, open_counts(file), clock)
+    before.take(known(1), "a")
+    clock.now = 1.0  # and now for a second
+
+    Limits(1, 1, 1, open_counts(file), clock).take(known(1), "a")
+
+
+def test_a_file_that_holds_something_else_does_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "requests"
+    file.write_bytes(b"\xff" * TABLE_BYTES)
+
+    limits = Limits(1, 1, 1, open_counts(file), Clock())
+    limits.take(known(1), "a")
+    with pytest.raises(TooManyRequests):
+        limits.take(known(1), "a")
+
+
+def test_more_callers_than_the_table_holds_are_all_served() -> None:
+    limits = Limits(1, 1, 1, clock=Clock())
+    for number in range(80_000):
+        limits.take(known(number), "a")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from enum import IntEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -15,6 +14,7 @@ from penstock.hives.app.api.etags import PUBLIC, IfMatch, tagged
 from penstock.hives.app.api.fields import Body, Id, Line, Moment, Ref, named, span
 from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.pages import Limit
+from penstock.hives.app.api.public import from_cache
 from penstock.hives.app.domain.analytics import (
     Bucket,
     Comparison,
@@ -24,6 +24,7 @@ from penstock.hives.app.domain.analytics import (
     Metric,
     MetricValue,
     Popularity,
+    Recent,
     SeriesPoint,
     Shift,
     Window,
@@ -44,14 +45,6 @@ FirstDay = Annotated[date, Query(alias="from", description="From this local day 
 LastDay = Annotated[date, Query(alias="to", description="before this one.")]
 Days = Annotated[int, Query(ge=1, le=366)]
 Formula = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[\w\s+*/().,-]+$")]
-
-
-class Recent(IntEnum):
-    """Days that are summed up."""
-
-    DAY = 1
-    WEEK = 7
-    MONTH = 30
 
 
 class MetricFilter(Body):
@@ -144,12 +137,10 @@ async def popular_hives(
     window_days: Recent = Recent.WEEK,
     limit: Limit = 20,
 ) -> Response:
-    """Hives that are looked at, looked for, kept and visited most; read once a minute for all."""
-    body = await context.once(
-        f"popular:{window_days}:{limit}",
-        lambda: context.services.analytics.popular(window_days, limit),
-    )
-    return tagged(request, body, PUBLIC)
+    """Hives that are looked at, looked for, kept and visited most."""
+    if (answer := await from_cache(context.public, caller, request)) is not None:
+        return answer
+    return tagged(request, await context.services.analytics.popular(window_days, limit), PUBLIC)
 
 
 @router.get("/analytics/shifts")

@@ -8,6 +8,7 @@ an endpoint runs, and services ask again about the account that is meant.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends
@@ -26,6 +27,12 @@ KEY_HEADER = "x-api-key"
 
 async def current(connection: HTTPConnection) -> Caller:
     """Who asks; found once for a request, and counted against their rate."""
+    return await _found(connection, resources(connection).identified)
+
+
+async def _found(
+    connection: HTTPConnection, find: Callable[[str | None, str | None], Awaitable[Caller]]
+) -> Caller:
     held = getattr(connection.state, "caller", None)
     if isinstance(held, Caller):
         return held
@@ -33,7 +40,7 @@ async def current(connection: HTTPConnection) -> Caller:
     headers = connection.headers
     address = connection.client.host if connection.client else "unknown"
     try:
-        caller = await found.identified(headers.get("authorization"), headers.get(KEY_HEADER))
+        caller = await find(headers.get("authorization"), headers.get(KEY_HEADER))
     except AuthenticationFailed:
         found.limits.take(ANONYMOUS, address)  # guessing has its rate, too
         raise
@@ -49,7 +56,9 @@ class Allowed:
         self.permission = permission
 
     async def __call__(self, request: Request) -> Caller:
-        caller = await current(request)
+        known = resources(request)
+        public = self.permission is Permission.READ_PUBLIC and request.method in ("GET", "HEAD")
+        caller = await _found(request, known.recalled if public else known.identified)
         caller.require(self.permission)
         return caller
 

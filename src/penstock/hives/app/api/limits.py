@@ -1,21 +1,46 @@
-"""How much one caller may ask: a bucket of tokens for each, filled at a steady rate.
+"""How much one caller may ask, together of all workers: a steady rate, and some at once.
 
-Buckets are kept for the callers seen last, by process; with N workers a caller that is spread over
-them may ask N times as much. What is forgotten is a full bucket, so forgetting is generous.
+    limits = Limits(known=20, anonymous=5, burst=10, counts=open_counts(file))
+    limits.take(caller, address)        # raises `TooManyRequests`
+
+What is kept of a caller is one moment: the one at which all they have asked for would be paid for
+at their rate. It may lie ahead by what they may ask at once, and no further. Moments lie in a table
+of fixed size, mapped from a file that all workers of a machine share. There are no locks: two
+workers that write the same moment at once forget one request of the two. A table that is full
+forgets who has been quiet longest, so forgetting is generous.
 """
 
 from __future__ import annotations
 
+import mmap
 import time
-from collections import OrderedDict
 from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from struct import Struct
 from typing import Final
 
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.errors import TooManyRequests
 
-#: Callers remembered. A bucket is about 200 bytes.
-REMEMBERED: Final = 50_000
+#: Who it is, as a digest, and the moment.
+_ENTRY: Final = Struct("<Qd")
+#: Callers whose digests begin alike share so many entries.
+_WAYS: Final = 4
+_ROWS: Final = 16_384
+_ROW_BYTES: Final = _WAYS * _ENTRY.size
+#: A mebibyte: 65,536 callers.
+TABLE_BYTES: Final = _ROWS * _ROW_BYTES
+
+
+def open_counts(file: Path | None) -> mmap.mmap:
+    """The table in a file, which is made if it is not there; one of this process without."""
+    if file is None:
+        return mmap.mmap(-1, TABLE_BYTES)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a+b") as opened:
+        opened.truncate(TABLE_BYTES)
+        return mmap.mmap(opened.fileno(), TABLE_BYTES)
 
 
 class Limits:
@@ -24,14 +49,16 @@ class Limits:
         known: float,
         anonymous: float,
         burst: float,
+        counts: mmap.mmap | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Requests a second, and how many seconds' worth may come at once."""
+        """Requests a second, and how many seconds' worth may come at once. The clock is the
+        machine's, so that it is the same in all workers."""
         self._known = known
         self._anonymous = anonymous
         self._burst = burst
+        self._counts = open_counts(None) if counts is None else counts
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: Caller, address: str) -> None:
         """One request; raises when there have been too many."""
@@ -40,15 +67,25 @@ class Limits:
         else:
             self._take(f"u{caller.id}", self._known)
 
-    def _take(self, key: str, rate: float) -> None:
+    def _take(self, who: str, rate: float) -> None:
         now = self._clock()
-        room = rate * self._burst
-        tokens, since = self._buckets.pop(key, (room, now))
-        tokens = min(room, tokens + (now - since) * rate)
-        if tokens < 1:
-            self._buckets[key] = (tokens, now)
-            wait = (1 - tokens) / rate
-            raise TooManyRequests(f"more than {rate:g} requests a second; wait a little", wait)
-        self._buckets[key] = (tokens - 1, now)
-        if len(self._buckets) > REMEMBERED:
-            self._buckets.popitem(last=False)
+        digest = int.from_bytes(blake2b(who.encode(), digest_size=8).digest(), "little") | 1
+        at, paid = self._find(digest, now)
+        owed = max(paid, now) + 1 / rate
+        if (late := owed - now - self._burst) > 1e-9:
+            raise TooManyRequests(f"more than {rate:g} requests a second; wait a little", late)
+        _ENTRY.pack_into(self._counts, at, digest, owed)
+
+    def _find(self, digest: int, now: float) -> tuple[int, float]:
+        """Where a caller's entry is, or is to be, and the moment in it."""
+        first = digest // 2 % _ROWS * _ROW_BYTES
+        oldest, quiet = first, float("inf")
+        for at in range(first, first + _ROW_BYTES, _ENTRY.size):
+            found, paid = _ENTRY.unpack_from(self._counts, at)
+            if not paid <= now + self._burst:  # of a clock before the machine was started again
+                found, paid = 0, 0.0
+            if found == digest:
+                return at, paid
+            if paid < quiet:
+                oldest, quiet = at, paid
+        return oldest, now

@@ -34,6 +34,8 @@ class NewMessage(Body):
     content: Content
     hive_id: Ref | None = None
     account_id: Ref | None = None
+    rating: Annotated[int, Field(ge=1, le=5)] | None = None
+    """Stars, with feedback."""
 
 
 class Reply(Body):
@@ -52,8 +54,9 @@ async def list_messages(
 async def send_message(
     body: NewMessage, caller: Writer, services: Served, response: Response
 ) -> Message:
+    kind = MessageType(body.type)
     made = await services.messages.send(
-        caller, MessageType(body.type), body.content, body.hive_id, body.account_id
+        caller, kind, body.content, body.hive_id, body.account_id, body.rating
     )
     response.headers["Location"] = f"/v1/messages/{made.id}"
     return made

@@ -11,17 +11,19 @@ from starlette.requests import Request
 from penstock.hives.app.api.caller import Reader, allowed
 from penstock.hives.app.api.context import Context
 from penstock.hives.app.api.fields import Body, Ref, Word
+from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.problems import Problem
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.errors import Fault, Invalid, NotConfigured
 from penstock.hives.app.domain.roles import Permission
-from penstock.hives.app.payments.apple import account_token
+from penstock.hives.app.payments.account_tokens import account_token
 from penstock.hives.app.payments.entitlement import Entitlement
 from penstock.hives.app.payments.events import Owner, Status
 from penstock.hives.app.payments.payments import Applied, Payments
 from penstock.hives.app.payments.settings import PaymentSettings, Providers, open_providers
 
 router = APIRouter(
+    route_class=IdempotentRoute,
     tags=["payments"],
     responses={501: {"description": "This installation has no such part.", "model": Problem}},
 )

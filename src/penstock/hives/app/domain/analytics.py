@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 
@@ -82,6 +82,14 @@ class Demographics:
     hive_id: int
     age_bands: tuple[Share, ...]
     genders: tuple[Share, ...]
+
+
+class Recent(IntEnum):
+    """Days that are summed up."""
+
+    DAY = 1
+    WEEK = 7
+    MONTH = 30
 
 
 @dataclass(frozen=True, slots=True)

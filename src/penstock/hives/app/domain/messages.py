@@ -24,6 +24,7 @@ class Message:
     in_reply_to: int | None
     type: str
     content: str
+    rating: int | None
     read_at: datetime | None
     sentiment: float | None
     sentiment_label: str | None

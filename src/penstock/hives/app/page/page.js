@@ -322,15 +322,15 @@ async function showFavourites(signal) {
 
 // ---- deals
 
-function dealCard(deal, withPlace) {
+function dealCard(deal, zone) {
   const ends = new Date(deal.expires_at);
   const soon = ends - Date.now() < 86_400_000;
   return make("li", { class: "deal" },
     make("h3", {}, deal.title),
-    withPlace && make("p", {}, make("a", { href: `#/hive/${deal.hive_id}` }, deal.hive_name)),
+    !zone && make("p", {}, make("a", { href: `#/hive/${deal.hive_id}` }, deal.hive_name)),
     deal.description && make("p", {}, deal.description),
     make("p", { class: "small" },
-      make("span", { class: soon ? "tag" : "than" }, `until ${new Intl.DateTimeFormat("en-GB", soon ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" }).format(ends)}`)),
+      make("span", { class: soon ? "tag" : "than" }, `until ${new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...(soon ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" }) }).format(ends)}`)),
     deal.terms && make("p", { class: "soft small" }, deal.terms));
 }
 
@@ -338,7 +338,7 @@ async function showDeals(signal) {
   const list = make("ul", { class: "deals" });
   main.replaceChildren(make("h1", {}, "Deals"), make("p", { class: "soft" }, "What places offer now."), make("div", { class: "filters" }), list);
   const deals = (await ask("/deals?limit=100", signal)).items;
-  if (deals.length) list.append(...deals.map((deal) => dealCard(deal, true)));
+  if (deals.length) list.append(...deals.map((deal) => dealCard(deal)));
   else list.replaceWith(nothing("No deals right now", "Places announce them here when they are quiet."));
 }
 
@@ -366,7 +366,7 @@ async function showHive(hive, signal) {
   };
   main.replaceChildren(
     make("a", { class: "back", href: "#/" }, "← All places"), hero,
-    make("div", { class: "one" }, dayPanel(detail, week, forecast), factsPanel(detail), detail.deals.length ? make("section", { class: "panel" }, make("h2", {}, "Deals"), make("ul", { class: "deals" }, detail.deals.map((deal) => dealCard(deal, false)))) : null, gallery(detail)));
+    make("div", { class: "one" }, dayPanel(detail, week, forecast), factsPanel(detail), detail.deals.length ? make("section", { class: "panel" }, make("h2", {}, "Deals"), make("ul", { class: "deals" }, detail.deals.map((deal) => dealCard(deal, detail.time_zone)))) : null, gallery(detail)));
   redraw(figures.get(detail.id) ?? detail.occupancy);
   watch(detail.id, redraw);
 }

@@ -3,15 +3,13 @@
 Apple signs the notification, and in it the transaction and what is known of its renewal, each on
 its own; all are verified up to the root certificates of the configuration. The library also knows
 environments that are not signed at all (Xcode, LocalTesting): they exist here in tests only, and
-never in production. A person is known to Apple by an *account token*, a UUID that the app passes
-along with a purchase; ours says which user it is.
+never in production. Whose a purchase is comes from an *account token* (`account_tokens.py`).
 """
 
 from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -25,6 +23,7 @@ from appstoreserverlibrary.models.Subtype import Subtype
 from appstoreserverlibrary.signed_data_verifier import SignedDataVerifier, VerificationException
 
 from penstock.core.errors import ConfigurationError
+from penstock.hives.app.payments.account_tokens import user_of
 from penstock.hives.app.payments.events import (
     Event,
     Money,
@@ -39,8 +38,6 @@ from penstock.hives.app.payments.events import (
 UNSIGNED: Final = frozenset({Environment.XCODE, Environment.LOCAL_TESTING})
 #: Apple tries again for three days; what is older was recorded and is sent again by somebody.
 OLDEST: Final = timedelta(days=4)
-#: The upper half of our account tokens: a version 8 UUID, the lower half is the user's id.
-_OURS: Final = 0x70656E73746F8000
 
 _Transaction = JWSTransactionDecodedPayload
 _Renewal = JWSRenewalInfoDecodedPayload
@@ -73,23 +70,6 @@ _STANDING: Final = frozenset(
         Type.REFUND_REVERSED,
     }
 )
-
-
-def account_token(user_id: int) -> uuid.UUID:
-    """What an app gives Apple with a purchase, so that it comes back with every notification."""
-    return uuid.UUID(int=_OURS << 64 | 0x8 << 60 | user_id)
-
-
-def user_of(token: str | None) -> int | None:
-    """Whose an account token is; None, if it is none of ours."""
-    try:
-        number = uuid.UUID(token or "").int
-    except ValueError:
-        return None
-    lower = number & (1 << 64) - 1
-    if number >> 64 != _OURS or lower >> 60 != 0x8:
-        return None
-    return lower & (1 << 60) - 1 or None
 
 
 class AppleWebhooks:

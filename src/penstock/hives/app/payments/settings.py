@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from penstock.core.errors import ConfigurationError
-from penstock.hives.app.payments.apple import AppleWebhooks, verifier_for
 from penstock.hives.app.payments.development import DevelopmentProvider
-from penstock.hives.app.payments.stripe import StripeWebhooks
+
+if TYPE_CHECKING:
+    from penstock.hives.app.payments.apple import AppleWebhooks
+    from penstock.hives.app.payments.stripe import StripeWebhooks
 
 
 class PaymentSettings(BaseSettings):
@@ -48,23 +51,37 @@ class Providers:
 
 
 def open_providers(settings: PaymentSettings, *, production: bool) -> Providers:
-    secrets = [each.get_secret_value() for each in settings.stripe_secrets]
-    apple = None
-    if settings.apple_bundle is not None:
-        try:
-            roots = [file.read_bytes() for file in settings.apple_roots]
-        except OSError as error:
-            raise ConfigurationError(f"Apple's root certificates: {error}") from error
-        verifier = verifier_for(
-            settings.apple_bundle,
-            settings.apple_id,
-            settings.apple_environment,
-            roots,
-            production=production,
-        )
-        apple = AppleWebhooks(verifier, settings.plans)
+    """Those that are set up; what another's library weighs is loaded with them."""
     return Providers(
-        StripeWebhooks(secrets, settings.plans) if secrets else None,
-        apple,
+        _stripe(settings),
+        _apple(settings, production=production),
         DevelopmentProvider(production=False) if settings.test and not production else None,
     )
+
+
+def _stripe(settings: PaymentSettings) -> StripeWebhooks | None:
+    if not settings.stripe_secrets:
+        return None
+    from penstock.hives.app.payments.stripe import StripeWebhooks
+
+    secrets = [each.get_secret_value() for each in settings.stripe_secrets]
+    return StripeWebhooks(secrets, settings.plans)
+
+
+def _apple(settings: PaymentSettings, *, production: bool) -> AppleWebhooks | None:
+    if settings.apple_bundle is None:
+        return None
+    from penstock.hives.app.payments.apple import AppleWebhooks, verifier_for
+
+    try:
+        roots = [file.read_bytes() for file in settings.apple_roots]
+    except OSError as error:
+        raise ConfigurationError(f"Apple's root certificates: {error}") from error
+    verifier = verifier_for(
+        settings.apple_bundle,
+        settings.apple_id,
+        settings.apple_environment,
+        roots,
+        production=production,
+    )
+    return AppleWebhooks(verifier, settings.plans)

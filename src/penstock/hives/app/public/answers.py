@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from penstock.core.errors import NotFound
 from penstock.hives.app.api.public import PublicAnswer
+from penstock.hives.app.domain.analytics import Popularity
 from penstock.hives.app.domain.cursors import Listed, listed, unpack
 from penstock.hives.app.domain.deals import Deal
 from penstock.hives.app.domain.geography import Box, Point
@@ -39,6 +40,7 @@ class Answers:
             "map": self._map,
             "hive-types": lambda given: list(window.edition.snapshot.types),
             "plans": lambda given: list(window.edition.plans),
+            "popular": self._popular,
             "deals": self._deals,
             "deals/daily": lambda given: self._deals({**given, "kind": "daily"}),
         }
@@ -133,6 +135,12 @@ class Answers:
             and (after is None or _end(deal) > tuple(after))
         ]
         return listed(sorted(found, key=_end)[: most + 1], most, _end)
+
+    def _popular(self, given: Values) -> list[Popularity]:
+        days = questions.recent(given.get("window_days", "7"))
+        most = questions.limit(given.get("limit", "20"))
+        found = [each for each in self._window.edition.popular if each.window_days == days]
+        return found[:most]
 
     def _deal(self, number: int, given: Values) -> Deal:
         for deal in self._window.deals():

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from penstock.core.logs import get_logger
 from penstock.core.units import KiB
+from penstock.hives.app.domain.analytics import Popularity
 from penstock.hives.app.domain.hives import Snapshot
 from penstock.hives.app.domain.plans import Plan
 from penstock.hives.publications import KEYS
@@ -35,6 +36,7 @@ class Edition:
 
     snapshot: Snapshot
     plans: tuple[Plan, ...] = ()
+    popular: tuple[Popularity, ...] = ()  #: of every window, the most popular first
 
     @property
     def as_of(self) -> datetime:

@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from penstock.hives.app.domain.analytics import Recent
 from penstock.hives.app.domain.errors import Fault, Invalid
 from penstock.hives.app.domain.geography import Point
 from penstock.hives.app.domain.hives import HiveQuery, Sort
@@ -60,6 +61,14 @@ def day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise Invalid("no such day", [Fault("day", "is a date, 2026-11-15")]) from None
+
+
+def recent(text: str) -> Recent:
+    try:
+        return Recent(int(text))
+    except ValueError:
+        allowed = ", ".join(str(each.value) for each in Recent)
+        raise Invalid("no such window", [Fault("window_days", f"is one of {allowed}")]) from None
 
 
 def hours_ahead(text: str | None, now: datetime) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ class PushDesk:
         """A device that is registered again, by whoever holds it now, changes hands."""
         if kind == "webpush":
             checked(address, self._services, local=self._local)
-            kept = checked_keys(keys)
+            kept = await asyncio.to_thread(checked_keys, keys)
         else:
             if not address.isascii() or not address.isprintable() or " " in address:
                 raise Invalid("no such device", [Fault("address", "is a token of Firebase's")])

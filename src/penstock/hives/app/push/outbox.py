@@ -73,6 +73,11 @@ _USED: Final = """
 """
 _FAILED: Final = "UPDATE push_endpoint SET failures = failures + 1 WHERE id = %s"
 _FORGET: Final = "DELETE FROM push_endpoint WHERE id = %s"
+_SWEEP: Final = """
+    DELETE FROM notification WHERE id IN (
+        SELECT id FROM notification WHERE created_at < %s
+        ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED)
+"""
 _NEXT: Final = """
     SELECT min(next_at) AS next_at FROM notification_delivery
     WHERE state = 'pending' AND channel = ANY(%s)
@@ -120,6 +125,10 @@ class Outbox:
     async def forget(self, endpoint: int) -> None:
         """A device that is gone, with all that was on its way to it."""
         await self._connection.execute(_FORGET, (endpoint,))
+
+    async def sweep(self, before: datetime) -> int:
+        """Notes of before then, with what became of their pushes; so many at a time. How many."""
+        return (await self._connection.execute(_SWEEP, (before, CHUNK))).rowcount
 
     async def next_due(self, channels: Sequence[str]) -> datetime | None:
         row = await (await self._connection.execute(_NEXT, (list(channels),))).fetchone()

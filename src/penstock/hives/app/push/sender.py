@@ -2,7 +2,8 @@
 
 It wakes when a push is put in the outbox, when one is due, and twice a minute in any case. Any
 number of senders may run: each takes different pushes. What a service refuses for now is tried
-again with pauses that double, from five seconds to an hour, until it is no longer worth it.
+again with pauses that double, from five seconds to an hour, until it is no longer worth it. Notes
+are kept for ninety days, read or not; once an hour those that are older are deleted.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ ATTEMPTS: Final = 8
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 3600.0
 LOOK_SECONDS: Final = 30.0
+#: How long a note is kept, in the inbox too.
+KEPT: Final = timedelta(days=90)
+SWEEP_EVERY: Final = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -51,6 +55,7 @@ class Sender:
         self._channels = dict(channels)
         self._clock = clock
         self._woken = asyncio.Event()
+        self._swept: datetime | None = None
 
     def wake(self) -> None:
         """There is something new in the outbox."""
@@ -62,6 +67,7 @@ class Sender:
             try:
                 while await self.send_due():
                     pass
+                await self._sweep_hourly()
                 pause = await self._pause()
             except Exception as error:
                 if not passing(error):
@@ -80,6 +86,16 @@ class Sender:
             due = await Outbox(connection).take(list(self._channels), self._clock(), AT_ONCE)
         await asyncio.gather(*map(self._send, due))
         return len(due)
+
+    async def sweep(self) -> int:
+        """Delete notes that are too old; how many there were."""
+        gone, before = 0, self._clock() - KEPT
+        while True:
+            async with self._pool.transaction() as connection:
+                some = await Outbox(connection).sweep(before)
+            gone += some
+            if not some:
+                return gone
 
     async def close(self) -> None:
         for channel in self._channels.values():
@@ -115,6 +131,13 @@ class Sender:
                 log.warning("push given up", push=push.id, reason=outcome.reason)
                 expired = push.expires_at is not None and push.expires_at <= now
                 await outbox.settle(push, "dropped" if expired else "failed", now, outcome.reason)
+
+    async def _sweep_hourly(self) -> None:
+        now = self._clock()
+        if self._swept is None or now - self._swept >= SWEEP_EVERY:
+            self._swept = now
+            if gone := await self.sweep():
+                log.info("old notes deleted", notes=gone)
 
     async def _pause(self) -> float:
         async with self._pool.reading() as connection:

@@ -9,13 +9,14 @@ from penstock.hives.app.domain.messages import Message
 from penstock.hives.app.repositories.pool import Connection
 
 _COLUMNS: Final = """
-    id, user_id, author_id, hive_id, account_id, in_reply_to, type, content, read_at, sentiment,
-    sentiment_label, created_at
+    id, user_id, author_id, hive_id, account_id, in_reply_to, type, content, rating, read_at,
+    sentiment, sentiment_label, created_at
 """
 _ADD: Final = f"""
     INSERT INTO user_message
-        (user_id, author_id, hive_id, account_id, in_reply_to, type, content)
-    VALUES (%(user)s, %(author)s, %(hive)s, %(account)s, %(reply)s, %(type)s, %(content)s)
+        (user_id, author_id, hive_id, account_id, in_reply_to, type, content, rating)
+    VALUES (%(user)s, %(author)s, %(hive)s, %(account)s, %(reply)s, %(type)s, %(content)s,
+            %(rating)s)
     RETURNING {_COLUMNS}
 """
 _SUMMARY: Final = """
@@ -45,9 +46,10 @@ class MessageRepository:
         hive: int | None = None,
         account: int | None = None,
         reply: int | None = None,
+        rating: int | None = None,
     ) -> Message:
         given = {"user": user, "author": author, "type": kind, "content": content}
-        given |= {"hive": hive, "account": account, "reply": reply}
+        given |= {"hive": hive, "account": account, "reply": reply, "rating": rating}
         row = await (await self._connection.execute(_ADD, given)).fetchone()
         assert row is not None
         return Message(**row)

@@ -178,8 +178,8 @@ class Metrics:
     async def edit(
         self, caller: Caller, metric: int, values: Mapping[str, Any], seen: str | None
     ) -> Metric:
-        if "formula" in values:
-            self._check(values["formula"])
+        if (formula := values.get("formula")) is not None:
+            self._check(formula)
         async with self._pool.transaction() as connection:
             held = await self._seen(connection, caller, metric, lock=True)
             caller.require(Permission.EDIT_METRICS, held.account_id)

@@ -25,12 +25,13 @@ class Messages:
         content: str,
         hive: int | None = None,
         account: int | None = None,
+        rating: int | None = None,
     ) -> Message:
         """Feedback goes to a hive or an account, a question to whoever runs the installation."""
         if kind is MessageType.FEEDBACK and (hive is None) == (account is None):
             raise Invalid("to whom?", [Fault("hive_id", "is given, or account_id, not both")])
-        if kind is MessageType.SUPPORT and (hive, account) != (None, None):
-            fault = Fault("hive_id", "is for feedback, as is account_id")
+        if kind is MessageType.SUPPORT and (hive, account, rating) != (None, None, None):
+            fault = Fault("hive_id", "is for feedback, as are account_id and rating")
             raise Invalid("support goes to nobody in particular", [fault])
         async with self._pool.transaction() as connection:
             if hive is not None:
@@ -38,8 +39,9 @@ class Messages:
                 if account is None:
                     raise NotFound(f"there is no hive {hive}")
             messages = MessageRepository(connection)
+            own = caller.known
             return await messages.add(
-                caller.known, caller.known, kind, content, hive=hive, account=account
+                *(own, own, kind, content), hive=hive, account=account, rating=rating
             )
 
     async def mine(self, caller: Caller, cursor: str | None, limit: int) -> Listed[Message]:

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from penstock.hives.app.domain.errors import NotConfigured
 from penstock.hives.app.domain.sensors import SensorReport
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.lake.log import chosen
 
 _FLOW: Final = "hives"
 _TABLE: Final = "silver.reports"
@@ -41,6 +39,10 @@ def _read(
 ) -> list[SensorReport]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
+
+    # With the lake comes Spark's connector: for who asks for reports, and for nobody else.
+    from penstock.pipeline.lake import Lake
+    from penstock.pipeline.lake.log import chosen
 
     table = Lake.open(root, _FLOW).table(_TABLE)
     days = begin.astimezone(UTC).date(), end.astimezone(UTC).date()

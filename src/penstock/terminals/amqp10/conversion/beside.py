@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from penstock.broker.tables import decode_table
 from penstock.core.errors import WireSyntaxError
+from penstock.core.tables import decode_table
 from penstock.terminals.amqp10.conversion.basic import Basic
 from penstock.terminals.amqp10.conversion.headers import (
     BROKERS,

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SELECTS
-from penstock.broker.tables import encode_table
+from penstock.core.tables import encode_table
 from penstock.terminals.amqp10.conversion import shortcuts
 from penstock.terminals.amqp10.conversion.basic import Basic, write_basic
 from penstock.terminals.amqp10.conversion.beside import (

@@ -55,7 +55,7 @@ def survives(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """The value as `broker/tables.py` writes it; raises `EncodeError` where there is none."""
+    """The value as `core/tables.py` writes it; raises `EncodeError` where there is none."""
     kind = type(value)
     if kind in _SURVIVE:
         return int(value) if kind is Int else value

@@ -1,0 +1,39 @@
+"""A client comes and a client goes: what is the same of that, whatever it speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol, cast
+
+from penstock.broker.host import Client, Host
+from penstock.broker.intake import Intake
+
+
+class Terminal(Client, Protocol):
+    """One socket and whoever is behind it."""
+
+    host: Host
+    transport: asyncio.Transport
+    intake: Intake
+    peer: tuple[Any, ...]  #: its address and port
+    tls: bool
+
+
+def arrive(terminal: Terminal, transport: asyncio.BaseTransport, choke_bytes: int) -> None:
+    """There is a socket; `choke_bytes` is how much may wait in it before senders are told."""
+    terminal.transport = cast(asyncio.Transport, transport)
+    terminal.transport.set_write_buffer_limits(high=choke_bytes)
+    terminal.intake.begin()
+    terminal.peer = transport.get_extra_info("peername") or ("", 0)
+    here = transport.get_extra_info("sockname") or ("", 0)
+    terminal.tls = transport.get_extra_info("ssl_object") is not None
+    terminal.name = f"{terminal.peer[0]}:{terminal.peer[1]} -> {here[0]}:{here[1]}"
+    terminal.host.clients[terminal] = None
+    terminal.host.kernel.metrics.connections_opened += 1
+
+
+def depart(terminal: Terminal) -> None:
+    """The socket is gone, and all that hung on it was let go."""
+    terminal.host.client_left(terminal)
+    terminal.host.kernel.metrics.connections_closed += 1
+    terminal.host.kernel.turn.end()

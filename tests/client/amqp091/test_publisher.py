@@ -1,0 +1,161 @@
+"""Publishing in bulk, blocking: all of it, in order, whatever becomes of the broker meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pika
+import pytest
+from pamqp import commands
+from pamqp.frame import marshal
+
+from penstock.client.amqp091.blocking import BlockingConnection
+from penstock.client.amqp091.publisher import Publisher
+from penstock.client.errors import BrokerUnreachable
+from penstock.core.errors import AuthenticationFailed, NoRoute, NotFound, PenstockError, QueueFull
+from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.contents import Properties, write_header, write_route
+from tests.client.line import Line
+from tests.conftest import NewPenstock
+from tests.peers import Broker, free_port
+
+COUNT = 3000
+SECONDS = 60
+
+
+def publisher(url: str, *, mandatory: bool = True) -> Publisher:
+    return Publisher(parse_address(url), "a test", mandatory=mandatory, patience=60.0)
+
+
+def publish(to: Publisher, queue: str, numbers: range) -> None:
+    route = write_route("", queue)
+    for number in numbers:
+        body = str(number).encode()
+        to.publish(route, write_header(len(body), Properties(message_id=str(number))), body)
+
+
+def declare(url: str, queue: str, **arguments: object) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    connection.channel().queue_declare(queue, durable=True, arguments=arguments)
+    connection.close()
+
+
+def taken(url: str, queue: str) -> list[int]:
+    """All that is in a queue, which is deleted."""
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    found = []
+    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        assert got[1].message_id == got[2].decode()
+        found.append(int(got[2]))
+    channel.queue_delete(queue)
+    connection.close()
+    return found
+
+
+def test_all_arrive_once_and_in_order(broker: Broker, name: str) -> None:
+    declare(broker.url, name)
+    with publisher(broker.url) as to:
+        publish(to, name, range(COUNT))
+        to.flush()
+
+    assert taken(broker.url, name) == list(range(COUNT))
+
+
+def test_none_is_lost_when_the_broker_is_killed(new_penstock: NewPenstock) -> None:
+    broker = new_penstock()
+    declare(broker.url, "q")
+    half, killed = threading.Event(), threading.Event()
+
+    def work(to: Publisher) -> None:
+        publish(to, "q", range(COUNT // 2))
+        half.set()
+        killed.wait(SECONDS)
+        publish(to, "q", range(COUNT // 2, COUNT))
+        to.flush()
+
+    with publisher(broker.url) as to:
+        working = threading.Thread(target=work, args=(to,))
+        working.start()
+        half.wait(SECONDS)
+        broker.kill()
+        killed.set()
+        broker.start()
+        working.join(SECONDS)
+
+    assert set(taken(broker.url, "q")) == set(range(COUNT))
+
+
+def test_an_exchange_of_another_kind_is_used_as_it_is(broker: Broker) -> None:
+    with publisher(broker.url, mandatory=False) as to:
+        to.declare_exchange("amq.fanout", "topic")
+        to.publish(write_route("amq.fanout", "k"), write_header(0, Properties()), b"")
+        to.flush()
+
+
+def test_an_exchange_is_declared_where_there_is_none(broker: Broker, name: str) -> None:
+    with publisher(broker.url, mandatory=False) as to:
+        to.declare_exchange(name, "topic")
+        to.publish(write_route(name, "k"), write_header(0, Properties()), b"")
+        to.flush()
+
+
+def test_what_the_broker_refuses_is_an_error(broker: Broker, name: str) -> None:
+    with publisher(broker.url) as to:
+        publish(to, f"no {name}", range(1))
+        with pytest.raises(NoRoute, match=f"'no {name}'"):
+            to.flush()
+    with publisher(broker.url) as to:
+        to.publish(write_route(f"no {name}", "k"), write_header(0, Properties()), b"")
+        with pytest.raises(NotFound):
+            to.flush()
+
+
+def test_a_full_queue_is_an_error(broker: Broker, name: str) -> None:
+    declare(broker.url, name, **{"x-max-length": 1, "x-overflow": "reject-publish"})
+    with publisher(broker.url) as to:
+        publish(to, name, range(5))
+        with pytest.raises(QueueFull):
+            to.flush()
+    assert taken(broker.url, name) == [0]
+
+
+async def test_a_broker_that_asks_senders_to_wait_is_waited_for(line: Line, name: str) -> None:
+    blocked = marshal(commands.Connection.Blocked("low on disk"), 0)
+    to = await asyncio.to_thread(publisher, line.url, mandatory=False)
+    line.tell(blocked)
+    async with asyncio.timeout(SECONDS):
+        while not to._connection.has_input():  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0.01)
+    publish(to, name, range(10))
+    line.passed = 0
+    flushing = asyncio.create_task(asyncio.to_thread(to.flush))
+    done, _ = await asyncio.wait([flushing], timeout=0.3)
+    assert not done
+    assert line.passed == 0
+    line.tell(marshal(commands.Connection.Unblocked(), 0))
+    async with asyncio.timeout(SECONDS):
+        await flushing
+    await asyncio.to_thread(to.__exit__, None, None, None)
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    address = parse_address(f"amqp://127.0.0.1:{free_port()}/")
+    with pytest.raises(BrokerUnreachable, match=str(address.port)):
+        Publisher(address, mandatory=True, patience=0.0)
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "words"),
+    [
+        ("guest:wrong@127.0.0.1:{}", AuthenticationFailed, "does not let 'guest' in"),
+        ("guest:guest@127.0.0.1:{}/nowhere", NotFound, "'nowhere'"),
+    ],
+    ids=["password", "vhost"],
+)
+def test_why_a_broker_does_not_let_us_in_is_told(
+    broker: Broker, place: str, kind: type[PenstockError], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        BlockingConnection(parse_address(f"amqp://{place.format(broker.port)}"), "a test")

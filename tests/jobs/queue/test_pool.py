@@ -1,0 +1,137 @@
+"""The pool, with processes that do what a test says instead of real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from penstock.jobs.pool import pool as pools
+from penstock.jobs.pool.parcels import BACK, DO, DONE, READY
+from penstock.jobs.pool.pool import Piece, Pool
+
+
+class Puppet:
+    """A process whose answers a test makes."""
+
+    pid = 0
+
+    def __init__(self, heard: Any, gone: Any) -> None:
+        self.ready = self.long = False
+        self.begun = 0
+        self.sent: list[tuple[Any, ...]] = []
+        self._heard = heard
+        self._gone = gone
+
+    async def start(self, master: str = "") -> None:
+        self.say(READY, 0)
+
+    def say(self, *item: Any) -> None:
+        self._heard(self, item)
+
+    def die(self) -> None:
+        self._gone(self)
+
+    def send(self, item: tuple[Any, ...]) -> None:
+        self.sent.append(item)
+
+    def end(self) -> None: ...
+
+    async def ended(self) -> None: ...
+
+    @property
+    def given(self) -> list[int]:
+        return [item[1] for item in self.sent if item[0] == DO]
+
+
+@pytest.fixture
+async def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
+    monkeypatch.setattr(pools, "PoolProcess", Puppet)
+    pool = Pool(1)
+    await pool.open()
+    return pool
+
+
+def puppet(pool: Pool) -> Puppet:
+    (found,) = pool._processes
+    return found  # type: ignore[return-value]
+
+
+def begun(pool: Pool, number: int) -> tuple[list[Piece], list[int]]:
+    done: list[int] = []
+    pieces = []
+    for _ in range(number):
+        piece = Piece("f", (), {}, True, _ignore, _ignore, _ignore, _ignore)
+        piece.done = lambda value, seconds, piece=piece: done.append(piece.number)  # type: ignore[misc]
+        pool.begin(piece)
+        pieces.append(piece)
+    return pieces, done
+
+
+def _ignore(*_: Any) -> None: ...
+
+
+async def test_a_process_that_gives_back_all_it_had_is_given_work_again(pool: Pool) -> None:
+    """It was so slow to begin that it was thought to be at something long."""
+    process = puppet(pool)
+    begun(pool, 3)
+    pool._look_around({process: 1})  # type: ignore[dict-item]
+    assert process.sent[-1][0] == BACK
+
+    process.say(BACK, 0, [1, 2, 3])
+
+    assert process.given == [1, 2, 3, 1, 2, 3]
+
+
+async def test_what_is_given_back_is_done_first_and_in_its_order(pool: Pool) -> None:
+    process = puppet(pool)
+    _, done = begun(pool, 3)
+    pool._look_around({process: 1})  # type: ignore[dict-item]
+    process.say(BACK, 0, [2, 3])
+    begun(pool, 1)
+    assert process.given == [1, 2, 3]
+
+    process.say(DONE, 1, None, 0.1)
+
+    assert process.given == [1, 2, 3, 2, 3, 4]
+    assert done == [1]
+
+
+async def test_a_piece_that_was_ended_while_it_waited_there_does_not_leave_it_unused(
+    pool: Pool,
+) -> None:
+    process = puppet(pool)
+    pieces, _ = begun(pool, 3)
+    pool.end(pieces[1], "not wanted")
+    process.say(DONE, 1, None, 0.0)
+    pool._look_around({process: 3})  # type: ignore[dict-item]
+    process.say(BACK, 0, [3])  # it is at the second, which nobody wants
+
+    process.say(DONE, 2, None, 9.0)
+
+    assert process.given[-1] == 3
+    assert not process.long
+
+
+async def test_what_waited_behind_a_piece_whose_process_died_goes_to_the_next_process(
+    pool: Pool,
+) -> None:
+    lost: list[str] = []
+    pieces, _ = begun(pool, 3)
+    pieces[0].lost = lost.append
+    puppet(pool).die()
+
+    assert len(lost) == 1
+    assert pool.withdraw(pieces[2])
+    await asyncio.gather(*pool._starting)
+    assert puppet(pool).given == [2]
+
+
+async def test_only_the_first_piece_of_a_process_is_underway(pool: Pool) -> None:
+    pieces, _ = begun(pool, 2)
+    assert [pool.underway(piece) for piece in pieces] == [True, False]
+
+    puppet(pool).say(DONE, 1, None, 0.0)
+
+    assert [pool.underway(piece) for piece in pieces] == [False, True]
