@@ -33,9 +33,18 @@ events that did not arrive. `unseen` are wraps in an outage at a point that nobo
 takes every fall of a total for a restart; it is spared duplicates and late reports, and sensors
 that send events.
 
-What is left cannot be told from the frames: a total that wrapped in an outage at a point nobody
-knows is up to 32 events off, and a device that started again, whose next reports were lost and
-whose totals have by then overtaken those before, looks like one that went on.
+The column *≤ {bound}* has the share of sensors that keep the promise one by one. Those that do not
+are of two kinds:
+
+* A total wrapped during an outage, at a point nobody knows. All three points fit what was seen
+  before and after, and their counts differ by 12, 20 or 32. The one in the middle is assumed, so
+  it is 20 off at most, once, of the 65 thousand counted until then; the report is flagged. Nothing
+  else tells: reports v1 have no number, a status has no totals, and those who came and those who
+  left during two hours differ by more than that anyway. `wrap_at` in the sensor's profile ends it.
+* A device started again and its next reports were lost, until its totals had overtaken those from
+  before: it looks like one that went on, and what it had counted before the start is missing. That
+  takes totals of a few events, so daily restarts. A status would tell, up to six hours later; it
+  is not used, for counts that were told would have to be taken back.
 
 {table}
 """

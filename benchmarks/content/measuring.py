@@ -19,6 +19,7 @@ from benchmarks.content.naive import Naive
 from benchmarks.content.workloads import WORKLOADS, Make, quotes
 from benchmarks.errors import WrongDelivery
 from penstock.content.matching import Matcher
+from penstock.content.matching.kernel import Kernel
 from penstock.content.messages import Publication, Subscription
 
 _CHECKED: Final = 3
@@ -39,14 +40,20 @@ class Figures:
     changed: float  #: pairs of insert and remove
 
 
-def measure(workload: str, count: int, seconds: float = 2.0, seed: int = 1) -> Figures:
+def measure(
+    workload: str,
+    count: int,
+    seconds: float = 2.0,
+    seed: int = 1,
+    kernel: Kernel | None = None,
+) -> Figures:
     make = WORKLOADS[workload]
     random = Random(seed)
     subscriptions = [make(random) for _ in range(count)]
     gc.collect()
     gc.freeze()  # what lies there for the whole run is no garbage
     try:
-        matcher: Matcher[int] = Matcher()
+        matcher: Matcher[int] = Matcher(kernel=lambda: kernel)
         inserted = count / _taken(lambda: _fill(matcher, subscriptions))
         naive = Naive(subscriptions)
         events = quotes(Random(seed + 1))

@@ -105,3 +105,24 @@ def test_build_writes_models_and_tells_how_far_it_is(data: Path) -> None:
     assert "percent: 100.0%" in printed
     built = modelfile.load(models.read_bytes())
     assert [len(bag) for bag in built.bags.values()] == [750]
+
+
+def test_methods_are_validated_beside_what_costs_nothing(data: Path) -> None:
+    words = ("validate", data / "reference.csv", "--samples", 200, "--methods", "lda")
+    status, lines = run(f"--aging={data / 'aging'}", *words, "--no-boosted")
+
+    assert status == 0
+    assert lines[0].split()[:2] == ["coverage", "error"]
+    found = {line[:16].strip(): line[16:].split() for line in lines[1:]}
+    assert list(found) == ["vote of models", "no correction", "always human"]
+    assert found["always human"][0] == "100.0%"
+    errors = {name: float(cells[1].rstrip("%")) for name, cells in found.items()}
+    assert errors["vote of models"] < errors["always human"]
+
+
+def test_a_method_that_is_none_is_named(data: Path) -> None:
+    words = ("validate", data / "reference.csv", "--methods", "lda,crystal")
+    status, lines = run(f"--aging={data / 'aging'}", *words)
+
+    assert status == 2
+    assert "crystal" in "\n".join(lines)

@@ -24,7 +24,7 @@ from penstock.wire.amqp091.address import parse_address
 from penstock.wire.amqp091.contents import Properties, short_string, write_header
 from tests.conftest import missing
 from tests.peers import Broker, PeerMissing, Penstock, Process, RabbitMQ
-from tests.pipeline.conftest import Reader, finished
+from tests.pipeline.conftest import Reader, ended
 from tests.pipeline.given import declare, numbered
 from tests.pipeline.processes import until
 
@@ -249,6 +249,6 @@ def test_the_broker_is_killed(own: Broker, spark: SparkSession, tmp_path: Path, 
             own.start()
     query.stop()
 
-    finished(reader.start(frame, trigger={"availableNow": True}))
+    ended(lambda: reader.start(frame, trigger={"availableNow": True}))
 
     assert written(spark, tmp_path) == flow.content()

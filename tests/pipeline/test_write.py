@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 
-from tests.pipeline.conftest import Reader, finished
+from tests.pipeline.conftest import Reader, ended
 from tests.pipeline.given import channel, declare, stream, taken
 
 
@@ -105,9 +105,11 @@ def test_a_full_queue_is_an_error(reader: Reader, name: str) -> None:
         ("SELECT 'k' AS routing_key, 7 AS body", "'body' is int"),
     ],
 )
-def test_rows_that_are_no_messages_are_refused(reader: Reader, query: str, words: str) -> None:
+def test_rows_that_are_no_messages_are_refused(
+    penstock_reader: Reader, query: str, words: str
+) -> None:
     with pytest.raises(AnalysisException, match=words):
-        write(reader.spark.sql(query), reader)
+        write(penstock_reader.spark.sql(query), penstock_reader)
 
 
 def test_a_stream_is_carried_over(reader: Reader, name: str) -> None:
@@ -115,15 +117,14 @@ def test_a_stream_is_carried_over(reader: Reader, name: str) -> None:
     stream(reader.broker.url, f"source-{name}", 50)
     frame = reader.stream(f"source-{name}", startingOffsets="earliest", maxOffsetsPerTrigger=30)
 
-    query = (
+    writing = (
         frame.drop("message_id")
         .writeStream.format("penstock")
         .options(url=reader.broker.url, exchange="", routingKey=name)
         .option("checkpointLocation", str(reader.folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    finished(query)
+    query = ended(writing.start)
 
     found = taken(reader.broker.url, name)
     assert [body for _, _, body in found] == [b"message %d" % number for number in range(50)]
@@ -132,18 +133,18 @@ def test_a_stream_is_carried_over(reader: Reader, name: str) -> None:
     ]
 
 
-def test_a_write_that_fails_fails_the_query(reader: Reader, name: str) -> None:
+def test_a_write_that_fails_fails_the_query(penstock_reader: Reader, name: str) -> None:
+    reader = penstock_reader
     declare(reader.broker.url, name)
     stream(reader.broker.url, f"source-{name}", 5)
     frame = reader.stream(f"source-{name}", startingOffsets="earliest")
 
-    query = (
+    writing = (
         frame.writeStream.format("penstock")
         .options(url=reader.broker.url, exchange="amq.topic", routingKey=f"nobody.{name}")
         .option("checkpointLocation", str(reader.folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
 
     with pytest.raises(StreamingQueryException, match="no queue takes"):
-        finished(query)
+        ended(writing.start)

@@ -38,6 +38,7 @@ subtopic *.radar.#
 
 instances 2
 expire 10m
+persistent off
 directory /data/${YYYYMMDD}/in
 mirror True
 strip 2
@@ -68,6 +69,7 @@ def test_a_v2_configuration_is_read_as_it_is(tmp_path: Path) -> None:
     assert (settings.bandwidth, settings.suppress_duplicates) == (102_400, 1200.0)
     assert settings.default_mode == 0o640
     assert settings.events == {Event.MODIFY, Event.DELETE}
+    assert (settings.expire, settings.persistent) == (600.0, False)
     assert settings.join
 
 

@@ -174,6 +174,15 @@ async def test_a_server_that_is_not_there(scheme: str) -> None:
     await transports.close()
 
 
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+async def test_what_is_no_file_is_refused_and_holds_nobody_up(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "it"
+    place.mkdir() if kind == "folder" else os.mkfifo(place)
+    transports = Transports(Circumstances())
+    with pytest.raises(UnsupportedSource):
+        await transports.get("file").fetch(Source(f"file:{place}"), Span(), Caught())
+
+
 def test_a_scheme_nobody_has() -> None:
     with pytest.raises(UnsupportedSource):
         Transports(Circumstances()).get("gopher")

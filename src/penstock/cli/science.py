@@ -10,14 +10,12 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from penstock.core.errors import ConfigurationError, NotFound
-
-if TYPE_CHECKING:
-    from penstock.jobs.model import Agings
+from penstock.cli.job_options import read_agings, read_file
+from penstock.core.errors import ConfigurationError
 
 app = typer.Typer(no_args_is_help=True, help="Where pollution in water comes from.")
 
@@ -73,8 +71,10 @@ def build(
     from penstock.pipeline.opening import engine_session
 
     target = _given(context.obj.models, "--models")
-    matrix = prepare(read_csv(_read(data)))
-    model = unbuilt(matrix, coefficients(_agings(_given(context.obj.aging, "--aging"))), seed)
+    matrix = prepare(read_csv(read_file(data)))
+    model = unbuilt(
+        matrix, coefficients(read_agings(str(_given(context.obj.aging, "--aging")))), seed
+    )
     wanted = searches(ALL if ages else FRESH)
     with engine_session("science", master) as spark:
         model = build_on(spark, model, wanted, _Printed())
@@ -95,8 +95,8 @@ def predict(
     from penstock.jobs.science.prediction import Predictor
     from penstock.jobs.science.report import data_frame, explained, lines
 
-    model = load(_read(_given(context.obj.models, "--models")))
-    samples = prepare(read_csv(_read(data)))
+    model = load(read_file(_given(context.obj.models, "--models")))
+    samples = prepare(read_csv(read_file(data)))
     for number in range(1, len(samples) + 1):
         typer.echo(f"***New sample, # {number} / {len(samples)}")
     found = Predictor(model).predict(samples.values, samples.seasons)
@@ -107,6 +107,42 @@ def predict(
         typer.echo("Explained:")
         for line in data_frame(explained(found["ERROR2"]), samples.samples):
             typer.echo(line)
+
+
+@app.command()
+def validate(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
+    samples: Annotated[int, typer.Option(min=50, help="Simulated ones to judge by.")] = 1_000,
+    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+    methods: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Kinds of classifiers that vote; none is all.")
+    ] = "lda,bayes,logistic,knn",
+    boosted: Annotated[
+        bool, typer.Option(help="The other method as well: one gradient-boosted model.")
+    ] = True,
+) -> None:
+    """Say how good methods are, on simulated samples whose base was kept from them."""
+    from penstock.jobs.science import comparison
+    from penstock.jobs.science.ageing import coefficients
+    from penstock.jobs.science.classifiers import CONFIGURATIONS
+    from penstock.jobs.science.matrix import prepare, read_csv
+
+    trials = read_agings(str(_given(context.obj.aging, "--aging")))
+    wanted = [name for name in methods.split(",") if name]
+    kinds = {each.kind for each in CONFIGURATIONS}
+    if unknown := [name for name in wanted if name not in kinds]:
+        raise typer.BadParameter(f"--methods {unknown[0]}: there are {', '.join(sorted(kinds))}")
+    typer.echo(comparison.heading())
+    for score in comparison.compare(
+        prepare(read_csv(read_file(data))),
+        coefficients(trials),
+        configurations=[each for each in CONFIGURATIONS if not wanted or each.kind in wanted],
+        samples=samples,
+        seed=seed,
+        boosted=boosted,
+    ):
+        typer.echo(comparison.line(score))
 
 
 @app.command()
@@ -168,26 +204,3 @@ def _given(path: Path | None, option: str) -> Path:
     if path is None:
         raise ConfigurationError(f"{option} is missing: it says where; before the command's name")
     return path
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise NotFound(f"{path}: {error.strerror}") from error
-
-
-def _agings(place: Path) -> Agings:
-    from penstock.jobs.model import Aging
-    from penstock.jobs.science.ageing import file_means, read_trials
-
-    found: dict[str, tuple[Aging, ...]] = {}
-    for file in sorted(place.glob("*.txt")):
-        meant = file_means(file.name)
-        if meant is not None:
-            name, season = meant
-            aging = Aging(read_trials(file.read_bytes(), file.name), season.position)
-            found[name] = (*found.get(name, ()), aging)
-    if not found:
-        raise NotFound(f"{place}: no files env<NAME>-<SEASON>.txt of an indicator")
-    return found

@@ -67,6 +67,7 @@ class Applying:
             rows=kept.rows,
             seconds=round(done.seconds, 3),
             rate=round(done.rate),
+            behind=None if done.behind is None else round(done.behind, 3),
         )
 
     def again(self, spark: SparkSession) -> None:

@@ -1,8 +1,8 @@
 """Why a query ended, and whether starting it again may help.
 
-What a flow raises is at hand. What the source, or a task, raises in a process of Spark's arrives as
-a text with a traceback in it, whose last line names the error's class: by that it is judged as if
-it were at hand.
+What a flow raises, or the engine before its query, is at hand. What the source, or a task, raises
+in a process of Spark's arrives as a text with a traceback in it, whose last line names the error's
+class: by that it is judged as if it were at hand.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from penstock.wire.amqp091.faults import passing as broker_passing
 
 #: Trying again does not cure these: somebody has to do something.
 _HOPELESS: Final = (errors.ConfigurationError, errors.AccessRefused, DataLost)
+#: Spark gives a Python process ten seconds to start, and a machine may be too busy for that.
+_BUSY: Final = "Python worker failed to connect back"
 #: A line of a traceback that names an error of Python's or ours, and what it said.
 _LINE: Final = re.compile(r"^(?:(penstock(?:\.\w+)+)\.)?([A-Za-z]\w+): (.+)$", re.MULTILINE)
 
@@ -41,12 +43,13 @@ class Fault:
 
 def explain(raised: Exception, cause: Exception | None) -> Fault:
     """`cause` is what applying the batch raised, if it was that."""
-    if cause is not None and not _sparks(cause):
-        return _judged(cause, type(cause), str(cause), cause)
-    text = str(raised if cause is None else cause)
+    told = raised if cause is None else cause
+    if not _sparks(told):
+        return _judged(told, type(told), str(told), told)
+    text = str(told)
     named = list(_named(text))
     if not named:
-        return Fault(_first_line(text), False, False, QueryFailed(text))
+        return Fault(_first_line(text), _BUSY in text, False, QueryFailed(text))
     kind, words = named[-1]
     hopeless = issubclass(kind, _HOPELESS)
     return _judged(_blank(kind), kind, words, kind(words) if hopeless else QueryFailed(words))

@@ -59,6 +59,8 @@ class _Reader(Collector):
         if done.newest is not None:
             meaning = "When the newest message in it came to the broker."
             yield self._gauge("newest_message_timestamp_seconds", meaning, done.newest)
+        if done.behind is not None:
+            yield self._gauge("lag_seconds", "The age it had when the batch was done.", done.behind)
         ends = GaugeMetricFamily(
             "penstock_pipeline_next_offset",
             "The next offset of each stream: subtract from the broker's for the lag.",

@@ -63,6 +63,11 @@ class Done:
     def seconds(self) -> float:
         return self.bronze_seconds + self.apply_seconds
 
+    @property
+    def behind(self) -> float | None:
+        """The age of its newest message when it was done: the lag in time while messages come."""
+        return None if self.newest is None else max(0.0, self.at - self.newest)
+
     def next(self, kept: Kept, bronze: float, apply: float, now: float, pid: int) -> Done:
         """This one's successor; totals begin again in another process."""
         same = self.pid == pid

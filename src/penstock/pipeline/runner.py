@@ -111,6 +111,8 @@ class Engine:
                     tries += not fault.passing
                     if fault.hopeless or tries >= _TRIES or time.monotonic() > deadline:
                         self._enter(State.FAILED, fault.reason)
+                        if fault.error is raised:
+                            raise
                         raise fault.error from raised
                 pause = next(pauses)
                 log.warning(

@@ -36,7 +36,7 @@ from penstock.pump.transports.contract import Span, Transport, near
 from penstock.pump.transports.opening import Transports
 
 #: Up to this size a file lands together with others, and may wait for that in memory.
-SMALL: Final = 256 * KiB
+SMALL: Final = 128 * KiB
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,11 +258,26 @@ async def test_senders_wait_while_the_broker_asks_them_to(line: Line, name: str)
     await connection.close()
 
 
-async def test_a_broker_that_falls_silent_is_given_up(line: Line, quiet: None) -> None:
-    connection = await connect(parse_address(f"{line.url}?heartbeat=1"), "a test")
-    line.hold()
+async def test_a_broker_that_falls_silent_is_given_up(quiet: None) -> None:
+    async def open_and_be_silent(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        for method in (
+            commands.Connection.Start(0, 9, {}),
+            commands.Connection.Tune(0, 0, 1),
+            commands.Connection.OpenOk(),
+        ):
+            writer.write(marshal(method, 0))
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(open_and_be_silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connection = await connect(parse_address(f"amqp://127.0.0.1:{port}"), "a test")
     async with asyncio.timeout(SECONDS):
         error = await asyncio.shield(connection.lost)
+    server.close()
+    await server.wait_closed()
 
     assert isinstance(error, Lost)
     assert "no sign of life" in str(error)

@@ -59,6 +59,18 @@ async def test_a_queue_that_was_deleted_is_declared_again(
         assert (await job.result()).final
 
 
+async def test_a_backlog_is_answered_while_the_worker_still_begins_to_consume(
+    jobs_url: str, client: JobsClient
+) -> None:
+    """RabbitMQ closes a channel that asks for anything while it commits."""
+    jobs = [await client.submit(Fake(f"early {number}", 0, 1)) for number in range(50)]
+
+    async with working(jobs_url) as worker:
+        for job in jobs:
+            await job.result()
+        assert worker.figures.lost == 0
+
+
 def test_a_program_that_waits_can_ask_as_well(penstock: Penstock) -> None:
     clean(penstock.url)
 

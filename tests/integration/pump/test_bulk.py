@@ -17,7 +17,7 @@ from penstock.pump.flow.exchanges import Outgoing
 from tests.conftest import NewPenstock
 from tests.peers import Broker, free_port
 
-COUNT = 3000
+COUNT = 1200
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PythonException
 
+from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import AccessRefused, ConfigurationError, ResourceLocked
 from penstock.pipeline.bronze import MESSAGES, Kept
 from penstock.pipeline.checkpoint import open_checkpoint
@@ -110,6 +111,11 @@ class TestProgress:
         assert done.ends == {"sensors": 200}
         assert done.newest == NOON.timestamp()
 
+    def test_a_batch_is_as_far_behind_as_its_newest_message_is_old(self, tmp_path: Path) -> None:
+        done = Progress(tmp_path, "tally").record(kept(0), 0.1, 0.2, NOON.timestamp() + 1.5)
+
+        assert done.behind == pytest.approx(1.5)
+
     def test_the_rate_is_of_late(self, tmp_path: Path) -> None:
         progress = Progress(tmp_path, "tally")
         for second in range(300):
@@ -131,7 +137,7 @@ class TestProgress:
         place = Place(tmp_path, "tally")
         progress = Progress(place.progress, "tally")
         progress.enter(State.RUNNING, 1000.0)
-        progress.record(kept(4), 0.1, 0.2, 1000.0)
+        progress.record(kept(4), 0.1, 0.2, NOON.timestamp() + 2)
 
         found = registry(place)
 
@@ -139,6 +145,7 @@ class TestProgress:
         assert found.get_sample_value("penstock_pipeline_running", flow) == 1
         assert found.get_sample_value("penstock_pipeline_messages_total", flow) == 100
         assert found.get_sample_value("penstock_pipeline_batch", flow) == 4
+        assert found.get_sample_value("penstock_pipeline_lag_seconds", flow) == pytest.approx(2)
         ends = {**flow, "stream": "sensors"}
         assert found.get_sample_value("penstock_pipeline_next_offset", ends) == 500
 
@@ -167,26 +174,39 @@ class TestFaults:
             " SQLSTATE: 38000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 1]\n"
         )
 
-        fault = explain(RuntimeError(text), None)
+        fault = explain(PythonException(text), None)
 
         assert fault.passing
         assert fault.reason == "BrokerUnreachable: no broker at 127.0.0.1:5672"
 
+    def test_a_broker_that_is_away_before_the_query_passes_too(self) -> None:
+        away = BrokerUnreachable("127.0.0.1", 5672, "Connection refused")
+
+        fault = explain(away, None)
+
+        assert fault.passing
+        assert fault.error is away
+
+    def test_a_machine_too_busy_to_start_a_worker_may_be_less_so(self) -> None:
+        text = "[STREAM_FAILED] terminated: Python worker failed to connect back. SQLSTATE: XXKST"
+
+        assert explain(PythonException(text), None).passing
+
     def test_so_is_an_error_of_pythons_own(self) -> None:
-        fault = explain(RuntimeError("Failed: Traceback\nConnectionResetError: by peer\n"), None)
+        fault = explain(PythonException("Failed: Traceback\nConnectionResetError: by peer\n"), None)
 
         assert fault.passing
 
     def test_a_stream_nobody_has_declared_yet_may_come(self) -> None:
         text = "Failed: Traceback\npenstock.core.errors.NotFound: there is no stream 'a'\n"
 
-        assert explain(RuntimeError(text), None).passing
+        assert explain(PythonException(text), None).passing
 
     @pytest.mark.parametrize("kind", [DataLost, AccessRefused, ConfigurationError])
     def test_what_only_a_person_can_mend_is_told_by_its_name(self, kind: type[Exception]) -> None:
         text = f"Query failed\n{kind.__module__}.{kind.__name__}: stream 'a': gone\n"
 
-        fault = explain(RuntimeError(text), None)
+        fault = explain(PythonException(text), None)
 
         assert fault.hopeless
         assert type(fault.error) is kind
@@ -200,7 +220,7 @@ class TestFaults:
         assert isinstance(fault.error, DataLost)
 
     def test_anything_else_is_told_in_sparks_words(self) -> None:
-        fault = explain(RuntimeError("out of memory\nat line 1"), None)
+        fault = explain(PythonException("out of memory\nat line 1"), None)
 
         assert isinstance(fault.error, QueryFailed)
         assert fault.reason == "out of memory"

@@ -6,21 +6,23 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import AccessRefused, ResourceLocked
 from penstock.pipeline.applying import Applying
 from penstock.pipeline.checkpoint import open_checkpoint
 from penstock.pipeline.claims import Claim
-from penstock.pipeline.faults import QueryFailed
 from penstock.pipeline.flow import Batch
 from penstock.pipeline.place import Place
 from penstock.pipeline.progress import Progress, State
 from penstock.pipeline.runner import Engine, Source
+from penstock.pipeline.sources import Wanted
 from penstock.pipeline.status import look
 from penstock.store import Patience, StoreUnavailable
 from tests.peers import Penstock, free_port
@@ -171,14 +173,15 @@ def test_a_mistake_is_raised_after_a_few_tries(
 
 def test_a_broker_that_is_away_is_told(spark: SparkSession, tally: Tally, place: Place) -> None:
     nowhere = Source(f"amqp://guest:guest@127.0.0.1:{free_port()}/")
+    flow = replace(tally, sources=(Wanted("colours", "amq.topic", ("colours.#",)),))
 
-    with pytest.raises(QueryFailed, match="refused"):
-        Engine(spark, tally, place, nowhere).once(Patience(0.01, 0.01, 0.0))
+    with pytest.raises(BrokerUnreachable, match="refused"):
+        Engine(spark, flow, place, nowhere).once(Patience(0.01, 0.01, 0.0))
 
 
 def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     late = Penstock(tmp_path / "late")
-    flow = Tally(tmp_path, "late-*")
+    flow = Tally(tmp_path, "late-*", sources=(Wanted("late-0", "amq.topic", ("late.#",)),))
     place = Place(tmp_path, flow.name)
     progress = Progress(place.progress, flow.name)
     stop, ready = threading.Event(), threading.Event()

@@ -7,7 +7,7 @@ are looked at one by one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from penstock.content.errors import DuplicateId, UnknownId
@@ -63,25 +63,33 @@ class Advertisements(Generic[K]):
         wanted = Extent.of(subscription, self._strict)
         return [
             entry.key
-            for entry in self._naming(wanted.class_name, wanted.allowed)
+            for entry in self._naming(wanted.class_name, lambda: wanted.allowed)
             if meet(wanted, Extent.of(entry.message, self._strict))
         ]
 
     def conforming(self, publication: Publication) -> list[K]:
         """The keys of all advertisements that the publication conforms to."""
-        held: dict[str, Values] = {name: _exactly(v) for name, v in publication.attributes.items()}
+
+        def held() -> dict[str, Values]:
+            return {name: _exactly(value) for name, value in publication.attributes.items()}
+
         return [
             entry.key
             for entry in self._naming(publication.class_name, held)
             if conforms(publication, _advertisement(entry), self._strict)
         ]
 
-    def _naming(self, class_name: str, wanted: Mapping[str, Values]) -> Iterator[Entry]:
-        """Those that name all these attributes, and may take some of the values."""
+    def _naming(
+        self, class_name: str, wanted: Callable[[], Mapping[str, Values]]
+    ) -> Iterator[Entry]:
+        """Those that name all these attributes, and may take some of the values.
+
+        What is wanted is worked out for blocks alone: where few advertise, nobody asks.
+        """
 
         def choose(lines: Lines) -> Bits | None:
             left = lines.present()
-            for attribute, values in wanted.items():
+            for attribute, values in wanted().items():
                 silent = lines.silent(attribute, values)
                 line = lines.overlapping(attribute, values)
                 if silent is not None and line is not None:

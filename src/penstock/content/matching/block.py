@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from penstock.content.matching.columns import Columns, Rows
 from penstock.content.matching.entries import Entry, look
 from penstock.content.matching.event import Event
+from penstock.content.matching.kernel import Kernel, address
 from penstock.content.matching.lanes import Order, asked
 from penstock.content.matching.lines import MOST_LANES, Lines
 from penstock.content.matching.occurrences import Bits
@@ -40,12 +41,25 @@ Choice = Callable[[Lines], Bits | None]
 
 class Block:
     __slots__ = (
-        *("_columns", "_entries", "_free", "_full", "_keys", "_lines", "_live", "_odd", "_odds"),
-        *("capacity", "count"),
+        *(
+            "_addresses",
+            "_columns",
+            "_entries",
+            "_free",
+            "_full",
+            "_kernel",
+            "_keys",
+            "_lines",
+            "_live",
+        ),
+        *("_odd", "_odds", "capacity", "count"),
     )
 
-    def __init__(self, entries: Sequence[Entry], capacity: int) -> None:
+    def __init__(
+        self, entries: Sequence[Entry], capacity: int, kernel: Kernel | None = None
+    ) -> None:
         """Take whole words of entries into room for `capacity`."""
+        self._kernel = kernel
         self.capacity = capacity
         self.count = 0
         found = asked(entries, MOST_LANES)
@@ -61,6 +75,7 @@ class Block:
         self._keys: NDArray[np.object_] = np.empty(capacity, object)
         self._odd = np.zeros(capacity, bool)  # asks for more than columns know
         self._odds = 0
+        self._addresses = (address(self._odd), address(self._keys))
         for start in range(0, len(entries), _AT_ONCE):
             self._write(start, entries[start : start + _AT_ONCE])
         del self._free[len(self._free) - len(entries) // WORD :]
@@ -136,6 +151,9 @@ class Block:
             else:
                 look(self.entries(), event, found)
             return
+        if self._kernel is not None and event.exact and self._lines.settled:
+            self._match_quickly(self._kernel, self._lines, event, found)
+            return
         surely, maybe = self._lines.of(event)
         rows: Rows = _set_bits(maybe).nonzero()[0]
         if not len(rows):
@@ -149,6 +167,20 @@ class Block:
             self._take(event, self._columns.met_of(rows, event), found)
         else:
             look(self._at(rows), event, found)
+
+    def _match_quickly(self, kernel: Kernel, lines: Lines, event: Event, found: list[Any]) -> None:
+        left = kernel.block(
+            lines.address,
+            lines.picked(event),
+            self.capacity,
+            self._columns.address,
+            event.reach(self._columns.names),
+            *self._addresses,
+            found,
+            self.capacity if self._odds else 0,
+        )
+        if len(left):
+            look(self._at(left), event, found)
 
     def _take(self, event: Event, rows: Rows, found: list[Any]) -> None:
         """Add the keys of rows whose ranges are met, and whatever else they ask."""

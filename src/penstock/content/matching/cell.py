@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.content.matching.columns import Floats, Layout
 from penstock.content.matching.entries import Entry
+from penstock.content.matching.kernel import address
 from penstock.content.matching.roster import Roster
 
 Numbers = NDArray[np.intp]
@@ -33,7 +34,17 @@ _NO_NUMBERS: Final[Numbers] = np.empty(0, np.intp)
 
 
 class Cell:
-    __slots__ = ("_ends", "_numbers", "_odds", "columns", "few", "laid_out", "numbers")
+    __slots__ = (
+        "_at",
+        "_ends",
+        "_numbers",
+        "_odds",
+        "columns",
+        "few",
+        "laid_out",
+        "numbers",
+        "where",
+    )
 
     def __init__(self) -> None:
         self.few: list[Entry] = []
@@ -44,6 +55,8 @@ class Cell:
         self._ends: Floats = _NO_ENDS
         self._numbers: Numbers = _NO_NUMBERS
         self._odds = 0
+        self._at = (0, 0)  # the addresses of both
+        self.where = (0, 0, 0, 0)  #: as a kernel wants to know it
 
     def __len__(self) -> int:
         return len(self.numbers) if self.laid_out else len(self.few)
@@ -93,10 +106,12 @@ class Cell:
         ends[: len(self.columns), :count] = self.columns
         numbers[:count] = self.numbers
         self._ends, self._numbers = ends, numbers
+        self._at = (address(ends), address(numbers))
         self._show(count)
 
     def _show(self, count: int) -> None:
         self.columns, self.numbers = self._ends[:, :count], self._numbers[:count]
+        self.where = (self._at[0], len(self._numbers), count, self._at[1])
 
     def entries(self, roster: Roster) -> Iterator[Entry]:
         yield from self.few

@@ -13,6 +13,7 @@ from typing import Any, Final
 from penstock.content.matching.block import WORD, Block, Choice
 from penstock.content.matching.entries import Entry, look
 from penstock.content.matching.event import Event
+from penstock.content.matching.kernel import Kernel
 
 #: A block's room, at first and at most.
 _SMALLEST: Final = 128
@@ -20,9 +21,10 @@ _LARGEST: Final = 1 << 15
 
 
 class Cluster:
-    __slots__ = ("_blocks", "_waiting")
+    __slots__ = ("_blocks", "_kernel", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Kernel | None = None) -> None:
+        self._kernel = kernel
         self._waiting: dict[Any, Entry] = {}
         self._blocks: list[Block] = []
 
@@ -61,13 +63,13 @@ class Cluster:
                 return
         growing = self._growing()
         if growing is None:
-            self._blocks.append(Block(word, _SMALLEST))
+            self._blocks.append(Block(word, _SMALLEST, self._kernel))
             return
         self._blocks.remove(growing)
         entries = growing.entries() + word
         whole = len(entries) // WORD * WORD
         capacity = growing.capacity if whole * 4 < growing.capacity * 3 else growing.capacity * 2
-        self._blocks.append(Block(entries[:whole], min(capacity, _LARGEST)))
+        self._blocks.append(Block(entries[:whole], min(capacity, _LARGEST), self._kernel))
         for entry in entries[whole:]:
             entry.block = None
             self._waiting[entry.key] = entry

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from penstock.content.matching.entries import Entry
 from penstock.content.matching.event import Event
+from penstock.content.matching.kernel import address
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -31,17 +32,18 @@ _MOST_NAMES: Final = 12
 
 
 class Columns:
-    __slots__ = ("_at", "_ends", "_names")
+    __slots__ = ("_at", "_ends", "address", "names")
 
     def __init__(self, names: tuple[str, ...], capacity: int, by_rows: bool) -> None:
         """Whoever goes through all filters wants lines together, whoever picks some, columns."""
-        self._names = names
+        self.names = names
         self._at = {name: at for at, name in enumerate(names)}
         order: Literal["C", "F"] = "F" if by_rows else "C"
         self._ends: Floats = np.full((2 * len(names), capacity), inf, order=order)
+        self.address = address(self._ends)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def have(self, entry: Entry) -> bool:
         """Whether there are lines for all its ranges."""
@@ -51,9 +53,9 @@ class Columns:
         """Write filters from a row on; where ranges begin, where they end, and who asks for none,
         by attribute and filter."""
         count = len(entries)
-        lows = [[-inf] * count for _ in self._names]
-        highs = [[inf] * count for _ in self._names]
-        silent = [[True] * count for _ in self._names]
+        lows = [[-inf] * count for _ in self.names]
+        highs = [[inf] * count for _ in self.names]
+        silent = [[True] * count for _ in self.names]
         for row, entry in enumerate(entries):
             for attribute, low, high in entry.ranges:
                 column = self._at.get(attribute, -1)
@@ -62,7 +64,7 @@ class Columns:
                 silent[column][row] = False
                 lows[column][row] = low
                 highs[column][row] = high
-        shape = (len(self._names), count)
+        shape = (len(self.names), count)
         begin, end = np.array(lows, float).reshape(shape), np.array(highs, float).reshape(shape)
         quiet = np.array(silent, bool).reshape(shape)
         rows = slice(start, start + count)
@@ -75,13 +77,13 @@ class Columns:
 
     def met(self, event: Event) -> Rows:
         """The filters whose ranges are met, of all that are there."""
-        fits = np.logical_and.reduce(self._ends <= event.held(self._names)[:, None])
+        fits = np.logical_and.reduce(self._ends <= event.held(self.names)[:, None])
         found: Rows = fits.nonzero()[0]
         return found
 
     def met_of(self, rows: Rows, event: Event) -> Rows:
         """Those of some filters whose ranges are met."""
-        fits = self._ends.T.take(rows, axis=0) <= event.held(self._names)
+        fits = self._ends.T.take(rows, axis=0) <= event.held(self.names)
         found: Rows = rows[np.logical_and.reduce(fits, axis=1)]
         return found
 

@@ -17,13 +17,14 @@ _EXACT: Final = 1 << 53
 
 
 class Event:
-    __slots__ = ("_held", "attributes", "exact", "numbers", "texts")
+    __slots__ = ("_held", "_reach", "attributes", "exact", "numbers", "texts")
 
     def __init__(self, publication: Publication) -> None:
         attributes = publication.attributes
         self.attributes: Mapping[str, Value | Variable] = attributes
         self.numbers: dict[str, Number] = {}
         self.texts: dict[str, str] = {}
+        self._reach: dict[tuple[str, ...], list[Number]] = {}
         self._held: dict[tuple[str, ...], NDArray[np.float64]] = {}
         self.exact = True  #: whether floats can express all its numbers
         for name, value in attributes.items():
@@ -36,13 +37,19 @@ class Event:
                 if not -_EXACT <= value <= _EXACT:
                     self.exact = self.exact and value == float(value)
 
-    def held(self, names: tuple[str, ...]) -> NDArray[np.float64]:
+    def reach(self, names: tuple[str, ...]) -> list[Number]:
         """Its numbers under these names, each and its negative; less than any where it has none."""
-        found = self._held.get(names)
+        found = self._reach.get(names)
         if found is None:
-            values: list[Number] = []
+            found = self._reach[names] = []
             for name in names:
                 number = self.numbers.get(name)
-                values += (-inf, -inf) if number is None else (number, -number)
-            found = self._held[names] = np.array(values, np.float64)
+                found += (-inf, -inf) if number is None else (number, -number)
+        return found
+
+    def held(self, names: tuple[str, ...]) -> NDArray[np.float64]:
+        """The same as an array."""
+        found = self._held.get(names)
+        if found is None:
+            found = self._held[names] = np.array(self.reach(names), np.float64)
         return found

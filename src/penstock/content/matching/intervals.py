@@ -81,7 +81,13 @@ class Intervals:
     def cells(self, place: Place) -> list[Cell]:
         """The cells of a place; those that are not there yet are made."""
         cells = self._widths.setdefault(place.attribute, {}).setdefault(place.width, {})
-        return [cells.setdefault(at, Cell()) for at in _indexes(place)]
+        found = []
+        for at in _indexes(place):
+            cell = cells.get(at)
+            if cell is None:
+                cell = cells[at] = Cell()
+            found.append(cell)
+        return found
 
     def forget_empty(self, place: Place) -> None:
         widths = self._widths[place.attribute]

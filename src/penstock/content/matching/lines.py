@@ -22,6 +22,7 @@ from penstock.content.extents import Values
 from penstock.content.matching.columns import Flags, Floats
 from penstock.content.matching.entries import Entry
 from penstock.content.matching.event import Event
+from penstock.content.matching.kernel import address
 from penstock.content.matching.lanes import Claim, Lane, Name, Order, claims, cut
 from penstock.content.matching.occurrences import Bits, Occurrences, clear
 from penstock.content.number_sets import ANY_NUMBER, NumberSet
@@ -44,7 +45,7 @@ _ALL_BUCKETS: Final = 2048
 class Lines:
     __slots__ = (
         *("_buckets", "_columns", "_lower", "_matrix", "_numbers", "_occurrences", "_texts"),
-        *("_picks", "_upper", "complete", "width"),
+        *("_picks", "_upper", "address", "complete", "width"),
     )
 
     def __init__(self, found: Mapping[Name, list[Any]], capacity: int) -> None:
@@ -60,6 +61,7 @@ class Lines:
         shape = (1 + lanes * (self._buckets + 1), 2 * self.width)
         self._matrix: Bits = np.full(shape, 0xFF, np.uint8)
         self._matrix[0] = 0
+        self.address = address(self._matrix)
 
     def _cut(self, found: Mapping[Name, list[Any]]) -> None:
         """Make a lane for everything that is asked, in buckets of like numbers of ends."""
@@ -155,8 +157,20 @@ class Lines:
 
     # Asking.
 
+    @property
+    def settled(self) -> bool:
+        """Whether picked lines say all that lines can."""
+        return not self._occurrences
+
     def of(self, event: Event) -> tuple[Bits, Bits]:
         """The filters that are surely true of an event, and those that may be."""
+        lines = self._matrix.take(self.picked(event), axis=0)
+        left: Bits = np.bitwise_and.reduce(lines, axis=0)
+        self._occurrences.narrow(left, event.texts)
+        return left[: self.width], left[self.width :]
+
+    def picked(self, event: Event) -> list[int]:
+        """The lines of the buckets that an event falls into."""
         picked = [0]
         numbers, texts = event.numbers, event.texts
         for attribute, cuts, base, missing in self._picks:
@@ -170,9 +184,7 @@ class Lines:
                 if lane.order is Order.ENDINGS:
                     text = text[::-1]
                 picked.append(lane.base + bisect_right(lane.cuts, text))
-        left: Bits = np.bitwise_and.reduce(self._matrix.take(picked, axis=0), axis=0)
-        self._occurrences.narrow(left, texts)
-        return left[: self.width], left[self.width :]
+        return picked
 
     # Asking with a filter: which others may have something in common with it.
 

@@ -8,7 +8,7 @@ Those that have neither, or whose cell is full, lie in clusters.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 from penstock.content.errors import DuplicateId, UnknownId
@@ -16,6 +16,7 @@ from penstock.content.extents import Extent
 from penstock.content.matching.cluster import Cluster
 from penstock.content.matching.entries import Entry
 from penstock.content.matching.event import Event
+from penstock.content.matching.kernel import Kernel, compiled
 from penstock.content.matching.lines import Lines
 from penstock.content.matching.occurrences import Bits
 from penstock.content.matching.shelf import Shelf
@@ -28,10 +29,16 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Matcher(Generic[K]):
-    """Subscriptions by a key of the caller's; strict is how types are compared."""
+    """Subscriptions by a key of the caller's; strict is how types are compared.
 
-    def __init__(self, strict: bool = False) -> None:
+    Inner loops that were compiled are used, if there are any (`kernel.py`).
+    """
+
+    def __init__(
+        self, strict: bool = False, *, kernel: Callable[[], Kernel | None] = compiled
+    ) -> None:
         self._strict = strict
+        self._kernel = kernel()
         self._entries: dict[K, Entry] = {}
         self._classes: dict[str, _Class] = {}
 
@@ -51,7 +58,7 @@ class Matcher(Generic[K]):
             raise DuplicateId(f"there is a subscription {key} already")
         found = self._classes.get(subscription.class_name)
         if found is None:
-            found = self._classes[subscription.class_name] = _Class(self._strict)
+            found = self._classes[subscription.class_name] = _Class(self._strict, self._kernel)
         self._entries[key] = found.insert(key, subscription)
 
     def remove(self, key: K) -> None:
@@ -84,15 +91,16 @@ class Matcher(Generic[K]):
 class _Class:
     """The subscriptions of one class."""
 
-    __slots__ = ("_crowded", "_others", "_shelf", "_strict", "count")
+    __slots__ = ("_crowded", "_kernel", "_others", "_shelf", "_strict", "count")
 
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, strict: bool, kernel: Kernel | None) -> None:
         self.count = 0
         self._strict = strict
-        self._shelf = Shelf()
+        self._kernel = kernel
+        self._shelf = Shelf(kernel)
         # What asks for a value that very many ask for, by that; and what has nothing to lie by.
         self._crowded: dict[str, dict[Value, Cluster]] = {}
-        self._others = Cluster()
+        self._others = Cluster(kernel)
 
     def insert(self, key: Hashable, subscription: Subscription) -> Entry:
         self.count += 1
@@ -118,7 +126,7 @@ class _Class:
         if entry.access is None:
             return self._others
         attribute, _, value = entry.access
-        return self._crowded.setdefault(attribute, {}).setdefault(value, Cluster())  # type: ignore[arg-type]
+        return self._crowded.setdefault(attribute, {}).setdefault(value, Cluster(self._kernel))  # type: ignore[arg-type]
 
     def remove(self, entry: Entry) -> None:
         self.count -= 1

@@ -25,6 +25,9 @@ class Occurrences:
         self._width = width
         self._found: dict[str, tuple[Grams, Bits]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def write(self, start: int, entries: Sequence[Entry]) -> None:
         """Write whole bytes of filters, from a row on."""
         octets = slice(start // 8, (start + len(entries)) // 8)

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.content.matching.entries import Entry
+from penstock.content.matching.kernel import address
 
 _SMALLEST: Final = 16
 
 
 class Roster:
-    __slots__ = ("_entries", "_free", "keys", "odd", "odds")
+    __slots__ = ("_entries", "_free", "addresses", "keys", "odd", "odds")
 
     def __init__(self) -> None:
         self._entries: list[Entry | None] = []
@@ -21,6 +22,7 @@ class Roster:
         self.keys: NDArray[np.object_] = np.empty(_SMALLEST, object)
         self.odd: NDArray[np.bool_] = np.zeros(_SMALLEST, bool)  #: asks for more than ranges
         self.odds = 0  #: how many do
+        self.addresses = (address(self.odd), address(self.keys))
 
     def __getitem__(self, number: int) -> Entry:
         entry = self._entries[number]
@@ -37,6 +39,7 @@ class Roster:
             if entry.number == len(self.keys):
                 self.keys = np.concatenate([self.keys, np.empty_like(self.keys)])
                 self.odd = np.concatenate([self.odd, np.zeros_like(self.odd)])
+                self.addresses = (address(self.odd), address(self.keys))
         self.keys[entry.number] = entry.key
         self.odd[entry.number] = odd
         self.odds += odd

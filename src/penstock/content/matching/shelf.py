@@ -19,15 +19,17 @@ from penstock.content.matching.columns import Layout
 from penstock.content.matching.entries import Entry, look
 from penstock.content.matching.event import Event
 from penstock.content.matching.intervals import Intervals
+from penstock.content.matching.kernel import Kernel
 from penstock.content.matching.roster import Roster
 from penstock.content.number_sets import NumberSet
 from penstock.content.values import Value
 
 
 class Shelf:
-    __slots__ = ("_equal", "_intervals", "_layout", "_roster")
+    __slots__ = ("_equal", "_intervals", "_kernel", "_layout", "_roster")
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Kernel | None) -> None:
+        self._kernel = kernel
         self._roster = Roster()
         self._layout = Layout()
         self._equal: dict[str, dict[Value, Cell]] = {}
@@ -124,18 +126,25 @@ class Shelf:
 
     def _go_through(self, cells: list[Cell], event: Event, found: list[Any]) -> None:
         roster = self._roster
-        numbers = np.concatenate([cell.numbers for cell in cells])
-        if event.exact:
+        if not event.exact:
+            numbers = np.concatenate([cell.numbers for cell in cells])
+        elif self._kernel is not None:
+            where: list[int] = []
+            for cell in cells:
+                where += cell.where
+            most = sum(where[2::4]) if roster.odds else 0
+            reach = event.reach(self._layout.names)
+            numbers = self._kernel.cells(where, reach, *roster.addresses, found, most)
+        else:
+            numbers = np.concatenate([cell.numbers for cell in cells])
             columns = np.concatenate([cell.columns for cell in cells], axis=1)
             held = event.held(self._layout.names)
             numbers = numbers[np.logical_and.reduce(columns <= held[:, None])]
-            if not roster.odds:
-                found += roster.keys[numbers].tolist()
-                return
-            odd = roster.odd[numbers]
-            found += roster.keys[numbers[~odd]].tolist()
-            numbers = numbers[odd]
-        look(map(roster.__getitem__, numbers.tolist()), event, found)
+            odd = roster.odd[numbers] if roster.odds else None
+            found += roster.keys[numbers if odd is None else numbers[~odd]].tolist()
+            numbers = numbers[:0] if odd is None else numbers[odd]
+        if len(numbers):
+            look(map(roster.__getitem__, numbers.tolist()), event, found)
 
     def candidates(self, offered: Extent) -> Iterator[Entry]:
         """Those that may intersect what is offered, each once."""

@@ -75,12 +75,11 @@ class AmqpCarrier:
         self._scheduled = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._pacing_now = False
+        self._pacing = False  # consumers change: no commit may be under way meanwhile
         self._consumers: list[str] = []
         self._consumed = 0
         self._uncommitted = asyncio.Event()  # no commit is under way
         self._uncommitted.set()
-        self._pacing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, listener: Listener) -> None:
@@ -110,15 +109,16 @@ class AmqpCarrier:
         self._progress = await connection.channel()
         assert self._listener is not None
         await hear_wishes(connection, self._listener.wished)
-        self.epoch += 1
-        self._work = channel = await connection.channel()
+        channel = await connection.channel()
         channel.on_deliveries = self._take
         channel.on_closed = lambda error: self._lose(connection, error)
         channel.on_cancelled = lambda _: connection.abandon()  # its queue is gone: declare it again
         await channel.select()
+        self.epoch += 1
+        self._work = channel
         self._consumers.clear()
-        self._prefetch = self._wanted
-        await self._consume(channel)
+        self._prefetch = 0
+        await self._keep_pace()
 
     async def _consume(self, channel: Channel) -> None:
         """A consumer for each type, named after it; no name comes twice on a channel."""
@@ -171,23 +171,27 @@ class AmqpCarrier:
 
     def pace(self, prefetch: int) -> None:
         self._wanted = prefetch
-        if self._pacing is None or self._pacing.done():
-            self._pacing = self._start(self._change_pace())
+        if not self._pacing:
+            self._pacing = True
+            self._start(self._change_pace())
 
     async def _change_pace(self) -> None:
         """While no commit is under way: RabbitMQ closes a channel that is asked anything else."""
-        self._pacing_now = True
+        await self._uncommitted.wait()
+        with suppress(PenstockError):  # a new connection begins at the pace that is wanted then
+            await self._keep_pace()
+
+    async def _keep_pace(self) -> None:
+        """Consume at the pace that is wanted, however often that changes meanwhile."""
+        self._pacing = True
         try:
-            await self._uncommitted.wait()
             while (channel := self._work) is not None and self._wanted != self._prefetch:
                 while self._consumers:
                     await channel.cancel(self._consumers.pop())
                 self._prefetch = self._wanted
                 await self._consume(channel)
-        except PenstockError:
-            pass  # a new connection begins at the pace that is wanted then
         finally:
-            self._pacing_now = False
+            self._pacing = False
             if self._ready or self._returns:
                 self._schedule()
 
@@ -227,14 +231,14 @@ class AmqpCarrier:
 
     def _schedule(self) -> None:
         self._idle.clear()
-        if not self._scheduled and not self._pacing_now and self._uncommitted.is_set():
+        if not self._scheduled and not self._pacing and self._uncommitted.is_set():
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._commit)
 
     def _commit(self) -> None:
         """Everything that is ready, in one transaction and one write."""
         self._scheduled = False
-        if self._pacing_now:
+        if self._pacing:
             return
         channel, listener = self._work, self._listener
         assert listener is not None

@@ -19,6 +19,8 @@ from penstock.jobs.science.matrix import Floats
 #: No sample is younger than fresh; and later than this little is left that could tell its age.
 #: Two indicators that fade almost alike give any age at all, which these bounds catch.
 OLDEST_HOURS: Final = 300.0
+#: Samples whose pairs of indicators are looked at together: as many as a processor's cache holds.
+_TOGETHER: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,10 @@ def correct(samples: Floats, slopes: Floats, known: Reference) -> Corrected:
     there = (samples > 0) & np.isfinite(slopes)
     logs = np.log10(samples, where=there, out=np.zeros_like(samples))
     k = np.where(there, slopes, 0.0)
-    hours = _hours(logs, k, there, known)
+    hours = np.empty(len(samples))
+    for start in range(0, len(samples), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        hours[part] = _hours(logs[part], k[part], there[part], known)
     used = there & (known.counts > 0)
     fading = k * hours[:, None]
     dilutions = _dilutions(np.where(used, samples, 0.0), fading, known)

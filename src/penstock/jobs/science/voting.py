@@ -107,8 +107,9 @@ class Panel:
 
     def vote(self, x: Floats, rows: NDArray[np.intp], ballot: Ballot) -> None:
         """On the samples `x`, which are the ballot's `rows`."""
-        patterns, which = np.unique(np.isfinite(x), axis=0, return_inverse=True)
-        which = which.reshape(-1)
+        present = np.isfinite(x)
+        _, first, which = np.unique(_codes(present), return_index=True, return_inverse=True)
+        patterns = present[first]
         order = np.argsort(which, kind="stable")
         groups = np.split(order, np.searchsorted(which[order], np.arange(1, len(patterns))))
         asked: dict[int, list[tuple[NDArray[np.intp], int]]] = {}
@@ -120,7 +121,7 @@ class Panel:
                 asked.setdefault(place, []).append((group, slot))
         for place, pieces in asked.items():
             judged = np.concatenate([group for group, _ in pieces])
-            slots = np.concatenate([np.full(len(group), slot) for group, slot in pieces])
+            slots = np.repeat([slot for _, slot in pieces], [len(group) for group, _ in pieces])
             columns = self._bag[place].features
             ballot.votes[rows[judged], slots] = self._decide(place)(x[judged][:, columns])
 
@@ -139,3 +140,10 @@ class Panel:
             found = fit(signature.configuration, x[whole], self._y[whole])
             self._fitted[place] = found
         return found
+
+
+def _codes(present: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """What is present, as a number: numbers are sorted many times quicker than rows."""
+    bits = np.zeros((len(present), 32), dtype=np.bool_)
+    bits[:, : present.shape[1]] = present
+    return np.packbits(bits, axis=1).view(">u4").reshape(-1).astype(np.uint32)

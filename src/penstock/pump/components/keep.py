@@ -22,7 +22,7 @@ async def keep(settings: PumpSettings, exchanges: Sequence[str]) -> None:
     if over_mqtt(settings.broker):
         raise Unsupported("over MQTT announcements are kept anyway: give an amqp:// URL")
     async with open_workshop(settings) as shop:
-        fabric = await shop.fabric(settings.broker)
+        fabric = await shop.brokers.fabric(settings.broker)
         async with fabric.amqp.channel() as channel:
             stream = await channel.declare_queue(
                 STREAM, durable=True, arguments={"x-queue-type": "stream"}

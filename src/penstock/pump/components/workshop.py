@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock.client import Fabric, connect
+from penstock.pump.components.brokers import PATIENCE_SECONDS, Brokers
 from penstock.pump.components.naming import (
     heard_exchange,
     host_of,
@@ -32,9 +32,7 @@ from penstock.pump.fetching import Fetching, Rules
 from penstock.pump.flow.announcing import Address, Announcing
 from penstock.pump.flow.bulk import Bulk
 from penstock.pump.flow.consumer import Limits
-from penstock.pump.flow.exchanges import Exchanges, Published, Sending
-from penstock.pump.flow.hearing import Binding, Hearing, Subscribed, over_amqp091, over_mqtt
-from penstock.pump.flow.queue import Queue
+from penstock.pump.flow.hearing import Binding, Hearing, over_amqp091
 from penstock.pump.flow.reporting import Reporting
 from penstock.pump.flow.retries import Backoff, Retries
 from penstock.pump.headers import Provenance
@@ -52,8 +50,6 @@ from penstock.pump.transports.opening import Transports
 from penstock.pump.winnowing.fingerprints import Fingerprints
 from penstock.pump.winnowing.suppression import Suppression
 
-#: A broker that is just being started is waited for.
-PATIENCE_SECONDS: Final = 60.0
 #: A prefetch, as AMQP and MQTT's largest.
 UNBOUNDED: Final = 65_535
 
@@ -64,44 +60,14 @@ class Workshop:
     credentials: Credentials
     plugins: Plugins
     stack: AsyncExitStack
-    fabrics: dict[str, Fabric]
-    senders: dict[str, Sending]
-
-    async def fabric(self, url: str) -> Fabric:
-        """One connection for each broker, however many need it."""
-        if url not in self.fabrics:
-            fabric = connect(self.credentials.complete(url), patience=PATIENCE_SECONDS)
-            self.fabrics[url] = await self.stack.enter_async_context(fabric)
-        return self.fabrics[url]
-
-    async def sending(self, url: str) -> Sending:
-        """The same for what is sent; nothing that comes in waits for it."""
-        if url not in self.senders:
-            if over_amqp091(url):
-                exchanges = Exchanges(self.credentials.complete(url), PATIENCE_SECONDS)
-                await exchanges.open()
-                self.stack.push_async_callback(exchanges.close)
-                self.senders[url] = exchanges
-            else:
-                self.senders[url] = Published(await self.fabric(url), mqtt=over_mqtt(url))
-        return self.senders[url]
+    brokers: Brokers
 
     async def hearing(self) -> Hearing:
         """Open, so that what is announced from now on arrives."""
         settings = self.settings
         queue = await asyncio.to_thread(queue_name, settings)
-        return await self._hear(settings.broker, bindings(settings), queue, settings.prefetch)
-
-    async def _hear(self, url: str, bound: Sequence[Binding], queue: str, prefetch: int) -> Hearing:
-        hearing: Hearing
-        if over_amqp091(url):
-            complete = self.credentials.complete(url)
-            hearing = Queue(complete, bound, queue, prefetch, PATIENCE_SECONDS)
-        else:
-            hearing = Subscribed(await self.fabric(url), url, bound, queue, prefetch)
-        await hearing.open()
-        self.stack.push_async_callback(hearing.close)
-        return hearing
+        limits = (settings.prefetch, settings.expire)
+        return await self.brokers.hear(settings.broker, bindings(settings), queue, *limits)
 
     async def announcing(self) -> Announcing:
         settings = self.settings
@@ -115,8 +81,11 @@ class Workshop:
             name_in_topic=settings.name_in_topic,
             split=settings.post_exchange_split,
             ttl=settings.message_ttl,
+            persistent=settings.persistent,
         )
-        return Announcing(await self.sending(url), address, spelling(form, dialect(settings)))
+        return Announcing(
+            await self.brokers.sending(url), address, spelling(form, dialect(settings))
+        )
 
     async def bulk(self) -> Bulk | None:
         """A short way for whole trees, where the broker's protocol has one."""
@@ -133,7 +102,9 @@ class Workshop:
         user = user_of(settings.broker)
         exchange = settings.report_exchange or f"xs_{user}"
         announcing = Announcing(
-            await self.sending(settings.broker), Address(settings.broker, exchange), spelling("v02")
+            await self.brokers.sending(settings.broker),
+            Address(settings.broker, exchange),
+            spelling("v02"),
         )
         # Those who share a queue are one reader; its name is not for everybody.
         queue = await asyncio.to_thread(queue_name, settings)
@@ -151,7 +122,7 @@ class Workshop:
         exchange = settings.hold_exchange or f"xs_{user_of(url)}"
         queue = f"q_{user_of(url)}.{settings.component}.{settings.name}.held"
         # Reports lie with the broker until all readers have reported: there is no bound on them.
-        reports = await self._hear(url, [Binding(exchange, PREFIX)], queue, UNBOUNDED)
+        reports = await self.brokers.hear(url, [Binding(exchange, PREFIX)], queue, UNBOUNDED)
         listening = asyncio.create_task(holding.hear(reports))
         self.stack.push_async_callback(_ended, listening)
         return holding
@@ -241,7 +212,7 @@ async def open_workshop(
     if settings.credentials is not None:
         credentials = await asyncio.to_thread(read_credentials, settings.credentials)
     async with AsyncExitStack() as stack:
-        yield Workshop(settings, credentials, Plugins(plugins), stack, {}, {})
+        yield Workshop(settings, credentials, Plugins(plugins), stack, Brokers(credentials, stack))
 
 
 def _format_of(prefix: str | None) -> str:

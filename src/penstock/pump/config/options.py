@@ -67,6 +67,11 @@ def sum_method(text: str) -> str:
     return words.get(method, method) + comma + value
 
 
+def lasting(text: str) -> float | None:
+    """A queue's time; none is for good."""
+    return None if text.strip().lower() in ("none", "off", "false", "no") else duration(text)
+
+
 def inlined(text: str) -> int:
     """`on` is Sarracenia's kilobyte."""
     return 1024 if flag(text) else 0
@@ -92,6 +97,8 @@ OPTIONS: Final[dict[str, tuple[str, Read]]] = {
     "posttopicprefix": ("post_topic_prefix", str),
     "postformat": ("post_format", str),
     "messagettl": ("message_ttl", duration),
+    "persistent": ("persistent", flag),
+    "expire": ("expire", lasting),
     "mirror": ("mirror", flag),
     "strip": ("strip", str),
     "flatten": ("flatten", str),
@@ -165,9 +172,7 @@ UNNEEDED: Final = frozenset(
         "logformat",
         "debug",
         "statehost",
-        "expire",
         "durable",
-        "persistent",
         "reset",
         "declare",
         "bindqueue",

@@ -111,7 +111,7 @@ class PumpSettings(_Model):
     subtopic: Many = Field(["#"], description="Which directories, as AMQP has patterns.")
     bindings: list[Bound] = []
     queue: str | None = Field(None, description="Else one is made up and kept.")
-    prefetch: int = Field(256, ge=1)
+    prefetch: int = Field(512, ge=1)
     post_broker: str | None = Field(None, description="Where posts are sent; else the broker.")
     post_exchange: str | None = None
     post_exchange_suffix: str | None = None
@@ -120,6 +120,10 @@ class PumpSettings(_Model):
     post_subtopic: str | None = None
     post_format: Literal["v02", "v03", "wis2", "wis"] | None = None
     message_ttl: Seconds | None = Field(None, description="Brokers may forget posts this old.")
+    persistent: bool = Field(True, description="Posts outlive a broker's restart.")
+    expire: Seconds | None = Field(
+        None, description="How long a queue that nobody hears is kept; else for good."
+    )
     credentials: Path | None = None
 
     known_hosts: Path | None = Field(None, description="SFTP's; else the user's own.")

@@ -6,10 +6,12 @@ always reaches the same of several exchanges, so that winnows can share the work
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.client.body import encode_body
-from penstock.pump.flow.exchanges import Outgoing, Sending
+from penstock.pump.flow.exchanges import Outgoing, Outward
 from penstock.pump.flow.hearing import over_mqtt
 from penstock.pump.flow.letter import Letter
 from penstock.pump.posts.post import Post
@@ -29,10 +31,11 @@ class Address:
     name_in_topic: bool = False
     split: int = 0
     ttl: float | None = None  #: seconds after which the broker may forget it
+    persistent: bool = True  #: it outlives the broker's restart
 
 
 class Announcing:
-    def __init__(self, sending: Sending, address: Address, spelling: Spelling) -> None:
+    def __init__(self, sending: Outward, address: Address, spelling: Spelling) -> None:
         self._sending = sending
         self._address = address
         self._spelling = spelling
@@ -60,10 +63,8 @@ class Announcing:
     async def repeat(self, letter: Letter, post: Post | None = None) -> None:
         """The same message again, as it came, to our exchange."""
         exchange = self._address.exchange if post is None else self._exchange(post)
-        kind, ttl = letter.content_type(), self._address.ttl
-        await self._sending.send(
-            Outgoing(exchange, letter.topic, letter.body, kind, letter.headers, ttl)
-        )
+        written = (letter.topic, letter.body, letter.content_type(), letter.headers)
+        await self._sending.send(self._outgoing(exchange, *written))
 
     def _exchange(self, post: Post) -> str:
         exchange, split = self._address.exchange, self._address.split
@@ -75,7 +76,13 @@ class Announcing:
         else:
             topic = routing_key(prefix, words)
         body, kind = encode_body(spelled.body)
-        return Outgoing(exchange, topic, body, kind, spelled.headers, self._address.ttl)
+        return self._outgoing(exchange, topic, body, kind, spelled.headers)
+
+    def _outgoing(
+        self, exchange: str, topic: str, body: bytes, kind: str | None, headers: Mapping[str, Any]
+    ) -> Outgoing:
+        ttl, persistent = self._address.ttl, self._address.persistent
+        return Outgoing(exchange, topic, body, kind, headers, ttl, persistent)
 
 
 def shard(post: Post, count: int) -> int:

@@ -22,10 +22,12 @@ async def declare_exchange(connection: Connection, name: str) -> None:
     await channel.close()
 
 
-async def declare_queue(connection: Connection, name: str) -> None:
+async def declare_queue(connection: Connection, name: str, expire: float | None = None) -> None:
+    """A queue that lasts, or that goes when nobody has heard it for so many seconds."""
+    arguments = {} if expire is None else {"x-expires": max(1, round(expire * 1000))}
     channel = await connection.channel()
     try:
-        await channel.declare_queue(name)
+        await channel.declare_queue(name, arguments=arguments)
     except (AccessRefused, PreconditionFailed):
         return
     await channel.close()

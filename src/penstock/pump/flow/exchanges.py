@@ -36,15 +36,16 @@ class Outgoing:
     content_type: str | None = None
     headers: Mapping[str, Any] = field(default_factory=dict)
     ttl: float | None = None  #: seconds after which the broker may forget it
+    persistent: bool = True
 
 
-class Sending(Protocol):
+class Outward(Protocol):
     async def send(self, message: Outgoing) -> None:
         """Returns when it is safe."""
 
 
 class Exchanges:
-    """Keeps `Sending`; opened once, closed once."""
+    """Keeps `Outward`; opened once, closed once."""
 
     def __init__(self, url: str, patience: float = 0.0) -> None:
         self._link = Link(parse_address(url), "pump sender", self._prepare, patience=patience)
@@ -91,7 +92,7 @@ class Exchanges:
 
 
 class Published:
-    """Keeps `Sending`, over the client's patterns: MQTT and AMQP 1.0."""
+    """Keeps `Outward`, over the client's patterns: MQTT and AMQP 1.0."""
 
     def __init__(self, fabric: Fabric, *, mqtt: bool) -> None:
         self._fabric = fabric
@@ -110,11 +111,12 @@ class Published:
 
 
 def properties(message: Outgoing, message_id: str) -> Properties:
-    """What is said about it over AMQP 0-9-1: it is to last."""
+    """What is said about it over AMQP 0-9-1."""
     ttl = message.ttl
     return Properties(
         message.content_type,
         message.headers,
+        message.persistent,
         message_id=message_id,
         expiration=None if ttl is None else str(max(0, round(ttl * 1000))),
     )

@@ -51,11 +51,14 @@ class Queue:
         bindings: Sequence[Binding],
         name: str,
         prefetch: int,
+        *,
+        expire: float | None = None,
         patience: float = 0.0,
     ) -> None:
         self._bindings = bindings
         self._name = name
         self._prefetch = prefetch
+        self._expire = expire
         self._link = Link(parse_address(url), "pump", self._prepare, patience=patience)
         self._come: list[Heard] = []
         self._news = asyncio.Event()
@@ -86,7 +89,7 @@ class Queue:
     async def _prepare(self, connection: Connection) -> None:
         for exchange in dict.fromkeys(each.exchange for each in self._bindings):
             await declare_exchange(connection, exchange)
-        await declare_queue(connection, self._name)
+        await declare_queue(connection, self._name, self._expire)
         channel = await connection.channel()
         for each in self._bindings:
             await channel.bind(self._name, each.exchange, each.key)

@@ -73,12 +73,20 @@ class Landings:
             try:
                 found = await self._hands.do(land, arrivals, self._disk)
             except BaseException as error:
-                found = [error] * len(together)
-            for (landed, _), each in zip(together, found, strict=True):
-                if isinstance(each, BaseException):
-                    landed.set_exception(each)
-                else:
-                    landed.set_result(each)
+                _tell(together, [error] * len(together))  # nobody is to wait for ever
+                raise
+            _tell(together, found)
+
+
+def _tell(
+    together: Sequence[tuple[asyncio.Future[Found], Arrival]],
+    found: Sequence[Found | BaseException],
+) -> None:
+    for (landed, _), each in zip(together, found, strict=True):
+        if isinstance(each, BaseException):
+            landed.set_exception(each)
+        else:
+            landed.set_result(each)
 
 
 def land(arrivals: Sequence[Arrival], disk: Disk | None) -> list[Found | BaseException]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -45,20 +46,23 @@ class Files:
 
 def _copy(path: str, span: Span, writing: Writing) -> None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # What is no file must not hold us up, as a pipe does that nobody writes to.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _explain(path, error) from error
     try:
+        there = os.fstat(fd)
+        if not stat.S_ISREG(there.st_mode):
+            raise UnsupportedSource(f"{path} is no file")
         left = span.length
+        most = min(CHUNK, there.st_size + 1)  # room that is not needed costs more than a small file
         os.lseek(fd, span.offset, os.SEEK_SET)
         while left is None or left > 0:
-            chunk = os.read(fd, CHUNK if left is None else min(CHUNK, left))
+            chunk = os.read(fd, most if left is None else min(most, left))
             if not chunk:
                 break
             writing.write(chunk)
             left = None if left is None else left - len(chunk)
-    except IsADirectoryError as error:
-        raise UnsupportedSource(f"{path} is a directory") from error
     finally:
         os.close(fd)
     if left:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.hives.app.live.bulletin import Bulletin, Figure
+from penstock.hives.app.live.following import number_of
 
 
 def figure(hive: int, version: int) -> Figure:
@@ -123,3 +124,12 @@ def test_a_follower_always_ends_with_the_last_figures(
         assert seen == {each.hive: each.version for each in bulletin.whole(wanted)}
 
     asyncio.run(follow())
+
+
+def test_a_place_is_one_of_this_bulletins_or_none() -> None:
+    bulletin = Bulletin()
+    name = bulletin.name.encode()
+    assert number_of(name + b"-41", bulletin) == 41
+    for strange in (None, b"", b"41", b"another-41", name + b"-", name + b"-x", name + b"-" * 3):
+        assert number_of(strange, bulletin) is None
+    assert number_of(name + b"-" + b"9" * 5000, bulletin) is None  # more than a number may have

@@ -42,4 +42,5 @@ def place(bulletin: Bulletin) -> str:
 def number_of(told: bytes | None, bulletin: Bulletin) -> int | None:
     """The issue a client saw last, if it is one of this bulletin's."""
     name, _, number = (told or b"").decode("latin-1").partition("-")
-    return int(number) if name == bulletin.name and number.isdecimal() else None
+    plain = number.isdecimal() and len(number) < 19
+    return int(number) if plain and name == bulletin.name else None
