@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import structlog
 from structlog.stdlib import BoundLogger, ProcessorFormatter
 from structlog.typing import Processor
 
-from penstock.core.config import LogSettings
+if TYPE_CHECKING:
+    from penstock.core.config import LogSettings
 
 #: The logger all of ours descend from.
 ROOT = "penstock"

@@ -32,16 +32,8 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-_LOCAL: Final = {
-    # On one machine nobody else has a reason to connect.
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    # A checkpoint's files by write and rename. The way Spark prefers does the same and starts a
-    # program (`readlink`) for each step of it: every batch would wait a tenth of a second for them.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
+#: On one machine nobody else has a reason to connect.
+_LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 #: Tasks are the parallelism; threads of NumPy's libraries in each would fight over the cores.
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

@@ -21,7 +21,7 @@ def rate(name: str, *seconds: float) -> Rate:
 @pytest.fixture
 def comparison() -> report.Comparison:
     rates = [rate("a batch", 1.0, 2.0, 9.0), rate("pika", 8.0, 8.0, 9.0)]
-    return report.Comparison("rabbitmq", rates, "pika")
+    return report.Comparison("From rabbitmq", rates, "pika")
 
 
 @pytest.fixture

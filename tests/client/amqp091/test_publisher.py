@@ -21,11 +21,11 @@ from tests.conftest import NewPenstock
 from tests.peers import Broker, free_port
 
 COUNT = 3000
-SECONDS = 60
+SECONDS = 120
 
 
 def publisher(url: str, *, mandatory: bool = True) -> Publisher:
-    return Publisher(parse_address(url), "a test", mandatory=mandatory, patience=60.0)
+    return Publisher(parse_address(url), "a test", mandatory=mandatory, patience=float(SECONDS))
 
 
 def publish(to: Publisher, queue: str, numbers: range) -> None:
@@ -45,10 +45,14 @@ def taken(url: str, queue: str) -> list[int]:
     """All that is in a queue, which is deleted."""
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
-    found = []
-    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
-        assert got[1].message_id == got[2].decode()
-        found.append(int(got[2]))
+    count = channel.queue_declare(queue, passive=True).method.message_count
+    found: list[int] = []
+    while len(found) < count:
+        method, said, body = next(channel.consume(queue, inactivity_timeout=SECONDS))
+        assert method is not None, f"{len(found)} of {count} came"
+        assert said.message_id == body.decode()
+        found.append(int(body))
+    channel.cancel()
     channel.queue_delete(queue)
     connection.close()
     return found

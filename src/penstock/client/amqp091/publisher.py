@@ -124,6 +124,9 @@ class Publisher:
     def _hear(self) -> None:
         """Take in the broker's answers; waits for one, and one that is blocked takes its time."""
         patience = None if self._connection.blocked else max(self._patience, 1.0)
+        if patience is not None and self._starting_until:
+            # It may have taken messages for queues it did not know yet, and never speak of them.
+            patience = min(patience, _STARTING_SECONDS / 3)
         for frame in self._connection.receive(patience):
             if frame.kind != METHOD or frame.channel != self._channel:
                 continue

@@ -21,7 +21,7 @@ from penstock.jobs.science.validation import Score, validate
 #: Of the ways to weigh votes, the one that is reported.
 _WEIGHED: Final = "ERROR2"
 #: Simulated samples have so many.
-_INDICATORS: Final = range(2, 7)
+_INDICATORS: Final = range(2, 6)
 
 
 def compare(

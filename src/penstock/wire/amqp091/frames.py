@@ -15,7 +15,6 @@ from pamqp.base import Frame as Method
 from pamqp.exceptions import PAMQPException
 
 from penstock.core.errors import FrameError, WireSyntaxError
-from penstock.core.units import KiB
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -28,7 +27,7 @@ PREFIX: Final = Struct(">BHI")
 #: What a frame has beside its payload.
 FRAME_BYTES: Final = 8
 #: The largest frame a client of ours agrees to.
-FRAME_MAX: Final = 128 * KiB
+FRAME_MAX: Final = 128 << 10
 
 GREETING: Final = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
