@@ -18,7 +18,10 @@ def test_a_chapter_has_a_table_for_all_that_was_measured() -> None:
             Drain("penstock", "rabbitmq", 100, 11_000.0, 5e-5, 2e-5),
         ],
         [Latency("penstock", "rabbitmq", 100, 0.0005, 0.002)],
-        [Build(1, 1, 30, 135_000, 100.0, 100.0), Build(2, 1, 30, 135_000, 60.0, 110.0)],
+        [
+            Build(1, 14, 30, 6, 420, 135_000, 100.0, 100.0),
+            Build(2, 14, 30, 6, 420, 135_000, 60.0, 110.0),
+        ],
         [Judged(100_000, 2.0, 3.0, 10**9)],
         [Small(15, 5, 0.25)],
     )
@@ -28,7 +31,7 @@ def test_a_chapter_has_a_table_for_all_that_was_measured() -> None:
     assert "| penstock | rabbitmq | 100 | 10,000 | 1.00 | 0.050 | 0.020 |" in text
     assert "| dramatiq | rabbitmq | 100 | 3,000 | 3.33 | 0.200 | 0.100 |" in text
     assert "| penstock | rabbitmq | 100 | 0.50 | 2.00 |" in text
-    assert "| 2 | 1 | 30 | 135,000 | 60.0 | 2,250 | 110.0 | 0.83 | 0.91 |" in text
+    assert "| 2 | 14 | 30 | 6 of 420 | 135,000 | 60.0 | 2,250 | 110.0 | 0.83 | 0.91 |" in text
     assert "| 100,000 | 2.0 | 50,000 | 30.0 | 1,000 |" in text
 
 
