@@ -19,6 +19,8 @@ from benchmarks.pump.measuring import Run, measure_fetch, measure_post, measure_
 from benchmarks.pump.programs import PROGRAMS, Feed, Program
 
 TASKS: Final = ("post", "file", "http", "watch")
+#: So many times as many are announced as are fetched: ours would be done before it had started.
+_MORE: Final = 8
 _METHOD: Final = (
     "Files of {size:,} bytes in 50 directories, on {place}. Every pump speaks v02 with SHA-512 "
     "sums, persistent messages and one instance; they take turns, and medians are shown. sr3 "
@@ -39,7 +41,9 @@ def main(
     tasks: Annotated[str, typer.Option(help=f"Comma-separated: {', '.join(TASKS)}.")] = "all",
     pumps: Annotated[str, typer.Option(help=f"Of {', '.join(PROGRAMS)}.")] = "all",
     brokers: Annotated[str, typer.Option(help="Comma-separated.")] = "penstock,rabbitmq",
-    files: Annotated[int, typer.Option(min=10, help="In the tree.")] = 5000,
+    files: Annotated[
+        int, typer.Option(min=10, help=f"To fetch; {_MORE} times as many to announce.")
+    ] = 5000,
     size: Annotated[int, typer.Option(min=1, help="Of each file, in bytes.")] = 1024,
     seen: Annotated[int, typer.Option(min=10, help="Files a watch is to see.")] = 60,
     folder: Annotated[Path | None, typer.Option(help="Where all of it lies.")] = None,
@@ -60,8 +64,10 @@ def main(
         TemporaryDirectory(prefix="penstock-bench-", dir=folder) as place,
         command.measuring() as announce,
     ):
-        tree = Path(place) / "tree"
+        tree, forest = Path(place) / "tree", Path(place) / "forest"
         make_tree(tree, files, size)
+        if "post" in wanted:
+            make_tree(forest, files * _MORE, size)
         for name in command.names(brokers, list(AMQP_STARTERS), "--brokers"):
             with running(AMQP_STARTERS[name]) as broker, served(tree) as url:
                 results.versions[broker.name] = broker.version
@@ -71,8 +77,8 @@ def main(
                         for program in programs:
                             announce(f"{broker.name}: {task}, {program.name}, {round_ + 1}", 1)
                             base = url if task == "http" else "file:/"
-                            count = seen if task == "watch" else files
-                            feed = Feed(tree, base)
+                            count = {"watch": seen, "post": files * _MORE}.get(task, files)
+                            feed = Feed(forest if task == "post" else tree, base)
                             runs.append(_run(task, program, broker, Path(place), feed, count))
     for program in programs:
         results.versions[program.name] = program.version

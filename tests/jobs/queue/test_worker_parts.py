@@ -136,6 +136,16 @@ def test_twice_as_many_as_long_as_they_stay_short(seconds: float, most: int) -> 
     assert all(later <= 2 * sooner for sooner, later in pairwise(found))
 
 
+def test_one_in_a_hundred_that_is_held_up_does_not_end_that() -> None:
+    gait = Gait(2)
+    paces = []
+    for number in range(20_000):
+        gait.took(0.005 if number % 100 == 99 else 0.00001)
+        paces.append(gait.change(1))
+
+    assert max(each for each in paces if each is not None) > 1024
+
+
 def test_one_that_takes_long_ends_that() -> None:
     gait = Gait(2)
     for _ in range(40):

@@ -2,7 +2,7 @@
 
 To begin with as many as there are places: what one worker holds back another cannot do. When jobs
 are seen to be over in a moment, more, because then asking for each would take longer than doing it;
-and as long as they stay short, twice as many again, up to about what is done in a tenth of a
+and as long as most stay short, twice as many again, up to about what is done in a tenth of a
 second. As soon as one takes long, no more than there are places again.
 """
 
@@ -24,7 +24,8 @@ class Gait:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._pace = slots  # what the carrier was told
-        self._short = 0  # one after the other, since the last change
+        self._short = 0  # one after the other
+        self._done = 0  # since the last change
         self._mean = 0.0  # of the short ones, in seconds
         self._ahead = 0  # for each place, while brisk
         self.brisk = False
@@ -35,6 +36,7 @@ class Gait:
 
     def took(self, seconds: float) -> None:
         self._short = self._short + 1 if seconds < _SHORT_SECONDS else 0
+        self._done += 1
         self._mean += (seconds - self._mean) / _SEEN
 
     def change(self, running: int) -> int | None:
@@ -43,7 +45,7 @@ class Gait:
             if self._short >= _SEEN:
                 self.brisk = True
                 return self._take_ahead(_FEWEST)
-        elif self._short >= 2 * self._pace and self._ahead < self._most:
+        elif self._done >= self._pace and self._ahead < self._most:
             return self._take_ahead(min(2 * self._ahead, self._most))
         if self._pace == 0 and running < self._slots:
             return self._set(self._slots)
@@ -66,7 +68,7 @@ class Gait:
         return min(max(wanted, _FEWEST), _MOST)
 
     def _take_ahead(self, jobs: int) -> int:
-        self._short = 0
+        self._done = 0
         self._ahead = jobs
         return self._set(self._slots * jobs)
 
