@@ -238,6 +238,7 @@ async def test_nobody_need_wait_for_a_connection_that_breaks(
     async with asyncio.timeout(SECONDS):
         await asyncio.shield(connection.lost)
     channel.call(commands.Tx.Select(), commands.Tx.SelectOk)
+    assert isinstance(channel.failure, Lost)  # and `quiet`: nobody has complained
 
 
 async def test_senders_wait_while_the_broker_asks_them_to(line: Line, name: str) -> None:

@@ -91,11 +91,16 @@ def test_none_is_lost_when_the_broker_is_killed(new_penstock: NewPenstock) -> No
     assert set(taken(broker.url, "q")) == set(range(COUNT))
 
 
-def test_an_exchange_of_another_kind_is_used_as_it_is(broker: Broker) -> None:
-    with publisher(broker.url, mandatory=False) as to:
-        to.declare_exchange("amq.fanout", "topic")
-        to.publish(write_route("amq.fanout", "k"), write_header(0, Properties()), b"")
-        to.flush()
+def test_an_exchange_of_another_kind_is_used_as_it_is(broker: Broker, name: str) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.queue_declare(name, exclusive=True)
+        channel.queue_bind(name, "amq.fanout")
+        with publisher(broker.url, mandatory=False) as to:
+            to.declare_exchange("amq.fanout", "topic")
+            to.publish(write_route("amq.fanout", "k"), write_header(0, Properties()), b"")
+            to.flush()
+        assert channel.basic_get(name, auto_ack=True)[0] is not None
 
 
 def test_an_exchange_is_declared_where_there_is_none(broker: Broker, name: str) -> None:
@@ -103,6 +108,11 @@ def test_an_exchange_is_declared_where_there_is_none(broker: Broker, name: str) 
         to.declare_exchange(name, "topic")
         to.publish(write_route(name, "k"), write_header(0, Properties()), b"")
         to.flush()
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(name, "topic", durable=True)  # of any other kind: refused
+        channel.exchange_delete(name)
+        assert channel.is_open
 
 
 def test_what_the_broker_refuses_is_an_error(broker: Broker, name: str) -> None:
