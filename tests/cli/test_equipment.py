@@ -42,5 +42,5 @@ def test_no_java_on_the_path_says_what_to_install(tmp_path: Path) -> None:
 
 def test_modules_that_are_missing_are_named_with_the_extra_that_brings_them() -> None:
     lack = equipment.lacking_modules(("json", "no_such_module"))
-    assert lack == "no_such_module not installed: pip install 'penstock[hives]'"
+    assert lack == "no_such_module not installed: pip install 'penstock[pump,web]'"
     assert equipment.lacking_modules(("json",)) is None

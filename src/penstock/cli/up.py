@@ -35,7 +35,7 @@ def up(
     demo: Annotated[bool, typer.Option(help="A fleet of people counters to look at.")] = True,
     hives: Annotated[int, typer.Option(min=1, metavar="N", help="Of so many places.")] = 50,
     applications: Annotated[
-        bool, typer.Option(help="Public page and API, alerts, jobs, history, dashboards.")
+        bool, typer.Option(help="Public page and API, alerts, pump, jobs, history, pages.")
     ] = True,
 ) -> None:
     """Start everything on this machine and show what it does; Ctrl-C stops it cleanly."""
