@@ -13,8 +13,9 @@ from typing import Self
 
 
 class Line:
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, scheme: str = "amqp") -> None:
         self._port = port
+        self._scheme = scheme
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._clients: set[asyncio.StreamWriter] = set()
@@ -27,7 +28,7 @@ class Line:
 
     @property
     def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+        return f"{self._scheme}://guest:guest@127.0.0.1:{self.port}/%2F"
 
     @property
     def mqtt_url(self) -> str:

@@ -41,7 +41,7 @@ from penstock.client.amqp10.sources import (
 )
 from penstock.client.amqp10.trunk import Trunk
 from penstock.client.body import Body, encode_body
-from penstock.client.fabric import Handler, Headers, Start
+from penstock.client.fabric import FAST_PREFETCH, WORK_PREFETCH, Handler, Headers, Start
 from penstock.client.inflow import Inflow
 from penstock.client.message import Message
 from penstock.client.outflow import Outflow
@@ -50,10 +50,6 @@ from penstock.core.errors import Unsupported
 from penstock.wire.amqp10.message import Properties
 
 TOPIC: Final = "amq.topic"
-#: Subscriptions and replays are read fast; the buffer should outlast a round trip.
-FAST_PREFETCH: Final = 500
-#: Work is slow, and what one worker holds back another cannot do.
-WORK_PREFETCH: Final = 10
 
 
 class Amqp10Fabric:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from pamqp import commands
-from pamqp.frame import marshal
 
-from penstock.client import Fabric, Message, NoReply, connect
+from penstock.client import Message, NoReply, connect
 from tests.client.line import Line
-from tests.peers import Broker
+from tests.client.patterns.conftest import Way
 
 
 async def test_what_was_not_confirmed_is_sent_again_with_the_same_id(line: Line, name: str) -> None:
@@ -89,31 +87,6 @@ async def test_what_is_sent_again_is_sent_in_order(line: Line, name: str) -> Non
     assert list(seen) == list(range(2000))
 
 
-async def test_senders_wait_while_the_broker_asks_them_to(line: Line, name: str) -> None:
-    async with connect(line.url) as fabric:
-        work = fabric.push(name)
-        await work.send(b"flows")
-        await block(line, fabric)
-        sending = asyncio.create_task(work.send(b"waits"))
-        done, _ = await asyncio.wait((sending,), timeout=0.1)
-        assert not done
-        line.tell(marshal(commands.Connection.Unblocked(), 0))
-        await sending
-        assert not fabric.blocked
-
-
-async def test_senders_that_wait_survive_a_break(line: Line, name: str) -> None:
-    async with connect(line.url) as fabric:
-        work = fabric.push(name)
-        await work.send(b"flows")
-        await block(line, fabric)
-        sending = asyncio.create_task(work.send(b"waits"))
-        line.cut()
-        await sending
-        async with fabric.pull(name) as items:
-            assert [(await items.receive()).body for _ in range(2)] == [b"flows", b"waits"]
-
-
 async def test_a_subscription_goes_on(line: Line, name: str) -> None:
     async with connect(line.url) as fabric, fabric.subscribe(name) as messages:
         await fabric.publish(name, b"before")
@@ -154,21 +127,8 @@ async def test_a_replay_goes_on_after_the_last_message_seen(line: Line, name: st
     assert offsets == list(range(1000))
 
 
-async def test_a_replay_from_next_misses_nothing_appended_during_the_break(
-    line: Line, broker: Broker, name: str
-) -> None:
-    async with connect(line.url) as fabric, connect(broker.url) as other:
-        async with other.amqp.channel() as channel:
-            await channel.declare_queue(name, durable=True, arguments={"x-queue-type": "stream"})
-        async with fabric.replay(name, start="next") as replay:
-            await line.down()
-            await other.stream(name).send("new")
-            await line.up()
-            assert (await replay.receive()).text == "new"
-
-
-async def test_an_unanswered_request_is_asked_again(line: Line, broker: Broker, name: str) -> None:
-    async with connect(line.url) as fabric, connect(broker.url) as server:
+async def test_an_unanswered_request_is_asked_again(line: Line, way: Way, name: str) -> None:
+    async with connect(line.url) as fabric, connect(way.url()) as server:
         async with server.reply(name) as requests:
             asking = asyncio.create_task(fabric.request(name, b"?"))
             first = await requests.receive()
@@ -197,21 +157,3 @@ async def test_a_request_over_a_dead_line_ends_by_its_timeout(line: Line, name: 
         await line.down()
         with pytest.raises(NoReply):
             await fabric.request(name, timeout=0.2)
-
-
-@pytest.mark.slow
-async def test_a_restarted_broker_still_has_what_it_confirmed(broker: Broker, name: str) -> None:
-    async with connect(broker.url) as fabric, fabric.pull(name) as items:
-        await fabric.push(name).send(b"kept")
-        await items.receive()
-        await asyncio.to_thread(broker.stop)
-        sending = asyncio.create_task(fabric.push(name).send(b"waited"))
-        await asyncio.to_thread(broker.start)
-        await sending
-        assert [(await items.receive()).body for _ in range(2)] == [b"kept", b"waited"]
-
-
-async def block(line: Line, fabric: Fabric) -> None:
-    line.tell(marshal(commands.Connection.Blocked("low on disk"), 0))
-    while not fabric.blocked:  # noqa: ASYNC110 (whoever is not blocked has nothing to wait for)
-        await asyncio.sleep(0)

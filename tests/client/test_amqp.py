@@ -1,0 +1,79 @@
+"""What only AMQP 0-9-1 has: exchanges of one's own, a broker that asks senders to wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pamqp import commands
+from pamqp.frame import marshal
+
+from penstock.client import Fabric, UnknownScheme, connect
+from tests.client.line import Line
+from tests.peers import Broker
+
+
+async def test_exchange_and_queue_declared_otherwise_are_taken_as_they_are(
+    fabric: Fabric, name: str
+) -> None:
+    async with fabric.amqp.channel() as channel:
+        await channel.declare_exchange(name, "topic", durable=False, auto_delete=True)
+        arguments = {"x-expires": 60_000}
+        await channel.declare_queue(name, durable=True, arguments=arguments)
+    async with fabric.subscribe(name, name=name, exchange=name) as messages:
+        await fabric.publish(name, b"as it is", exchange=name)
+        assert (await messages.receive()).body == b"as it is"
+
+
+async def test_an_exchange_of_ones_own(fabric: Fabric, name: str) -> None:
+    async with fabric.subscribe("#", exchange=name) as figures:
+        await fabric.publish("hive.1", {"bees": 3}, exchange=name)
+        assert (await figures.receive()).json() == {"bees": 3}
+
+
+async def test_senders_wait_while_the_broker_asks_them_to(line: Line, name: str) -> None:
+    async with connect(line.url) as fabric:
+        work = fabric.push(name)
+        await work.send(b"flows")
+        await block(line, fabric)
+        sending = asyncio.create_task(work.send(b"waits"))
+        done, _ = await asyncio.wait((sending,), timeout=0.1)
+        assert not done
+        line.tell(marshal(commands.Connection.Unblocked(), 0))
+        await sending
+        assert not fabric.blocked
+
+
+async def test_senders_that_wait_survive_a_break(line: Line, name: str) -> None:
+    async with connect(line.url) as fabric:
+        work = fabric.push(name)
+        await work.send(b"flows")
+        await block(line, fabric)
+        sending = asyncio.create_task(work.send(b"waits"))
+        line.cut()
+        await sending
+        async with fabric.pull(name) as items:
+            assert [(await items.receive()).body for _ in range(2)] == [b"flows", b"waits"]
+
+
+@pytest.mark.slow
+async def test_a_restarted_broker_still_has_what_it_confirmed(broker: Broker, name: str) -> None:
+    async with connect(broker.url) as fabric, fabric.pull(name) as items:
+        await fabric.push(name).send(b"kept")
+        await items.receive()
+        await asyncio.to_thread(broker.stop)
+        sending = asyncio.create_task(fabric.push(name).send(b"waited"))
+        await asyncio.to_thread(broker.start)
+        await sending
+        assert [(await items.receive()).body for _ in range(2)] == [b"kept", b"waited"]
+
+
+def test_an_unknown_scheme_names_the_known_ones() -> None:
+    with pytest.raises(UnknownScheme, match="amqp://, amqps://"):
+        connect("gopher://localhost")
+
+
+async def block(line: Line, fabric: Fabric) -> None:
+    line.tell(marshal(commands.Connection.Blocked("low on disk"), 0))
+    while not fabric.blocked:  # noqa: ASYNC110 (whoever is not blocked has nothing to wait for)
+        await asyncio.sleep(0)
