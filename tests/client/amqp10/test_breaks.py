@@ -1,4 +1,4 @@
-"""What only AMQP 1.0 promises of a broken connection: silence is noticed, and nothing is lost by it."""
+"""What AMQP 1.0 promises of a broken connection beside the rest: silence is noticed."""
 
 from __future__ import annotations
 
