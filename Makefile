@@ -9,9 +9,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Tests mostly wait for servers: four files at a time, each with servers of its own. One that fails is
-# tried once more, and the summary names it: other programs and their clocks have their moods.
-APART := -n 4 --dist loadfile --reruns 1 -rR
+# Tests mostly wait for servers: six files at a time, each with servers of its own, the longest first
+# (tests/order.py). One that fails is tried once more, and the summary names it: other programs and
+# their clocks have their moods.
+APART := -n 6 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
+
+# Tests start some thousand programs: what those were compiled to is kept, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 
 # The first interpreter that is new enough; `make PYTHON=/path/to/python setup` says otherwise.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -31,7 +35,7 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers lint test test-all bench docs clean
+.PHONY: help setup up peers lint checked collected test test-all bench docs clean
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -42,7 +46,9 @@ setup: $(STAMP) ## The environment: .venv with Penstock and all that tests it
 $(STAMP): pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo "$$NO_PYTHON" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { echo "$$NO_VENV" >&2; exit 1; }
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "Installing into $(VENV) what Penstock needs, once; this takes a few minutes."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 \
+		-c constraints.txt -e '.[dev]'
 	@touch $@
 
 # Spark runs on Java, which no wheel brings. Without it everything else runs, and says so.
@@ -59,11 +65,19 @@ lint: setup ## What can be said without running anything: ruff, mypy, the rooms'
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint peers ## All checks and the tests that do not take long
+test: checked ## All checks and the tests that do not take long
 	$(BIN)/pytest $(APART) -m 'not slow'
 
-test-all: lint peers ## The same, and the tests that do take long
+test-all: checked ## The same, and the tests that do take long
 	$(BIN)/pytest $(APART)
+
+# What comes before the tests, side by side: the one works, the other mostly waits for the network.
+checked: setup
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint collected
+
+# Every test can be loaded; and is compiled once, not by each of those that run them.
+collected: peers
+	@$(BIN)/pytest --collect-only -qqq | sed '/: [0-9]*$$/d'
 
 bench: setup peers ## Penstock beside its peers, for hours; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.broker --markdown docs/benchmarks.md

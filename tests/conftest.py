@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.order import longest_first
 from tests.peers import Broker, Mosquitto, MqttBroker, PeerMissing, Penstock, RabbitMQ
 
 if TYPE_CHECKING:
@@ -33,16 +34,22 @@ settings.register_profile(
 )
 settings.load_profile("patient")
 
+# A Java that lives for minutes spends half of its time on compiling what it could as well interpret
+# a little longer. Every `java` that a test starts reads this.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 #: Spark starts processes when it likes, and each takes seconds on a busy machine.
 SPARK_SECONDS = 600
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         on_spark = isinstance(item, pytest.Function) and "spark" in item.fixturenames
         if on_spark and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SPARK_SECONDS))
+    yield
+    longest_first(items)
 
 
 P = TypeVar("P")
@@ -94,10 +101,11 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
 
 
 @pytest.fixture(scope="session")
-def stream_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """A RabbitMQ with its stream plugin."""
+def plugged_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ that hands out its streams in chunks, and speaks MQTT and AMQP 1.0 as well."""
     folder = tmp_path_factory.mktemp("rabbitmq")
-    with running(needed(RabbitMQ, folder, plugins=("rabbitmq_stream",))) as server:
+    plugins = ("rabbitmq_stream", "rabbitmq_mqtt", "rabbitmq_amqp1_0")
+    with running(needed(RabbitMQ, folder, plugins=plugins)) as server:
         yield server
 
 
@@ -124,14 +132,6 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def mqtt_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """A RabbitMQ with its MQTT plugin."""
-    folder = tmp_path_factory.mktemp("rabbitmq")
-    with running(needed(RabbitMQ, folder, plugins=("rabbitmq_mqtt",))) as server:
-        yield server
-
-
 @pytest.fixture(
     scope="session",
     params=[
@@ -149,7 +149,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from penstock.pipeline import open_session
 
     folder = tmp_path_factory.mktemp("spark")
-    chosen = {"spark.sql.shuffle.partitions": "2", "spark.local.dir": str(folder)}
+    chosen = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.local.dir": str(folder),
+    }
     session = open_session("tests", "local[2]", chosen)
     session.sparkContext.setLogLevel("OFF")
     yield session

@@ -19,13 +19,14 @@ from penstock.broker.contract import UNLIMITED, Channel, Delivery, Driver, Fragm
 from penstock.broker.destinations import Sink
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.committer import Committer
-from penstock.broker.properties import Properties, encode_header, encode_route, flags_of
+from penstock.broker.properties import flags_of
 from penstock.broker.spool import Spools
 from penstock.broker.topology import Topology
 from penstock.broker.turn import Turn
 from penstock.broker.vhost import VirtualHost
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.drivers.reply import ReplyChannel
 from penstock.drivers.retained import Retained
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES

@@ -13,38 +13,32 @@ from benchmarks.accuracy.scoring import MONTH_DAYS, SEEN, Score, score
 from benchmarks.accuracy.troubles import TROUBLES
 from benchmarks.harness.page import put_chapter
 
-#: What is promised: events per sensor and month, on average.
+#: What is promised: events per sensor and month.
 BOUND: Final = 4
 _START: Final = datetime(2026, 3, 9, tzinfo=UTC)  # clocks change on the way
 _COLUMNS: Final = (
     *("trouble", "sensors", "reports", "events", "lost by devices"),
     *("wraps", "unseen", "both at once", "restarts"),
-    *("error", "p95", "max", f"≤ {BOUND}", "naive rule"),
+    *("error", "p95", "max", "undecidable", f"≤ {BOUND}", "naive rule"),
 )
 _ACCOUNT: Final = """# Accuracy
 
 What counting makes of a simulated fleet, beside the fleet's own ledger: `{command}`.
 
 `error` is how far the sums of a sensor, in and out, are from what the frames that arrived can tell,
-in events per sensor and month: mean, 95th percentile, maximum, and the share of sensors within
-{bound}. `lost by devices` is beyond that: what devices forgot in a restart before they sent it, and
-events that did not arrive. `unseen` are wraps in an outage at a point that nobody knows, of up to
-32 events each; `both at once` are reports after which both totals have wrapped. The naive rule
-takes every fall of a total for a restart; it is spared duplicates and late reports, and sensors
-that send events.
+in events per sensor and month: mean, 95th percentile and maximum of all sensors. `lost by devices`
+is beyond that: what devices forgot in a restart before they sent it, and events that did not
+arrive. `unseen` are wraps in an outage at a point that nobody knew yet; `both at once` are reports
+after which both totals have wrapped. The naive rule takes every fall of a total for a restart; it
+is spared duplicates and late reports, and sensors that send events.
 
-The column *≤ {bound}* has the share of sensors that keep the promise one by one. Those that do not
-are of two kinds:
-
-* A total wrapped during an outage, at a point nobody knows. All three points fit what was seen
-  before and after, and their counts differ by 12, 20 or 32. The one in the middle is assumed, so
-  it is 20 off at most, once, of the 65 thousand counted until then; the report is flagged. Nothing
-  else tells: reports v1 have no number, a status has no totals, and those who came and those who
-  left during two hours differ by more than that anyway. `wrap_at` in the sensor's profile ends it.
-* A device started again and its next reports were lost, until its totals had overtaken those from
-  before: it looks like one that went on, and what it had counted before the start is missing. That
-  takes totals of a few events, so daily restarts. A status would tell, up to six hours later; it
-  is not used, for counts that were told would have to be taken back.
+`undecidable` are sensors of which the frames do not tell what happened: a total wrapped during an
+outage, at a point nobody knows, and none has wrapped in sight since. Devices that wrap at different
+points, and counted 12, 20 or 32 people more or less meanwhile, send the very same bytes
+(`tests/hives/steps/test_wraps.py` shows it), so no rule can know. The point in the middle is
+assumed, the report is flagged, and the sum is put right when the sensor's other total, a later wrap
+or `wrap_at` in its profile tells. *≤ {bound}* is the share of all other sensors that keep the
+promise one by one.
 
 {table}
 """
@@ -67,8 +61,7 @@ def main(
     if markdown is not None:
         command = f"python -m benchmarks.accuracy --days {days} --sensors {sensors} --seed {seed}"
         put_chapter(markdown, _ACCOUNT.format(command=command, bound=BOUND, table=table))
-    worst = max(one.errors.mean() for one in scores)
-    if worst > BOUND:
+    if any((one.errors[~one.open] > BOUND).any() for one in scores):
         raise typer.Exit(1)
 
 
@@ -84,7 +77,7 @@ def _row(one: Score) -> list[str]:
         *(f"{number:,.0f}" for number in (one.sensors, one.reports, one.events, one.lost)),
         *(f"{one.seen[quality]:,}" for quality in SEEN),
         *(f"{errors.mean():.2f}", f"{np.percentile(errors, 95):.0f}", f"{errors.max():.0f}"),
-        f"{np.mean(errors <= BOUND):.0%}",
+        *(f"{one.open.sum()}", f"{np.mean(errors[~one.open] <= BOUND):.1%}"),
         f"{one.naive.mean():,.0f}",
     ]
 

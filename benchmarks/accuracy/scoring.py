@@ -1,7 +1,8 @@
 """A fleet through decoding and counting, day by day, and its score against the fleet's own ledger.
 
 The error of a sensor is how far the sums, in and out, are from what a perfect reader of all frames
-that arrived could know; what devices themselves forgot is told apart.
+that arrived could know; what devices themselves forgot is told apart. So are sensors of which no
+reader can know: a total has wrapped unseen, and nothing until the end has shown where.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.accuracy.naive import Naive
 from benchmarks.accuracy.troubles import Trouble
 from penstock.hives.sensors.fleet import Fleet
-from penstock.hives.steps import states
+from penstock.hives.steps import memories, states
 from penstock.hives.steps.counting import count
 from penstock.hives.steps.decode import decode_messages
 from penstock.hives.steps.decoded import DECODED, MESSAGES, Part
@@ -42,6 +43,7 @@ class Score:
     events: float  #: by sensor and month, as are all below
     lost: float
     errors: NDArray[np.float64]  #: of each sensor
+    open: NDArray[np.bool_]  #: of which frames do not tell
     naive: NDArray[np.float64]
     seen: dict[Quality, int]  #: how many reports had these qualities
 
@@ -54,11 +56,12 @@ def score(trouble: Trouble, *, start: datetime, days: int, sensors: int, seed: i
     seen = dict.fromkeys(SEEN, 0)
     reports = 0
     for messages in _messages(fleet, start + timedelta(days=days)):
-        rows = pa.Table.from_batches(decode_messages(messages, profiles), DECODED)
-        rows = rows.filter(pc.equal(rows["part"], Part.REPORT.value)).combine_chunks()
-        if not len(rows):
-            continue
-        found = count(rows, profiles, state)
+        decoded = pa.Table.from_batches(decode_messages(messages, profiles), DECODED)
+        rows, statuses = (
+            decoded.filter(pc.equal(decoded["part"], part.value)).combine_chunks()
+            for part in (Part.REPORT, Part.STATUS)
+        )
+        found = count(rows, statuses, profiles, state)
         naive.count(rows.filter(rows["total_in"].is_valid()).sort_by("offset"))
         others = pc.invert(pc.is_in(state["sensor"], value_set=found.states["sensor"]))
         state = pa.concat_tables([state.filter(others), pa.Table.from_batches([found.states])])
@@ -80,9 +83,16 @@ def score(trouble: Trouble, *, start: datetime, days: int, sensors: int, seed: i
         events=counted.sum() / len(profiles) * a_month,
         lost=lost.sum() / len(profiles) * a_month,
         errors=np.abs(sums - known).sum(axis=0) * a_month,
+        open=_open(state, profiles),
         naive=np.abs(naive.sums - known).sum(axis=0)[totals] * a_month,
         seen=seen,
     )
+
+
+def _open(state: pa.Table, profiles: Profiles) -> NDArray[np.bool_]:
+    held = memories.load(state, profiles.serials)
+    assumed: NDArray[np.bool_] = held.assumed_in + held.assumed_out > 0
+    return assumed
 
 
 def profiles_of(fleet: Fleet) -> Profiles:

@@ -1,8 +1,7 @@
 """The queues that are compared: how each is sent to, and how its workers are started.
 
-All have two processes that work, persistent messages, and acknowledge when the work is done. Where
-a queue has a client of its own that is used; Penstock's requests are published by pika, as
-Dramatiq's are.
+All have two processes that work, persistent messages, and acknowledge when the work is done. Each
+is sent to by its own client; none waits for the broker's word that a request is safe.
 """
 
 from __future__ import annotations
@@ -19,13 +18,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import pika
-
 from benchmarks.errors import PeerFailed
 from benchmarks.jobs import stamps
+from penstock.client.amqp091.connection import connect
+from penstock.core.properties import PERSISTENT, Properties
+from penstock.jobs.queue.topology import declare, request_name
+from penstock.wire.amqp091.address import parse_address
 
 URL: Final = "JOBS_BENCH_URL"
 FORK: Final = 2
+_EXCHANGE: Final = request_name("call")
+_SAID: Final = Properties("application/json", delivery_mode=PERSISTENT)
 _STOP_SECONDS: Final = 60.0
 
 
@@ -61,12 +64,17 @@ class PenstockQueue:
 
 
 class _PenstockSender:
+    """By the client that all of Penstock's applications use."""
+
     def __init__(self, url: str) -> None:
-        asyncio.run(_declare(url))
-        self._connection = pika.BlockingConnection(pika.URLParameters(url))
-        self._channel = self._connection.channel()
-        self._properties = pika.BasicProperties(content_type="application/json", delivery_mode=2)
+        self._loop = asyncio.new_event_loop()
         self._run = os.urandom(4).hex()
+        self._loop.run_until_complete(self._open(url))
+
+    async def _open(self, url: str) -> None:
+        self._connection = await connect(parse_address(url), "benchmark")
+        await declare(self._connection, "call")
+        self._channel = await self._connection.channel()
 
     def send(self, number: int) -> None:
         request = {
@@ -75,24 +83,13 @@ class _PenstockSender:
             "function": "benchmarks.jobs.stamps:stamp",
             "arguments": [number, time.monotonic_ns()],
         }
-        self._channel.basic_publish(
-            "ichnaea.call.request", "", json.dumps(request).encode(), self._properties
-        )
+        self._channel.publish(_EXCHANGE, "", json.dumps(request).encode(), _SAID)
+        self._loop.call_soon(self._loop.stop)
+        self._loop.run_forever()  # for one turn, in which it is written
 
     def close(self) -> None:
-        self._connection.close()
-
-
-async def _declare(url: str) -> None:
-    from penstock.client.amqp091.connection import connect
-    from penstock.jobs.queue.topology import declare
-    from penstock.wire.amqp091.address import parse_address
-
-    connection = await connect(parse_address(url), "benchmark")
-    try:
-        await declare(connection, "call")
-    finally:
-        await connection.close()
+        self._loop.run_until_complete(self._connection.close())
+        self._loop.close()
 
 
 class DramatiqQueue:

@@ -21,14 +21,14 @@ from benchmarks.spark.peers import Peer, start_with_management
 from penstock.broker.contract import Message
 from penstock.broker.log import Committer, Log
 from penstock.client.amqp091.blocking import BlockingConnection
+from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
 from penstock.hives.sensors.fleet import Fleet
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 STREAM: Final = "sensors"
 EXCHANGE: Final = "amq.topic"
 _A_BATCH: Final = 100
-_PERSISTENT: Final = b"\x10\x00\x02"
+_SAID: Final = Properties(delivery_mode=PERSISTENT)
 _DURABLE: Final = 1  # a message's flag
 
 
@@ -91,11 +91,11 @@ def _batches(fleet: Fleet, reports: int) -> Iterator[tuple[int, list[Message]]]:
             for key, body in zip(keys[start:stop], bodies[start:stop], strict=True):
                 route = routes.get(key)
                 if route is None:
-                    route = short_string(EXCHANGE, "exchange") + short_string(key, "routing_key")
+                    route = shortstr(EXCHANGE, "exchange") + shortstr(key, "routing_key")
                     routes[key] = route
                 header = headers.get(len(body))
                 if header is None:
-                    header = write_header(len(body), Properties())[:12] + _PERSISTENT
+                    header = encode_header(_SAID, len(body))
                     headers[len(body)] = header
                 messages.append(Message(route, header, body, _DURABLE))
             left -= len(messages)

@@ -32,10 +32,10 @@ from benchmarks.pipeline.ground import Ground, ground
 from penstock.client import blocking
 from penstock.client.amqp091.publisher import Publisher
 from penstock.core.errors import PenstockError
+from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
 from penstock.hives.sensors.fleet import Fleet, Hive, Quirks, Sensor
 from penstock.hives.sensors.messages import Report, ReportType
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 #: How often the sender wakes.
 _TICK: Final = 0.05
@@ -126,9 +126,9 @@ def _report(
                 local = datetime.now(zones[sensor.hive_id]).replace(tzinfo=None)
                 totals = (2 * turn, turn)
                 body = Report(ReportType.EVENTS, *totals, local).encode(sensor.profile)
-                key = short_string(f"sensors.{sensor.serial}.report", "routing_key")
-                header = write_header(len(body), Properties())
-                publisher.publish(short_string(EXCHANGE, "exchange") + key, header, body)
+                key = shortstr(f"sensors.{sensor.serial}.report", "routing_key")
+                header = encode_header(Properties(delivery_mode=PERSISTENT), len(body))
+                publisher.publish(shortstr(EXCHANGE, "exchange") + key, header, body)
                 sent[sensor.hive_id] = time.time()
                 number += 1
             publisher.flush()

@@ -31,7 +31,7 @@ from penstock.client import Inflow, connect
 
 _SECONDS: Final = 300.0
 _READY_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.25  #: more often, looking would take time from those looked at
 #: Between two files that a watch is to see: longer than any of the others needs, but sr3.
 _PAUSE_SECONDS: Final = 0.137
 

@@ -10,8 +10,8 @@ from pamqp import commands
 
 from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.client.amqp091.publisher import Publisher
+from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 BODY_BYTES: Final = 59
 SENSORS: Final = 1000
@@ -33,13 +33,12 @@ def fill(url: str, streams: Sequence[str], count: int) -> None:
             connection.call(channel, new, commands.Queue.DeclareOk)
             bind = commands.Queue.Bind(0, stream, EXCHANGE, f"{stream}.#")
             connection.call(channel, bind, commands.Queue.BindOk)
-    header = write_header(BODY_BYTES, Properties())
     # As most publishers of small reports do it: persistent, and nothing more.
-    header = header[:12] + b"\x10\x00\x02"
+    header = encode_header(Properties(delivery_mode=PERSISTENT), BODY_BYTES)
     with Publisher(address, mandatory=True, patience=60.0) as publisher:
         for stream in streams:
             keys = [
-                short_string(EXCHANGE, "") + short_string(f"{stream}.{sensor:04d}.report", "")
+                shortstr(EXCHANGE, "") + shortstr(f"{stream}.{sensor:04d}.report", "")
                 for sensor in range(SENSORS)
             ]
             for number in range(count):

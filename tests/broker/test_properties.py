@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SELECTS, Message
-from penstock.broker.properties import (
+from penstock.broker.properties import flags_of
+from penstock.core.errors import UnexpectedFrame, WireSyntaxError
+from penstock.core.properties import (
     Properties,
     decode_header,
     decode_route,
     encode_header,
     encode_route,
-    flags_of,
 )
-from penstock.core.errors import UnexpectedFrame, WireSyntaxError
 
 FULL = Properties(
     content_type="text/plain",

@@ -44,7 +44,7 @@ def test_what_satisfies_a_subscription_is_printed_in_order(url: str) -> None:
     found = lines(url, "[class,eq,stock],[price,>,15]", "--before", "2026-01-05")
 
     assert [line.split()[0] for line in found] == ["2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"]
-    assert "[price,20]" in found[0]
+    assert found[0] == '2026-01-03T00:00:00Z [class,stock],[symbol,"IBM"],[price,20]'
 
 
 def test_a_limit_leaves_the_rest_out_and_says_so(url: str) -> None:

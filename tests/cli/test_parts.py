@@ -11,6 +11,7 @@ import pytest
 
 from penstock.cli import equipment
 from penstock.cli.parts import Plan, Wishes, plan
+from penstock.cli.supervisor import Addresses
 from tests.cli.command import environment
 
 ADDRESSES = {
@@ -34,9 +35,9 @@ def names(found: Plan) -> list[str]:
     return [part.name for part in found.parts]
 
 
-def command(found: Plan, name: str) -> str:
+def command(found: Plan, name: str, addresses: Addresses = ADDRESSES) -> str:
     [part] = [each for each in found.parts if each.name == name]
-    return " ".join(part.command(ADDRESSES)[3:])
+    return " ".join(part.command(addresses)[3:])
 
 
 def test_all_there_is_comes_in_order_of_need() -> None:
@@ -86,6 +87,16 @@ def test_applications_are_told_where_the_others_are() -> None:
         "--database postgresql://penstock@/penstock --url padres://127.0.0.1:4"
     )
     assert command(found, "dashboards").startswith("dashboards --gate hives --stop-with-stdin ")
+
+
+def test_a_broker_that_speaks_by_tls_alone_is_reached_so_and_trusted() -> None:
+    found = plan(Wishes(certificate="/etc/our broker.pem"))
+    secure = {**ADDRESSES, "broker": ["amqps://127.0.0.1:5", "mqtts://127.0.0.1:6"]}
+    trusted = "?cafile=/etc/our%20broker.pem"
+
+    for part in ("pipeline", "demo", "hives", "alerts", "pump", "jobs"):
+        assert f"--url amqps://127.0.0.1:5{trusted}" in command(found, part, secure)
+    assert f"--mqtt mqtts://127.0.0.1:6{trusted}" in command(found, "demo", secure)
 
 
 def test_a_port_that_is_taken_is_left_to_whoever_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

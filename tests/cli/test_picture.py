@@ -95,6 +95,20 @@ async def test_it_tells_rate_lag_and_how_full_hives_are() -> None:
     assert "34 % quiet" in shown
 
 
+async def test_while_it_stops_it_shows_who_is_still_at_work_and_nothing_else() -> None:
+    leaving = await scene(*EVERYTHING)
+    for keeper in leaving.keepers[1:]:
+        keeper.state = State.STOPPED
+    leaving.keepers[0].state = State.STOPPING
+
+    shown = lines(leaving, 120, 40)
+
+    assert any("broker" in line and "stopping" in line and "60 MiB" in line for line in shown)
+    assert any("dashboards" in line and "stopped" in line for line in shown)
+    assert shown[-1] == "Stopping, the last part first · kept in data"
+    assert not any(word in line for line in shown for word in ("http://", "Ctrl-C", "How full"))
+
+
 async def test_hints_are_for_terminals_that_have_room() -> None:
     shown = await scene(*ADDRESSES)
     assert any("sub 'occupancy.#'" in line for line in lines(shown, 80, 50))

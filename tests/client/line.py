@@ -2,7 +2,8 @@
 
 `cut` ends all connections over it at once, as a restarted broker or a broken network would, and
 lets new ones through; `down` cuts and refuses new ones until `up`. `hold` lets what the clients
-send through but keeps back what the broker says, so that a test can cut before the word arrives.
+send through but keeps back what the broker says until `release`, so that a test can cut before the
+word arrives.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ class Line:
     def hold(self) -> None:
         self._speaking.clear()
         self.passed = 0
+
+    def release(self) -> None:
+        self._speaking.set()
 
     def tell(self, frame: bytes) -> None:
         """Say something to the clients in the broker's name."""

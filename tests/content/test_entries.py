@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.content.bindings import is_true
-from penstock.content.matching.entries import Entry, beyond, range_of
+from penstock.content.matching.entries import RANGES, Entry, beyond
 from penstock.content.messages import Predicate, Subscription
 from penstock.content.operators import NUMERIC, Operator
 from penstock.content.values import INT_MAX, INT_MIN, Number
@@ -34,12 +34,11 @@ def test_nothing_lies_between_a_number_and_the_next(number: Number, other: Numbe
 def test_a_range_has_the_numbers_a_predicate_is_true_of(
     value: Number, operator: Operator, operand: Number
 ) -> None:
-    found = range_of(operator, operand)
-
-    if found is None:
-        assert operator is Operator.UNEQUAL
+    if operator is Operator.UNEQUAL:
+        assert operator not in RANGES
     else:
-        assert (found[0] <= value < found[1]) is is_true(value, operator, operand)
+        low, high = RANGES[operator](operand)
+        assert (low <= value < high) is is_true(value, operator, operand)
 
 
 def test_what_a_float_cannot_express_stays_a_predicate() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from penstock.broker.contract import Message
 from penstock.broker.destinations import Binding
-from penstock.broker.properties import Properties, encode_header, encode_route
+from penstock.broker.spool import Spool
 from penstock.content import LanguageError
 from penstock.core.errors import PreconditionFailed
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.drivers.routers.content import Content
 from penstock.drivers.routers.publications import CONTENT_TYPE
 from tests.doubles import message
@@ -156,6 +158,35 @@ def test_a_composite_brings_what_waited_with_what_completes_it() -> None:
     say(router, "C")
     say(router, "B")
     assert taker.taken == [b"A", b"B"]
+
+
+def test_large_messages_wait_in_files_that_are_open_while_they_are_read_alone(
+    tmp_path: Path,
+) -> None:
+    router, bodies = Content(), []
+
+    class Reader(Taker):
+        def push(self, message: Message) -> int:
+            bodies.append(message.body if message.spool is None else message.spool.read())
+            return 0
+
+    bound(router, Reader(), x_subscription=BOTH, x_policy="consume-once")
+    for number in range(20):
+        large = message(headers={"class": "k", "part": "A"})
+        large.spool = Spool(tmp_path / f"{number}", owned=True)
+        large.spool.write(memoryview(b"%d" % number))
+        assert list(router.match(b"", large)) == []
+    del large
+    say(router, "C")  # the router remembers the last one
+    opened = [one.readlink() for one in Path("/proc/self/fd").iterdir() if one.exists()]
+
+    assert not [path for path in opened if path.is_relative_to(tmp_path)]
+    assert len(list(tmp_path.iterdir())) == 20
+    for _ in range(20):
+        say(router, "B")
+    assert bodies == [one for number in range(20) for one in (b"%d" % number, b"B")]
+    say(router, "C")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_goes_somewhere_anyway_does_not_go_twice() -> None:

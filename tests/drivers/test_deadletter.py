@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.contract import EXPIRES, Message
-from penstock.broker.properties import decode_header
+from penstock.core.properties import decode_header
 from tests.doubles import Client, Stand, message, persistent, push_all
 
 

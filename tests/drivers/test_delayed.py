@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import decode_header
 from penstock.core.errors import PreconditionFailed
+from penstock.core.properties import decode_header
 from tests.doubles import Client, Stand, message, persistent
 from tests.drivers.test_large_messages import BODY, body_of, nothing_is_left, opening, post
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.contract import MANDATORY, Message
-from penstock.broker.properties import decode_header
 from penstock.core.errors import AccessRefused, NoRoute, NotFound, PreconditionFailed, Unsupported
+from penstock.core.properties import decode_header
 from tests.doubles import Client, Stand, message, persistent
 
 

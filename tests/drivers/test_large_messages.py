@@ -15,8 +15,9 @@ import pytest
 
 from penstock.broker.buckets import BUCKET_BYTES, Account
 from penstock.broker.contract import MANDATORY, PERSISTENT, Fragment, Message
-from penstock.broker.properties import Properties, encode_header, encode_route, flags_of
+from penstock.broker.properties import flags_of
 from penstock.core.errors import NoRoute
+from penstock.core.properties import Properties, encode_header, encode_route
 from tests.doubles import Client, Stand, message, persistent
 
 BODY = random.Random(7).randbytes(2 * BUCKET_BYTES + 1000)

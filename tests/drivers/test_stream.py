@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import decode_header
 from penstock.core.errors import NotFound, PreconditionFailed, Unsupported
+from penstock.core.properties import decode_header
 from tests.doubles import Client, Stand, message, persistent
 from tests.drivers.test_large_messages import BODY, body_of, opening, post
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import Properties, decode_header, encode_header, flags_of
+from penstock.broker.properties import flags_of
+from penstock.core.properties import Properties, decode_header, encode_header
 from penstock.drivers.stream import with_offset
 
 texts = st.one_of(st.none(), st.text(max_size=20))

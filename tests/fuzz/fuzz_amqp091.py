@@ -16,8 +16,9 @@ import atheris
 
 with atheris.instrument_imports(include=["penstock"]):
     from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SELECTS
-    from penstock.broker.properties import decode_header, decode_route, encode_header, flags_of
+    from penstock.broker.properties import flags_of
     from penstock.core.errors import CommandInvalid, FrameError, UnexpectedFrame, WireSyntaxError
+    from penstock.core.properties import decode_header, decode_route, encode_header
     from penstock.core.tables import decode_array, decode_table, encode_array, encode_table
     from penstock.terminals.amqp091.frames import FrameReader
     from penstock.terminals.amqp091.methods import METHODS, decode_method, encode_method

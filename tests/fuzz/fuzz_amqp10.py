@@ -18,8 +18,9 @@ import atheris
 
 with atheris.instrument_imports(include=["penstock"]):
     from penstock.broker.contract import Message
-    from penstock.broker.properties import decode_header, encode_route, flags_of
+    from penstock.broker.properties import flags_of
     from penstock.core.errors import PenstockError
+    from penstock.core.properties import decode_header, encode_route
     from penstock.terminals.amqp10 import conversion
     from penstock.wire.amqp10.codec import decode, decode_whole, encode
     from penstock.wire.amqp10.connection import Connection

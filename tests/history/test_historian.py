@@ -6,7 +6,11 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
 
+import aio_pika
 import pytest
 
 from penstock import client as fabrics
@@ -182,6 +186,34 @@ async def test_a_question_is_answered_once_even_by_one_that_came_back(
                 later = [await cat.client.receive() for _ in range(2)]
 
     assert [one["_query_id"] for one in later] == ["q4", "q4"]
+
+
+async def test_headers_are_kept_as_they_are_routed(
+    padres: PadresBroker, archive: Archive, kind: str
+) -> None:
+    async with historian(padres, archive) as found:
+        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
+        headers: dict[str, Any] = {"price": Decimal("45.5"), "good": True, "tid": "mine"}
+        async with await aio_pika.connect(padres.server.url) as connection:
+            exchange = await (await connection.channel()).get_exchange("content")
+            said = aio_pika.Message(b"", headers={"class": kind, "two words": 1, **headers})
+            await exchange.publish(said, "", mandatory=False)
+
+        kept = await entered(archive, f"[class,eq,{kind}],[price,>,45],[tid,eq,mine]", 1)
+    assert kept == [{"price": 45.5, "good": "true", "tid": "mine"}]
+
+
+async def test_a_publication_that_brings_its_time_is_kept_at_it(
+    padres: PadresBroker, archive: Archive, ada: Client, kind: str
+) -> None:
+    async with historian(padres, archive) as found:
+        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
+        await ada.publish(f"[class,{kind}],[price,1];Thu Jun 19 17:14:58 GMT 2008;")
+        await entered(archive, f"[class,eq,{kind}]", 1)
+
+        (kept,) = archive.answer(Question(parse_subscription(f"[class,eq,{kind}]")))
+    assert kept.time == kept.publication.time == datetime(2008, 6, 19, 17, 14, 58, tzinfo=UTC)
+    assert kept.text == f"[class,{kind}],[price,1]"
 
 
 async def test_nonsense_does_not_stop_it(

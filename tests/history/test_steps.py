@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from pathlib import Path
 
 import pika
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import lit
+from pyspark.sql import SparkSession
 
-from penstock.content import Publication, parse_subscription, satisfies
+from penstock.content import Publication, parse_subscription, print_message, satisfies
+from penstock.core.properties import Properties, encode_header
 from penstock.history.questions import Question
-from penstock.history.steps import answer, bring_up, table_of
+from penstock.history.steps import answer, bring_up, read, satisfying, table_of
 from tests.peers import Penstock
 from tests.pipeline.given import channel, declare
 
@@ -26,59 +26,97 @@ SAID: list[dict[str, str | int]] = [
     {"symbol": "IBM", "price": 45, "note": 'it\'s "quoted"'},
 ]
 
-ASKED = (
-    "[class,eq,stock]",
-    "[class,eq,stock],[price,<,50]",
-    "[class,eq,stock],[symbol,eq,'7']",
-    "[class,eq,stock],[symbol,isPresent,''],[price,=,7]",
-    "[class,eq,stock],[note,str-contains,'quoted']",
-    "[class,eq,weather]",
+
+def messages(*said: tuple[Properties, bytes]) -> pa.RecordBatch:
+    """Messages as the connector has them."""
+    rows = [
+        {
+            "offset": offset,
+            "timestamp": DAWN,
+            "properties": encode_header(properties, len(body)),
+            "body": body,
+        }
+        for offset, (properties, body) in enumerate(said)
+    ]
+    return pa.RecordBatch.from_pylist(rows)
+
+
+def test_messages_of_the_stream_are_rows_of_the_table() -> None:
+    language, later = "application/x-padres", DAWN + timedelta(days=1)
+    table = read(
+        messages(
+            (
+                Properties(
+                    headers={"class": "stock", "price": 7}, timestamp=int(later.timestamp())
+                ),
+                b"payload",
+            ),
+            (Properties(content_type=language), b"[class,stock],[price,8]"),
+            (
+                Properties(content_type=language),
+                b"[class,stock],[price,9];Thu Jun 19 17:14:58 GMT 2008;",
+            ),
+            (Properties(headers={"class": "stock", "_query_id": "q"}), b"an answer"),
+            (Properties(content_type=language), b"[class,"),
+            (Properties(headers={"class": "stock"}, timestamp=2**64 - 1), b"no such time"),
+            (Properties(), b"says nothing of its class"),
+            (Properties(headers={"class": 5}), b"nor does this"),
+        )
+    )
+
+    assert [
+        (row["offset"], row["said"], row["at"], row["payload"]) for row in table.to_pylist()
+    ] == [
+        (0, "[class,stock],[price,7]", later, b"payload"),
+        (1, "[class,stock],[price,8]", DAWN, b""),
+        (2, "[class,stock],[price,9]", datetime(2008, 6, 19, 17, 14, 58, tzinfo=UTC), b""),
+        (5, "[class,stock]", DAWN, b"no such time"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[class,eq,stock],[price,<,50]",
+        "[class,eq,stock],[symbol,eq,'7']",
+        "[class,eq,stock],[symbol,isPresent,''],[price,=,7]",
+        "[class,eq,stock],[note,str-contains,'quoted']",
+    ],
 )
+def test_rows_are_chosen_as_subscriptions_choose_publications(text: str) -> None:
+    publications = [Publication("stock", attributes) for attributes in SAID]
+    rows = pa.RecordBatch.from_pydict({"said": [print_message(one) for one in publications]})
+    wanted = parse_subscription(text)
+
+    (chosen,) = satisfying(Question(wanted))(iter([rows]))
+    expected = [print_message(one) for one in publications if satisfies(one, wanted)]
+    assert chosen.column("said").to_pylist() == expected
 
 
-def say(url: str, name: str, said: list[dict[str, str | int]], first: int = 0) -> None:
-    with channel(url) as opened:
-        for number, attributes in enumerate(said, first):
-            properties = pika.BasicProperties(
-                headers={"class": "stock", **attributes},
-                message_id=f"B1-M{number}",
-                timestamp=int((DAWN + timedelta(days=number)).timestamp()),
-            )
-            opened.basic_publish("", name, b"payload %d" % number, properties)
-
-
-def test_questions_are_answered_from_the_table(
-    spark: SparkSession, penstock: Penstock, tmp_path: Path, name: str
+@pytest.mark.parametrize(
+    "portions",
+    [
+        pytest.param([[0, 1, 2, 3]], id="at once"),
+        pytest.param([[0, 1], [2, 3]], id="in two goes", marks=pytest.mark.slow),
+    ],
+)
+def test_the_table_has_each_once_and_answers_questions(
+    spark: SparkSession, penstock: Penstock, tmp_path: Path, name: str, portions: list[list[int]]
 ) -> None:
     declare(penstock.url, name)
-    say(penstock.url, name, SAID[:2])
-    bring_up(spark, penstock.url, tmp_path, name)
-    say(penstock.url, name, SAID[2:], 2)
-    with channel(penstock.url) as opened:
-        answered = {"class": "stock", "price": 1, "_query_id": "q"}
-        opened.basic_publish("", name, b"", pika.BasicProperties(headers=answered))
-        opened.basic_publish("", name, b"says nothing of its class")
-    bring_up(spark, penstock.url, tmp_path, name)
+    for portion in portions:
+        with channel(penstock.url) as opened:
+            for number in portion:
+                moment = DAWN + timedelta(hours=number)
+                properties = pika.BasicProperties(
+                    headers={"class": "stock", **SAID[number]}, timestamp=int(moment.timestamp())
+                )
+                opened.basic_publish("", name, b"payload %d" % number, properties)
+            other = pika.BasicProperties(headers={"class": "weather", "price": 45})
+            opened.basic_publish("", name, b"", other)
+        bring_up(spark, penstock.url, tmp_path, name)
     table = spark.read.parquet(str(table_of(tmp_path)))
-    wanted = [parse_subscription(text) for text in ASKED]
-    bounded = Question(wanted[0], DAWN, DAWN + timedelta(days=3))
-    questions = [*map(Question, wanted), bounded]
+    cheap = parse_subscription("[class,eq,stock],[price,<,50]")
+    found = answer(table, Question(cheap, DAWN, DAWN + timedelta(hours=4))).collect()
 
-    # All in one go: it is starting that takes Spark long.
-    answers = [
-        answer(table, question).select("offset", "payload", lit(number).alias("question"))
-        for number, question in enumerate(questions)
-    ]
-    rows = reduce(DataFrame.unionByName, answers).collect()
-
-    assert all(row.payload == b"payload %d" % row.offset for row in rows)
-    found = [sorted(row.offset for row in rows if row.question == n) for n in range(len(questions))]
-    assert found.pop() == [1, 2]
-    assert dict(zip(ASKED, found, strict=True)) == {
-        text: [
-            number
-            for number, attributes in enumerate(SAID)
-            if satisfies(Publication("stock", attributes), subscription)
-        ]
-        for text, subscription in zip(ASKED, wanted, strict=True)
-    }
+    assert sorted(bytes(row["payload"]) for row in found) == [b"payload 2", b"payload 3"]

@@ -54,7 +54,7 @@ def crash_and_check(broker: Penstock, name: str, rounds: int, seed: int) -> None
 def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_back(
     new_penstock: NewPenstock, name: str
 ) -> None:
-    crash_and_check(new_penstock(), name, rounds=5, seed=1)
+    crash_and_check(new_penstock(), name, rounds=3, seed=1)
 
 
 @pytest.mark.slow

@@ -103,6 +103,7 @@ def test_what_others_tell_of_themselves_passes_a_stopped_broker(scene: Scene) ->
     watcher.subscribe("[class,eq,BROKER_INFO]")
     scene.stages.stage()
     scene.order("B2", "LIFECYCLE-STOP")
+    scene.stages.stage({watcher: ['[class,BROKER_INFO],[brokerID,"B2"];']})  # its last word
     scene.overlay.controllers["B3"].monitor.publish()
     scene.overlay.controllers["B2"].monitor.publish()
     scene.stages.stage({watcher: ['[class,BROKER_INFO],[brokerID,"B3"];']})
@@ -186,6 +187,34 @@ def test_looking_for_brokers_has_all_of_them_tell_how_they_are(scene: Scene) -> 
     assert found["B2"]["neighbours"] == ["B1", "B3"]
     assert found["B1"]["clients"] == ["B1-operator", "B1-p"]
     assert found["B1"]["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("command", "status"), [("LIFECYCLE-STOP", "STOPPED"), ("OVERLAY-SHUTDOWN", "SHUTDOWN")]
+)
+def test_a_broker_s_last_word_is_what_becomes_of_it(
+    scene: Scene, command: str, status: str
+) -> None:
+    watcher = scene.watch("[class,eq,BROKER_INFO]")
+    scene.order("B3", command)
+    scene.overlay.settle()
+    told = [json.loads(one.payload) for one in watcher.got]
+    assert [(one["brokerID"], one["status"]) for one in told] == [("B3", status)]
+
+
+def test_a_broker_tells_how_much_came_in_since_it_last_did(scene: Scene) -> None:
+    watcher = scene.watch("[class,eq,BROKER_INFO],[brokerID,eq,B1]")
+    publisher = scene.overlay.person("B1", "p")
+    publisher.advertise("[class,eq,counted]")
+    for seconds, count in ((0, 0), (5, 20), (10, 10)):
+        for _ in range(count):
+            publisher.publish("[class,counted]")
+        scene.overlay.pass_time(seconds)
+        scene.ask("B1", "PUBLISH_BROKER_INFO")
+        scene.overlay.settle()
+    rates = [json.loads(one.payload)["publication_rate"] for one in watcher.got]
+    # The question is a publication too, and so is what it told the last time.
+    assert rates[1:] == [pytest.approx(22 / 5), pytest.approx(12 / 10)]
 
 
 def test_a_broker_tells_how_it_is_every_so_often_when_it_is_told_to(scene: Scene) -> None:

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import Properties, encode_header, encode_route
 from penstock.core.config import TlsSettings
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.server import Broker
 from penstock.wire.padres.envelope import Kind
 from tests.client.test_tls import write_certificate

@@ -10,9 +10,9 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from penstock.client.amqp091.publisher import Publisher
+from penstock.core.properties import Properties, encode_header, shortstr
 from penstock.pipeline.brokers.opening import find_door
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 STREAM = {"x-queue-type": "stream"}
 #: Of a stream that keeps next to nothing.
@@ -44,11 +44,11 @@ def delete(url: str, name: str) -> None:
 
 def publish(url: str, name: str, bodies: Iterable[bytes]) -> None:
     """Returns when the broker has them all safe."""
-    route = b"\x00" + short_string(name, "routing_key")
+    route = b"\x00" + shortstr(name, "routing_key")
     with Publisher(parse_address(url), mandatory=True, patience=60.0) as publisher:
         for number, body in enumerate(bodies):
             publisher.publish(
-                route, write_header(len(body), Properties(message_id=f"{number}")), body
+                route, encode_header(Properties(message_id=f"{number}"), len(body)), body
             )
         publisher.flush()
 

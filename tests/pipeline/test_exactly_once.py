@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.amqp091.publisher import Publisher
+from penstock.core.properties import Properties, encode_header, shortstr
 from penstock.pipeline.brokers.contract import Range
 from penstock.pipeline.brokers.opening import find_door
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, short_string, write_header
 from tests.conftest import missing
 from tests.peers import Broker, PeerMissing, Penstock, Process, RabbitMQ
 from tests.pipeline.conftest import Reader, ended
@@ -78,7 +78,7 @@ class Flow:
             self._failure = error
 
     def _publish(self) -> None:
-        routes = [b"\x00" + short_string(each, "routing_key") for each in self.names]
+        routes = [b"\x00" + shortstr(each, "routing_key") for each in self.names]
         count = 0
         while not self._end.is_set():
             # What RabbitMQ takes in while its streams are starting it may never confirm: a
@@ -89,7 +89,7 @@ class Flow:
             ):
                 while not self._end.wait(0.05):
                     for body in numbered(random.randrange(1, 60), count):
-                        header = write_header(len(body), Properties(message_id=body.decode()))
+                        header = encode_header(Properties(message_id=body.decode()), len(body))
                         publisher.publish(random.choice(routes), header, body)
                         count += 1
                     publisher.flush()

@@ -28,6 +28,7 @@ from penstock.pump.fetching import Fetching, Rules
 from penstock.pump.landing.blocks import Assembly, Block
 from penstock.pump.landing.draft import Manners
 from penstock.pump.landing.target import Target, read_inflight
+from penstock.pump.pace import Pace
 from penstock.pump.posts import Parts, Post, Sum
 from penstock.pump.posts.parts import PARTITIONED, cut
 from penstock.pump.posts.post import Inline
@@ -129,17 +130,24 @@ async def test_an_older_announcement_does_not_undo_a_newer_file(
         ("403", SourceUnavailable),
     ],
 )
+@pytest.mark.parametrize("size", [1000, len(DATA)], ids=["small", "large"])
 async def test_what_is_not_as_announced_never_gets_the_name_and_the_next_attempt_may_succeed(
-    fault: str, error: type[PumpError], server: FileServer, transports: Transports, here: Path
+    fault: str,
+    error: type[PumpError],
+    size: int,
+    server: FileServer,
+    transports: Transports,
+    here: Path,
 ) -> None:
     (here / "f").write_bytes(b"what was there before")
+    (server.folder / "f").write_bytes(DATA[:size])
     server.faults = [fault]
-    post = announced(server.url)
+    post = announced(server.url, DATA[:size])
     with pytest.raises(error):
         await fetching(transports).fetch(post, Target(here, "f"))
     assert (here / "f").read_bytes() == b"what was there before"
     await fetching(transports).fetch(post, Target(here, "f"))
-    assert (here / "f").read_bytes() == DATA
+    assert (here / "f").read_bytes() == DATA[:size]
     assert names(here) == ["f"]
 
 
@@ -161,6 +169,54 @@ async def test_half_a_file_is_gone_on_with(
     await fetching(transports).fetch(announced(server.url), Target(here, "f"))
     assert server.asked == [("/f", "bytes=70000-")]
     assert (here / "f").read_bytes() == DATA
+
+
+class Measured(Pace):
+    """Lets all through at once, and counts it."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.passed = 0
+
+    def seconds(self, size: int) -> float:
+        self.passed += size
+        return 0.0
+
+
+@pytest.mark.parametrize("size", [1000, len(DATA)], ids=["small", "large"])
+@pytest.mark.parametrize("scheme", ["http", "file"])
+async def test_every_byte_is_held_to_the_bandwidth(
+    scheme: str, size: int, server: FileServer, transports: Transports, here: Path
+) -> None:
+    (server.folder / "f").write_bytes(DATA[:size])
+    url = server.url if scheme == "http" else f"file:{server.folder}/"
+    pace = Measured()
+    fetching = Fetching(transports, Sums(), Rules(), pace)
+    await fetching.fetch(announced(url, DATA[:size]), Target(here, "f"))
+    for block in cut(size, size // 2):
+        part = DATA[block.offset : block.offset + block.length]
+        post = announced(url, part, parts=block)
+        await fetching.fetch(post, Target(here, "blocks"))
+    await fetching.close()
+    assert (here / "blocks").read_bytes() == DATA[:size]
+    assert pace.passed == 2 * size
+
+
+def test_a_pace_lets_so_many_bytes_through_in_a_second() -> None:
+    moments = iter([100.0, 100.0, 100.4, 109.0])
+    pace = Pace(1000.0, lambda: next(moments))
+    waits = [round(pace.seconds(500), 6) for _ in range(4)]
+    assert waits == [0.5, 1.0, 1.1, 0.5]
+
+
+async def test_half_of_a_small_file_is_begun_again(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    (server.folder / "f").write_bytes(DATA[:1000])
+    (here / "f.tmp").write_bytes(b"x" * 700)
+    await fetching(transports).fetch(announced(server.url, DATA[:1000]), Target(here, "f"))
+    assert server.asked == [("/f", None)]
+    assert (here / "f").read_bytes() == DATA[:1000]
 
 
 async def test_half_of_another_file_is_found_out_and_begun_again(
@@ -235,13 +291,16 @@ async def test_names_in_flight(
     assert (here / "f").read_bytes() == DATA
 
 
-async def test_no_symbolic_link_leads_out(
-    server: FileServer, transports: Transports, here: Path, tmp_path: Path
+@pytest.mark.parametrize("size", [1000, len(DATA)], ids=["small", "large"])
+async def test_no_symbolic_link_leads_out_and_nobody_is_asked(
+    size: int, server: FileServer, transports: Transports, here: Path, tmp_path: Path
 ) -> None:
     (here / "out").symlink_to(tmp_path)
+    post = announced(server.url, DATA[:size])
     with pytest.raises(OutsideDirectory):
-        await fetching(transports).fetch(announced(server.url), Target(here, "out/f"))
+        await fetching(transports).fetch(post, Target(here, "out/f"))
     assert not (tmp_path / "f").exists()
+    assert server.asked == []
 
 
 async def test_hosts_that_are_not_public_where_they_are_not_allowed(

@@ -19,6 +19,7 @@ from penstock.pump.outcome import REJECTED
 from penstock.pump.placement import Placement
 from penstock.pump.plugins import Plugin, Plugins
 from penstock.pump.posts import Event, Parts, Post, Sum
+from penstock.pump.posts.parts import cut
 from penstock.pump.posts.sums import Sums, directory_sum, link_sum, removal_sum
 from penstock.pump.receiving import Receiving, Republishing, Wanted
 from penstock.pump.selection import Clause, Selection
@@ -236,3 +237,26 @@ async def test_plugins_have_their_say(
     await receiving(file(there, "f"), LETTER)
     (told,) = noted.posts
     assert (seen, told.source, told.extra) == (["f"], "us", {"seen": "yes"})
+
+
+async def test_plugins_are_told_a_block_from_a_file(
+    transports: Transports, there: Path, here: Path, noted: Noted
+) -> None:
+    seen: list[str] = []
+
+    def part(post: Post, path: Path) -> Post:
+        seen.append(f"part of {path.name}")
+        return post
+
+    def whole(post: Post, path: Path) -> Post:
+        seen.append(f"all of {path.name}")
+        return post
+
+    plugins = Plugins([Plugin(on_part=part, on_file=whole)])
+    receiving = make(transports, here, noted, plugins)
+    post = file(there, "f", b"abcdef")
+    for block in cut(6, 4):
+        data = b"abcdef"[block.offset : block.offset + block.length]
+        known = Sum("d", hashlib.md5(data).hexdigest())
+        await receiving(replace(post, parts=block, sum=known), LETTER)
+    assert seen == ["part of f", "all of f"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -284,3 +286,11 @@ def test_merging_adds_up_as_a_dictionary_would(
         merged(database, staging)
 
     assert counts(database) == expected
+
+
+def test_who_only_asks_a_database_does_not_load_arrow() -> None:
+    program = (
+        "import sys, penstock.store\n"
+        "assert not {'pyarrow', 'numpy', 'pandas'} & set(sys.modules), set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -51,29 +51,18 @@ def test_there_is_one_head_and_it_is_the_one_we_ask_for() -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
-def test_an_empty_database_gets_all_tables(empty: str) -> None:
+def test_an_empty_database_gets_all_tables_and_every_step_can_be_taken_back(empty: str) -> None:
     migrate(empty)
-
     assert version(empty) == HEAD
-    tables = {name.removeprefix("table public.") for name in objects(empty)}
+    before = objects(empty)
+    tables = {name.removeprefix("table public.") for name in before}
     assert {"hive", "sensor", "sensor_state", "hive_status", "pipeline_batch", "forecast"} <= tables
 
-
-def test_every_step_can_be_taken_back(empty: str) -> None:
-    migrate(empty)
-    for step in ("0003", "0002", "0001", EMPTY):
-        migrate(empty, step)
-
+    migrate(empty, EMPTY)
     assert version(empty) is None
     assert objects(empty) == []
 
-
-def test_what_was_taken_back_can_be_built_again(empty: str) -> None:
     migrate(empty)
-    before = objects(empty)
-    migrate(empty, EMPTY)
-    migrate(empty)
-
     assert objects(empty) == before
 
 

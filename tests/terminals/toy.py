@@ -16,8 +16,8 @@ from typing import cast
 from penstock.broker import paths
 from penstock.broker.contract import PERSISTENT, Channel, Delivery, Fragment, Message
 from penstock.broker.host import Host
-from penstock.broker.properties import Properties, encode_header, encode_route
 from penstock.core.errors import PenstockError
+from penstock.core.properties import Properties, encode_header, encode_route
 
 
 class ToyTerminal(asyncio.Protocol):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from tests.peers import START_SECONDS, STOP_SECONDS, PeerMissing
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, StorageState
 
 #: In milliseconds, as Playwright counts: for any one thing to happen on a busy machine.
 PATIENCE: Final = 180_000
@@ -69,15 +69,21 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def looking(
-    browser: Browser, url: str, size: Sequence[int] = WIDE, shade: str = "light"
+    browser: Browser,
+    url: str,
+    size: Sequence[int] = WIDE,
+    shade: str = "light",
+    known: StorageState | None = None,
 ) -> Iterator[Page]:
-    """A page in a session of its own; what it says is wrong on the console fails the test."""
+    """A page in a session of its own, or in one that is `known`: somebody signed in before. What
+    it says is wrong on the console fails the test."""
     width, height = size
     context = browser.new_context(
         base_url=url,
         viewport={"width": width, "height": height},
         color_scheme="dark" if shade == "dark" else "light",
         accept_downloads=True,
+        storage_state=known,
     )
     context.set_default_timeout(PATIENCE)
     page = context.new_page()

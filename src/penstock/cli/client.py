@@ -18,11 +18,11 @@ import typer
 
 from penstock.cli.fabric import speak_plainly
 from penstock.cli.padres import line
+from penstock.cli.prompt import prompt_session
 from penstock.client.errors import FabricClosed
 from penstock.client.padres import Client
 from penstock.client.padres.commands import Commands, Leave
 from penstock.content.operators import Operator
-from penstock.core.config import data_home
 from penstock.core.errors import ConfigurationError, PenstockError
 
 Urls = Annotated[
@@ -117,19 +117,10 @@ async def _piped() -> AsyncIterator[str]:
 
 
 async def _typed(commands: Commands) -> AsyncIterator[str]:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory
     from prompt_toolkit.patch_stdout import patch_stdout
 
-    history = data_home() / "client-history"
-    history.parent.mkdir(parents=True, exist_ok=True)
     words = [*commands.names, "[class,eq,", "[class,", *(one.value for one in Operator)]
-    session: PromptSession[str] = PromptSession(
-        history=FileHistory(str(history)),
-        completer=WordCompleter(words, WORD=True),
-        complete_while_typing=False,
-    )
+    session = prompt_session("client", words)
     with patch_stdout(raw=True):
         while True:
             try:

@@ -16,7 +16,7 @@ import typer
 
 from penstock.cli.management import ask, management_url
 from penstock.cli.options import ConfigFile, Overrides, effective
-from penstock.core.config import data_home
+from penstock.cli.prompt import prompt_session
 from penstock.core.errors import NotFound, PenstockError, PreconditionFailed
 
 PROMPT = "Broker >>> "
@@ -108,17 +108,7 @@ def _echo(text: str) -> None:
 
 
 def _typed() -> Iterator[str]:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory
-
-    history = data_home() / "console-history"
-    history.parent.mkdir(parents=True, exist_ok=True)
-    session: PromptSession[str] = PromptSession(
-        history=FileHistory(str(history)),
-        completer=WordCompleter(list(WORDS), WORD=True),
-        complete_while_typing=False,
-    )
+    session = prompt_session("console", WORDS)
     while True:
         try:
             yield session.prompt(PROMPT)

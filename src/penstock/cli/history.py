@@ -72,12 +72,11 @@ def history(
 
 def _in_database(url: str | None, data: Path, question: Question) -> Iterator[tuple[datetime, str]]:
     from penstock import store
-    from penstock.content import print_message
     from penstock.history.archive import Archive
 
     with store.open(url, data) as database:
         for kept in Archive(database).answer(question):
-            yield kept.time.astimezone(UTC), print_message(kept.publication)
+            yield kept.time.astimezone(UTC), kept.text
 
 
 def _on_spark(
@@ -90,7 +89,7 @@ def _on_spark(
         table = session.read.parquet(str(steps.table_of(data)))
         rows = steps.answer(table, question).orderBy("offset").limit(limit)
         for row in rows.selectExpr("unix_micros(at) AS at", "said").toLocalIterator():
-            yield datetime.fromtimestamp(row["at"] / 1e6, UTC), row["said"]
+            yield datetime.fromtimestamp(row["at"] / 1e6, UTC), row["said"].removesuffix(";")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ BrokerUrl = Annotated[
         "--uri",
         metavar="URL",
         envvar="PENSTOCK_URL",
-        help="The broker: amqp:// or amqps://; a worker's also amqp+1.0://.",
+        help="The broker: amqp:// or amqps://; for work and requests also amqp+1.0://.",
     ),
 ]
 DatabaseUrl = Annotated[

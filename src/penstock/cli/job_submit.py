@@ -16,6 +16,8 @@ from penstock.cli.fabric import DEFAULT_URL, speak_plainly
 from penstock.cli.job_options import (
     BrokerUrl,
     Compatible,
+    ConnectionType,
+    broker_url,
     durability,
     new_id,
     read_agings,
@@ -61,6 +63,7 @@ class How:
     xml: AsXml = False
     debug: Debug = False
     compatible: Compatible = False
+    connection_type: ConnectionType = None
 
     def ask(self, request: Request, output: Path | None) -> None:
         from penstock.jobs.forms import Form, write_request
@@ -82,7 +85,8 @@ class How:
         limit = None if self.limit is None else seconds(self.limit)
         options = Options(self.priority, self.attempts, limit)
         kept = durability(self.compatible)
-        async with JobsClient(self.url, durability=kept) as jobs:
+        url = broker_url(self.url, self.connection_type)
+        async with JobsClient(url, durability=kept) as jobs:
             job = await jobs.submit(request, options, form)
             if self.detach:
                 typer.echo(job.id)

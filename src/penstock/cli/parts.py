@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from penstock.cli import equipment
 from penstock.cli.supervisor import Addresses, Part
@@ -62,6 +63,7 @@ class Wishes:
     demonstration: Sequence[str] = ()  #: flags for it alone
     applications: bool = True
     overlay: bool = True  #: the broker speaks PADRES, which history is asked in
+    certificate: str | None = None  #: the broker's, which parts that reach it by TLS trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def _applications(
     def part(name: str, *command: str, port: int | None = None) -> Part:
         def words(found: Addresses) -> list[str]:
             listen = [] if port is None else ["--port", str(_free(port))]
-            sensors = [*_mqtt_of(found), *_management_of(found)] if name == HIVES else []
+            sensors = _sensors(wishes, found) if name == HIVES else []
             return [*_OWN, *command, _END, *_common(name, wishes, found), *listen, *sensors]
 
         return Part(name, words, needs)
@@ -127,9 +129,12 @@ def flags(name: str, values: Iterable[object]) -> list[str]:
     return [word for value in values for word in (name, str(value))]
 
 
-def amqp_of(addresses: Addresses) -> str | None:
-    """Where the broker speaks AMQP, if it does."""
-    return next((url for url in addresses[BROKER] if url.startswith("amqp://")), None)
+def _speaking(scheme: str, wishes: Wishes, found: Addresses) -> list[str]:
+    """Where the broker speaks it, if it does: openly where it may be, for it is on this machine."""
+    trusting = f"?cafile={quote(wishes.certificate)}" if wishes.certificate else ""
+    openly = [url for url in found[BROKER] if url.startswith(f"{scheme}://")]
+    by_tls = [url + trusting for url in found[BROKER] if url.startswith(f"{scheme}s://")]
+    return [*openly, *by_tls][:1]
 
 
 def database_of(wishes: Wishes, addresses: Addresses) -> str | None:
@@ -141,9 +146,9 @@ def _pipeline(wishes: Wishes, found: Addresses) -> list[str]:
 
 
 def _demo(wishes: Wishes, found: Addresses, store: bool) -> list[str]:
-    reaching = _reaching(wishes if store else Wishes(), found)
-    reaching += _mqtt_of(found)
-    return [*_OWN, "demo", _END, *_all(wishes), *reaching, *wishes.demonstration]
+    reaching = _reaching(wishes, found) if store else _broker(wishes, found)
+    mqtt = flags("--mqtt", _speaking("mqtt", wishes, found))
+    return [*_OWN, "demo", _END, *_all(wishes), *reaching, *mqtt, *wishes.demonstration]
 
 
 def _common(name: str, wishes: Wishes, found: Addresses) -> list[str]:
@@ -152,23 +157,18 @@ def _common(name: str, wishes: Wishes, found: Addresses) -> list[str]:
     if name == JOBS:  # it has no configuration of its own
         return reaching
     if name == PUMP:  # files are in folders
-        amqp = amqp_of(found)
-        return [*_all(wishes), *flags("--url", [amqp] if amqp else ())]
+        return [*_all(wishes), *_broker(wishes, found)]
     if name == HISTORY:
-        padres = next((url for url in found[BROKER] if url.startswith("padres://")), None)
         reaching = ["--stream-url" if word == "--url" else word for word in reaching]
-        reaching += flags("--url", [padres] if padres else ())
+        reaching += flags("--url", _speaking("padres", wishes, found))
     return [*_all(wishes), *reaching]
 
 
-def _mqtt_of(found: Addresses) -> list[str]:
-    return flags("--mqtt", [url for url in found[BROKER] if url.startswith("mqtt://")][:1])
-
-
-def _management_of(found: Addresses) -> list[str]:
-    """Where sensors get users of their own."""
-    http = next((url for url in found[BROKER] if url.startswith("http://")), None)
-    return flags("--management", [http.replace("://", "://guest:guest@")] if http else ())
+def _sensors(wishes: Wishes, found: Addresses) -> list[str]:
+    """Where sensors report, and where they get users of their own."""
+    http = [url for url in found[BROKER] if url.startswith("http://")]
+    management = [url.replace("://", "://guest:guest@") for url in http[:1]]
+    return flags("--mqtt", _speaking("mqtt", wishes, found)) + flags("--management", management)
 
 
 def _free(port: int) -> int:
@@ -187,8 +187,12 @@ def _all(wishes: Wishes) -> list[str]:
 
 
 def _reaching(wishes: Wishes, found: Addresses) -> list[str]:
-    urls = {"--url": amqp_of(found), "--database": database_of(wishes, found)}
-    return [word for name, url in urls.items() if url is not None for word in (name, url)]
+    database = database_of(wishes, found)
+    return _broker(wishes, found) + flags("--database", [database] if database else ())
+
+
+def _broker(wishes: Wishes, found: Addresses) -> list[str]:
+    return flags("--url", _speaking("amqp", wishes, found))
 
 
 def _lacking_store(wishes: Wishes) -> str | None:

@@ -37,6 +37,7 @@ _STATES: Final = {
     State.STOPPED: ("○", "dim"),
     State.FAILED: ("✗", "bold red"),
 }
+_LEAVING: Final = (State.STOPPING, State.STOPPED)
 _LEVELS: Final = {"quiet": "green", "moderate": "cyan", "busy": "yellow", "full": "red"}
 _TRENDS: Final = {"rising": "↗", "steady": "→", "falling": "↘"}
 _CURVE: Final = "▁▂▃▄▅▆▇█"
@@ -70,6 +71,8 @@ class Scene:
 
 
 def draw(scene: Scene, width: int, height: int) -> RenderableType:
+    if any(keeper.state in _LEAVING for keeper in scene.keepers):
+        return _farewell(scene, height)
     wide = width >= _WIDE
     by_part = {each.part.name: each.addresses for each in scene.keepers}
     pages = [(url, words) for part, words in _PAGES.items() for url in by_part.get(part, ())]
@@ -99,9 +102,17 @@ def draw(scene: Scene, width: int, height: int) -> RenderableType:
         blocks += ["", *_hives(scene.view, rows, width)]
     if hinted:
         blocks += ["", Text("In another terminal", style="bold"), _hints(hints)]
-    last = f"Ctrl-C stops everything · kept in {scene.data}"
-    foot = Text(last, style="dim", no_wrap=True, overflow="ellipsis")
-    return Group(_title(scene), "", *blocks, "", foot)
+    return Group(_title(scene), "", *blocks, "", _foot(scene, "Ctrl-C stops everything"))
+
+
+def _farewell(scene: Scene, height: int) -> RenderableType:
+    """Nothing can be reached any more; what matters is who is still at work."""
+    parts = _parts(scene) if len(scene.keepers) + 5 <= height else _signs(scene)
+    return Group(_title(scene), "", parts, "", _foot(scene, "Stopping, the last part first"))
+
+
+def _foot(scene: Scene, said: str) -> Text:
+    return Text(f"{said} · kept in {scene.data}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _title(scene: Scene) -> Table:
@@ -141,7 +152,8 @@ def _parts(scene: Scene) -> Table:
     for keeper in scene.keepers:
         sign, style = _STATES[keeper.state]
         again = f" ({keeper.restarts})" if keeper.restarts else ""
-        memory = scene.view.memory.get(keeper.part.name, 0)
+        gone = keeper.state is State.STOPPED
+        memory = 0 if gone else scene.view.memory.get(keeper.part.name, 0)
         table.add_row(
             keeper.part.name,
             Text(f"{sign} {keeper.state.value}{again}", style=style),

@@ -18,6 +18,7 @@ from penstock.cli.fabric import DEFAULT_URL, Url
 from penstock.cli.forecast import forecast
 from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
+from penstock.cli.pipeline_letters import letters
 from penstock.cli.pipeline_options import (
     Cache,
     Database,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Messages into tables, on Spark.")
 app.command()(status)
+app.command()(letters)
 app.command()(backtest)
 app.command()(forecast)
 

@@ -17,6 +17,8 @@ from penstock.cli import pump_demo, pump_fleet, pump_lake
 from penstock.cli import pump_options as options
 from penstock.cli.pump_options import read, told
 from penstock.cli.pump_run import run
+from penstock.core.config import LogSettings
+from penstock.core.logs import configure
 from penstock.pump.config.settings import Component
 
 app = typer.Typer(
@@ -40,6 +42,7 @@ def pump(
     verbose: options.Verbose = False,
 ) -> None:
     """Files announced, fetched, winnowed and announced again, as Sarracenia does it."""
+    configure(LogSettings(level="warning"))  # reading a configuration may have something to say
     if context.invoked_subcommand is not None:
         return
     if conf is None:

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 
 #: What runs until it is stopped.
 LASTING: Final = frozenset(Component) - {Component.POST, Component.SAVE, Component.RESTORE}
+#: Sarracenia's that are not ours.
+NOT_OURS: Final = frozenset({"audit", "poll"})
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 _PAUSE: Final = 0.05
+#: So many are started at a time: each takes a second of a processor.
+_TOGETHER: Final = 4
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A directory of configurations.")]
 
@@ -58,6 +63,9 @@ def members(folder: Path) -> Iterator[Member]:
     found = sorted(path for form in ("*/*.conf", "*/*.toml") for path in folder.glob(form))
     for conf in found:
         component = Component(conf.parent.name) if conf.parent.name in list(Component) else None
+        if component is None and conf.parent.name in NOT_OURS:
+            typer.echo(f"{conf.parent.name}/{conf.stem} is left alone: see sr3", err=True)
+            continue
         settings = read(conf, component, {})
         if settings.component in LASTING:
             for instance in range(1, settings.instances + 1):
@@ -66,12 +74,7 @@ def members(folder: Path) -> Iterator[Member]:
 
 def start(folder: Folder) -> None:
     """Start all that does not run; returns when it is ready."""
-    for member in _all(folder):
-        if member.standing() is not None:
-            typer.echo(f"{member.name} runs")
-        else:
-            _start(member)
-            typer.echo(f"{member.name} started")
+    _each(_all(folder), _begun)
 
 
 def stop(folder: Folder) -> None:
@@ -91,11 +94,7 @@ def stop(folder: Folder) -> None:
 
 def sanity(folder: Folder) -> None:
     """Start again what has died; what was stopped on purpose stays so."""
-    for member in _all(folder):
-        left = read_standing(member.settings)
-        if left is not None and not left.running:
-            _start(member)
-            typer.echo(f"{member.name} had died, started")
+    _each(_all(folder), _mended)
 
 
 def status(
@@ -131,9 +130,11 @@ def _transfers(fleet: list[Member]) -> Iterator[tuple[str, int, int | None]]:
 def _table(fleet: list[Member]) -> Table:
     from rich.table import Table
 
-    table = Table("component", "pid", "heard", "a second", "queued", "done", "postponed")
-    for head in ("rejected", "lag", "last"):
-        table.add_column(head)
+    table = Table()
+    for head in ("component", "pid"):
+        table.add_column(head, no_wrap=True)  # a narrow terminal is to have these whole
+    for head in ("heard", "a second", "queued", "done", "postponed", "rejected", "lag", "last"):
+        table.add_column(head, overflow="fold")
     for member in fleet:
         standing = member.standing()
         if standing is None:
@@ -164,6 +165,32 @@ def _all(folder: Path) -> list[Member]:
     if not fleet:
         raise ConfigurationError(f"{folder}: no configurations, as subscribe/weather.conf")
     return fleet
+
+
+def _each(fleet: list[Member], act: Callable[[Member], str | None]) -> None:
+    """What became of each, in their order; those who fail do not keep others from starting."""
+    with ThreadPoolExecutor(_TOGETHER) as pool:
+        acts = [(member, pool.submit(act, member)) for member in fleet]
+        for member, done in acts:
+            if done.exception() is None and (word := done.result()) is not None:
+                typer.echo(f"{member.name} {word}")
+    for _, done in acts:
+        done.result()
+
+
+def _begun(member: Member) -> str:
+    if member.standing() is not None:
+        return "runs"
+    _start(member)
+    return "started"
+
+
+def _mended(member: Member) -> str | None:
+    left = read_standing(member.settings)
+    if left is None or left.running:
+        return None
+    _start(member)
+    return "had died, started"
 
 
 def _start(member: Member) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from importlib import import_module
 from typing import Any, Final
@@ -20,6 +21,8 @@ from penstock.pump.config.settings import Component, PumpSettings
 from penstock.pump.posts.reports import Report
 from penstock.pump.standing import keep_standing
 
+#: New objects before Python looks for cycles among them; 700 unless told.
+_YOUNG: Final = 20_000
 _RUN: Final[dict[Component, Callable[[PumpSettings, Control], Awaitable[None]]]] = {
     Component.WATCH: components.watch,
     Component.SUBSCRIBE: components.subscribe,
@@ -49,6 +52,10 @@ def run(settings: PumpSettings, *, verbose: bool = False, metrics: int | None = 
 
 def _on_loop(work: Coroutine[Any, Any, None]) -> None:
     """Many small sockets are what uvloop is good at: a fifth less CPU a file, where it is there."""
+    # A thousand posts in hand are a hundred thousand objects that come and go, none of them in a
+    # cycle: to look for cycles among them as often as Python does took a third of the time.
+    gc.freeze()
+    gc.set_threshold(_YOUNG)
     try:
         run_loop = import_module("uvloop").run
     except ImportError:

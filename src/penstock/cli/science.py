@@ -31,7 +31,7 @@ def science(
     context: typer.Context,
     aging: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Trials of how indicators fade: env<NAME>-<SEASON>.txt."),
+        typer.Option(metavar="DIR", help="Trials of how indicators fade: env%column%-%aging%.txt."),
     ] = None,
     models: Annotated[
         Path | None,
@@ -143,6 +143,28 @@ def validate(
         boosted=boosted,
     ):
         typer.echo(comparison.line(score))
+
+
+@app.command()
+def sources(
+    context: typer.Context,
+    reference: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
+    data: Annotated[Path, typer.Argument(help="The samples, a CSV.")],
+    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+) -> None:
+    """Say which of four sources samples have: human, cattle, pig or poultry."""
+    from penstock.jobs.science.ageing import coefficients
+    from penstock.jobs.science.matrix import prepare, read_csv
+    from penstock.jobs.science.sources import Sources
+
+    trials = coefficients(read_agings(str(_given(context.obj.aging, "--aging"))))
+    known = prepare(read_csv(read_file(reference)))
+    samples = prepare(read_csv(read_file(data)))
+    found = Sources(known, trials, seed=seed).predict(samples.values, samples.seasons)
+    for name, source, sure in zip(samples.samples, found.sources, found.confidence, strict=True):
+        typer.echo(f"{name:<16}{source or 'nothing was counted':<10}{sure:6.2f}")
+    right, known_ones = found.right(samples.samples)
+    typer.echo(f"{right} of {known_ones} are what their ids say")
 
 
 @app.command()

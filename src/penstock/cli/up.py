@@ -47,6 +47,7 @@ def up(
     shared = flags("--config", [file] if file else ()) + flags("--set", pairs or ())
     if sys.stdout.isatty():
         shared += _manners(found)
+    certificate = found.settings.broker.tls.certificate
     wishes = Wishes(
         shared=shared,
         broker=flags("--listen", listen or ()),
@@ -57,6 +58,7 @@ def up(
         demonstration=flags("--hives", [hives]),
         applications=applications,
         overlay=any(url.startswith("padres://") for url in found.settings.broker.listen),
+        certificate=None if certificate is None else str(certificate),
     )
     asyncio.run(_run(found.settings, wishes, began))
 

@@ -22,6 +22,28 @@ _PAIRS: Final = re.compile(
 )
 
 
+class LastRead:
+    """Publications by their text, the last of them remembered: who routes one and who keeps it ask
+    for the same text, one right after the other."""
+
+    __slots__ = ("_clock", "_publication", "_text")
+
+    def __init__(self, clock: Clock = now) -> None:
+        self._clock = clock
+        self._text = ""
+        self._publication: Publication | None = None
+
+    def __call__(self, text: str) -> Publication:
+        if self._publication is None or text is not self._text:
+            self.remember(text, parse_publication(text, self._clock))
+        assert self._publication is not None
+        return self._publication
+
+    def remember(self, text: str, publication: Publication) -> None:
+        """What a text says, from somebody who has just written it."""
+        self._text, self._publication = text, publication
+
+
 def parse_publication(text: str, clock: Clock = now) -> Publication:
     """A publication from its text; one without a time is stamped by the clock."""
     body, rest = text, ""

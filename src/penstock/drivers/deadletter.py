@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.broker.contract import EXPIRES, Message
 from penstock.broker.destinations import TAKEN
-from penstock.broker.properties import Properties, decode_header, encode_header, encode_route
 from penstock.core.errors import WireSyntaxError
+from penstock.core.properties import Properties, decode_header, encode_header, encode_route
 from penstock.drivers.limits import Limits
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from penstock.broker.contract import (
 )
 from penstock.broker.destinations import LOGGED, REFUSED, Binding, Sink
 from penstock.broker.destinations import Exchange as AnyExchange
-from penstock.broker.properties import decode_header, encode_header
 from penstock.core.errors import (
     NoRoute,
     NotFound,
@@ -29,6 +28,7 @@ from penstock.core.errors import (
     QueueFull,
     Unsupported,
 )
+from penstock.core.properties import decode_header, encode_header
 from penstock.drivers.assembly import Assembly
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from typing import Final
 from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, Delivery, Message
 from penstock.broker.destinations import LOGGED, TAKEN
 from penstock.broker.kernel import Kernel
-from penstock.broker.properties import decode_header, priority_of
+from penstock.broker.properties import priority_of
+from penstock.core.properties import decode_header
 from penstock.drivers.backlog import Backlog
 from penstock.drivers.limits import Limits
 from penstock.drivers.store import Record, Store

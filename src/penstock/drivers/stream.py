@@ -20,10 +20,10 @@ from penstock.broker.equivalence import AGE, age_seconds
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
 from penstock.broker.paths import folder
-from penstock.broker.properties import decode_header, encode_header
 from penstock.broker.sending import Sending
 from penstock.broker.spool import Spool
 from penstock.core.errors import NotFound, PreconditionFailed, Unsupported, WireSyntaxError
+from penstock.core.properties import decode_header, encode_header
 
 if TYPE_CHECKING:
     from pathlib import Path

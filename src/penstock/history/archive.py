@@ -8,10 +8,11 @@ attribute, and questions are answered from that (`selecting.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from penstock.content import parse_publication, print_message, satisfies
+from penstock.content import parse_publication, satisfies
 from penstock.history.kept import Kept
 from penstock.history.questions import Question
 from penstock.history.selecting import held, select
@@ -96,7 +97,8 @@ class Archive:
             cursor.itersize = _FETCHED
             cursor.execute(statement, parameters)
             for row in cursor:
-                publication = parse_publication(bytes(row["said"]).decode())
+                said = parse_publication(bytes(row["said"]).decode())
+                publication = replace(said, time=row["at"])
                 if satisfies(publication, question.wanted):
                     payload = bytes(row["payload"])
                     yield Kept(row["id"], row["message_id"], row["at"], publication, payload)
@@ -136,7 +138,7 @@ def _insert(connection: Connection, batch: Iterable[Kept]) -> None:
     texts: list[tuple[Any, ...]] = []
     attributes: set[tuple[str, str, bool]] = set()
     for kept in batch:
-        said = print_message(kept.publication).encode()
+        said = kept.text.encode()
         name = kept.publication.class_name
         rows.append((kept.offset, kept.id.replace(_NUL, ""), name, kept.time, said, kept.payload))
         for attribute, value in kept.values.items():

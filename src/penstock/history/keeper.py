@@ -79,11 +79,12 @@ async def _gathered(inflow: Inflow) -> list[Message]:
 
 def kept_of(message: Message) -> Kept | None:
     """What a message of the stream says, if it is to be kept."""
-    said = publication_of(message.content_type, message.headers, message.body)
+    arrived = message.timestamp or datetime.now(UTC)
+    said = publication_of(message.content_type, message.headers, message.body, arrived)
     if said is None or message.offset is None:
         return None
     publication, payload = said
     if QUERY in publication.attributes:  # an answer
         return None
-    time = message.timestamp or datetime.now(UTC)
+    time = publication.time or arrived
     return Kept(message.offset, message.message_id or "", time, publication, payload)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from penstock.content import LanguageError, Publication, Variable, parse_publication
-from penstock.content.values import Value, is_number
+from penstock.content.headers import attributes_of
+from penstock.content.printing import is_name, print_publication
+from penstock.content.values import Value
 
 _CONTENT_TYPE: Final = "application/x-padres"
 
@@ -24,6 +26,11 @@ class Kept:
     payload: bytes
 
     @property
+    def text(self) -> str:
+        """What it said, without the time."""
+        return said_by(self.publication)
+
+    @property
     def values(self) -> dict[str, Value]:
         """The attributes without variables, of which nothing is true."""
         attributes = self.publication.attributes
@@ -33,28 +40,25 @@ class Kept:
 
 
 def publication_of(
-    content_type: str | None, headers: Mapping[str, Any], body: bytes
+    content_type: str | None, headers: Mapping[str, Any], body: bytes, arrived: datetime
 ) -> tuple[Publication, bytes] | None:
     """What a message in the stream says, and its payload; None if it says nothing.
 
-    Its headers are the attributes, unless its body is a publication's text.
+    Its headers are the attributes, those with a name in the language, unless its body is a
+    publication's text. That may bring a time; any other publication has the one it arrived at.
     """
     if content_type == _CONTENT_TYPE:
         try:
-            return parse_publication(body.decode()), b""
+            return parse_publication(body.decode(), lambda: arrived), b""
         except (LanguageError, UnicodeDecodeError):
             return None
     class_name = headers.get("class")
     if not isinstance(class_name, str):
         return None
-    attributes: dict[str, Any] = {}
-    for name, value in headers.items():
-        if isinstance(value, bool):
-            attributes[name] = "true" if value else "false"
-        elif isinstance(value, str) or is_number(value):
-            attributes[name] = value
-        elif isinstance(value, datetime):
-            attributes[name] = int(value.replace(tzinfo=value.tzinfo or UTC).timestamp())
-    del attributes["class"]
-    attributes.pop("tid", None)  # the tree it came by says nothing of it
-    return Publication(class_name, attributes), body
+    attributes = {name: one for name, one in attributes_of(headers).items() if is_name(name)}
+    return Publication(class_name, attributes, arrived), body
+
+
+def said_by(publication: Publication) -> str:
+    """A publication in the language, without its time: that is kept beside it."""
+    return print_publication(replace(publication, time=None)).removesuffix(";")

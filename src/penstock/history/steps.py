@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pamqp import commands
 
-from penstock.content import parse_publication, print_message, satisfies
+from penstock.content import parse_publication, satisfies
+from penstock.core.errors import WireSyntaxError
+from penstock.core.properties import decode_header
 from penstock.history import STREAM
-from penstock.history.kept import publication_of
+from penstock.history.kept import publication_of, said_by
 from penstock.history.questions import QUERY, Question
 
 if TYPE_CHECKING:
@@ -39,11 +39,10 @@ _SCHEMA: Final = pa.schema(
         ("day", pa.date32()),
     ]
 )
+#: The last second of the year 9999: no later time can be said.
+_LATEST: Final = 253_402_300_799
 #: The content header has the types of values, which the connector's `headers` have not.
 _MESSAGES: Final = "offset BIGINT, timestamp TIMESTAMP, properties BINARY, body BINARY"
-#: Where the properties of a content header begin: behind class, weight and the body's size.
-_PROPERTIES: Final = 12
-_HEADERS: Final = 4096
 
 
 def table_of(data: Path) -> Path:
@@ -80,10 +79,10 @@ def answer(found: DataFrame, question: Question) -> DataFrame:
         rows = rows.filter(col("at") > lit(question.after))
     if question.before is not None:
         rows = rows.filter(col("at") < lit(question.before))
-    return rows.mapInArrow(_satisfying(question), COLUMNS)
+    return rows.mapInArrow(satisfying(question), COLUMNS)
 
 
-def _satisfying(
+def satisfying(
     question: Question,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     wanted = question.wanted
@@ -99,26 +98,29 @@ def _satisfying(
 
 def _publications(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for messages in batches:
-        yield _read(messages)
+        yield read(messages)
 
 
-def _read(messages: pa.RecordBatch) -> pa.RecordBatch:
+def read(messages: pa.RecordBatch) -> pa.RecordBatch:
     rows = []
     for row in messages.to_pylist():
-        properties = _properties(row["properties"][_PROPERTIES:])
-        body = row["body"]
-        found = publication_of(properties.content_type, properties.headers or {}, body)
+        try:
+            header = decode_header(row["properties"])
+        except WireSyntaxError:  # nobody can say what it says
+            continue
+        arrived = _arrived(header.timestamp or 0, row["timestamp"])
+        found = publication_of(header.content_type, header.headers or {}, row["body"], arrived)
         if found is None or QUERY in found[0].attributes:
             continue
         publication, payload = found
-        at = _time(properties.timestamp or row["timestamp"])
+        at = publication.time or arrived
         rows.append(
             {
                 "offset": row["offset"],
-                "id": properties.message_id or "",
+                "id": header.message_id or "",
                 "at": at,
                 "class": publication.class_name,
-                "said": print_message(publication),
+                "said": said_by(publication),
                 "payload": payload,
                 "day": at.date(),
             }
@@ -126,15 +128,10 @@ def _read(messages: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, _SCHEMA)
 
 
-@lru_cache(_HEADERS)
-def _properties(encoded: bytes) -> Any:
-    properties = commands.Basic.Properties()
-    flags = int.from_bytes(encoded[:2], "big")
-    properties.unmarshal(flags, encoded[2:])
-    return properties
-
-
-def _time(value: datetime | None) -> datetime:
-    if value is None:
+def _arrived(said: int, taken: datetime | None) -> datetime:
+    """When the publisher says, if there is such a time; else when the stream took it."""
+    if 0 < said <= _LATEST:
+        return datetime.fromtimestamp(said, UTC)
+    if taken is None:
         return datetime.fromtimestamp(0, UTC)
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+    return taken.replace(tzinfo=UTC) if taken.tzinfo is None else taken

@@ -6,36 +6,24 @@
             print(f"{response.progress:.0%}")
         response = await job.result()
 
-`penstock.jobs.blocking` has the same without `async`. Responses wait in a queue of the client's own
-while its connection is broken.
+`penstock.jobs.blocking` has the same without `async`. The URL says by which protocol
+(`penstock.jobs.queue.mailbox`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-from pamqp import commands
-
-from penstock.client.amqp091.channel import Channel
-from penstock.client.amqp091.connection import Connection
-from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError
-from penstock.jobs.errors import FormError, WorkFailed
+from penstock.jobs.errors import WorkFailed
 from penstock.jobs.forms import Form, read_response
 from penstock.jobs.model import Request, Response
 from penstock.jobs.options import Options
-from penstock.jobs.queue.envelope import Envelope
-from penstock.jobs.queue.requester import Requester
-from penstock.jobs.queue.topology import RESPONSES, Durability
-from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.messages import Content
-
-#: Responses to a client that does not come back.
-_QUEUE_MILLISECONDS: Final = 600_000
+from penstock.jobs.queue.mailbox import mailbox_at
+from penstock.jobs.queue.topology import Durability
 
 
 class ClientJob:
@@ -80,12 +68,7 @@ class JobsClient:
         durability: Durability = Durability.DURABLE,
         patience: float = 0.0,
     ) -> None:
-        address = parse_address(url)
-        self._token = uuid.uuid4().hex
-        self._queue = f"penstock.jobs.client.{self._token}"
-        self._requester = Requester(address, durability, patience)
-        self._link = Link(address, "penstock jobs client", self._prepare, patience=patience)
-        self._channel: Channel | None = None
+        self._mailbox = mailbox_at(url, durability, patience)
         self._jobs: dict[str, ClientJob] = {}
 
     async def submit(
@@ -93,28 +76,22 @@ class JobsClient:
     ) -> ClientJob:
         """Returns when the broker has it safe."""
         job = self._jobs[request.id] = ClientJob(request.id, self)
-        envelope = Envelope(reply_to=self._token, options=options or Options())
         try:
-            await self._requester.send(request, form, envelope)
+            await self._mailbox.send(request, options or Options(), form)
         except BaseException:
             del self._jobs[request.id]
             raise
         return job
 
     async def cancel(self, identity: str) -> None:
-        await self._requester.cancel(identity)
+        await self._mailbox.cancel(identity)
 
     async def open(self) -> Self:
-        await self._link.open()
-        await self._requester.open()
+        await self._mailbox.open(self._hear)
         return self
 
     async def close(self) -> None:
-        await self._requester.close()
-        if self._channel is not None and self._channel.failure is None:
-            leave = commands.Queue.Delete(queue=self._queue)
-            await self._channel.call(leave, commands.Queue.DeleteOk)
-        await self._link.close()
+        await self._mailbox.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -127,23 +104,13 @@ class JobsClient:
     ) -> None:
         await self.close()
 
-    async def _prepare(self, connection: Connection) -> None:
-        self._channel = channel = await connection.channel()
-        await channel.declare_exchange(RESPONSES, "direct")
-        await channel.declare_queue(self._queue, arguments={"x-expires": _QUEUE_MILLISECONDS})
-        await channel.bind(self._queue, RESPONSES, self._token)
-        channel.on_deliveries = lambda contents: self._hear(channel, contents)
-        await channel.consume(self._queue, "responses")
-
-    def _hear(self, channel: Channel, contents: list[Content]) -> None:
-        for content in contents:
-            try:
-                response, _ = read_response(content.body)
-            except (FormError, PenstockError):
-                continue
-            job = self._jobs.get(response.id)
-            if job is not None:
-                job.hear(response)
-                if response.final:
-                    del self._jobs[response.id]
-        channel.ack(contents[-1].tag, multiple=True)
+    def _hear(self, body: bytes) -> None:
+        try:
+            response, _ = read_response(body)
+        except PenstockError:
+            return  # not one of ours
+        job = self._jobs.get(response.id)
+        if job is not None:
+            job.hear(response)
+            if response.final:
+                del self._jobs[response.id]

@@ -47,7 +47,7 @@ class Control:
         for family in ("OVERLAY-", "LIFECYCLE-"):
             self._commands[family + "STOP"] = lambda _said, _: exits.stop()
             self._commands[family + "RESUME"] = lambda _said, _: exits.resume()
-            self._commands[family + "SHUTDOWN"] = lambda _said, _: operations.shutdown()
+            self._commands[family + "SHUTDOWN"] = self._shut_down
         own.hear(CLASS, f',[brokerID,eq,"{own.broker_id}"]', self._told)
 
     def _told(self, said: Attributes, payload: bytes) -> None:
@@ -60,6 +60,10 @@ class Control:
                 raise Unsupported(f"there is no command {command!r}: commands begin with {known}")
             raise Unsupported(f"there is no command {command!r}")
         action(said, payload)
+
+    def _shut_down(self, said: Attributes, payload: bytes) -> None:
+        self._own.router.exits.say_last("SHUTDOWN")
+        self._operations.shutdown()
 
     def _gone(self, said: Attributes, payload: bytes) -> None:
         """A neighbour was shut down on purpose: nobody need wait for its heartbeats to say so."""

@@ -36,8 +36,10 @@ class Exits:
         self.attentive: dict[str, dict[str, set[str]]] = {}  #: hops, and whose ids each was told
         self.stopped = False
         self.tracer: Tracer | None = None
+        self.last_word: Callable[[str], None] | None = None  #: before nothing goes out any more
         self.own = f"{broker_id}-broker"  #: the hop that is the broker itself
         self.watchers: list[Callable[[], None]] = []  #: told when it is stopped or resumed
+        self._leaving = False  # what is said is the last for a while
         self._kept: list[tuple[str, Envelope]] = []
 
     def emit(self, name: str, envelope: Envelope) -> int:
@@ -48,16 +50,22 @@ class Exits:
                 return TAKEN
             if envelope.ttl > 0:
                 envelope = replace(envelope, ttl=envelope.ttl - 1)
+        if self._leaving:
+            return self._straight(name, envelope, neighbour)
         if self.stopped and name != self.own:
             return self._hold(name, envelope, neighbour)
         return self._deliver(name, envelope)
 
+    def _straight(self, name: str, envelope: Envelope, neighbour: Neighbour | None) -> int:
+        """Past what is held."""
+        if neighbour is None:
+            return self._deliver(name, envelope)
+        neighbour.line.put(envelope)
+        return TAKEN
+
     def _hold(self, name: str, envelope: Envelope, neighbour: Neighbour | None) -> int:
         if envelope.text.startswith(RELAYED) and envelope.source != self.own:
-            if neighbour is not None:
-                neighbour.line.put(envelope)
-                return TAKEN
-            return self._deliver(name, envelope)
+            return self._straight(name, envelope, neighbour)
         if neighbour is not None and envelope.kind is Kind.PUBLISH:
             return self._deliver(name, envelope)
         self._kept.append((name, envelope))
@@ -82,6 +90,8 @@ class Exits:
     # Whether anything goes out.
 
     def stop(self) -> None:
+        if not self.stopped:
+            self.say_last("STOPPED")
         self.stopped = True
         for told in self.watchers:
             told()
@@ -93,6 +103,15 @@ class Exits:
             self._deliver(name, envelope)
         for told in self.watchers:
             told()
+
+    def say_last(self, status: str) -> None:
+        """Let others know what becomes of the broker while they can still hear it."""
+        if self.last_word is not None:
+            self._leaving = True
+            try:
+                self.last_word(status)
+            finally:
+                self._leaving = False
 
     @property
     def waiting(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import PERSISTENT, Message
 from penstock.broker.destinations import TAKEN
-from penstock.broker.properties import Properties, encode_header, encode_route
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.wire.padres.envelope import Envelope, Kind
 from penstock.wire.padres.envelopes import encode_envelope
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Publications that may be on their way to a neighbour and not confirmed.
 WINDOW: Final = 4096
+#: What may gather in one turn; the rest stays where it lies until that is out.
+GATHERED_BYTES: Final = 1024 * 1024
 
 _log = get_logger("penstock.overlay")
 
@@ -58,7 +60,8 @@ class Link(asyncio.Protocol):
         self._unanswered: dict[int, Delivery] = {}
         self._deferred: list[int] = []
         self._odd = 1
-        self._choked = False
+        self._choked = False  # the neighbour does not read
+        self._bytes = 0  # of publications that have gathered
         self._mark: Mark
         self.reason: PenstockError | None = None
         self._over = False
@@ -114,6 +117,9 @@ class Link(asyncio.Protocol):
 
     def flush(self) -> None:
         out, self._out = self._out, []
+        if self._bytes >= GATHERED_BYTES:
+            self._turn.soon(self._request)
+        self._bytes = 0
         if out and self._transport is not None and not self._transport.is_closing():
             data = b"".join(out)
             self.links.kernel.metrics.bytes_out += len(data)
@@ -182,7 +188,8 @@ class Link(asyncio.Protocol):
     def _request(self) -> None:
         if self._channel is not None:
             stopped = self.links.router.exits.stopped
-            free = not (self._choked or stopped) and len(self._unanswered) < WINDOW
+            room = len(self._unanswered) < WINDOW and self._bytes < GATHERED_BYTES
+            free = room and not (self._choked or stopped)
             self._channel.driver.channel_request(self._channel, UNLIMITED if free else 0)
 
     def channel_forward(
@@ -195,9 +202,11 @@ class Link(asyncio.Protocol):
             receipt = self._odd
             self._odd += 2
         self._unanswered[receipt] = delivery
-        if len(self._unanswered) >= WINDOW:
+        body = cast(bytes, fragment.body)
+        self._bytes += len(body)
+        if len(self._unanswered) >= WINDOW or self._bytes >= GATHERED_BYTES:
             channel.driver.channel_request(channel, 0)
-        self._send(note(cast(bytes, fragment.body), receipt))
+        self._send(note(body, receipt))
 
     def _answered(self, receipt: int) -> None:
         delivery = self._unanswered.pop(receipt, None)

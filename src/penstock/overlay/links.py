@@ -32,7 +32,7 @@ from penstock.overlay.rules import Cycles
 from penstock.overlay.uris import BrokerUri, parse_uri
 from penstock.wire.padres.conditions import error_of
 from penstock.wire.padres.envelope import Envelope
-from penstock.wire.padres.frames import Close, Open, Role
+from penstock.wire.padres.frames import LARGEST, Close, Open, Role
 
 if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
@@ -60,7 +60,7 @@ class Links:
         self.loop = kernel.loop
         self.router = router
         self.uri = ""  #: where we are reached, once that is known
-        self.largest = max(kernel.settings.padres.max_frame_bytes, 16 * 1024 * 1024)
+        self.largest = LARGEST
         self.marks = Marks(directory, kernel.committer)
         self._vhost = vhost
         self._memory = memory

@@ -1,9 +1,9 @@
 """What a broker tells of itself, and the questions it answers (class BROKER_MONITOR).
 
-`BROKER_INFO` says how it is, unasked every so often and whenever somebody asks, or looks for all
-brokers there are (`NETWORK_DISCOVERY`). `COMM_GET_ADV` and `COMM_GET_SUB` list what it holds. A
-message whose way is to be seen is published with a trace, and every broker tells where it sends it
-on to (`TRACEROUTE_MESSAGE`).
+`BROKER_INFO` says how it is, unasked every so often and before it is stopped or shut down, and
+whenever somebody asks, or looks for all brokers there are (`NETWORK_DISCOVERY`). `COMM_GET_ADV` and
+`COMM_GET_SUB` list what it holds. A message whose way is to be seen is published with a trace, and
+every broker tells where it sends it on to (`TRACEROUTE_MESSAGE`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from logging import DEBUG, getLogger
 from typing import Any, Final
 
 from penstock.core.errors import PreconditionFailed, Unsupported
@@ -31,6 +32,10 @@ ANSWER: Final = "MSG_SET_DELIVERY_CLASS"
 #: How many one answer lists, and how many bytes a broker says of itself unasked.
 LISTED: Final = 1000
 LARGEST: Final = 128 * 1024
+#: Rates are not asked for more often than this.
+_SHORTEST: Final = 0.001
+
+_log = getLogger("penstock")
 
 
 class Monitor:
@@ -48,18 +53,21 @@ class Monitor:
         self._own = own
         self._timers = timers
         self._heartbeats = heartbeats
+        self._operations = operations
         self._uri = uri
         self.interval = interval
         self._full = full
         self._timer: Handle | None = None
         exits = own.router.exits
         exits.tracer = self._trace
+        exits.last_word = self.publish
+        self._told_before = (exits.clock(), 0, 0)  # when, and what had come in by then
         me = own.broker_id
         self._commands: dict[str, Callable[[Attributes, bytes], None]] = {
             "SET_PUBLICATION_INTERVAL": self._set_interval,
             "STOP": lambda _said, _: exits.stop(),
             "RESUME": lambda _said, _: exits.resume(),
-            "SHUTDOWN": lambda _said, _: operations.shutdown(),
+            "SHUTDOWN": self._shut_down,
             "PUBLISH_BROKER_INFO": lambda _said, _: self.publish(),
             "TRACE_PUBLICATION_MSG": partial(self._traced, Kind.PUBLISH),
             "TRACE_SUBSCRIPTION_MSG": partial(self._traced, Kind.SUBSCRIBE),
@@ -86,39 +94,66 @@ class Monitor:
             raise Unsupported(f"there is no command {command!r}: {', '.join(self._commands)}")
         action(said, payload)
 
+    def _shut_down(self, said: Attributes, payload: bytes) -> None:
+        self._own.router.exits.say_last("SHUTDOWN")
+        self._operations.shutdown()
+
     # How it is.
 
-    def publish(self) -> None:
-        payload = json.dumps(self.describe(self._full)).encode()
+    def publish(self, status: str = "") -> None:
+        """Tell how it is, or what it is about to be."""
+        told = self.describe()
+        told["status"] = status or told["status"]
+        payload = json.dumps(told).encode()
         if len(payload) > LARGEST:  # lists as long as that are asked for by `COMM_GET_…`
-            payload = json.dumps(self.describe(full=False)).encode()
+            told |= {name: len(told[name]) for name in ("advertisements", "subscriptions")}
+            payload = json.dumps(told).encode()
         self._own.publish(INFO, {"brokerID": self._own.broker_id}, payload)
 
-    def describe(self, full: bool = True) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
+        """Rates are those since it was last told."""
         router = self._own.router
         advertised = [one.envelope for one in router.tables.advertised.values()]
         wanted = [one.envelope for one in router.tables.wanted.values()]
         clients = [n for n in router.hops if n not in router.neighbours and n != self._own.name]
-        received = router.received
+        neighbours = router.neighbours.values()
         return {
             "brokerID": self._own.broker_id,
             "uri": self._uri(),
             "status": "STOPPED" if router.exits.stopped else "RUNNING",
+            "debug": _log.isEnabledFor(DEBUG),
             "publication_interval": self.interval,
+            "heartbeats": self._heartbeats.pulse.enabled,
             "input_queue_size": router.exits.waiting,
             "neighbours": sorted(router.neighbours),
-            "links": {one.name: one.usable for one in router.neighbours.values()},
+            "links": {one.name: one.usable for one in neighbours},
+            "link_messages": {one.name: one.traffic.total for one in neighbours},
             "clients": sorted(clients),
-            "advertisements": _listed(advertised) if full else len(advertised),
-            "subscriptions": _listed(wanted) if full else len(wanted),
-            "incoming_publications": received[Kind.PUBLISH],
-            "incoming_control": sum(received.values()) - received[Kind.PUBLISH],
+            "advertisements": _listed(advertised) if self._full else len(advertised),
+            "subscriptions": _listed(wanted) if self._full else len(wanted),
+            **self._incoming(),
             "match_seconds": router.match_seconds,
             "runtime": f"{platform.python_implementation()} {platform.python_version()}",
             "os": f"{platform.system()} {platform.release()}",
             "cpus": os.cpu_count(),
             "memory_used": memory_used(),
             "memory_total": memory_total(),
+            "memory_free": max(0, memory_total() - memory_used()),
+        }
+
+    def _incoming(self) -> dict[str, float]:
+        received = self._own.router.received
+        publications = received[Kind.PUBLISH]
+        control = sum(received.values()) - publications
+        now = self._own.router.exits.clock()
+        before, published, controlled = self._told_before
+        self._told_before = (now, publications, control)
+        elapsed = max(now - before, _SHORTEST)
+        return {
+            "incoming_publications": publications,
+            "incoming_control": control,
+            "publication_rate": (publications - published) / elapsed,
+            "control_rate": (control - controlled) / elapsed,
         }
 
     def _set_interval(self, said: Attributes, payload: bytes) -> None:

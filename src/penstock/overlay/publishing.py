@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from penstock.broker.destinations import TAKEN
-from penstock.content.fast import parse_publication
+from penstock.content.fast import LastRead
 from penstock.content.messages import Publication
 from penstock.core.errors import PreconditionFailed
 from penstock.overlay.classes import RESERVED
@@ -41,18 +41,21 @@ class Way(NamedTuple):
 
 
 class Publishing:
-    def __init__(self, rules: Rules, tables: Tables, exits: Exits, together: Together) -> None:
+    def __init__(
+        self, rules: Rules, tables: Tables, exits: Exits, together: Together, read: LastRead
+    ) -> None:
         self._rules = rules
         self._tables = tables
         self._exits = exits
         self._together = together
+        self._read = read
 
     def publish(self, hop: str, envelope: Envelope, checked: bool) -> int:
         away = hop in self._exits.neighbours
         if away and envelope.tree.startswith(JOINED):
             back = self._together.pass_back(envelope)
             return TAKEN if back is None else self._exits.emit(*back)
-        read = parse_publication(envelope.text)
+        read = self._read(envelope.text)
         if not away:
             envelope = self._planted(hop, envelope, read, checked)
         unordered = not away or envelope.tree == TO_ORDER

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from time import monotonic, perf_counter, time
 from typing import Protocol
 
 from penstock.broker.routing import Hop, Receipt
+from penstock.content.fast import LastRead
 from penstock.core.errors import NotAllowed
 from penstock.overlay.advertising import Advertising
 from penstock.overlay.exits import Exits
@@ -65,7 +67,9 @@ class Router:
         self._subscribing = subscribing
         self._advertising = Advertising(self.rules, self.tables, self.exits, subscribing)
         self.together = Together(self.rules, self.tables, self.exits, subscribing, clock)
-        self._publishing = Publishing(self.rules, self.tables, self.exits, self.together)
+        #: What publications say; the last is remembered.
+        self.read = LastRead(lambda: datetime.fromtimestamp(calendar(), UTC))
+        self._publishing = Publishing(self.rules, self.tables, self.exits, self.together, self.read)
         self.received = dict.fromkeys(Kind, 0)  #: how many of each kind came
         self.match_seconds = 0.0  #: what routing publications took, all in all
         self.trace_all = False
@@ -213,12 +217,18 @@ class Router:
             envelope,
             id=identity,
             trace=envelope.trace or (identity if self.trace_all and name != self.exits.own else ""),
-            time=envelope.time or self._calendar(),
+            time=envelope.time or self._time(envelope),
             source=name,
             tree="",
             only=(),
             turns=0,
         )
+
+    def _time(self, envelope: Envelope) -> float:
+        """When it was said: a publication may bring a time of its own."""
+        if envelope.kind is Kind.PUBLISH and (said := self.read(envelope.text).time) is not None:
+            return said.timestamp()
+        return self._calendar()
 
     # A link that is there, or there again.
 

@@ -12,15 +12,14 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
 
-from penstock.core.units import KiB
-from penstock.pump.gathering import Gathering
+from penstock.pump.gathering import Collecting, Gathering
 from penstock.pump.holding import Holding
+from penstock.pump.incoming import Incoming, Needed
 from penstock.pump.landing.blocks import Assembly, Block
 from penstock.pump.landing.draft import Draft, Manners
 from penstock.pump.landing.folders import Folders
-from penstock.pump.landing.landings import Arrival, Found, Landings
+from penstock.pump.landing.landings import Found, Landings
 from penstock.pump.landing.target import Inflight, Target
 from penstock.pump.outcome import Outcome
 from penstock.pump.pace import Pace
@@ -34,9 +33,6 @@ from penstock.pump.threads import Hands, to_the_end
 from penstock.pump.transfers import Counted, Transfer, Transfers
 from penstock.pump.transports.contract import Span, Transport, near
 from penstock.pump.transports.opening import Transports
-
-#: Up to this size a file lands together with others, and may wait for that in memory.
-SMALL: Final = 128 * KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,75 +101,75 @@ class Fetching:
         target: Target,
         transfer: Transfer,
         block: Parts | None = None,
-        needed: Callable[[Post, Target], str | None] | None = None,
+        needed: Needed | None = None,
     ) -> Found:
         """A file, or one block of a file, under a name of its own. Its sum; or why it need not be
-        fetched. Small ones land together."""
-        length = transfer.total
-        small = length is not None and length <= SMALL
+        fetched."""
         path = self._rules.inflight.path(target.final)
-        draft = Draft(path, length, self._sums.verifiable(post.sum))
-        counted = Counted(draft, transfer)
-        source = None if post.content is not None else self._source(post)
-        transport = None if source is None else self._transports.get(source.scheme)
-        files = None if transport is None else near(transport)
-        # What nothing will verify is not gone on with, but begun again.
-        resume = source is not None and not computed_here(post)
-
-        def begun() -> int | str:
-            self._folders.prepare(target)
-            reason = None if needed is None else needed(post, target)
-            if reason is not None:
-                return reason
-            transfer.done = draft.open(resume=resume)
-            return transfer.done
-
-        def at_once() -> Found:
-            there = begun()
-            if isinstance(there, str):
-                return there
-            if post.content is not None:
-                draft.write(post.content.data)
-            elif files is not None and source is not None:
-                files.copy(source, _rest(there, block), counted)
-            return self._finish(draft, b"", post)
-
-        async def from_afar(transport: Transport, source: Source) -> bytes | str:
-            transfer.begin()
-            there = await (self._hands.do(begun) if small else to_the_end(begun))
-            if isinstance(there, str):
-                return there
-            sink = Gathering(counted, self._pace)
-            if length is None or there < length:
-                await transport.fetch(source, _rest(there, block), sink)
-            return sink.taken()
-
-        def arrival(take_in: Callable[[], Found]) -> Arrival:
-            return Arrival(draft, target.final, take_in)
-
+        incoming = Incoming(
+            post,
+            target,
+            transfer,
+            Draft(path, transfer.total, self._sums.verifiable(post.sum)),
+            self._folders,
+            self._rules.manners,
+            strict=self._rules.strict,
+            block=block,
+            needed=needed,
+        )
         try:
-            if source is None or transport is None or files is not None:
-                if small:
-                    return await self._landings.land(arrival(at_once))
-                async with self._room:
-                    transfer.begin()
-                    return await self._landings.land_alone(arrival(at_once))
-            async with self._room:
-                rest = await from_afar(transport, source)
-                if isinstance(rest, str):
-                    return rest
-                finish = partial(self._finish, draft, rest, post)
-                if not small:
-                    return await self._landings.land_alone(arrival(finish))
-            return await self._landings.land(arrival(finish))
+            if post.content is not None:
+                return await self._at_once(incoming, partial(incoming.take_in, post.content.data))
+            source = self._source(post)
+            transport = self._transports.get(source.scheme)
+            files = near(transport)
+            if files is not None:
+                take_in = partial(incoming.take_near, files, source, self._pace)
+                return await self._at_once(incoming, take_in)
+            if incoming.small:
+                return await self._in_one_piece(incoming, transport, source)
+            return await self._bit_by_bit(incoming, transport, source)
         finally:
-            draft.close()
+            incoming.close()
 
-    def _finish(self, draft: Draft, rest: bytes, post: Post) -> Sum | None:
-        draft.write(rest)
-        known = draft.verify(post.sum, strict=self._rules.strict)
-        draft.dress(self._rules.manners, post.mode, post.mtime, post.atime)
-        return known
+    async def _at_once(self, incoming: Incoming, take_in: Callable[[], Found]) -> Found:
+        """What need not be waited for is read where it is written."""
+        if incoming.small:
+            return await self._landings.land(incoming.arrival(take_in))
+        async with self._room:
+            incoming.transfer.begin()
+            return await self._landings.land_alone(incoming.arrival(take_in))
+
+    async def _in_one_piece(
+        self, incoming: Incoming, transport: Transport, source: Source
+    ) -> Found:
+        """A small file from afar: the disk is asked once before, and once when all of it is here,
+        each time for many files together."""
+        reason = await self._hands.do(incoming.look)
+        if reason is not None:
+            return reason
+        collecting = Collecting(incoming.transfer, self._pace)
+        async with self._room:
+            incoming.transfer.begin()
+            await transport.fetch(source, incoming.rest(0), collecting)
+        return await self._landings.land(
+            incoming.arrival(partial(incoming.take_in, collecting.taken()))
+        )
+
+    async def _bit_by_bit(self, incoming: Incoming, transport: Transport, source: Source) -> Found:
+        """A large file from afar: written while it comes, so that half of it can be gone on
+        with."""
+        length = incoming.transfer.total
+        async with self._room:
+            incoming.transfer.begin()
+            there = await to_the_end(incoming.begin)
+            if isinstance(there, str):
+                return there
+            gathering = Gathering(incoming.writing, self._pace)
+            if length is None or there < length:
+                await transport.fetch(source, incoming.rest(there), gathering)
+            finish = partial(incoming.finish, gathering.taken())
+            return await self._landings.land_alone(incoming.arrival(finish))
 
     async def _fetch_block(
         self, post: Post, parts: Parts, target: Target, transfer: Transfer
@@ -237,13 +233,6 @@ class Fetching:
 
     def _source(self, post: Post) -> Source:
         return source_of(post, join=self._rules.join)
-
-
-def _rest(there: int, block: Parts | None) -> Span:
-    """What is still to be fetched of a file, or of one block of it."""
-    if block is None:
-        return Span(there)
-    return Span(block.offset + there, block.length - there)
 
 
 def _without_part_suffix(target: Target, parts: Parts, known: Sum | None) -> Target:

@@ -1,30 +1,67 @@
 """Where a site's own code has its say: a plugin is a value with the functions it has.
 
-Plugins are given to a component when it is made, and asked in order. Each may change what it is
-given; one that returns None ends the matter: the post is not wanted, the announcement not made, the
-report not sent.
+Plugins are given to a component when it is made, or registered by name in its configuration
+(`plugins = ["mysite.pump:lowercase"]`), and asked in order. Each may change what it is given; one
+that returns None ends the matter: the post is not wanted, the announcement not made, the report not
+sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
+from penstock.core.errors import ConfigurationError
 from penstock.pump.posts.post import Post
 from penstock.pump.posts.reports import Report
 
 T = TypeVar("T")
 
 
+class OnPost(Protocol):
+    """Has its say on a post that has come, or is about to go."""
+
+    def __call__(self, post: Post, /) -> Post | None: ...
+
+
+class OnArrival(Protocol):
+    """Has its say when something is in its place on the disk, before it is announced."""
+
+    def __call__(self, post: Post, path: Path, /) -> Post | None: ...
+
+
+class OnReport(Protocol):
+    """Has its say on what is told back."""
+
+    def __call__(self, report: Report, /) -> Report | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    on_message: Callable[[Post], Post | None] | None = None  #: it has been accepted
-    on_part: Callable[[Post, Path], Post | None] | None = None  #: a block is in its place
-    on_file: Callable[[Post, Path], Post | None] | None = None  #: a file is whole
-    on_post: Callable[[Post], Post | None] | None = None  #: it is about to be announced
-    on_report: Callable[[Report], Report | None] | None = None
+    on_message: OnPost | None = None  #: it has been accepted
+    on_part: OnArrival | None = None  #: a block is in its place
+    on_file: OnArrival | None = None  #: a file is whole
+    on_post: OnPost | None = None  #: it is about to be announced
+    on_report: OnReport | None = None
+
+
+def registered(names: Iterable[str]) -> list[Plugin]:
+    """Plugins by `module:name`; what is none is an error before anything is begun."""
+    return [_registered(name) for name in names]
+
+
+def _registered(name: str) -> Plugin:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise ConfigurationError(f"plugin {name!r}, as module:name: {error}") from error
+    if not isinstance(found, Plugin):
+        raise ConfigurationError(f"plugin {name!r} is no Plugin, but {type(found).__name__}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

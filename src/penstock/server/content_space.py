@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import PRIORITY, Message
 from penstock.broker.destinations import TAKEN, Binding
-from penstock.broker.properties import decode_header, priority_of
+from penstock.broker.properties import priority_of
 from penstock.broker.routing import Hop, Receipt, Router
 from penstock.content.announcing import Announcing
-from penstock.content.fast import parse_publication
+from penstock.content.fast import LastRead
 from penstock.content.messages import Publication, Subscription
 from penstock.content.printing import is_name, print_message
 from penstock.core.errors import PenstockError, ResourceExhausted
 from penstock.core.logs import get_logger
+from penstock.core.properties import decode_header
 from penstock.drivers.exchange import Exchange
 from penstock.drivers.routers.completion import give
 from penstock.drivers.routers.content import Content
@@ -31,15 +32,15 @@ from penstock.drivers.routers.publications import CONTENT_TYPE, message_of
 from penstock.overlay.classes import RESERVED
 from penstock.wire.padres.envelope import PRIORITY as ORDINARY
 from penstock.wire.padres.envelope import Envelope, Kind
-from penstock.wire.padres.frames import LARGEST, STRANGER
 
 if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 #: AMQP's most urgent priority that queues usually know; the language counts down to 0.
 URGENT: Final = 9
-#: The largest payload that fits a frame that clients take, whatever is said beside it.
-MOST_PAYLOAD: Final = LARGEST - 4 * STRANGER
+#: The largest payload of an AMQP or MQTT client's that PADRES clients get, unless they may send
+#: each other larger ones. It is in memory for as long as it waits for them.
+MOST_PAYLOAD: Final = 16 * 1024 * 1024
 
 _log = get_logger("penstock.content")
 
@@ -50,12 +51,15 @@ class ExchangeHop:
     lasting = False  #: its bindings are kept by the virtual host
     checked = False
 
-    def __init__(self, exchange: Exchange, router: Router[Envelope]) -> None:
+    def __init__(self, exchange: Exchange, router: Router[Envelope], read: LastRead) -> None:
         self.name = f"{router.broker_id}-exchange-{exchange.name}"
         self._exchange = exchange
         assert isinstance(exchange.router, Content)
         self._content = exchange.router
         self._router = router
+        self._read = read
+        settings = exchange.vhost.kernel.settings.padres
+        self._most_payload = max(MOST_PAYLOAD, settings.max_frame_bytes)
         self._here = f"{router.broker_id}-"
         self._wanted: dict[Binding, list[str]] = {}
         self._asked: Counter[str] = Counter()  # by destination
@@ -71,7 +75,7 @@ class ExchangeHop:
         avoid: frozenset[str] = frozenset()
         if envelope.source.startswith(self._here):  # then they have it from `keep`
             avoid = frozenset(one.name for one in self._content.everything)
-        message = message_from(envelope, self._exchange.name, envelope.id)
+        message = self._message(envelope, envelope.id)
         self._passing = message
         try:
             return self._exchange.accept(message, avoid)
@@ -83,10 +87,13 @@ class ExchangeHop:
         outcome = TAKEN
         everything = self._content.everything
         if everything:
-            message = message_from(envelope, self._exchange.name, id_)
+            message = self._message(envelope, id_)
             for one in everything:
                 outcome |= give(one, message)
         return outcome
+
+    def _message(self, envelope: Envelope, id_: str) -> Message:
+        return message_from(envelope, self._read(envelope.text), self._exchange.name, id_)
 
     # What the exchange says.
 
@@ -97,7 +104,9 @@ class ExchangeHop:
         said = sayable(publication)
         try:
             self._announcing.saw(said)
-            return self._router.receive(self, envelope_from(message, said)).outcome
+            envelope = envelope_from(message, said, self._most_payload)
+            self._read.remember(envelope.text, said)
+            return self._router.receive(self, envelope).outcome
         except PenstockError as error:  # others need not suffer by it
             _log.debug("publication not shared", exchange=self._exchange.name, error=str(error))
             return TAKEN
@@ -136,9 +145,11 @@ class ExchangeHop:
 class ContentSpace:
     """A router that keeps what its clients publish."""
 
-    def __init__(self, vhost: VirtualHost, router: Router[Envelope]) -> None:
+    def __init__(self, vhost: VirtualHost, router: Router[Envelope], read: LastRead) -> None:
+        """`read` is what the router reads publications by."""
         self._vhost = vhost
         self._router = router
+        self._read = read
         self._settings = vhost.kernel.settings.padres
         self._hop: ExchangeHop | None = None
         self.join()
@@ -160,7 +171,7 @@ class ContentSpace:
         if exchange.router.gateway is None:
             if self._hop is not None:
                 self._router.detach(self._hop.name)
-            self._hop = ExchangeHop(exchange, self._router)
+            self._hop = ExchangeHop(exchange, self._router, self._read)
             self._router.attach(self._hop)
             exchange.router.open(self._hop, list(exchange.bindings))
             if settings.conformance:  # bindings that were there before are not refused
@@ -189,8 +200,7 @@ class ContentSpace:
         return answer
 
 
-def message_from(envelope: Envelope, exchange: str, id_: str) -> Message:
-    publication = parse_publication(envelope.text)
+def message_from(envelope: Envelope, publication: Publication, exchange: str, id_: str) -> Message:
     time = envelope.time or (publication.time.timestamp() if publication.time else 0.0)
     return message_of(
         publication,
@@ -209,25 +219,25 @@ def sayable(publication: Publication) -> Publication:
     return Publication(publication.class_name, attributes, publication.time)
 
 
-def envelope_from(message: Message, publication: Publication) -> Envelope:
+def envelope_from(message: Message, publication: Publication, most_payload: int) -> Envelope:
     properties = decode_header(message.header)
     urgency = priority_of(message.header) if message.flags & PRIORITY else URGENT - ORDINARY
     told = properties.content_type == CONTENT_TYPE
     return Envelope(
         Kind.PUBLISH,
         print_message(publication),
-        payload=b"" if told else _payload(message),
+        payload=b"" if told else _payload(message, most_payload),
         priority=max(0, URGENT - urgency),
         time=float(properties.timestamp or 0),
         durable=properties.delivery_mode == 2,
     )
 
 
-def _payload(message: Message) -> bytes:
-    """What a message has beside what it says, as far as a frame can hold it."""
+def _payload(message: Message, most: int) -> bytes:
+    """What a message has beside what it says, unless it is too much."""
     if message.spool is None:
         return message.body
-    if message.size > MOST_PAYLOAD:
-        _log.warning("payload left out", bytes=message.size, most=MOST_PAYLOAD)
+    if message.size > most:
+        _log.warning("payload left out", bytes=message.size, most=most)
         return b""
     return message.spool.read()

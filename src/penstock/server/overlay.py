@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.server.broker import Broker
     from penstock.server.console import Console
     from penstock.server.content_space import ContentSpace
+    from penstock.server.federation import Federation
 
 
 class Overlay:
@@ -33,6 +34,7 @@ class Overlay:
         self._spaces: dict[str, ContentSpace] = {}
         self._consoles: dict[str, Console] = {}
         self._links: Links | None = None
+        self._federation: Federation | None = None
         self.controller: Controller | None = None
         self._started = False
 
@@ -49,7 +51,8 @@ class Overlay:
                 raise PreconditionFailed(
                     f"content routing needs {missing.name}: pip install 'penstock[content]'"
                 ) from None
-            space = self._spaces[vhost] = ContentSpace(self._broker.vhosts[vhost], router)
+            space = ContentSpace(self._broker.vhosts[vhost], router, router.read)
+            self._spaces[vhost] = space
         return space
 
     def welcome(self, opened: Open, vhost: str) -> asyncio.Protocol:
@@ -74,6 +77,15 @@ class Overlay:
 
             console = self._consoles[vhost] = Console(space, self.routing(vhost))
         return console
+
+    def federation(self) -> Federation:
+        """All brokers there are; those of the default virtual host are linked."""
+        if self._federation is None:
+            router = self.routing(self._default)
+            from penstock.server.federation import Federation
+
+            self._federation = Federation(router)
+        return self._federation
 
     # What the broker is told by others.
 

@@ -10,7 +10,8 @@ and in the batch's one transaction:
           {"entries": "target.entries + excluded.entries"})
 
 A task that is run again, or twice at a time, leaves its rows once. Nothing of a batch is to be
-seen before the transaction that merges it commits.
+seen before the transaction that merges it commits. Arrow is loaded with the first rows: who only
+asks a database, as a worker of the API does, is spared its forty megabytes.
 """
 
 from __future__ import annotations
@@ -19,11 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
-import pyarrow as pa
 from psycopg.sql import SQL, Composable, Identifier
 
 from penstock.store.address import place
-from penstock.store.copy import HEADER, TRAILER, Unsendable, encode
 from penstock.store.database import Connection, connect
 from penstock.store.errors import explain
 from penstock.store.staging import PART, Staging
@@ -48,6 +47,8 @@ def copy_batches(url: str, staging: Staging, batches: Iterable[Any], *, part: in
 
 def fill(connection: Connection, staging: Staging, batches: Iterable[Any], *, part: int) -> int:
     """The same in a transaction there is already: for rows the driver has at hand."""
+    from penstock.store.copy import HEADER, TRAILER, encode
+
     # One run of a part at a time; the next sees what the one before committed.
     connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", (staging.name, part)
@@ -104,6 +105,10 @@ def merge(
 
 def _slices(batches: Iterable[Any], staging: Staging, part: int) -> Iterator[Any]:
     """The staged columns in their order, the part before them, a bounded number of rows each."""
+    import pyarrow as pa
+
+    from penstock.store.copy import Unsendable
+
     for batch in batches:
         absent = [name for name in staging.columns if name not in batch.schema.names]
         if absent:

@@ -90,10 +90,11 @@ class _Doors:
             person = await self._person()
             if person is None:
                 return _to_sign_in(request)
-            visit = Visit(person, request.path_params, request.query_params)
-            with self._frame.around(page, person):
+            with self._frame.around(page, person) as entitle:
                 if allowed(person, page.role, self._gate):
-                    await page.draw(visit)
+                    await page.draw(
+                        Visit(person, request.path_params, request.query_params, entitle)
+                    )
                 else:
                     refuse(page, person)
             return None

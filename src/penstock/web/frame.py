@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -29,7 +29,13 @@ class Frame:
         self._gate = gate
 
     @contextmanager
-    def around(self, page: Page, person: Person) -> Iterator[None]:
+    def around(self, page: Page, person: Person) -> Iterator[Callable[[str], None]]:
+        """Gives what names the page anew (`Visit.entitle`)."""
+
+        def entitle(name: str) -> None:
+            heading.set_text(name)
+            ui.page_title(f"{name} · Penstock")
+
         with ui.header().classes("p-header"):
             burger = ui.button(icon="menu").props("flat round dense aria-label=Menu")
             burger.classes("p-burger").on("click", js_handler=_TOGGLE)
@@ -45,8 +51,8 @@ class Frame:
             self._menu(page, person)
         with ui.element("div").classes("p-page"):
             self._way_back(page)
-            ui.label(page.title).classes("p-h1").props("role=heading aria-level=1")
-            yield
+            heading = ui.label(page.title).classes("p-h1").props("role=heading aria-level=1")
+            yield entitle
 
     def _listed(self, current: Page) -> Page | None:
         """Where in the menu one is: the page itself, or the nearest it lies below."""

@@ -31,6 +31,8 @@ class Visit:
     person: Person
     parameters: Mapping[str, str]  #: of the path: `/jobs/{id}`
     query: Mapping[str, str]
+    #: Give the page the name of what it is about, in place of its own.
+    entitle: Callable[[str], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)

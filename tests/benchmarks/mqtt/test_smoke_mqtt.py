@@ -1,5 +1,6 @@
 """Every scenario runs against every broker that is there, and what arrives is right.
 
+Those whom we are measured beside take long to run through all: of the quick tests they have a few.
 Nothing is said about time: a figure from so few messages on a busy machine means nothing.
 """
 
@@ -22,9 +23,16 @@ from benchmarks.peers import MQTT_STARTERS, Peer, available
 MESSAGES = {"penstock": 2_345, "mosquitto": 2_345, "amqtt": 123}
 FANNED_OUT = 234
 CONNECTIONS = 150
+#: One of each kind.
+QUICK = ("q0", "q1-single", "fan-q1", "fleet-q0-10")
 #: amqtt speaks 3.1.1 only.
 RUNS = [
-    pytest.param(peer, scenario, id=f"{peer}-{name}")
+    pytest.param(
+        peer,
+        scenario,
+        id=f"{peer}-{name}",
+        marks=[] if peer == "penstock" or name in QUICK else pytest.mark.slow,
+    )
     for peer in MQTT_STARTERS
     for name, scenario in SCENARIOS.items()
     if peer != "amqtt" or scenario.layout.version != V5

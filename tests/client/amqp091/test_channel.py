@@ -10,8 +10,8 @@ from pamqp import commands
 
 from penstock.client.amqp091.channel import Channel
 from penstock.core.errors import ChannelError, NoRoute, PreconditionFailed, QueueFull
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, write_header, write_route
 from penstock.wire.amqp091.frames import FRAME_MAX, METHOD, Frames, read_method
 from penstock.wire.amqp091.messages import Content
 
@@ -62,8 +62,8 @@ async def channel(connection: Connection) -> Channel:
 
 def came_back(key: str, body: bytes = b"", said: Properties = SAID) -> Content:
     method = commands.Basic.Return(312, "NO_ROUTE", "x", key)
-    header = write_header(len(body), said)
-    return Content(1, "", 0, False, write_route("x", key), header, body, method)
+    header = encode_header(said, len(body))
+    return Content(1, "", 0, False, encode_route("x", key), header, body, method)
 
 
 async def test_a_confirm_of_many_is_for_those_up_to_it(channel: Channel) -> None:

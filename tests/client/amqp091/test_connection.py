@@ -21,8 +21,8 @@ from penstock.core.errors import (
     PreconditionFailed,
     QueueFull,
 )
+from penstock.core.properties import Properties, decode_header
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, read_header
 from penstock.wire.amqp091.faults import Lost
 from penstock.wire.amqp091.messages import Content
 from tests.client.line import Line
@@ -69,7 +69,7 @@ async def test_messages_come_as_they_were_sent(channel: Channel, name: str) -> N
     assert {(each.consumer, each.exchange, each.key) for each in found} == {
         ("me", "amq.topic", f"{name}.key")
     }
-    assert [read_header(each.header) for each in found] == [SAID] * 3
+    assert [decode_header(each.header) for each in found] == [SAID] * 3
 
 
 async def test_no_more_come_than_may_be_unacknowledged(channel: Channel, name: str) -> None:
@@ -164,6 +164,27 @@ async def test_a_refusal_closes_its_channel_and_no_other(
     assert isinstance(other.failure, PreconditionFailed)
     assert (await connection.channel()).number == other.number
     assert (await channel.declare_queue(name, exclusive=True)).queue == name
+
+
+async def test_a_channel_that_nobody_waits_for_any_more_gives_its_number_back(
+    line: Line, name: str
+) -> None:
+    connection = await connect(parse_address(line.url), "test")
+    line.hold()
+    opening = asyncio.create_task(connection.channel())
+    async with asyncio.timeout(SECONDS):
+        await line.wait_for_bytes(1)
+    opening.cancel()
+    await asyncio.wait([opening])
+    line.release()
+
+    async with asyncio.timeout(SECONDS):
+        second = await connection.channel()
+        await second.declare_queue(name, exclusive=True)  # both answers to the first came before
+        third = await connection.channel()
+
+    assert (second.number, third.number) == (2, 1)
+    await connection.close()
 
 
 async def test_a_queue_that_is_deleted_ends_its_consumers(

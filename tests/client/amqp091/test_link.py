@@ -11,8 +11,8 @@ from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
 from penstock.client.errors import BrokerUnreachable, FabricClosed
 from penstock.core.errors import PenstockError, PreconditionFailed
+from penstock.core.properties import Properties
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties
 from tests.client.line import Line
 from tests.peers import Penstock, free_port
 

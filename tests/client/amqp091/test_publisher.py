@@ -13,9 +13,16 @@ from pamqp.frame import marshal
 from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.client.amqp091.publisher import Publisher
 from penstock.client.errors import BrokerUnreachable
-from penstock.core.errors import AuthenticationFailed, NoRoute, NotFound, PenstockError, QueueFull
+from penstock.core.errors import (
+    AuthenticationFailed,
+    NoRoute,
+    NotFound,
+    PenstockError,
+    QueueFull,
+    ResourceExhausted,
+)
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, write_header, write_route
 from tests.client.line import Line
 from tests.conftest import NewPenstock
 from tests.peers import Broker, free_port
@@ -29,10 +36,10 @@ def publisher(url: str, *, mandatory: bool = True) -> Publisher:
 
 
 def publish(to: Publisher, queue: str, numbers: range) -> None:
-    route = write_route("", queue)
+    route = encode_route("", queue)
     for number in numbers:
         body = str(number).encode()
-        to.publish(route, write_header(len(body), Properties(message_id=str(number))), body)
+        to.publish(route, encode_header(Properties(message_id=str(number)), len(body)), body)
 
 
 def declare(url: str, queue: str, **arguments: object) -> None:
@@ -98,7 +105,7 @@ def test_an_exchange_of_another_kind_is_used_as_it_is(broker: Broker, name: str)
         channel.queue_bind(name, "amq.fanout")
         with publisher(broker.url, mandatory=False) as to:
             to.declare_exchange("amq.fanout", "topic")
-            to.publish(write_route("amq.fanout", "k"), write_header(0, Properties()), b"")
+            to.publish(encode_route("amq.fanout", "k"), encode_header(Properties(), 0), b"")
             to.flush()
         assert channel.basic_get(name, auto_ack=True)[0] is not None
 
@@ -106,7 +113,7 @@ def test_an_exchange_of_another_kind_is_used_as_it_is(broker: Broker, name: str)
 def test_an_exchange_is_declared_where_there_is_none(broker: Broker, name: str) -> None:
     with publisher(broker.url, mandatory=False) as to:
         to.declare_exchange(name, "topic")
-        to.publish(write_route(name, "k"), write_header(0, Properties()), b"")
+        to.publish(encode_route(name, "k"), encode_header(Properties(), 0), b"")
         to.flush()
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         channel = connection.channel()
@@ -121,7 +128,7 @@ def test_what_the_broker_refuses_is_an_error(broker: Broker, name: str) -> None:
         with pytest.raises(NoRoute, match=f"'no {name}'"):
             to.flush()
     with publisher(broker.url) as to:
-        to.publish(write_route(f"no {name}", "k"), write_header(0, Properties()), b"")
+        to.publish(encode_route(f"no {name}", "k"), encode_header(Properties(), 0), b"")
         with pytest.raises(NotFound):
             to.flush()
 
@@ -152,6 +159,23 @@ async def test_a_broker_that_asks_senders_to_wait_is_waited_for(line: Line, name
     async with asyncio.timeout(SECONDS):
         await flushing
     await asyncio.to_thread(to.__exit__, None, None, None)
+
+
+async def test_a_broker_that_asks_senders_to_wait_for_too_long_is_told(
+    line: Line, name: str
+) -> None:
+    address = parse_address(line.url)
+    to = await asyncio.to_thread(
+        Publisher, address, mandatory=False, patience=float(SECONDS), alarm_patience=0.1
+    )
+    line.tell(marshal(commands.Connection.Blocked("low on disk"), 0))
+    async with asyncio.timeout(SECONDS):
+        while not to._connection.has_input():  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0.01)
+    publish(to, name, range(10))
+    with pytest.raises(ResourceExhausted, match=r"short of memory or disk.*make room"):
+        await asyncio.to_thread(to.flush)
+    to._connection.abandon()
 
 
 def test_a_broker_that_is_not_there_is_named() -> None:

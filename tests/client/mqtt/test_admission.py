@@ -94,11 +94,11 @@ class TestMosquitto:
 
 
 @pytest.mark.peer
-async def test_a_broker_that_speaks_only_the_older_version(mqtt_rabbitmq: RabbitMQ) -> None:
+async def test_a_broker_that_speaks_only_the_older_version(plugged_rabbitmq: RabbitMQ) -> None:
     with pytest.raises(BrokerUnreachable, match=r"add \?version=3\.1\.1"):
-        await connect(mqtt_rabbitmq.mqtt_url).open()
+        await connect(plugged_rabbitmq.mqtt_url).open()
     async with (
-        connect(f"{mqtt_rabbitmq.mqtt_url}?version=3.1.1") as fabric,
+        connect(f"{plugged_rabbitmq.mqtt_url}?version=3.1.1") as fabric,
         fabric.subscribe("a/+") as messages,
     ):
         await fabric.publish("a/b", b"61")

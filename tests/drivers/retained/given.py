@@ -8,8 +8,9 @@ from typing import Any
 from uuid import uuid4
 
 from penstock.broker.contract import RETAIN, Message
-from penstock.broker.properties import Properties, encode_header, encode_route, flags_of
+from penstock.broker.properties import flags_of
 from penstock.broker.spool import Spool
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.drivers.retained import Retained
 from tests.doubles import Stand
 

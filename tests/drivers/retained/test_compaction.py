@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.properties import decode_header
+from penstock.core.properties import decode_header
 from penstock.drivers.retained import Retained
 from penstock.drivers.retained.compaction import ROOM
 from tests.doubles import Stand

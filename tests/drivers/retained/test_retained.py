@@ -8,7 +8,7 @@ import pytest
 
 from penstock.broker.contract import EXPIRES, MANDATORY, PERSISTENT, RECALLED, RETAIN
 from penstock.broker.destinations import LOGGED, TAKEN
-from penstock.broker.properties import decode_header
+from penstock.core.properties import decode_header
 from penstock.drivers.retained import Retained
 from tests.doubles import Stand
 from tests.drivers.retained.given import (

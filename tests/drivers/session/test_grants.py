@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.properties import encode_route
 from penstock.broker.sessions import Grant, Subscription
+from penstock.core.properties import encode_route
 from penstock.drivers.session.grants import REMEMBERED, Grants
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 
 from penstock.hives.analytics.formula import SERIES, Formula, FormulaRefused
 from penstock.hives.app.domain.errors import Invalid
@@ -56,27 +52,3 @@ def test_what_the_application_takes_the_nights_can_evaluate() -> None:
     check_formula(" + ".join(SERIES))
     with pytest.raises(Invalid):
         check_formula("money")
-
-
-def test_formulas_are_evaluated_as_arithmetic_is(spark: SparkSession) -> None:
-    figures = {"visits": 100.0, "peak": 8.0, "views": 0.0, "sentiment": -0.5}
-    expected = {
-        "visits": 100.0,
-        "visits / peak": 12.5,
-        "visits / peak / 5": 2.5,
-        "100 - visits - 1": -1.0,
-        "2 + 3 * peak": 26.0,
-        "(2 + 3) * peak": 40.0,
-        "-sentiment * 2": 1.0,
-        "min(visits, peak, 50)": 8.0,
-        "max(visits, peak) - abs(sentiment)": 99.5,
-        "visits / views": None,
-        "visits / (peak - 8)": None,
-        "0.1 + 0.2": 0.30000000000000004,
-    }
-    columns = [f.lit(value).alias(name) for name, value in figures.items()]
-    series = {name: f.col(name) for name in figures}
-    made = [Formula.parse(text).column(series) for text in expected]
-    (row,) = spark.range(1).select(*columns).select(*made).collect()
-    for text, value, wanted in zip(expected, row, expected.values(), strict=True):
-        assert value == wanted or math.isclose(value, wanted), text  # type: ignore[arg-type]

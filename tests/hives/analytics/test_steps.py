@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from penstock.hives.analytics import effects as ran
 from penstock.hives.analytics import recommending as r
 from penstock.hives.analytics.comparing import comparison
+from penstock.hives.analytics.formula import Formula
 from penstock.hives.analytics.metrics import Metric, Run, metric_values
 from penstock.hives.analytics.popularity import popularity
 from penstock.hives.analytics.recommending import recommendations
@@ -141,6 +144,30 @@ def test_a_business_has_figures_of_its_own(spark: SparkSession) -> None:
         (3, 1, 60.0, None),
         (4, 1, 100.0, None),
     ]
+
+
+def test_formulas_are_evaluated_as_arithmetic_is(spark: SparkSession) -> None:
+    figures = {"visits": 100.0, "peak": 8.0, "views": 0.0, "sentiment": -0.5}
+    expected = {
+        "visits": 100.0,
+        "visits / peak": 12.5,
+        "visits / peak / 5": 2.5,
+        "100 - visits - 1": -1.0,
+        "2 + 3 * peak": 26.0,
+        "(2 + 3) * peak": 40.0,
+        "-sentiment * 2": 1.0,
+        "min(visits, peak, 50)": 8.0,
+        "max(visits, peak) - abs(sentiment)": 99.5,
+        "visits / views": None,
+        "visits / (peak - 8)": None,
+        "0.1 + 0.2": 0.30000000000000004,
+    }
+    columns = [f.lit(value).alias(name) for name, value in figures.items()]
+    series = {name: f.col(name) for name in figures}
+    made = [Formula.parse(text).column(series) for text in expected]
+    (row,) = spark.range(1).select(*columns).select(*made).collect()
+    for text, value, wanted in zip(expected, row, expected.values(), strict=True):
+        assert value == wanted or math.isclose(value, wanted), text  # type: ignore[arg-type]
 
 
 def test_without_metrics_there_are_no_values(spark: SparkSession) -> None:

@@ -21,13 +21,16 @@ from tests.hives.app.serving import PATIENCE, served
 HIVES = 6
 
 
-def furnish(url: str, count: int = HIVES) -> None:
-    """Hives that were heard of, but for the last; habits, a forecast and deals of the first."""
+def furnish(url: str, count: int = HIVES, zone: str | None = None) -> None:
+    """Hives that were heard of, but for the last; habits, a forecast and deals of the first. Their
+    clocks are those of their towns, or all of one `zone`."""
     now = datetime.now(UTC).replace(microsecond=0)
     hour = now.replace(minute=0, second=0)
     fleet = list(islice(hives(), count))
     with Database(url) as database, database.transaction() as connection:
         catalogue.write(database, fleet, [])
+        if zone is not None:
+            connection.execute("UPDATE hive SET time_zone = %s", (zone,))
         for hive in fleet[:-1]:
             people = 4 * hive.id**2 % hive.capacity
             percent = 100 * people / hive.capacity
@@ -52,13 +55,13 @@ def furnish(url: str, count: int = HIVES) -> None:
         connection.execute(
             """
             INSERT INTO forecast (hive_id, slot, model, made_at, p50, p90)
-            SELECT hive, slot, 'medians', %(now)s, p50, 1.3 * p50 + 3
-            FROM generate_series(1, %(count)s) hive, generate_series(-26, 26) n,
+            SELECT h.id, slot, 'medians', %(now)s, p50, 1.3 * p50 + 3
+            FROM hive h, generate_series(-26, 26) n,
                 LATERAL (SELECT %(hour)s + n * interval '1 hour' AS slot) AS at,
                 LATERAL (SELECT greatest(1.0, 36 - 4.4 * abs(extract(hour FROM slot
-                    AT TIME ZONE 'Europe/Bucharest') - 12.6)) AS p50) AS expected
+                    AT TIME ZONE h.time_zone) - 12.6)) AS p50) AS expected
             """,
-            {"hour": hour, "now": now, "count": count},
+            {"hour": hour, "now": now},
         )
         connection.execute(
             """
@@ -74,8 +77,8 @@ def furnish(url: str, count: int = HIVES) -> None:
             """
             INSERT INTO hive_popularity (day, window_days, hive_id, views, searches, favourites,
                                          visits, score, rank, made_at)
-            SELECT %(now)s::date - 1, days, hive, 90 - hive, 12, 3, 40 * days, 9 - hive, hive,
-                %(now)s
+            SELECT %(now)s::date - 1, days, hive, 90 - hive, 12 * hive, 3, 40 * days, 9 - hive,
+                hive, %(now)s
             FROM generate_series(1, least(3, %(count)s)) hive, unnest(ARRAY[1, 7, 30]) days
             """,
             {"now": now, "count": count},

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from penstock.hives import readings
 from penstock.hives.flow import HivesFlow
 from penstock.hives.sensors.fleet import Quirks
+from penstock.hives.sensors.messages.event import LENGTH as EVENT_LENGTH
 from penstock.hives.steps import silver
 from penstock.store import Database
 from tests.hives.gold.fleets import Line, gold
@@ -19,18 +20,25 @@ from tests.hives.gold.fleets import Line, gold
 def test_every_message_is_in_one_of_the_tables(
     spark: SparkSession, database: Database, tmp_path: Path
 ) -> None:
-    quirks = Quirks(corrupt=0.02, duplicates=0.0)
+    # Every fifth restart is told of before the device knows the date.
+    quirks = Quirks(corrupt=0.02, duplicates=0.0, restarts=5.0)
     line = Line.laid(spark, database, tmp_path, quirks, days=0.3)
     line.apply([])
-    names = ("reports", "statuses", "dead_letters")
-    offsets = [
-        row.offset
-        for name in names
-        for row in line.lake.read(spark, f"silver.{name}").select("offset").collect()
-    ]
+    found = {
+        name: line.lake.read(spark, f"silver.{name}").collect()
+        for name in ("reports", "statuses", "dead_letters")
+    }
+    letters = found["dead_letters"]
+    dateless = [row for row in letters if row.reason == "impossible_date"]
+    bad = [row for row in letters if row.reason != "impossible_date"]
+    offsets = [row.offset for rows in (found["reports"], found["statuses"], bad) for row in rows]
     assert sorted(offsets) == list(range(len(line.frames)))
-    letters = line.table("dead_letter_count", "sum(count) AS count, 1")
-    assert letters[0]["count"] == line.lake.read(spark, "silver.dead_letters").count() > 0
+    # What has an impossible date counts, and is found among the dead letters: once, as it came.
+    counted = [(row.offset, row.raw) for row in found["reports"] if row.device_time is None]
+    counted = [each for each in counted if len(each[1]) != EVENT_LENGTH]
+    assert sorted((row.offset, row.raw) for row in dateless) == sorted(counted) != []
+    (told,) = line.table("dead_letter_count", "sum(count) AS count, 1")
+    assert told["count"] == len(letters) > len(dateless)
 
 
 def test_a_batch_of_which_there_is_nothing_in_a_table_has_no_entry_there(

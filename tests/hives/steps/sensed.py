@@ -75,8 +75,10 @@ def decoded(messages: Sequence[Message], profiles: Profiles) -> list[dict[str, A
 def counted(rows: pa.RecordBatch, profiles: Profiles, state: pa.Table) -> tuple[pa.Table, Counts]:
     """The rows that count, and what they count."""
     parts = pa.Table.from_batches(decode_messages(rows, profiles), DECODED)
-    counting = parts.filter(pc.equal(parts["part"], Part.REPORT.value))
-    return counting, count(counting, profiles, state)
+    counting, statuses = (
+        parts.filter(pc.equal(parts["part"], part.value)) for part in (Part.REPORT, Part.STATUS)
+    )
+    return counting, count(counting, statuses, profiles, state)
 
 
 def after(state: pa.Table, new: pa.RecordBatch) -> pa.Table:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.hives.sensors.fleet import Fleet, Quirks
 from penstock.hives.sensors.messages import (
@@ -17,12 +20,14 @@ from penstock.hives.sensors.messages import (
     Profile,
     Report2,
     ReportType,
+    Status,
 )
 from penstock.hives.steps import states
 from penstock.hives.steps.profiles import Profiles
 from penstock.hives.steps.quality import Quality
 from tests.hives.steps.sensed import (
     NOON,
+    Message,
     after,
     batch,
     counted,
@@ -121,6 +126,36 @@ def test_an_event_that_comes_twice_counts_once_and_a_lost_one_is_missed() -> Non
     assert rows[2][4] == Quality.DUPLICATE
 
 
+def status(offset: int, started: datetime) -> Message:
+    body = Status(int(started.timestamp()), 4100, 1, 0, -80, (1, 2, 3, 4), 0).encode(Profile())
+    return message(offset, body, "sensors.s1.status")
+
+
+@pytest.mark.parametrize("cuts", [[3], [2, 1], [1, 2], [1, 1, 1]])
+def test_a_restart_that_no_report_shows_is_told_by_a_status(cuts: list[int]) -> None:
+    """However they are cut into batches, one of statuses alone among them."""
+    sent = [report(0, 5, 1), status(1, NOON + timedelta(minutes=1)), report(30, 9, 2)]
+    parts = iter(sent)
+    batches = [batch(list(islice(parts, size))) for size in cuts]
+
+    rows, state = run(batches, Profiles.of([sensor("s1")]))
+
+    assert [row[1:3] for row in rows] == [(0, 0), (9, 2)]
+    assert rows[-1][4] & Quality.RESTART
+    assert state["sum_in"].to_pylist() == [9]
+
+
+def test_a_status_told_after_a_report_does_not_change_what_it_counted() -> None:
+    sent = [report(0, 5, 1), report(30, 9, 2), status(31, NOON + timedelta(minutes=1))]
+    rows, _ = run([batch(sent)], Profiles.of([sensor("s1")]))
+    assert [row[1:3] for row in rows] == [(0, 0), (4, 1)]
+
+
+def test_a_status_of_a_sensor_that_has_never_counted_is_no_state() -> None:
+    _, state = run([batch([status(0, NOON)])], Profiles.of([sensor("s1")]))
+    assert len(state) == 0
+
+
 def test_reports_v2_tell_what_was_lost() -> None:
     profiles = Profiles.of([sensor("s1")])
     seconds = int(NOON.timestamp())
@@ -187,3 +222,47 @@ def test_a_doubt_ends_with_the_next_good_report_even_in_another_batch() -> None:
     batches = [[report(0, 500, 400), bad], [report(2, 503, 402)], [worse]]
     rows, _ = run(map(batch, batches), Profiles.of([sensor("s1")]))
     assert [row[4] for row in rows] == [Quality.FIRST, Quality.CORRUPT, 0, Quality.CORRUPT]
+
+
+#: Whatever is sent as a report, an event or a status: mostly of a length that makes it one.
+bodies = st.one_of(
+    *(st.binary(min_size=length, max_size=length) for length in (8, 15, 20, 59)),
+    st.builds(
+        lambda totals, date, kind: totals[:4] + totals + date + kind + bytes(44),
+        st.binary(min_size=4, max_size=4),
+        st.binary(min_size=6, max_size=6),
+        st.sampled_from([b"\xff", b"\x20", b"\x21"]),
+    ),
+    st.builds(
+        lambda said: Report2(ReportType.EVENTS, *said).encode(),
+        st.tuples(
+            *(st.integers(0, 65_535) for _ in range(3)),
+            *(st.integers(0, (1 << 32) - 1) for _ in range(3)),
+            st.integers(-128, 127),
+        ),
+    ),
+    st.binary(max_size=80),
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["report", "report", "status", "event"]), bodies), max_size=25
+    ),
+    st.integers(0, 25),
+)
+def test_no_message_however_strange_keeps_others_from_being_counted(
+    strange: list[tuple[str, bytes]], cut: int
+) -> None:
+    """A sensor gone mad, and one beside it that counts; in one batch or two."""
+    profiles = Profiles.of([sensor("mad"), sensor("s1")])
+    sent = [
+        message(2 * n, body, f"sensors.mad.{kind}") for n, (kind, body) in enumerate(strange)
+    ] + [report(2 * n + 1, 100 + n, 90 + n) for n in range(25)]
+    sent.sort(key=lambda each: int(each["offset"]))
+
+    _, state = run([batch(sent[:cut]), batch(sent[cut:])], profiles)
+
+    counts = {row["sensor"]: (row["sum_in"], row["sum_out"]) for row in state.to_pylist()}
+    assert counts["s1"] == (24, 24)

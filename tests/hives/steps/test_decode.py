@@ -70,10 +70,34 @@ def test_a_report_v2_brings_its_own_zone() -> None:
     assert row["device_time"] == (NOON + timedelta(hours=2)).replace(tzinfo=None)
 
 
-def test_an_impossible_date_is_no_reason_but_the_receipt() -> None:
-    row = one(report(0, 1, 2, clock=None))
-    assert (row["part"], row["at"]) == ("report", NOON)
+def with_date(*date: int) -> Message:
+    """A report with these bytes for year, month, day, hour, minute and second, 32 added or not."""
+    sent = report(0, 1, 2)
+    body = sent["body"]
+    assert isinstance(body, bytes)
+    return sent | {"body": body[:8] + bytes(date) + body[14:]}
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        pytest.param((58, 34, 62, 32, 32, 32), id="the 30th of February"),
+        pytest.param((58, 45, 33, 32, 32, 32), id="the thirteenth month"),
+        pytest.param((58, 34, 33, 56, 32, 32), id="24 o'clock"),
+        pytest.param((0, 0, 0, 0, 0, 0), id="bytes under 32"),
+    ],
+)
+def test_an_impossible_date_counts_by_its_receipt_and_is_a_dead_letter(
+    date: tuple[int, ...],
+) -> None:
+    sent = with_date(*date)
+
+    row, letter = decoded([sent], PROFILES)
+
+    assert (row["part"], row["at"], row["total_in"]) == ("report", NOON, 1)
     assert row["quality"] == Quality.CLOCK_SUSPECT
+    assert letter["letter"] == {"topic": sent["routing_key"], "reason": "impossible_date"}
+    assert (letter["raw"], letter["sensor"], letter["received_at"]) == (sent["body"], "s1", NOON)
 
 
 def test_an_event_is_a_row_with_its_counter_if_it_has_one() -> None:
@@ -150,6 +174,7 @@ keys = st.sampled_from(
 @given(st.lists(st.tuples(keys, st.none() | st.binary(max_size=80)), max_size=30))
 def test_whatever_comes_each_message_is_one_row(sent: list[tuple[str, bytes | None]]) -> None:
     rows = decoded([message(n, body, key) for n, (key, body) in enumerate(sent)], PROFILES)
+    rows = [row for row in rows if (row["letter"] or {}).get("reason") != "impossible_date"]
     assert [row["offset"] for row in rows] == list(range(len(sent)))
     assert [row["raw"] for row in rows] == [body for _, body in sent]
     for row in rows:

@@ -8,21 +8,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.core.errors import PreconditionFailed
 from penstock.hives.steps import memories
 from penstock.hives.steps.clocks import HOUR, SECOND
 from penstock.hives.steps.deltas import Deltas, Reports, compute
+from penstock.hives.steps.known import Known, Reading
 from penstock.hives.steps.rates import Rate
-from penstock.hives.steps.rules import Known, Reading, step
-from penstock.hives.steps.states import NO_CLOCK, Readings, States, empty
+from penstock.hives.steps.rules import step
+from penstock.hives.steps.states import NO_CLOCK, REMEMBERED, STATE, Readings, States, empty
 
 SENSORS = 3
 SERIALS = pa.array([f"s{number}" for number in range(SENSORS)])
 START = 500_000 * HOUR
 
-Row = tuple[int, Reading, int]  # sensor, report, told top
+Row = tuple[int, Reading, int, int]  # sensor, report, told top, last start that was told
 Told = tuple[int, int, int]
 
 
@@ -34,7 +37,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
         top = draw(st.sampled_from((65503, 65523, 65535)))
         told = draw(st.sampled_from((-1, top)))
         totals = [draw(st.integers(0, top)), draw(st.integers(0, top))]
-        at = START
+        at, boot = START, -1
         sent: list[Reading] = []
         for _ in range(draw(st.integers(0, 40))):
             at += draw(st.sampled_from((SECOND, 60 * SECOND, HOUR // 2, 3 * HOUR)))
@@ -45,6 +48,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
             start = False
             if kind == "restart":
                 totals, start = [0, 0], draw(st.booleans())
+                boot = draw(st.sampled_from((boot, at, at - SECOND)))
             totals = [(total + draw(st.integers(0, grown))) % (top + 1) for total in totals]
             clock = at - (HOUR if kind == "set" else 0)
             reading = Reading(totals[0], totals[1], clock, clock, at, start)
@@ -56,7 +60,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
             elif draw(st.integers(0, 20)) == 0:
                 reading = reading._replace(clock=NO_CLOCK, utc=at)
             sent.append(reading)
-            rows.append((sensor, reading, told))
+            rows.append((sensor, reading, told, boot))
     return rows
 
 
@@ -70,8 +74,8 @@ def stepped(rows: list[Row]) -> tuple[list[Told], list[Known]]:
         def busy(known: Known = known, rate: Rate = rate) -> int:
             return rate.percentile(known.last.received) if known.last else 0
 
-        for _, reading, told in group:
-            known.told_top = told
+        for _, reading, told, boot in group:
+            known.told_top, known.boot = told, boot
             one = step(known, reading, busy)
             if one.accepted:
                 rate.observe(reading.received, one.delta_in + one.delta_out)
@@ -80,12 +84,13 @@ def stepped(rows: list[Row]) -> tuple[list[Told], list[Known]]:
 
 
 def reports(rows: list[Row]) -> Reports:
-    columns = zip(*(reading[:5] for _, reading, _ in rows), strict=True) if rows else [()] * 5
+    columns = zip(*(row[1][:5] for row in rows), strict=True) if rows else [()] * 5
     return Reports(
-        np.array([sensor for sensor, _, _ in rows], np.int64),
+        np.array([row[0] for row in rows], np.int64),
         Readings(*(np.array(column, np.int64) for column in columns)),
-        np.array([reading.start for _, reading, _ in rows], bool),
-        np.array([told for _, _, told in rows], np.int64),
+        np.array([row[1].start for row in rows], bool),
+        np.array([row[2] for row in rows], np.int64),
+        np.array([row[3] for row in rows], np.int64),
     )
 
 
@@ -102,13 +107,13 @@ def kept(states: States) -> States:
 
 
 @given(histories())
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_columns_tell_what_the_rules_tell(rows: list[Row]) -> None:
     assert told(compute(reports(rows), States.unknown(SENSORS))) == stepped(rows)[0]
 
 
 @given(histories(), st.lists(st.integers(0, 40), max_size=4))
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_any_batches_tell_and_remember_the_same(rows: list[Row], cuts: list[int]) -> None:
     """Each sensor's reports are cut at the same places; a batch has those of all sensors."""
     place = [sum(1 for other in rows[:n] if other[0] == row[0]) for n, row in enumerate(rows)]
@@ -126,7 +131,7 @@ def test_any_batches_tell_and_remember_the_same(rows: list[Row], cuts: list[int]
 
 
 @given(histories())
-@settings(deadline=None)
+@settings(max_examples=40)
 def test_states_survive_the_database(rows: list[Row]) -> None:
     states = States.unknown(SENSORS)
     compute(reports(rows), states)
@@ -136,10 +141,39 @@ def test_states_survive_the_database(rows: list[Row]) -> None:
     _assert_same(states, again)
 
 
+def test_memories_of_the_first_version_are_read_with_nothing_in_what_is_new() -> None:
+    states = States.unknown(SENSORS)
+    states.seen[:], states.boot[:], states.owed_in[:] = 77, START, 3
+    states.recent, states.recent_of = np.arange(4, dtype=np.uint64), np.array([0, 1, 1, 2])
+    saved = memories.save(states, SERIALS, np.arange(SENSORS)).to_pylist()
+    older, newer = (memories.HEADERS[version].itemsize for version in (1, 2))
+    for row in saved[::2]:  # the first and the last
+        row["memory"] = b"\x01" + row["memory"][1:older] + row["memory"][newer:]
+
+    again = memories.load(pa.Table.from_pylist(saved, STATE), SERIALS)
+
+    assert again.seen.tolist() == [77, 77, 77]
+    assert again.boot.tolist() == [-1, START, -1]
+    assert again.owed_in.tolist() == [0, 3, 0]
+    assert again.recent.tolist() == [0, 1, 2, 3]
+    assert again.recent_of.tolist() == [0, 1, 1, 2]
+
+
+def test_a_memory_of_a_version_nobody_knows_is_refused() -> None:
+    saved = memories.save(States.unknown(SENSORS), SERIALS, np.arange(SENSORS)).to_pylist()
+    saved[1]["memory"] = b"\x09" + saved[1]["memory"][1:]
+
+    with pytest.raises(PreconditionFailed, match="version"):
+        memories.load(pa.Table.from_pylist(saved, STATE), SERIALS)
+
+
 def _assert_known(states: States, sensor: int, known: Known) -> None:
     nothing = (-1,) * 5
     assert _row(states.last, sensor) == (known.last[:5] if known.last else nothing)
     assert _row(states.suspect, sensor) == (known.suspect[:5] if known.suspect else nothing)
+    assert _row(states.former, sensor) == (known.former[:5] if known.former else nothing)
+    for name in REMEMBERED:
+        assert getattr(states, name)[sensor] == getattr(known, name), name
     assert (states.seen[sensor], states.learned_top[sensor]) == (known.seen, known.learned_top)
     assert states.settled[sensor] == known.settled
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.hives.steps.clocks import HOUR
+from penstock.hives.steps.known import Known, Reading, Step
 from penstock.hives.steps.quality import Quality
-from penstock.hives.steps.rules import Known, Reading, Step, step
+from penstock.hives.steps.rules import step
 from penstock.hives.steps.states import NO_CLOCK
 
 MINUTE = HOUR // 60
@@ -184,18 +185,53 @@ def test_a_first_report_before_an_outage_is_believed_if_the_next_ones_go_on_from
 # Clocks and order
 
 
-def test_a_report_from_before_a_restart_is_late_however_much_it_has() -> None:
+@pytest.mark.parametrize("before", [(500, 400), (8, 9)])
+def test_a_late_report_from_before_a_restart_has_what_the_device_forgot(
+    before: tuple[int, int],
+) -> None:
+    sensor = Sensor(*before)
+    sensor.says(2, 3, minute=10)
+    late = before[0] + 3, before[1] + 2
+    assert told(sensor.says(*late, minute=5)) == (3, 2, Quality.LATE)
+    assert told(sensor.says(*late, minute=5)) == (0, 0, Quality.LATE)  # the same again
+    assert told(sensor.says(before[0] + 1, before[1] + 1, minute=4)) == (0, 0, Quality.LATE)
+    assert told(sensor.says(4, 6)) == (2, 3, NOTHING)
+
+
+def test_a_report_that_may_be_of_after_the_restart_is_late_and_no_more() -> None:
+    sensor = Sensor(1, 1)
+    sensor.known.boot = 8 * MINUTE
+    sensor.says(6, 7, minute=10)
+    assert told(sensor.says(3, 2, minute=9)) == (0, 0, Quality.LATE)
+
+
+def test_a_report_far_from_those_before_the_restart_is_late_and_no_more() -> None:
     sensor = Sensor(500, 400)
     sensor.says(2, 3, minute=10)
-    assert told(sensor.says(503, 402, minute=5)) == (0, 0, Quality.LATE)
-    assert told(sensor.says(4, 6)) == (2, 3, NOTHING)
+    assert told(sensor.says(40_000, 30_000, minute=5)) == (0, 0, Quality.LATE)
 
 
-def test_little_more_from_before_a_restart_is_late_as_well() -> None:
-    sensor = Sensor(8, 9)
-    sensor.says(2, 3, minute=10)
-    assert told(sensor.says(9, 10, minute=5)) == (0, 0, Quality.LATE)
-    assert told(sensor.says(4, 6)) == (2, 3, NOTHING)
+# What statuses tell
+
+
+def test_a_start_between_two_reports_is_a_restart_though_totals_went_on() -> None:
+    sensor = Sensor(5, 1)
+    sensor.known.boot = 2 * MINUTE
+    assert told(sensor.says(9, 1, minute=30)) == (9, 1, RESTART)
+    assert told(sensor.says(12, 2)) == (3, 1, NOTHING)
+
+
+def test_a_start_before_both_is_none_between_them() -> None:
+    sensor = Sensor(5, 1)
+    sensor.known.boot = 1 * MINUTE
+    assert told(sensor.says(9, 1, minute=30)) == (4, 0, NOTHING)
+
+
+def test_totals_too_great_for_a_start_so_recent_are_not_believed_to_be_of_it() -> None:
+    sensor = Sensor(5000, 4000)
+    sensor.known.boot = 2 * MINUTE
+    assert told(sensor.says(5003, 4002, minute=3)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(5004, 4004)) == (4, 4, Quality.CONFIRMED)
 
 
 def test_a_clock_that_was_set_back_is_noticed_by_the_second_report() -> None:
@@ -245,6 +281,19 @@ def test_an_unknown_wrap_point_is_learned_from_a_wrap_that_was_seen() -> None:
     assert sensor.known.learned_top == 65_503
 
 
+def test_a_report_that_comes_after_one_that_was_lost_shows_it_as_well() -> None:
+    sensor = Sensor(65_500, 300, top=-1, busiest=60)
+    sensor.says(3, 303, minute=5)
+    assert sensor.known.learned_top == 65_503
+
+
+def test_nothing_is_learned_from_a_wrap_in_an_outage_though_few_seem_to_have_passed() -> None:
+    sensor = Sensor(65_500, 300, top=-1, busiest=60)
+    found = sensor.says(2, 303, minute=40)
+    assert found.quality == Quality.WRAP | Quality.WRAP_ASSUMED
+    assert sensor.known.learned_top == -1
+
+
 def test_what_was_learned_holds_for_the_other_total() -> None:
     sensor = Sensor(65_534, 65_000, top=-1)
     sensor.says(1, 65_002)
@@ -257,6 +306,27 @@ def test_an_unknown_wrap_point_that_was_not_seen_is_assumed_and_said_to_be() -> 
     sensor = Sensor(65_470, 300, top=-1)
     assert told(sensor.says(20, 330)) == (74, 30, Quality.WRAP | Quality.WRAP_ASSUMED)
     assert sensor.known.learned_top == -1
+
+
+@pytest.mark.parametrize("top", [65_503, 65_523, 65_535])
+def test_what_was_assumed_is_put_right_when_the_other_total_shows_the_point(top: int) -> None:
+    sensor = Sensor(65_470, 65_300, top=-1)
+    found = [sensor.says(20, 65_330)]
+    assert found[0].quality & Quality.WRAP_ASSUMED
+    found += [sensor.says(20, total) for total in range(65_360, top - 3, 30)]
+    found += [sensor.says(20, total) for total in (top - 3, top - 1, 2)]
+    # It takes some who come in to make up for those who were counted too many.
+    found += [sensor.says(20 + more, 2) for more in range(3, 30, 3)]
+    assert sum(step.delta_in for step in found) == top + 1 - 65_470 + 47
+    assert sum(step.delta_out for step in found) == top + 1 - 65_300 + 2
+    assert all(step.delta_in >= 0 and step.delta_out >= 0 for step in found)
+
+
+def test_a_profile_that_says_it_later_puts_it_right_as_well() -> None:
+    sensor = Sensor(65_470, 300, top=-1)
+    sensor.says(20, 330)
+    sensor.known.told_top = 65_535
+    assert told(sensor.says(22, 330)) == (2 + 12, 0, NOTHING)
 
 
 def test_v2_totals_have_thirty_two_bits() -> None:

@@ -60,8 +60,9 @@ def test_two_steps_give_what_one_gives(fed: Fed) -> None:
 
 
 def test_no_message_is_lost(fed: Fed) -> None:
-    found = fed.rows.where("part not in ('state', 'notice')").select("offset").toArrow()
-    assert sorted(found["offset"].to_pylist()) == list(range(len(fed.table)))
+    also = "letter.reason <=> 'impossible_date'"  # beside the row of the report
+    found = fed.rows.where(f"part not in ('state', 'notice') and not {also}").select("offset")
+    assert sorted(found.toArrow()["offset"].to_pylist()) == list(range(len(fed.table)))
 
 
 def test_states_are_those_of_all_sensors_that_counted(fed: Fed) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from penstock.hives.sensors.messages import Profile, Report, ReportType
 from penstock.hives.steps.wraps import UNKNOWN, Top, learn, top_of
 
 
@@ -25,12 +28,35 @@ def test_a_total_above_the_default_leaves_sixteen_bits() -> None:
 
 @pytest.mark.parametrize("top", [65503, 65523, 65535])
 def test_a_wrap_between_two_reports_in_a_row_shows_where(top: int) -> None:
-    assert learn(seen=top - 2, old=top - 2, new=1, other=1) == top
+    assert learn(seen=top - 2, old=top - 2, new=1, other=1, most=8) == top
 
 
 def test_a_wrap_in_an_outage_shows_nothing() -> None:
-    assert learn(seen=65400, old=65400, new=80, other=150) == UNKNOWN
+    assert learn(seen=65400, old=65400, new=80, other=150, most=400) == UNKNOWN
+
+
+def test_nor_does_one_that_looks_as_if_few_had_passed_where_many_can_have() -> None:
+    """With 65503 it were eight; with 65523 twenty-eight, which takes longer."""
+    assert learn(seen=65502, old=65502, new=4, other=2, most=27) == 65503
+    assert learn(seen=65502, old=65502, new=4, other=2, most=28) == UNKNOWN
 
 
 def test_points_below_what_was_seen_before_are_no_candidates() -> None:
-    assert learn(seen=65520, old=65500, new=0, other=0) == UNKNOWN
+    assert learn(seen=65520, old=65500, new=0, other=0, most=8) == UNKNOWN
+
+
+def sent(top: int, passed: int) -> list[bytes]:
+    """The frames of a device that wraps there, around an outage in which so many went in."""
+    totals = (65_398, 65_400, (65_400 + passed) % (top + 1), (65_405 + passed) % (top + 1))
+    noon = datetime(2026, 3, 9, 12, tzinfo=UTC).replace(tzinfo=None)
+    times = (noon + timedelta(minutes=minute) for minute in (0, 1, 91, 93))
+    return [
+        Report(ReportType.EVENTS, total, 300, time).encode(Profile())
+        for total, time in zip(totals, times, strict=True)
+    ]
+
+
+def test_no_reader_can_tell_at_which_point_a_total_wrapped_unseen() -> None:
+    """Three devices, three numbers of people, the same bytes: whatever a rule says of them, it is
+    wrong of two."""
+    assert sent(65503, 150) == sent(65523, 170) == sent(65535, 182)

@@ -12,26 +12,12 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.conftest import missing
-from tests.peers import Broker, PeerMissing, Penstock, RabbitMQ
-
-
-@pytest.fixture(scope="session")
-def amqp10_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """A RabbitMQ that speaks AMQP 1.0 as well, on the same port."""
-    try:
-        server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"), plugins=("rabbitmq_amqp1_0",))
-    except PeerMissing as peer:
-        missing(peer)
-        raise
-    server.start()
-    yield server
-    server.stop()
+from tests.peers import Broker, Penstock
 
 
 @pytest.fixture(
     scope="session",
-    params=["penstock", pytest.param("amqp10_rabbitmq", marks=pytest.mark.peer, id="rabbitmq")],
+    params=["penstock", pytest.param("plugged_rabbitmq", marks=pytest.mark.peer, id="rabbitmq")],
 )
 def amqp10_broker(request: pytest.FixtureRequest) -> Broker:
     server: Broker = request.getfixturevalue(request.param)

@@ -87,11 +87,11 @@ async def test_a_wrong_password_is_told_apart(amqp10_broker: Broker) -> None:
 
 
 async def test_work_moves_from_one_broker_to_the_other_and_back(
-    penstock: Penstock, amqp10_rabbitmq: RabbitMQ, name: str
+    penstock: Penstock, plugged_rabbitmq: RabbitMQ, name: str
 ) -> None:
     async with (
         connect(f"amqp+1.0://guest:guest@127.0.0.1:{penstock.port}/") as ours,
-        connect(f"amqp+1.0://guest:guest@127.0.0.1:{amqp10_rabbitmq.port}/") as theirs,
+        connect(f"amqp+1.0://guest:guest@127.0.0.1:{plugged_rabbitmq.port}/") as theirs,
     ):
         await ours.push(name).send("there and back", message_id="m-1")
         for source, sink in ((ours, theirs), (theirs, ours)):

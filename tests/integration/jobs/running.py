@@ -25,6 +25,7 @@ from penstock.jobs.queue.topology import (
     HISTORY,
     RESPONSES,
     TYPES,
+    Durability,
     dead_name,
     declare,
     request_name,
@@ -143,9 +144,11 @@ class Tap:
 
 
 @asynccontextmanager
-async def tapped(url: str, kind: str) -> AsyncIterator[Tap]:
+async def tapped(
+    url: str, kind: str, durability: Durability = Durability.DURABLE
+) -> AsyncIterator[Tap]:
     connection = await connect(parse_address(url), "tap")
-    await declare(connection, kind)
+    await declare(connection, kind, durability)
     channel = await connection.channel()
     declared = await channel.declare_queue("", durable=False, exclusive=True)
     await channel.bind(declared.queue or "", response_name(kind))

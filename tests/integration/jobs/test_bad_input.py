@@ -8,13 +8,13 @@ import zipfile
 import pytest
 
 from penstock.client.amqp091.connection import connect
+from penstock.core.properties import Properties
 from penstock.jobs.client import JobsClient
 from penstock.jobs.errors import WorkFailed
 from penstock.jobs.forms import Form
 from penstock.jobs.model import Call, Fake, PredictModels, Response
 from penstock.jobs.queue.topology import request_name
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties
 from tests.integration.jobs.conftest import until
 from tests.integration.jobs.running import SAMPLES, tapped, working
 

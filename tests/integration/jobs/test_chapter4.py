@@ -11,14 +11,13 @@ import uuid
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pika
 import pytest
 
 from penstock.jobs.forms import Form, read_response, write_request
-from penstock.jobs.model import BuildModels, PredictModels, Response
+from penstock.jobs.model import BuildModels, PredictModels
 from penstock.jobs.science import synthetic
 from tests.integration.jobs.running import PATIENCE, WorkerProcess, clean
 from tests.peers import Broker
@@ -62,6 +61,11 @@ class Ichnaea:
         self._connection.close()
 
 
+def new_id(stem: str) -> str:
+    """A worker remembers what it has answered: one that is used again is not answered again."""
+    return f"{stem}.{uuid.uuid4().hex}"
+
+
 @pytest.fixture(scope="module")
 def worker(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
     clean(broker.url)
@@ -79,9 +83,13 @@ def ichnaea(worker: WorkerProcess, broker: Broker, request: Any) -> Iterator[Ich
     client.close()
 
 
-def test_a_fake_request_is_answered_in_steps(ichnaea: Ichnaea) -> None:
+@pytest.mark.parametrize(
+    "seconds", [1.0, pytest.param(10.0, marks=pytest.mark.slow)], ids=["quick", "as printed"]
+)
+def test_a_fake_request_is_answered_in_steps(ichnaea: Ichnaea, seconds: float) -> None:
+    name, interval = new_id("java.FakeRequestApp"), seconds / 10
     reply_to = ichnaea.ask(
-        b'<request duration="1.0" id="java.FakeRequestApp.or18" interval="0.1" type="fake"/>'
+        f'<request duration="{seconds}" id="{name}" interval="{interval}" type="fake"/>'.encode()
     )
 
     answers = ichnaea.answers()
@@ -91,15 +99,15 @@ def test_a_fake_request_is_answered_in_steps(ichnaea: Ichnaea) -> None:
     responses = [read_response(body)[0] for _, _, body in answers]
     assert [round(each.progress, 1) for each in responses] == [n / 10 for n in range(11)]
     first = responses[0]
-    assert first.id == "java.FakeRequestApp.or18"
+    assert first.id == name
     assert first.start is not None
     assert first.end is not None
-    assert round((first.end - first.start).total_seconds(), 1) == 1.0
+    assert round((first.end - first.start).total_seconds(), 1) == seconds
 
 
 @pytest.mark.parametrize("ichnaea", ["build-models"], indirect=True)
 def test_models_are_built_and_predict(ichnaea: Ichnaea, broker: Broker) -> None:
-    request = BuildModels("java.Build.1", synthetic.reference_columns(1), synthetic.agings(1))
+    request = BuildModels(new_id("java.Build"), synthetic.reference_columns(1), synthetic.agings(1))
     ichnaea.ask(write_request(request, Form.XML).body)
 
     _, properties, body = ichnaea.answers()[-1]
@@ -111,7 +119,7 @@ def test_models_are_built_and_predict(ichnaea: Ichnaea, broker: Broker) -> None:
     assert "manifest.json" in zipfile.ZipFile(BytesIO(built.models)).namelist()
 
     asker = Ichnaea(broker.url, "predict-models")
-    samples = PredictModels("java.Predict.1", synthetic.test_columns(1), built.models)
+    samples = PredictModels(new_id("java.Predict"), synthetic.test_columns(1), built.models)
     asker.ask(write_request(samples, Form.MIME).body, "multipart/mixed")
     _, properties, body = asker.answers()[-1]
     asker.close()
@@ -125,8 +133,8 @@ def test_models_are_built_and_predict(ichnaea: Ichnaea, broker: Broker) -> None:
 
 def test_several_requests_at_once_are_each_answered(ichnaea: Ichnaea) -> None:
     keys = {
-        ichnaea.ask(f'<request duration="0.4" id="m{n}" interval="0.2" type="fake"/>'.encode())
-        for n in range(6)
+        ichnaea.ask(f'<request duration="0.4" id="{name}" interval="0.2" type="fake"/>'.encode())
+        for name in (new_id("m") for _ in range(6))
     }
 
     answers = ichnaea.answers(len(keys))
@@ -137,59 +145,18 @@ def test_several_requests_at_once_are_each_answered(ichnaea: Ichnaea) -> None:
 
 def test_requests_of_several_clients_are_shared_out(ichnaea: Ichnaea, broker: Broker) -> None:
     """Those of one type read one queue, as theirs do; none is answered twice."""
-    found: list[Response] = []
+    names = [new_id("s") for _ in range(4)]
 
-    def ask(number: int) -> None:
+    def ask(name: str) -> None:
         client = Ichnaea(broker.url, "fake")
-        client.ask(f'<request duration="0" id="s{number}" type="fake"/>'.encode())
+        client.ask(f'<request duration="0" id="{name}" type="fake"/>'.encode())
         client.close()
 
-    askers = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    askers = [threading.Thread(target=ask, args=(name,)) for name in names]
     for each in askers:
         each.start()
     for each in askers:
         each.join()
     found = [read_response(body)[0] for _, _, body in ichnaea.answers(4)]
 
-    assert sorted(each.id for each in found if each.final) == ["s0", "s1", "s2", "s3"]
-
-
-def test_a_script_that_cannot_be_run_is_told_in_the_response(
-    broker: Broker, tmp_path: Path
-) -> None:
-    clean(broker.url)
-    arguments = ("fake:process", "-i", "/no/such/ichnaea.sh")
-    worker = WorkerProcess(broker.url, tmp_path, *arguments).ready()
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
-    channel = connection.channel()
-    said = pika.BasicProperties(content_type="text/xml", reply_to="r")
-    channel.basic_publish("ichnaea.fake.request", "", b'<request id="1" type="fake"/>', said)
-
-    for method, _, body in channel.consume(
-        "ichnaea.fake.response", auto_ack=True, inactivity_timeout=PATIENCE
-    ):
-        assert method is not None, "no response came"
-        response = read_response(body)[0]
-        if response.final:
-            break
-
-    connection.close()
-    assert response.error is not None
-    assert response.error.startswith("failed command result: cannot run '/no/such/ichnaea.sh'")
-    assert (response.progress, worker.stop()) == (1.0, 0)
-    clean(broker.url)
-
-
-def test_an_exchange_declared_otherwise_ends_the_worker_with_the_reason(
-    broker: Broker, tmp_path: Path
-) -> None:
-    clean(broker.url)
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
-    connection.channel().exchange_declare("ichnaea.fake.response", "direct", durable=True)
-
-    worker = WorkerProcess(broker.url, tmp_path, "fake:process")
-
-    assert worker.wait() == 5
-    assert "PRECONDITION_FAILED" in worker.log
-    connection.close()
-    clean(broker.url)
+    assert sorted(each.id for each in found if each.final) == sorted(names)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -94,54 +93,6 @@ def test_a_program_that_waits_can_ask_as_well(penstock: Penstock) -> None:
 
     asyncio.run(asyncio.wait_for(around(), PATIENCE))
     clean(penstock.url)
-
-
-# AMQP 1.0.
-
-
-@pytest.fixture
-async def declared(penstock: Penstock) -> AsyncIterator[JobsClient]:
-    """A client over 0-9-1, which has declared what 1.0 cannot."""
-    clean(penstock.url)
-    async with JobsClient(penstock.url) as client:
-        async with tapped(penstock.url, "call"), tapped(penstock.url, "fake"):
-            yield client
-    clean(penstock.url)
-
-
-async def test_a_worker_may_speak_amqp_1_0(penstock: Penstock, declared: JobsClient) -> None:
-    url = penstock.url.replace("amqp://", "amqp+1.0://")
-    async with asyncio.timeout(PATIENCE), working(url, types=("call", "fake"), attempts=2):
-        answers = [
-            await declared.submit(Call("add", f"{SAMPLES}:add", (4, 4))),
-            await declared.submit(Fake("fake", 0.2, 0.1)),
-        ]
-        failing = await declared.submit(Call("fail", f"{SAMPLES}:fail"), Options(attempts=2))
-
-        values = [(await job.result()).value for job in answers]
-        with pytest.raises(WorkFailed, match="as asked"):
-            await failing.result()
-
-    assert values == [8, None]
-
-
-async def test_over_amqp_1_0_work_goes_on_after_all_places_were_taken(
-    penstock: Penstock, declared: JobsClient
-) -> None:
-    url = penstock.url.replace("amqp://", "amqp+1.0://")
-    async with asyncio.timeout(PATIENCE), working(url, types=("call", "fake"), slots=1):
-        long = await declared.submit(Fake("long", 1.0, 0.2))
-        short = [
-            await declared.submit(Call(f"add-{number}", f"{SAMPLES}:add", (number, 1)))
-            for number in range(5)
-        ]
-
-        values = [(await job.result()).value for job in short]
-        await long.result()
-        again = await declared.submit(Call("again", f"{SAMPLES}:add", (1, 1)))
-
-        assert (await again.result()).value == 2
-    assert values == [1, 2, 3, 4, 5]
 
 
 # SSH.

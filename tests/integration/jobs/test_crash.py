@@ -125,9 +125,9 @@ def own_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broke
 
 
 def test_each_job_ends_once_although_workers_are_killed(own_broker: Broker, tmp_path: Path) -> None:
-    found = crash_course(own_broker, tmp_path, jobs=50, kills=3, restarts=1, duration=0.2)
+    found = crash_course(own_broker, tmp_path, jobs=40, kills=2, restarts=1, duration=0.2)
 
-    assert found == Counter({f"k{number}": 1 for number in range(50)})
+    assert found == Counter({f"k{number}": 1 for number in range(40)})
 
 
 @pytest.mark.slow

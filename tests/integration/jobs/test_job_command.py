@@ -6,14 +6,36 @@ import os
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+import penstock.cli.job
+import penstock.cli.job_submit
+from penstock.cli import app
 from tests.databases import copy_of
 from tests.integration.jobs.running import PATIENCE, SAMPLES, WorkerProcess, clean
 from tests.peers import Penstock
+
+
+def new_id(stem: str) -> str:
+    """A worker remembers what it has answered: one that is used again is not answered again."""
+    return f"{stem}-{uuid.uuid4().hex[:8]}"
+
+
+def here(*arguments: str) -> Result:
+    """In this process, which has loaded everything."""
+    return CliRunner().invoke(app, ["job", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def logs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command decides how its process writes logs; this process is pytest's."""
+    for module in (penstock.cli.job, penstock.cli.job_submit):
+        monkeypatch.setattr(module, "speak_plainly", lambda: None)
 
 
 def job(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -48,36 +70,37 @@ def worker(
 def test_a_request_is_followed_to_its_end_and_is_in_the_history(
     worker: WorkerProcess, penstock: Penstock, database: str
 ) -> None:
-    asked = ("submit", "fake", "--duration", "0.2", "--interval", "0.1", "--id", "cli")
+    name = new_id("cli")
+    asked = ("submit", "fake", "--duration", "0.2", "--interval", "0.1", "--id", name)
     submitted = job(*asked, "--url", penstock.url)
 
-    assert (submitted.returncode, submitted.stdout) == (0, "cli: done\n")
-    shown = job("show", "cli", "--database", database)
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("cli  fake  ")
-    listed = job("list", "--database", database, "--type", "fake")
-    assert "cli  fake" in listed.stdout
-    assert listed.stderr.strip().endswith("of 1")
+    assert (submitted.returncode, submitted.stdout) == (0, f"{name}: done\n")
+    shown = here("show", name, "--database", database)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith(f"{name}  fake  ")
+    listed = here("list", "--database", database, "--type", "fake")
+    assert f"{name}  fake" in listed.stdout
 
 
 def test_a_job_that_fails_is_shown_with_the_dead_and_asked_for_again(
     worker: WorkerProcess, penstock: Penstock, tmp_path: Path
 ) -> None:
+    name = new_id("dead")
     data = tmp_path / "data.csv"
     data.write_text("CLASS;FC\nP1-HM1;1\n")
-    asked = ("submit", "predict", "--dataset", str(data), "--data", str(data), "--id", "dead")
-    failed = job(*asked, "--url", penstock.url)
+    asked = ("submit", "predict", "--dataset", str(data), "--data", str(data), "--id", name)
+    failed = here(*asked, "--url", penstock.url)
 
-    assert failed.returncode == 1
+    assert failed.exit_code == 1
     assert "not a zip that can be read" in failed.stderr
-    assert job("dead", "--url", penstock.url).stdout.startswith("dead  predict_models  not a zip")
-    again = job("retry", "dead", "elsewhere", "--url", penstock.url)
-    assert again.stdout == "dead: asked for again\n"
-    assert (again.returncode, again.stderr) == (3, "elsewhere: not among the dead letters\n")
+    assert f"{name}  predict_models  not a zip" in here("dead", "--url", penstock.url).stdout
+    again = here("retry", name, "elsewhere", "--url", penstock.url)
+    assert again.stdout == f"{name}: asked for again\n"
+    assert (again.exit_code, again.stderr) == (3, "elsewhere: not among the dead letters\n")
 
 
-def test_what_would_be_sent_can_be_seen(penstock: Penstock) -> None:
-    shown = job("fake:request", "--duration", "3", "--id", "x", "--xml", "--debug")
+def test_what_would_be_sent_can_be_seen() -> None:
+    shown = here("fake:request", "--duration", "3", "--id", "x", "--xml", "--debug")
 
     assert shown.stdout == '<request id="x" type="fake" duration="3.0" interval="1.0"/>\n'
 

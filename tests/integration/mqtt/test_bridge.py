@@ -22,7 +22,7 @@ EXCHANGE = "amq.topic"
     scope="module",
     params=[
         pytest.param("mqtt_penstock", id="penstock"),
-        pytest.param("mqtt_rabbitmq", id="rabbitmq", marks=pytest.mark.peer),
+        pytest.param("plugged_rabbitmq", id="rabbitmq", marks=pytest.mark.peer),
     ],
 )
 def bridge(request: pytest.FixtureRequest) -> AmqpMqttBroker:

@@ -84,7 +84,7 @@ def crash_under_load(
 def test_nothing_acknowledged_is_lost_and_qos_2_delivers_once(
     new_penstock: NewPenstock, name: str, version: MQTTProtocolVersion, qos: int
 ) -> None:
-    crash_under_load(new_penstock(mqtt=True), name, version, qos, rounds=5, seed=qos)
+    crash_under_load(new_penstock(mqtt=True), name, version, qos, rounds=3, seed=qos)
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_a_session_whose_client_is_away_has_everything_once_it_comes(
     writer.open()
     publisher.start()
 
-    crash(broker, publisher, [writer], 5, random.Random(20 + qos))
+    crash(broker, publisher, [writer], 3, random.Random(20 + qos))
 
     publisher.finish()
     writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import aio_pika
@@ -18,9 +19,12 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from penstock.client.padres import Client
+from penstock.content.times import print_time
 from tests.padres import SECONDS, PadresBroker, Watcher
 
 EXCHANGE = "content"
+#: Of this many bytes a message goes by a file of the broker's.
+LARGE = 300_000
 
 
 @pytest.fixture
@@ -117,14 +121,32 @@ async def test_a_large_message_has_its_payload_for_clients_too(
     assert message.body == large
 
 
-async def test_a_payload_that_fits_no_frame_is_left_out(
+async def test_a_payload_of_many_mebibytes_comes_whole_and_one_too_large_is_left_out(
     bob: Watcher, channel: AbstractChannel, kind: str
 ) -> None:
     await bob.client.subscribe(f"[class,eq,{kind}]")
-    await publish(channel, bytes(5 * 1024 * 1024), **{"class": kind, "size": 5})
+    for size in (16, 17):
+        await publish(channel, bytes(size * 1024 * 1024), **{"class": kind, "size": size})
+
+    whole, without = await bob.got()
+    assert (whole["size"], len(whole.payload)) == (16, 16 * 1024 * 1024)
+    assert (without.attributes, without.payload) == ({"size": 17}, b"")
+
+
+@pytest.mark.parametrize("year", [2008, 1960])
+async def test_a_publication_may_bring_its_time(
+    ada: Client, bob: Watcher, channel: AbstractChannel, kind: str, year: int
+) -> None:
+    said = datetime(year, 6, 19, 17, 14, 58, tzinfo=UTC)
+    queue = await wanting(channel, f"[class,eq,{kind}]")
+    await bob.client.subscribe(f"[class,eq,{kind}]")
+    await ada.advertise(f"[class,eq,{kind}]")
+    await ada.publish(f"[class,{kind}];{print_time(said)};")
 
     (received,) = await bob.got()
-    assert (received.attributes, received.payload) == ({"size": 5}, b"")
+    (message,) = await take(queue)
+    assert received.time == said
+    assert message.timestamp == (said if year > 1970 else None)
 
 
 async def test_a_header_without_a_name_in_the_language_is_left_out(
@@ -172,6 +194,18 @@ async def test_a_composite_binding_brings_all_of_a_match(
 
     assert [one.body for one in await take(queue, 2)] == [b"A1", b"B1"]
     assert await queue.get(fail=False) is None
+
+
+async def test_large_messages_are_parts_of_composite_bindings(
+    channel: AbstractChannel, kind: str
+) -> None:
+    parts = [f"{{[class,eq,{kind}],[part,eq,{part}]}}" for part in "AB"]
+    queue = await wanting(channel, f"{{{'&'.join(parts)}}}")
+    bodies = [part * LARGE for part in (b"A", b"B")]
+    for part, body in zip("AB", bodies, strict=True):
+        await publish(channel, body, **{"class": kind, "part": part})
+
+    assert [one.body for one in await take(queue, 2)] == bodies
 
 
 @pytest.mark.parametrize(
@@ -257,6 +291,34 @@ async def test_user_properties_are_attributes(
     }
     assert first.payload == b"one"
     assert (second.payload, second["price"]) == (b"two", 1)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_large_message_is_published_by_content(
+    bob: Watcher, mqtt: aiomqtt.Client, kind: str, qos: int
+) -> None:
+    await bob.client.subscribe(f"[class,eq,{kind}],[price,<,50]")
+    large = b"large" * LARGE
+    await mqtt.publish(f"$content/{kind}", large, qos=qos, properties=attributes(price="45"))
+    await mqtt.publish(f"$content/{kind}", b"behind", qos=1, properties=attributes(price="46"))
+
+    assert [(one["price"], one.payload) for one in await bob.got()] == [
+        (45, large),
+        (46, b"behind"),
+    ]
+
+
+async def test_a_large_text_in_the_language_is_refused_and_the_client_stays(
+    bob: Watcher, mqtt: aiomqtt.Client, kind: str
+) -> None:
+    await bob.client.subscribe(f"[class,eq,{kind}]")
+    properties = attributes()
+    properties.ContentType = "application/x-padres"
+    text = f"[class,{kind}],[text,'{'x' * LARGE}']"
+    await mqtt.publish("$content", text, qos=1, properties=properties)
+    await mqtt.publish(f"$content/{kind}", b"behind", qos=1)
+
+    assert [one.payload for one in await bob.got()] == [b"behind"]
 
 
 async def test_mqtt_clients_reach_each_other_by_content(

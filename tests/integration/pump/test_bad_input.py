@@ -52,7 +52,13 @@ CASES = {
     "a source that is no name": Bad(
         417, headers=announced(source="../.."), rules={"directory": "${SOURCE}"}
     ),
-    "a newline in a name": Bad(417, body=LINE + b"d/f%0a\x0bg", reported=False),
+    "a line's end in a name": Bad(417, body=LINE + b"d/f%0a\x0bg", reported=False),
+    "a newline in a name": Bad(
+        417,
+        body=rb'{"pubTime": "20261115T120000", "baseUrl": "http://h/", "relPath": "d/f\ng"}',
+        reported=False,
+    ),
+    "a newline in a new name": Bad(417, headers=announced(rename="d/f\ng"), reported=False),
     "a name that is not UTF-8": Bad(417, body=LINE + b"d/\xff\xfe", reported=False),
     "no post at all": Bad(417, body=b"\x00\x01", reported=False),
     "a post that is not JSON": Bad(417, body=b'{"pubTime": ', reported=False),

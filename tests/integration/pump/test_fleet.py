@@ -78,6 +78,16 @@ async def test_start_status_sanity_and_stop(
     assert here("sanity", folder) == ""
 
 
+def test_what_is_only_sarracenias_is_named_and_left_alone(tmp_path: Path) -> None:
+    for component in ("poll", "winnow"):
+        (tmp_path / component).mkdir()
+        (tmp_path / component / "t.conf").write_text("broker amqp://h/\n")
+    asked = CliRunner().invoke(app, ["pump", "status", str(tmp_path)])
+    assert asked.exit_code == 0
+    assert asked.stderr == "poll/t is left alone: see sr3\n"
+    assert "winnow/t" in asked.stdout
+
+
 def test_a_directory_without_configurations(tmp_path: Path) -> None:
     asked = CliRunner().invoke(app, ["pump", "status", str(tmp_path)])
     assert asked.exit_code == 2

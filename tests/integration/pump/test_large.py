@@ -41,7 +41,7 @@ def linked_tree(folder: Path, directories: int, files: int) -> None:
 @pytest.mark.parametrize(
     ("directories", "files"),
     [
-        pytest.param(20, 500, id="10000"),
+        pytest.param(10, 400, id="4000"),
         pytest.param(1000, 1000, id="1000000", marks=[pytest.mark.slow, pytest.mark.timeout(1500)]),
     ],
 )

@@ -12,11 +12,11 @@ import pytest
 from penstock.client.amqp091.channel import Channel
 from penstock.client.amqp091.connection import connect
 from penstock.core.errors import NotFound, PenstockError
+from penstock.core.properties import decode_header
 from penstock.pump.flow.exchanges import Exchanges, Outgoing
 from penstock.pump.flow.hearing import Binding, Heard
 from penstock.pump.flow.queue import Queue
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import read_header
 from tests.peers import Broker
 
 
@@ -135,7 +135,7 @@ async def test_a_post_lasts_or_not_as_it_is_told(
             await exchanges.send(post(name, "p", persistent=persistent))
             content = await other.get(f"q{name}", no_ack=True)
             assert content is not None
-            assert read_header(content.header).persistent == persistent
+            assert decode_header(content.header).persistent == persistent
 
 
 async def test_a_refusal_is_told_and_ends_nothing_else(

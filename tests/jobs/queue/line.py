@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator
 from itertools import count
 
+from penstock.core.properties import Properties
 from penstock.jobs.model import Request
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
 from penstock.jobs.shells.shell import Limits
 from penstock.jobs.work.kind import Outcome, Report
-from penstock.wire.amqp091.contents import Properties
 
 
 class Line:

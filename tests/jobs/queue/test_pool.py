@@ -36,6 +36,9 @@ class Puppet:
     def send(self, item: tuple[Any, ...]) -> None:
         self.sent.append(item)
 
+    def order(self, verb: str, number: int = 0) -> None:
+        self.sent.append((verb, number))
+
     def end(self) -> None: ...
 
     async def ended(self) -> None: ...

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import PreconditionFailed
+from penstock.core.properties import Properties
 from penstock.jobs.forms import Form, Written
 from penstock.jobs.history.records import JobState
 from penstock.jobs.model import Fake
@@ -32,12 +33,11 @@ from penstock.jobs.worker.gait import Gait
 from penstock.jobs.worker.job import Job, Stage
 from penstock.jobs.worker.memory import Meeting, Memory
 from penstock.jobs.worker.retrying import Backoff
-from penstock.wire.amqp091.contents import Properties
 
 
 def job(identity: str = "1", asked: bytes = b"a", run: int = 1, epoch: int = 1) -> Job:
     delivery = Delivery("fake", 1, epoch, asked, Properties(), False)
-    return Job(Fake(identity), Form.JSON, Envelope(run=run), delivery, asked)
+    return Job(Fake(identity), Form.JSON, Envelope(run=run), delivery)
 
 
 # Memory.

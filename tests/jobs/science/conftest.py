@@ -11,7 +11,7 @@ from penstock.jobs.science.matrix import Matrix, prepare
 from penstock.jobs.science.model import Model, build, searches, unbuilt
 
 #: Quick ones, of different nature.
-FEW = [each for each in CONFIGURATIONS if each.name in ("lda", "bayes", "logistic")]
+FEW = [each for each in CONFIGURATIONS if each.name in ("lda", "bayes", "knn-3")]
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import Properties, decode_header, encode_header
 from penstock.core.errors import WireSyntaxError
+from penstock.core.properties import Properties, decode_header, encode_header
 from penstock.drivers.stream import with_offset
 from penstock.pipeline.amqp.octets import Octets
 from penstock.pipeline.amqp.offsets import (

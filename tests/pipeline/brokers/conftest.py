@@ -33,7 +33,7 @@ class Way:
         ("penstock", "ranges"),
         ("penstock", "replays"),
         pytest.param(("rabbitmq", "replays"), marks=pytest.mark.peer),
-        pytest.param(("stream_rabbitmq", "chunked"), marks=pytest.mark.peer),
+        pytest.param(("plugged_rabbitmq", "chunked"), marks=pytest.mark.peer),
     ],
     ids=lambda param: f"{param[1]} of {param[0]}",
 )

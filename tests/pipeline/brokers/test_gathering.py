@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
 
-from penstock.broker.properties import Properties, encode_header
+from penstock.core.properties import Properties, encode_header
 from penstock.pipeline.amqp.deliveries import Deliveries
 from penstock.pipeline.brokers.contract import MESSAGES, Range
 from penstock.pipeline.brokers.gathering import Gathering

@@ -9,10 +9,10 @@ import pytest
 
 from penstock.client.amqp091.publisher import Publisher
 from penstock.core.errors import NotFound
+from penstock.core.properties import Properties, encode_header, shortstr
 from penstock.pipeline.brokers.contract import MESSAGES, Ended, Range
 from penstock.pipeline.connector.columns import Columns
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties, short_string, write_header
 from tests.pipeline.brokers.conftest import Way
 from tests.pipeline.given import channel, declare, delete, numbered, publish, stream
 
@@ -63,6 +63,15 @@ def test_many_streams_are_asked_about_together(way: Way, name: str) -> None:
     assert {name: end or 0 for name, end in ends.items()} == sizes
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For streams in which there is nothing to be waited for."""
+    monkeypatch.setattr("penstock.pipeline.brokers.replays.EMPTY_SECONDS", 0.1)
+    for module in ("replays", "chunked"):
+        monkeypatch.setattr(f"penstock.pipeline.brokers.{module}.STALL_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_an_empty_stream_is_there_and_has_nothing(way: Way, name: str) -> None:
     declare(way.url, name)
 
@@ -71,6 +80,7 @@ def test_an_empty_stream_is_there_and_has_nothing(way: Way, name: str) -> None:
     assert way.streams.firsts([name])[name] in (0, None)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_stream_that_falls_silent_ends_where_it_did(way: Way, name: str) -> None:
     declare(way.url, name)
 
@@ -125,11 +135,11 @@ def test_messages_of_all_shapes_come_as_they_were_published(way: Way, name: str)
         opened.queue_bind(name, name, "#")
     with Publisher(parse_address(way.url), mandatory=True, patience=60.0) as publisher:
         for number, (key, kind, headers, size) in enumerate(shapes):
-            route = short_string(name, "exchange") + short_string(key, "routing_key")
+            route = shortstr(name, "exchange") + shortstr(key, "routing_key")
             named = {f"{'az'[each % 2]}{each}": "v" * each for each in range(headers)}
             publisher.publish(
                 route,
-                write_header(size, Properties(kind, named, message_id=f"{number}")),
+                encode_header(Properties(kind, named, message_id=f"{number}"), size),
                 b"x" * size,
             )
         publisher.flush()
@@ -147,10 +157,8 @@ def test_messages_of_all_shapes_come_as_they_were_published(way: Way, name: str)
     assert [row["message_id"] for row in rows] == [str(number) for number in range(len(shapes))]
 
 
-def test_a_range_that_ends_beyond_the_stream_comes_as_far_as_it_is(
-    way: Way, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock.pipeline.brokers.replays.STALL_SECONDS", 0.5)
+@pytest.mark.usefixtures("impatient")
+def test_a_range_that_ends_beyond_the_stream_comes_as_far_as_it_is(way: Way, name: str) -> None:
     stream(way.url, name, 10)
 
     batches = way.streams.read(Range(name, 5, 15))

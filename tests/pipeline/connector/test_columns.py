@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from penstock.broker.properties import Properties, encode_header
+from penstock.core.properties import Properties, encode_header
 from penstock.pipeline.brokers.contract import MESSAGES
 from penstock.pipeline.connector.columns import ARROW_TYPES, Columns
 from penstock.pipeline.connector.headers import text_of

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from penstock.pipeline.place import Place
 from tests.peers import Process
@@ -26,6 +25,7 @@ HASTE = (
     "spark.sql.codegen.wholeStage=false",
     "spark.sql.shuffle.partitions=2",
 )
+KILLS = 20
 #: Before Spark knows, before silver, before gold; and any moment, twice.
 POINTS = ("gold", "bronze", "silver", "", "")
 
@@ -105,13 +105,13 @@ class Publishing:
         self._thread.join()
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_totals_are_those_of_an_undisturbed_run(
-    spark: SparkSession, pipeline: Pipeline, tally: Tally, place: Place, town: Town, kills: int
+    pipeline: Pipeline, tally: Tally, place: Place, town: Town
 ) -> None:
     with Publishing(town):
-        for kill in range(kills):
+        for kill in range(KILLS):
             point = POINTS[kill % len(POINTS)]
             last = max(tally.marks(), default=-1)
             process = pipeline.start("run", die=f"{point}:{last + 1}" if point else "")
@@ -125,18 +125,19 @@ def test_totals_are_those_of_an_undisturbed_run(
     pipeline.finish()
 
     assert tally.counts() == town.sent
-    assert in_lake(spark, place, "bronze.messages") == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
+    assert in_lake(place, "bronze.messages") == town.sent
+    assert in_lake(place, SILVER) == town.sent
 
 
 @pytest.mark.timeout(900)
-def test_it_runs_in_several_processes_and_stops_when_it_is_told(
-    pipeline: Pipeline, tally: Tally, town: Town
+def test_killed_before_spark_knew_it_goes_on_in_several_processes_and_stops_when_told(
+    pipeline: Pipeline, tally: Tally, place: Place, town: Town
 ) -> None:
     town.publish(60)
-    process = pipeline.start("run", master="local-cluster[2,1,1024]")
-    more_batches(process, tally, 1)
+    ended(pipeline.start("run", die="gold:0"))
+    assert tally.counts() == town.sent
     town.publish(60)
+    process = pipeline.start("run", master="local-cluster[2,1,1024]")
     more_batches(process, tally, 1)
 
     status = process.end(signal.SIGTERM)
@@ -144,6 +145,8 @@ def test_it_runs_in_several_processes_and_stops_when_it_is_told(
     assert status == 0, process.output()[-4000:]
     assert "penstock pipeline ready: tally" in process.output()
     assert tally.counts() == town.sent
+    assert in_lake(place, "bronze.messages") == town.sent
+    assert in_lake(place, SILVER) == town.sent
 
 
 @pytest.mark.slow
@@ -162,7 +165,7 @@ def test_it_runs_over_spark_connect(pipeline: Pipeline, tally: Tally, town: Town
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("point", ["adopt:1", "adopted:1"])
 def test_a_replay_killed_while_tables_change_places(
-    spark: SparkSession, pipeline: Pipeline, tally: Tally, place: Place, town: Town, point: str
+    pipeline: Pipeline, tally: Tally, place: Place, town: Town, point: str
 ) -> None:
     town.publish(60)
     pipeline.finish()
@@ -173,4 +176,4 @@ def test_a_replay_killed_while_tables_change_places(
 
     assert place.lake.generation == 1
     assert tally.counts() == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
+    assert in_lake(place, SILVER) == town.sent

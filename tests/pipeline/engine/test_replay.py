@@ -28,7 +28,7 @@ def test_a_replay_gives_what_live_batches_gave(
     done = Replay(spark, tally, place, batch_rows=120).run()
 
     assert tally.counts() == before == live.sent
-    assert in_lake(spark, place, SILVER) == live.sent
+    assert in_lake(place, SILVER) == live.sent
     assert done.rows == 250
     assert place.lake.generation == done.generation == 1
 
@@ -41,7 +41,7 @@ def test_batches_after_a_replay_go_to_the_new_tables(
     live.apply(90)
 
     assert tally.counts() == live.sent
-    assert in_lake(spark, place, SILVER) == live.sent
+    assert in_lake(place, SILVER) == live.sent
 
 
 def test_batches_during_a_replay_are_in_it(
@@ -62,7 +62,7 @@ def test_batches_during_a_replay_are_in_it(
     Replay(spark, Overtaken(tally.folder, tally.streams), place).run()
 
     assert tally.counts() == live.sent
-    assert in_lake(spark, place, SILVER) == live.sent
+    assert in_lake(place, SILVER) == live.sent
 
 
 def test_a_replay_that_fails_changes_nothing_and_leaves_nothing(
@@ -104,7 +104,7 @@ def test_an_adoption_cut_short_is_finished_before_the_next_batch(
 
     assert place.lake.generation == 1
     assert tally.counts() == live.sent
-    assert in_lake(spark, place, SILVER) == live.sent
+    assert in_lake(place, SILVER) == live.sent
 
 
 def test_up_to_a_moment_it_is_left_aside(
@@ -142,7 +142,7 @@ def test_from_a_moment_what_was_before_is_kept(
     assert done.rows == 0
     assert began[-1] > 0
     assert tally.counts() == live.sent
-    assert in_lake(spark, place, SILVER) == live.sent
+    assert in_lake(place, SILVER) == live.sent
 
 
 def test_a_replay_of_a_replay_can_part_it_only_where_its_batches_were(

@@ -31,7 +31,7 @@ from tests.pipeline.engine.tally import SILVER, Tally
 
 
 def test_what_is_in_the_streams_is_in_all_three_layers_and_then_what_is_new(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    engine: Engine, tally: Tally, place: Place, town: Town
 ) -> None:
     town.publish(150)
     engine.once()
@@ -42,24 +42,24 @@ def test_what_is_in_the_streams_is_in_all_three_layers_and_then_what_is_new(
     engine.once()
 
     assert tally.counts() == town.sent
-    assert in_lake(spark, place, SILVER) == town.sent
-    assert in_lake(spark, place, "bronze.messages") == town.sent
+    assert in_lake(place, SILVER) == town.sent
+    assert in_lake(place, "bronze.messages") == town.sent
 
 
 def test_a_batch_applied_and_not_committed_is_not_applied_twice(
-    spark: SparkSession, live: Live, tally: Tally, place: Place
+    live: Live, tally: Tally, place: Place
 ) -> None:
     live.apply(60)
 
     live.apply_again()
 
     assert tally.counts() == live.sent
-    assert in_lake(spark, place, SILVER) == live.sent
-    assert in_lake(spark, place, "bronze.messages") == live.sent
+    assert in_lake(place, SILVER) == live.sent
+    assert in_lake(place, "bronze.messages") == live.sent
 
 
 def test_without_its_checkpoint_it_goes_on_where_bronze_ends(
-    spark: SparkSession, engine: Engine, tally: Tally, place: Place, town: Town
+    engine: Engine, tally: Tally, place: Place, town: Town
 ) -> None:
     town.publish(60)
     engine.once()
@@ -69,7 +69,7 @@ def test_without_its_checkpoint_it_goes_on_where_bronze_ends(
     engine.once()
 
     assert tally.counts() == town.sent
-    assert in_lake(spark, place, "bronze.messages") == town.sent
+    assert in_lake(place, "bronze.messages") == town.sent
     assert len(set(tally.marks())) == len(tally.marks())
 
 

@@ -20,40 +20,40 @@ from tests.pipeline.given import stream
 pytestmark = pytest.mark.peer
 
 
-def test_chunks_come_from_the_one_with_the_offset_on(stream_rabbitmq: RabbitMQ, name: str) -> None:
-    stream(stream_rabbitmq.url, name, 50)
-    address = parse_address(stream_rabbitmq.url)
+def test_chunks_come_from_the_one_with_the_offset_on(plugged_rabbitmq: RabbitMQ, name: str) -> None:
+    stream(plugged_rabbitmq.url, name, 50)
+    address = parse_address(plugged_rabbitmq.url)
 
-    with StreamConnection(address, stream_rabbitmq.stream_port) as connection:
+    with StreamConnection(address, plugged_rabbitmq.stream_port) as connection:
         chunks = next(connection.chunks(name, 20, 60.0))
 
     assert b"message 20" in b"".join(chunks)
 
 
-def test_who_is_not_let_in_is_told(stream_rabbitmq: RabbitMQ) -> None:
-    address = replace(parse_address(stream_rabbitmq.url), password="wrong")
+def test_who_is_not_let_in_is_told(plugged_rabbitmq: RabbitMQ) -> None:
+    address = replace(parse_address(plugged_rabbitmq.url), password="wrong")
 
     with pytest.raises(AuthenticationFailed, match="authentication failed"):
-        StreamConnection(address, stream_rabbitmq.stream_port)
+        StreamConnection(address, plugged_rabbitmq.stream_port)
 
 
-def test_a_virtual_host_or_stream_that_is_not_there(stream_rabbitmq: RabbitMQ) -> None:
-    address = parse_address(stream_rabbitmq.url)
+def test_a_virtual_host_or_stream_that_is_not_there(plugged_rabbitmq: RabbitMQ) -> None:
+    address = parse_address(plugged_rabbitmq.url)
 
     with pytest.raises(NotFound, match="virtual host"):
-        StreamConnection(replace(address, vhost="nowhere"), stream_rabbitmq.stream_port)
+        StreamConnection(replace(address, vhost="nowhere"), plugged_rabbitmq.stream_port)
     with (
-        StreamConnection(address, stream_rabbitmq.stream_port) as connection,
+        StreamConnection(address, plugged_rabbitmq.stream_port) as connection,
         pytest.raises(NotFound, match="no such stream"),
     ):
         next(connection.chunks("nowhere", 0, 60.0))
 
 
-def test_the_door_is_the_plugins_if_it_answers(stream_rabbitmq: RabbitMQ) -> None:
-    address = parse_address(stream_rabbitmq.url)
+def test_the_door_is_the_plugins_if_it_answers(plugged_rabbitmq: RabbitMQ) -> None:
+    address = parse_address(plugged_rabbitmq.url)
 
-    assert isinstance(find_door(address, None, stream_rabbitmq.stream_port).open(), Chunked)
-    for port in (0, free_port(), stream_rabbitmq.port):
+    assert isinstance(find_door(address, None, plugged_rabbitmq.stream_port).open(), Chunked)
+    for port in (0, free_port(), plugged_rabbitmq.port):
         assert isinstance(find_door(address, None, port).open(), Replays)
 
 

@@ -48,8 +48,8 @@ def block_of(*messages: bytes) -> Block:
 
 
 @pytest.mark.peer
-def test_both_ways_show_the_same(stream_rabbitmq: RabbitMQ, name: str) -> None:
-    url = stream_rabbitmq.url
+def test_both_ways_show_the_same(plugged_rabbitmq: RabbitMQ, name: str) -> None:
+    url = plugged_rabbitmq.url
     declare(url, name)
     bodies = [b"", b"x", b"four", b"y" * 255, b"z" * 256, b"w" * 70_000]
     with channel(url) as opened:
@@ -58,7 +58,7 @@ def test_both_ways_show_the_same(stream_rabbitmq: RabbitMQ, name: str) -> None:
             opened.basic_publish("", name, bodies[number % len(bodies)], properties)
     address, count = parse_address(url), len(SHAPES) * 3
 
-    chunks = list(rows(find_door(address, None, stream_rabbitmq.stream_port).open(), name, count))
+    chunks = list(rows(find_door(address, None, plugged_rabbitmq.stream_port).open(), name, count))
     amqp = list(rows(find_door(address, None, 0).open(), name, count))
 
     assert chunks == amqp

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import Properties, encode_header, encode_route
 from penstock.core.addresses import parse_address
 from penstock.core.config import BrokerSettings, TlsSettings
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.server import Broker
 from tests.client.test_tls import write_certificate
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.properties import Properties, encode_header
 from penstock.core.errors import FrameError, ProtocolError, UnexpectedFrame
+from penstock.core.properties import Properties, encode_header
 from penstock.terminals.amqp091.frames import (
     HEARTBEAT_FRAME,
     DeliverWriter,

@@ -10,13 +10,8 @@ from uuid import UUID
 import pytest
 
 from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SELECTS, Message
-from penstock.broker.properties import (
-    Properties,
-    decode_header,
-    encode_header,
-    encode_route,
-    flags_of,
-)
+from penstock.broker.properties import flags_of
+from penstock.core.properties import Properties, decode_header, encode_header, encode_route
 from penstock.drivers.stream import with_offset
 from penstock.terminals.amqp10.conversion import incoming, outgoing
 from penstock.wire.amqp10 import message as wire

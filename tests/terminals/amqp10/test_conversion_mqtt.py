@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.contract import PERSISTENT, Message
-from penstock.broker.properties import encode_route
+from penstock.core.properties import encode_route
 from penstock.terminals.amqp10.conversion import incoming, outgoing
 from penstock.terminals.mqtt.properties import Properties, Property
 from penstock.terminals.mqtt.translation import flags_for, header_for, properties_of

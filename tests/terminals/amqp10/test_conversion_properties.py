@@ -12,14 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.contract import SELECTS, Message
-from penstock.broker.properties import (
-    Properties,
-    decode_header,
-    encode_header,
-    encode_route,
-    flags_of,
-)
+from penstock.broker.properties import flags_of
 from penstock.core.errors import WireSyntaxError
+from penstock.core.properties import Properties, decode_header, encode_header, encode_route
 from penstock.core.tables import decode_table
 from penstock.terminals.amqp10.conversion import incoming, outgoing, shortcuts
 from penstock.terminals.amqp10.conversion.sealing import SEAL, sealed

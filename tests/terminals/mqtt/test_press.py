@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.broker.contract import RECALLED, Message
-from penstock.broker.properties import Properties, encode_header, encode_route
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.terminals.mqtt import press as press_module
 from penstock.terminals.mqtt.press import ROUTES, Press
 from penstock.terminals.mqtt.properties import Property

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.contract import EXPIRES, ONCE, PERSISTENT, Message
-from penstock.broker.properties import Properties as Header
-from penstock.broker.properties import decode_header, encode_header, encode_route, flags_of
+from penstock.broker.properties import flags_of
+from penstock.core.properties import Properties as Header
+from penstock.core.properties import decode_header, encode_header, encode_route
 from penstock.terminals.mqtt.fields import PUBLISH
 from penstock.terminals.mqtt.properties import (
     Properties,

@@ -9,13 +9,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiomqtt
 import pytest
 
 from penstock.broker.permissions import Permission, TopicPermission
 from penstock.client.padres import Client
 from penstock.core.config import BrokerSettings, OverlaySettings, PadresSettings, TlsSettings
-from penstock.core.errors import AccessRefused, NotAllowed, ResourceExhausted
+from penstock.core.errors import (
+    AccessRefused,
+    NotAllowed,
+    PreconditionFailed,
+    ResourceExhausted,
+)
 from penstock.server import Broker
+from penstock.terminals.padres.outflow import CHOKE_BYTES, Outflow
 from penstock.terminals.padres.terminal import PadresTerminal
 from penstock.wire.padres.codec import encode
 from penstock.wire.padres.frames import PREFACE, Close, Open, Role
@@ -112,6 +119,16 @@ async def test_a_virtual_host_one_may_not_enter_is_closed(tmp_path: Path) -> Non
             await Client(url(broker, "ada")).open()
 
 
+@pytest.mark.parametrize("name", ["broker", "console", "monitor", "exchange-content"])
+async def test_nobody_takes_the_place_of_what_is_the_broker_s_own(
+    tmp_path: Path, name: str
+) -> None:
+    async with serving(tmp_path) as broker:
+        with pytest.raises(PreconditionFailed, match="of its own"):
+            async with Client(url(broker), id=name):
+                pass
+
+
 async def test_virtual_hosts_have_content_spaces_of_their_own(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         broker.add_vhost("blue")
@@ -173,6 +190,16 @@ async def test_what_a_queue_is_bound_to_by_content_is_counted_too(tmp_path: Path
         vhost.bind("content", one, "", wanted[3])
 
 
+async def test_a_filter_too_many_of_an_mqtt_client_exceeds_its_quota(tmp_path: Path) -> None:
+    settings = {"listen": [PADRES, "mqtt://127.0.0.1:0"], "overlay": OverlaySettings(max_asked=2)}
+    async with serving(tmp_path, **settings) as broker, Client(url(broker)):
+        port = int(broker.addresses[1].rpartition(":")[2])
+        async with aiomqtt.Client("127.0.0.1", port, protocol=aiomqtt.ProtocolVersion.V5) as client:
+            filters = [(f"$content/[class,eq,k{number}]", 1) for number in range(3)]
+            granted = await client.subscribe(filters, timeout=SECONDS)
+        assert [getattr(code, "value", code) for code in granted] == [1, 1, 0x97]
+
+
 async def test_a_client_that_takes_small_frames_gets_no_large_payload(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker, Client(url(broker)) as ada, Client(url(broker)) as bob:
         await ada.advertise("[class,eq,k]")
@@ -184,6 +211,39 @@ async def test_a_client_that_takes_small_frames_gets_no_large_payload(tmp_path: 
         await ada.publish("[class,k]", bytes(500))
         sizes = [len((await asyncio.wait_for(bob.receive(), SECONDS)).payload) for _ in range(2)]
         assert sizes == [0, 500]
+
+
+async def test_what_one_client_may_send_another_takes(tmp_path: Path) -> None:
+    settings = PadresSettings(max_frame_bytes=8 << 20)
+    async with serving(tmp_path, padres=settings) as broker:
+        async with Client(url(broker)) as ada, Client(url(broker)) as bob:
+            await ada.advertise("[class,eq,k]")
+            await bob.subscribe("[class,eq,k]")
+            payload = bytes(7 << 20)
+            await ada.publish("[class,k]", payload)
+            assert (await asyncio.wait_for(bob.receive(), SECONDS)).payload == payload
+
+
+async def test_what_waits_for_a_client_does_not_all_come_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    flush = Outflow.flush
+
+    def weigh(outflow: Outflow) -> None:
+        written.append(sum(map(len, outflow._out)))
+        flush(outflow)
+
+    async with serving(tmp_path) as broker, Client(url(broker)) as ada:
+        await ada.advertise("[class,eq,k]")
+        async with Client(url(broker), id="bob", lasting=True) as bob:
+            await bob.subscribe("[class,eq,k]")
+        for _ in range(50):
+            await ada.publish("[class,k]", bytes(50_000))
+        monkeypatch.setattr(Outflow, "flush", weigh)
+        async with asyncio.timeout(SECONDS), Client(url(broker), id="bob", lasting=True) as bob:
+            assert [len((await bob.receive()).payload) for _ in range(50)] == [50_000] * 50
+    assert max(written) < CHOKE_BYTES + 100_000
 
 
 async def test_connections_are_limited(tmp_path: Path) -> None:

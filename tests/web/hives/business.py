@@ -31,11 +31,11 @@ _KPIS = """
 """
 _HOURS = """
     INSERT INTO occupancy_hour (hive_id, slot, entries, exits, occupancy_end, peak, mean)
-    SELECT hive, slot, came, came, 10, 22, 12.5
-    FROM generate_series(1, %(hives)s) hive, generate_series(0, 72) n,
+    SELECT h.id, slot, came, came, 10, 22, 12.5
+    FROM hive h, generate_series(0, 72) n,
         LATERAL (SELECT %(hour)s - n * interval '1 hour' AS slot) AS at,
         LATERAL (SELECT greatest(1, 40 - 5 * abs(extract(hour FROM slot
-            AT TIME ZONE 'Europe/Bucharest')::int - 13) + (n * 7 + hive) %% 7) AS came) AS counted
+            AT TIME ZONE h.time_zone)::int - 13) + (n * 7 + h.id) %% 7) AS came) AS counted
 """
 _DAYS = """
     INSERT INTO occupancy_day (hive_id, day, entries, exits, occupancy_end, peak, mean)
@@ -58,6 +58,20 @@ _INSIGHTS = """
         'On average 9 people are inside, a third of what other days have. A deal could help.', 0.9
     FROM hive WHERE id = 1
 """
+_EFFECT = """
+    INSERT INTO deal_effect (deal_id, day, days, visits, expected, lift, made_at)
+    SELECT id, %(today)s::date - 1, 3, 388, 341, 0.138, %(hour)s FROM deal WHERE hive_id = 1
+"""
+_PEERS = """
+    INSERT INTO hive_comparison
+        (hive_id, day, window_days, visits_now, visits_before, peers, peer_visits, rank, made_at)
+    VALUES (1, %(today)s::date - 1, 28, 338, 320, 6, 290, 2, %(hour)s)
+"""
+_VOICES = """
+    INSERT INTO feedback_day (hive_id, day, messages, positive, negative, sentiment, model, made_at)
+    SELECT 1, %(today)s::date - n, 4 + n %% 3, 2 + n * 5 %% 4, n * 5 %% 3, 0.2, 'vader', %(hour)s
+    FROM generate_series(1, 24, 2) n
+"""
 _OPENED = """
     INSERT INTO deal_event (deal_id, kind)
     SELECT d.id, k.kind FROM deal d, (VALUES ('shown'), ('shown'), ('opened')) AS k (kind)
@@ -70,14 +84,14 @@ _MEMBER = """
 """
 
 
-def furnish_business(url: str, folder: Path, hives: int = 6) -> None:
-    furnish(url, hives)
+def furnish_business(url: str, folder: Path, hives: int = 6, zone: str | None = None) -> None:
+    furnish(url, hives, zone)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     given = {"today": now.date(), "hour": now, "hives": hives}
     with ThreadPoolExecutor(1) as elsewhere:  # a browser may have a loop running in this thread
         ada = elsewhere.submit(lambda: asyncio.run(_sign_up(url, folder))).result()
     with Database(url) as database, database.transaction() as connection:
-        for statement in (_KPIS, _HOURS, _DAYS, _INSIGHTS):
+        for statement in (_KPIS, _HOURS, _DAYS, _INSIGHTS, _EFFECT, _PEERS, _VOICES):
             connection.execute(statement, given)
         connection.execute(_FEEDBACK, {"uid": ada})
         connection.execute(_MEMBER, {"uid": ada})

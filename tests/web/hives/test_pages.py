@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, StorageState, expect
 
 from penstock.client.blocking import connect
 from penstock.hives.publications import EXCHANGE
@@ -19,6 +19,7 @@ from tests.databases import copy_of
 from tests.hives.app.public.snapshots import document
 from tests.peers import Penstock
 from tests.web.browsing import NARROW, PATIENCE, looking, serving
+from tests.web.contrast import faint
 from tests.web.hives.business import ADA, BOB, PASSWORD, furnish_business
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -43,8 +44,24 @@ def business(
             yield Business(url, penstock.url)
 
 
+@pytest.fixture(scope="module")
+def ada(browser: Browser, business: Business) -> StorageState:
+    """What a browser has kept of somebody who has signed in."""
+    with looking(browser, business.url) as page:
+        sign_in(page, "/hives/sensors")
+        expect(page.get_by_text("door-2")).to_be_visible()
+        return page.context.storage_state()
+
+
 @pytest.fixture
-def page(browser: Browser, business: Business) -> Iterator[Page]:
+def page(browser: Browser, business: Business, ada: StorageState) -> Iterator[Page]:
+    """Ada's."""
+    with looking(browser, business.url, known=ada) as opened:
+        yield opened
+
+
+@pytest.fixture
+def stranger(browser: Browser, business: Business) -> Iterator[Page]:
     with looking(browser, business.url) as opened:
         yield opened
 
@@ -61,15 +78,20 @@ def no_wider_than_its_window(page: Page) -> bool:
     return found
 
 
+def test_who_comes_first_signs_in_and_is_where_they_wanted_to_be(stranger: Page) -> None:
+    sign_in(stranger, "/hives/deals")
+    expect(stranger.get_by_role("heading", level=1)).to_have_text("Deals")
+
+
 def test_the_overview_shows_figures_places_and_what_stands_out(page: Page) -> None:
-    sign_in(page, "/hives")
+    page.goto("/hives")
     expect(page.get_by_text("people inside now")).to_be_visible()
     expect(page.get_by_role("link", name="Amber Café")).to_be_visible()
     expect(page.get_by_text("Tuesdays after three are quiet")).to_be_visible()
 
 
 def test_a_figure_arrives_without_reload(page: Page, business: Business) -> None:
-    sign_in(page, "/hives")
+    page.goto("/hives")
     inside = page.locator("[data-inside='1']")
     expect(inside).to_have_text("4 of 30")
     deadline = time.monotonic() + PATIENCE / 1000
@@ -84,26 +106,30 @@ def test_a_figure_arrives_without_reload(page: Page, business: Business) -> None
 
 
 def test_a_place_shows_today_its_week_its_days_and_its_doors(page: Page) -> None:
-    sign_in(page, "/hives/place/1")
+    page.goto("/hives/place/1")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Amber Café")
+    expect(page).to_have_title("Amber Café · Penstock")
     for chart in ("today", "week", "days"):
-        expect(page.locator(f"[data-chart={chart}] canvas").first).to_be_visible()
+        expect(page.locator(f"[data-chart={chart}] svg").first).to_be_visible()
+    expect(page.get_by_text("Number 2 of 7 places of its type")).to_be_visible()
     expect(page.get_by_text("Two for one")).to_be_visible()
     expect(page.get_by_text("side door")).to_be_visible()
     expect(page.get_by_text("stale")).to_be_visible()
 
 
 def test_two_stretches_of_days_are_compared_as_chosen(page: Page) -> None:
-    sign_in(page, "/hives/place/1")
-    expect(page.get_by_text("Visits a day")).to_be_visible()
+    page.goto("/hives/place/1")
+    expect(page.get_by_text("Visits a day", exact=True)).to_be_visible()
     page.get_by_label("After, from").fill("2031-01-01")
     page.get_by_label("After, from").press("Tab")
     expect(page.get_by_text("Choose days that follow on one another.")).to_be_visible()
 
 
 def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) -> None:
-    sign_in(page, "/hives/feedback")
+    page.goto("/hives/feedback")
     expect(page.get_by_text("The new terrace is lovely")).to_be_visible()
     expect(page.get_by_label("5 of 5 stars")).to_be_visible()
+    expect(page.locator("[data-chart=voices] svg")).to_be_visible()
     expect(page.locator("nav [aria-current=page] > div")).to_have_text("Feedback")
     page.get_by_role("button", name="Negative").click()
     expect(page.get_by_text("The new terrace is lovely")).to_be_hidden()
@@ -114,14 +140,15 @@ def test_feedback_is_shown_with_how_it_is_meant_and_may_be_answered(page: Page) 
 
 
 def test_deals_and_sensors_have_pages_of_their_own(page: Page) -> None:
-    sign_in(page, "/hives/deals")
+    page.goto("/hives/deals")
     expect(page.get_by_text("1 of 2")).to_be_visible()  # opened, of those it was shown to
+    expect(page.get_by_text("+14 %")).to_be_visible()  # what came on top, by the nights
     page.goto("/hives/sensors")
     expect(page.get_by_text("door-2")).to_be_visible()
 
 
 def test_a_places_hours_can_be_taken_away_as_a_file(page: Page) -> None:
-    sign_in(page, "/hives/place/1")
+    page.goto("/hives/place/1")
     with page.expect_download() as taken:
         page.get_by_role("link", name="Export CSV").click()
     rows = list(csv.DictReader(StringIO(Path(taken.value.path()).read_text())))
@@ -129,26 +156,40 @@ def test_a_places_hours_can_be_taken_away_as_a_file(page: Page) -> None:
     assert int(rows[0]["entries"]) > 0
 
 
-def test_who_belongs_to_no_business_is_refused(page: Page) -> None:
-    sign_in(page, "/hives", BOB)
-    expect(page.get_by_text("is for people with the role")).to_be_visible()
-    expect(page.get_by_role("link", name="Amber Café")).to_be_hidden()
-    assert page.request.get("/hives/export/1").status == 403
+def test_who_belongs_to_no_business_is_refused(stranger: Page) -> None:
+    sign_in(stranger, "/hives", BOB)
+    expect(stranger.get_by_text("is for people with the role")).to_be_visible()
+    expect(stranger.get_by_role("link", name="Amber Café")).to_be_hidden()
+    assert stranger.request.get("/hives/export/1").status == 403
 
 
 def test_a_place_of_another_business_is_not_there(page: Page) -> None:
-    sign_in(page, "/hives/place/2")
+    page.goto("/hives/place/2")
     expect(page.get_by_text("there is no hive 2 of yours")).to_be_visible()
 
 
 @pytest.mark.parametrize("shade", ["light", "dark"])
-def test_pages_fit_a_phone_by_day_and_by_night(
-    browser: Browser, business: Business, shade: str
+def test_pages_fit_a_phone_and_can_be_read_by_day_and_by_night(
+    browser: Browser, business: Business, ada: StorageState, shade: str
 ) -> None:
-    with looking(browser, business.url, NARROW, shade) as page:
-        sign_in(page, "/hives/place/1")
-        expect(page.locator("[data-chart=days] canvas").first).to_be_visible()
-        assert no_wider_than_its_window(page)
-        page.goto("/hives")
-        expect(page.get_by_text("people inside now")).to_be_visible()
-        assert no_wider_than_its_window(page)
+    with looking(browser, business.url, NARROW, shade, ada) as page:
+        for path, shown in (
+            ("/hives", "people inside now"),
+            ("/hives/place/1", "side door"),
+            ("/hives/deals", "Two for one"),
+            ("/hives/feedback", "The new terrace is lovely"),
+            ("/hives/sensors", "side door"),
+        ):
+            page.goto(path)
+            expect(page.get_by_text(shown)).to_be_visible()
+            assert no_wider_than_its_window(page)
+            assert faint(page) == []
+
+
+def test_on_a_phone_nothing_of_a_table_is_out_of_sight(
+    browser: Browser, business: Business, ada: StorageState
+) -> None:
+    with looking(browser, business.url, NARROW, known=ada) as page:
+        page.goto("/hives/deals")
+        for cell in page.get_by_role("cell").all():
+            expect(cell).to_be_in_viewport(ratio=1)

@@ -21,6 +21,7 @@ from tests.hives.app.public.snapshots import document
 from tests.hives.app.sites import furnish
 from tests.peers import Penstock
 from tests.web.browsing import NARROW, PATIENCE, looking, serving
+from tests.web.contrast import faint
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
@@ -124,6 +125,16 @@ def test_deals_lead_to_their_places(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Amber Café")
 
 
+def test_a_deal_that_was_told_opens_by_its_link_and_leads_to_its_place(page: Page) -> None:
+    page.goto("/#/deal/1")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Amber Café")
+    expect(page.locator(".deal")).to_contain_text("Two for one")
+    page.locator(".deal").get_by_role("link", name="Amber Café").click()
+    expect(page.get_by_text("Good to know")).to_be_visible()
+    page.goto("/#/deal/999")
+    expect(page.get_by_text("This is not there any more.")).to_be_visible()
+
+
 def test_places_are_found_by_name_zip_type_and_nearness(browser: Browser, site: Site) -> None:
     with looking(browser, site.url) as page:
         page.context.grant_permissions(["geolocation"])
@@ -186,6 +197,7 @@ def test_the_page_fits_a_phone_by_day_and_by_night(
             page.goto(path)
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             assert fits(page)
+            assert faint(page) == []
         assert _brightness(page) < 60 if shade == "dark" else _brightness(page) > 200
         page.get_by_role("button", name="Switch between light and dark").click()
         assert _brightness(page) > 200 if shade == "dark" else _brightness(page) < 60

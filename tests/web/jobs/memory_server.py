@@ -1,15 +1,17 @@
-"""The jobs' pages over jobs in memory: `python -m tests.web.jobs.memory_server DIR`.
+"""The jobs' pages over jobs in memory: `python -m tests.web.jobs.memory_server DIR NAME…`.
 
-Work is done in the same process, with few classifiers: what a page shows of it is real.
+Work is done in the same process, with few classifiers: what a page shows of it is real. Jobs of
+these names are there, and over in a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from penstock.cli.asgi import served
@@ -29,7 +31,7 @@ from penstock.web.app import create_app
 from penstock.web.jobs.section import section_over
 from tests.jobs.http.memory import MemoryJobs
 
-FEW = [each for each in CONFIGURATIONS if each.name in ("lda", "bayes", "logistic")]
+FEW = [each for each in CONFIGURATIONS if each.name in ("lda", "bayes", "knn-3")]
 
 
 class Workshop:
@@ -85,8 +87,10 @@ def done(request: Request) -> Response:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[JobDesk]:
+async def opened(names: Sequence[str]) -> AsyncIterator[JobDesk]:
     jobs = MemoryJobs()
+    for name in names:
+        await jobs.submit(Fake(name, 0.0))
     working = asyncio.create_task(Workshop(jobs).run())
     try:
         yield jobs
@@ -95,12 +99,12 @@ async def opened() -> AsyncIterator[JobDesk]:
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def main(folder: Path) -> None:
-    app = create_app([section_over(opened)], folder)
+async def main(folder: Path, names: Sequence[str]) -> None:
+    app = create_app([section_over(partial(opened, names))], folder)
     async with until_stopped(with_stdin=True) as stop, served(app, "127.0.0.1", 0) as url:
         print(url, flush=True)
         await stop.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.databases import copy_of
 from tests.peers import Penstock
@@ -65,6 +66,10 @@ def api(ground: Ground) -> Iterator[httpx.Client]:
         yield client
 
 
+def new_id() -> str:
+    return f"whole-{uuid.uuid4().hex[:8]}"
+
+
 def told(api: httpx.Client, identity: str) -> list[dict[str, Any]]:
     """What the stream of a job says, up to its end."""
     with api.stream("GET", f"/jobs/{identity}/progress") as stream:
@@ -73,51 +78,73 @@ def told(api: httpx.Client, identity: str) -> list[dict[str, Any]]:
 
 
 def test_a_job_over_http_is_done_and_followed_to_its_end(api: httpx.Client) -> None:
-    form = {"type": "fake", "id": "http-1", "duration": "1", "interval": "0.2"}
-    answer = api.post("/jobs", files={name: (None, value) for name, value in form.items()})
+    name = new_id()
+    form = {"type": "fake", "id": name, "duration": "1", "interval": "0.2"}
+    answer = api.post("/jobs", files={each: (None, value) for each, value in form.items()})
     assert answer.status_code == 202, answer.text
-    heard = told(api, "http-1")
+    heard = told(api, name)
     assert heard[-1]["state"] == "done"
     assert [each["revision"] for each in heard] == sorted(each["revision"] for each in heard)
-    assert api.get("/jobs/http-1/result").json()["id"] == "http-1"
-    assert api.post("/jobs", json={"type": "fake", "id": "http-1"}).status_code == 409
+    assert api.get(f"/jobs/{name}/result").json()["id"] == name
+    assert api.post("/jobs", json={"type": "fake", "id": name}).status_code == 409
 
 
 def test_a_job_that_runs_is_cancelled_over_http(api: httpx.Client) -> None:
-    api.post("/jobs", json={"type": "fake", "id": "http-2", "duration": 600, "interval": 0.2})
-    with api.stream("GET", "/jobs/http-2/progress") as stream:
+    name = new_id()
+    api.post("/jobs", json={"type": "fake", "id": name, "duration": 600, "interval": 0.2})
+    with api.stream("GET", f"/jobs/{name}/progress") as stream:
         for line in stream.iter_lines():
             if '"running"' in line:
                 break
-    assert api.post("/jobs/http-2/cancel").status_code == 200
-    assert told(api, "http-2")[-1]["state"] == "cancelled"
+    assert api.post(f"/jobs/{name}/cancel").status_code == 200
+    assert told(api, name)[-1]["state"] == "cancelled"
 
 
 def test_what_the_worker_refuses_is_told_over_http(api: httpx.Client) -> None:
-    request = {"type": "build_models", "id": "http-3", "dataset": {"CLASS": ["P1-HM01"]}}
+    name = new_id()
+    request = {"type": "build_models", "id": name, "dataset": {"CLASS": ["P1-HM01"]}}
     assert api.post("/jobs", json=request).status_code == 202
-    last = told(api, "http-3")[-1]
+    last = told(api, name)[-1]
     assert last["state"] in ("failed", "refused")
     assert "at least 10 of each origin" in last["error"]
 
 
+def start_trial(page: Page, name: str) -> None:
+    """And wait for its end."""
+    page.get_by_role("tab", name="Trial run").click()
+    panel = page.get_by_role("tabpanel")
+    panel.get_by_label("Seconds it takes").fill("0")
+    panel.get_by_label("Name of the job").fill(name)
+    panel.get_by_role("button", name="Start").click()
+    page.wait_for_url(f"**/jobs/{name}")
+    expect(page.get_by_role("status").get_by_text("done")).to_be_visible()
+
+
+def test_pages_have_what_was_before_they_were_served_and_what_is_asked_for_there(
+    browser: Browser, ground: Ground, api: httpx.Client
+) -> None:
+    before, asked = new_id(), new_id()
+    api.post("/jobs", json={"type": "fake", "id": before, "duration": 0})
+    with serving(*ground.dashboards()) as url, looking(browser, url) as page:
+        page.goto("/jobs")
+        expect(page.locator(f"[data-job={before}]").get_by_text("done")).to_be_visible()
+        start_trial(page, asked)
+    assert api.get(f"/jobs/{asked}").json()["state"] == "done"
+
+
+@pytest.mark.slow
 def test_the_history_is_there_after_a_restart_of_the_dashboards(
     browser: Browser, ground: Ground
 ) -> None:
+    name = new_id()
     with serving(*ground.dashboards()) as url, looking(browser, url) as page:
         page.goto("/jobs")
-        page.get_by_role("tab", name="Build").click()
-        page.get_by_role("button", name="Use made-up data").click()
-        expect(page.get_by_text("103 samples")).to_be_visible()
-        panel = page.get_by_role("tabpanel")
-        panel.get_by_label("Name of the job").fill("page-build")
-        panel.get_by_role("button", name="Build models").click()
-        expect(page.get_by_text("What the models look at")).to_be_visible()
+        start_trial(page, name)
     with serving(*ground.dashboards()) as url, looking(browser, url) as page:
         page.goto("/jobs")
-        expect(page.locator("[data-job=page-build]").get_by_text("done")).to_be_visible()
-        page.get_by_role("link", name="page-build").click()
-        expect(page.get_by_text("What the models look at")).to_be_visible()
+        expect(page.locator(f"[data-job={name}]").get_by_text("done")).to_be_visible()
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_text("took")).to_be_visible()
 
 
 def test_a_section_that_is_not_there_is_named() -> None:

@@ -12,7 +12,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from penstock.core.errors import FrameError, WireSyntaxError
-from penstock.wire.amqp091.contents import Properties, write_header, write_route
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.wire.amqp091.frames import (
     FRAME_MAX,
     GREETING,
@@ -77,8 +77,8 @@ def test_an_acknowledgement_is_what_others_write() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 56, 57, 112, 200])
 def test_a_publish_is_what_others_read(size: int) -> None:
-    body, route = bytes(range(size)), write_route("x", "k")
-    data = write_publish(5, route, write_header(size, Properties("t")), body, 64, mandatory=True)
+    body, route = bytes(range(size)), encode_route("x", "k")
+    data = write_publish(5, route, encode_header(Properties("t"), size), body, 64, mandatory=True)
     read = []
     while data:
         used, channel, value = frame.unmarshal(data)
@@ -98,9 +98,9 @@ def test_a_publish_is_what_others_read(size: int) -> None:
 
 
 def test_properties_that_fit_into_no_frame_are_refused() -> None:
-    header = write_header(0, Properties(headers={"a": "x" * 5000}))
+    header = encode_header(Properties(headers={"a": "x" * 5000}), 0)
     with pytest.raises(WireSyntaxError, match="do not fit"):
-        write_publish(1, write_route("", "q"), header, b"", 4096)
+        write_publish(1, encode_route("", "q"), header, b"", 4096)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from penstock.core.errors import FrameError, ProtocolError, UnexpectedFrame
-from penstock.wire.amqp091.contents import Properties, write_header
+from penstock.core.properties import Properties, encode_header
 from penstock.wire.amqp091.frames import (
     BODY,
     FRAME_BYTES,
@@ -33,7 +33,7 @@ def content(method: Any, body: bytes, most: int = 1000, channel: int = 1) -> byt
     """A method that carries a message, as a broker writes it."""
     pieces = [body[at : at + most] for at in range(0, len(body), most)]
     frames = [frame(BODY, piece, channel) for piece in pieces]
-    header = frame(HEADER, write_header(len(body), SAID), channel)
+    header = frame(HEADER, encode_header(SAID, len(body)), channel)
     return write_method(channel, method) + header + b"".join(frames)
 
 
@@ -66,7 +66,7 @@ def test_messages_come_whole_whatever_pieces_they_come_in(
         (tag, tag % 2 == 1, body) for tag, body in enumerate(bodies, 1)
     ]
     assert {(each.consumer, each.exchange, each.key) for each in found} <= {("me", "x", "k")}
-    assert {each.header for each in found} <= {write_header(len(b), SAID) for b in bodies}
+    assert {each.header for each in found} <= {encode_header(SAID, len(b)) for b in bodies}
 
 
 @given(st.lists(st.integers(1, 50), min_size=1))
@@ -114,13 +114,13 @@ DELIVER = write_method(1, commands.Basic.Deliver("me", 1, False, "x", "k"))
 @pytest.mark.parametrize(
     "stream",
     [
-        frame(HEADER, write_header(3, SAID)),
+        frame(HEADER, encode_header(SAID, 3)),
         frame(BODY, b"abc"),
         DELIVER + frame(BODY, b"abc"),
         DELIVER + DELIVER,
         DELIVER + write_method(1, commands.Basic.QosOk()),
-        DELIVER + 2 * frame(HEADER, write_header(3, SAID)),
-        DELIVER + frame(HEADER, write_header(3, SAID)) + frame(BODY, b"abcd"),
+        DELIVER + 2 * frame(HEADER, encode_header(SAID, 3)),
+        DELIVER + frame(HEADER, encode_header(SAID, 3)) + frame(BODY, b"abcd"),
     ],
     ids=["header", "body", "early", "twice", "method", "headers", "long"],
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import select
 import ssl
 import time
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from pamqp import commands
@@ -55,13 +54,8 @@ class BlockingConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close() if error is None else self.abandon()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close() if kind is None else self.abandon()
 
     @property
     def greeting(self) -> dict[str, Any]:

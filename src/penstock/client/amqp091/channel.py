@@ -9,17 +9,17 @@ any time; what it would have brought is not lost.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
+from penstock.client.amqp091.answers import Answers
 from penstock.client.amqp091.confirms import Confirms, fail
 from penstock.core.errors import ChannelError, PenstockError
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.wire.amqp091.address import Address
-from penstock.wire.amqp091.contents import Properties, write_header, write_route
 from penstock.wire.amqp091.faults import closed_for
 from penstock.wire.amqp091.frames import write_ack, write_method, write_publish
 from penstock.wire.amqp091.messages import Content
@@ -58,21 +58,19 @@ class Channel:
         #: No queue took a message that was mandatory, and nobody waits for its confirm.
         self.on_returned: Callable[[Content], None] = _ignore
         self._connection = connection
-        self._calls: dict[type[Method], deque[asyncio.Future[Any]]] = {}
-        self._got: deque[tuple[asyncio.Future[Content | None], bool]] = deque()
+        self._answers = Answers()
         self._confirms: Confirms | None = None
 
     # Calls.
 
     def call(self, request: Method, answer: type[_Answer]) -> asyncio.Future[_Answer]:
         """Sent at once; await it for the answer, or call again meanwhile."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.failure is not None:
-            fail(future, self.failure)
-        else:
-            self._calls.setdefault(answer, deque()).append(future)
-            self._connection.send(write_method(self.number, request))
-        return cast("asyncio.Future[_Answer]", future)
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            fail(refused, self.failure)
+            return refused
+        self._connection.send(write_method(self.number, request))
+        return self._answers.expect(answer)
 
     async def declare_exchange(
         self,
@@ -146,11 +144,9 @@ class Channel:
     async def get(self, queue: str, *, no_ack: bool = False) -> Content | None:
         """The next message of a queue, if there is one."""
         self._check()
-        future: asyncio.Future[Content | None] = asyncio.get_running_loop().create_future()
-        self._got.append((future, no_ack))
         get = commands.Basic.Get(queue=queue, no_ack=no_ack)
         self._connection.send(write_method(self.number, get))
-        return await future
+        return await self._answers.expect_message(no_ack=no_ack)
 
     async def select(self) -> None:
         """From here on, what is published and acknowledged happens at `commit`, or not at all."""
@@ -169,10 +165,15 @@ class Channel:
 
     async def close(self) -> None:
         if self.failure is None:
-            await self.call(commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
-            self._connection.closed(self.number)
+            await asyncio.shield(self.abandon())
             self.on_closed = _ignore
             self.fail(ChannelError("this channel was closed"))
+
+    def abandon(self) -> asyncio.Future[commands.Channel.CloseOk]:
+        """`close`, for who does not wait: its number is another's once the broker has answered."""
+        answer = self.call(commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
+        answer.add_done_callback(lambda _: self._connection.closed(self.number))
+        return answer
 
     # Messages.
 
@@ -186,13 +187,13 @@ class Channel:
         mandatory: bool = False,
     ) -> None:
         """Sent at the end of the turn. Whether it is safe, `room` tells if the channel confirms."""
-        route, header = write_route(exchange, key), write_header(len(body), said)
+        route, header = encode_route(exchange, key), encode_header(said, len(body))
         self.publish_encoded(route, header, body, mandatory=mandatory)
 
     def publish_encoded(
         self, route: bytes, header: bytes, body: bytes, *, mandatory: bool = False
     ) -> None:
-        """`publish` of what is written already (`wire.amqp091.contents`), or came so."""
+        """`publish` of what is written already (`core.properties`), or came so."""
         self._check()
         self._send(route, header, body, mandatory)
         if self._confirms is not None:
@@ -204,7 +205,7 @@ class Channel:
         """Sent like `publish`; done when the broker has it safe. The channel confirms."""
         assert self._confirms is not None, "confirm() comes first"
         self._check()
-        route, header = write_route(exchange, key), write_header(len(body), said)
+        route, header = encode_route(exchange, key), encode_header(said, len(body))
         self._send(route, header, body, mandatory)
         return self._confirms.add_awaited(route, header)
 
@@ -244,7 +245,7 @@ class Channel:
                     tag, multiple = method.delivery_tag or 0, bool(method.multiple)
                     self._confirms.settle(tag, multiple=multiple, refused=refused)
             case commands.Basic.GetEmpty():
-                self._answer_get(None)
+                self._answers.hear_message(None)
             case commands.Basic.Cancel():
                 self.on_cancelled(method.consumer_tag or "")
             case commands.Channel.Close():
@@ -256,15 +257,13 @@ class Channel:
                 answer = commands.Channel.FlowOk(method.active)
                 self._connection.send(write_method(self.number, answer))
             case _:
-                if waiting := self._calls.get(type(method)):
-                    future = waiting.popleft()
-                    if not future.done():
-                        future.set_result(method)
+                self._answers.hear(method)
 
     def hear_content(self, content: Content) -> None:
         """A message that was asked for, or that nobody takes."""
         if not isinstance(content.method, commands.Basic.Return):
-            self._answer_get(content)
+            if self._answers.hear_message(content):
+                self.reject(content.tag, requeue=True)
         elif self._confirms is None or not self._confirms.came_back(content):
             self.on_returned(content)
 
@@ -272,24 +271,10 @@ class Channel:
         if self.failure is not None:
             return
         self.failure = error
-        waiting = [each for of in self._calls.values() for each in of]
-        waiting += [future for future, _ in self._got]
-        self._calls.clear()
-        self._got.clear()
-        for future in waiting:
-            fail(future, error)
+        self._answers.fail(error)
         if self._confirms is not None:
             self._confirms.fail(error)
         self.on_closed(error)
-
-    def _answer_get(self, content: Content | None) -> None:
-        if not self._got:
-            return
-        future, no_ack = self._got.popleft()
-        if not future.done():
-            future.set_result(content)
-        elif content is not None and not no_ack:
-            self.reject(content.tag, requeue=True)  # given up meanwhile: somebody else's
 
     def _send(self, route: bytes, header: bytes, body: bytes, mandatory: bool) -> None:
         most = self._connection.frame_max

@@ -71,7 +71,11 @@ class Connection(asyncio.Protocol):
         if number is None:
             raise ResourceExhausted(f"{self.address} allows no more than {len(self._channels)}")
         channel = self._channels[number] = Channel(number, self)
-        await channel.call(commands.Channel.Open(), commands.Channel.OpenOk)
+        try:
+            await channel.call(commands.Channel.Open(), commands.Channel.OpenOk)
+        except asyncio.CancelledError:
+            channel.abandon()
+            raise
         return channel
 
     async def flow(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from types import TracebackType
 from typing import Final, Self
 
 from pamqp import commands
@@ -22,10 +21,11 @@ from penstock.core.errors import (
     PenstockError,
     PreconditionFailed,
     QueueFull,
+    ResourceExhausted,
 )
 from penstock.wire.amqp091.address import Address
 from penstock.wire.amqp091.faults import passing
-from penstock.wire.amqp091.frames import METHOD, write_publish
+from penstock.wire.amqp091.frames import METHOD, Frame, write_publish
 
 #: Messages, and bytes, the broker may owe a confirm for.
 WINDOW: Final = 4096
@@ -33,12 +33,15 @@ WINDOW_BYTES: Final = 8 << 20
 #: What is gathered before it is sent.
 WRITE_BYTES: Final = 64 << 10
 _RETRY_SECONDS: Final = 0.5
+#: How long a broker that is short of memory or disk may ask to wait: somebody has to make room.
+ALARM_SECONDS: Final = 600.0
 #: How long after a break a broker may not know where to put a message.
 _STARTING_SECONDS: Final = 30.0
 
 
 class Publisher:
-    """Opened by the constructor; `patience` is how long a broker may be away."""
+    """Opened by the constructor; `patience` is how long a broker may be away, `alarm_patience` how
+    long it may ask publishers to wait."""
 
     def __init__(
         self,
@@ -47,12 +50,14 @@ class Publisher:
         *,
         mandatory: bool,
         patience: float,
+        alarm_patience: float = ALARM_SECONDS,
     ) -> None:
         """Mandatory: what no queue takes is an error."""
         self._address = address
         self._purpose = purpose
         self._mandatory = mandatory
         self._patience = patience
+        self._alarm_patience = alarm_patience
         self._unconfirmed: deque[bytes] = deque()  # the frames of each message
         self._unconfirmed_bytes = 0
         self._unsent: list[bytes] = []
@@ -66,13 +71,8 @@ class Publisher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._connection.close() if error is None else self._connection.abandon()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._connection.close() if kind is None else self._connection.abandon()
 
     def declare_exchange(self, name: str, kind: str) -> None:
         """A durable one; or whatever is there, where it may not be declared so."""
@@ -122,12 +122,8 @@ class Publisher:
                 self._cure(error, deadline)
 
     def _hear(self) -> None:
-        """Take in the broker's answers; waits for one, and one that is blocked takes its time."""
-        patience = None if self._connection.blocked else max(self._patience, 1.0)
-        if patience is not None and self._starting_until:
-            # It may have taken messages for queues it did not know yet, and never speak of them.
-            patience = min(patience, _STARTING_SECONDS / 3)
-        for frame in self._connection.receive(patience):
+        """Take in the broker's answers; waits for one."""
+        for frame in self._receive_blocked() if self._connection.blocked else self._receive():
             if frame.kind != METHOD or frame.channel != self._channel:
                 continue
             match self._connection.check(frame):
@@ -139,6 +135,23 @@ class Publisher:
                     )
                 case commands.Basic.Return() as returned:
                     raise self._returned(returned)
+
+    def _receive(self) -> list[Frame]:
+        patience = max(self._patience, 1.0)
+        if self._starting_until:
+            # It may have taken messages for queues it did not know yet, and never speak of them.
+            patience = min(patience, _STARTING_SECONDS / 3)
+        return self._connection.receive(patience)
+
+    def _receive_blocked(self) -> list[Frame]:
+        try:
+            return self._connection.receive(self._alarm_patience)
+        except TimeoutError:
+            raise ResourceExhausted(
+                f"{self._address} is short of memory or disk, and for {self._alarm_patience:g} s "
+                "has asked publishers to wait; make room there (`penstock broker status` and "
+                "`rabbitmqctl status` say of what), then publish again"
+            ) from None
 
     def _returned(self, returned: commands.Basic.Return) -> Exception:
         words = (

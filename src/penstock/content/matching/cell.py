@@ -35,65 +35,63 @@ _NO_NUMBERS: Final[Numbers] = np.empty(0, np.intp)
 
 class Cell:
     __slots__ = (
-        "_at",
-        "_ends",
-        "_numbers",
-        "_odds",
-        "columns",
-        "few",
-        "laid_out",
-        "numbers",
-        "where",
+        *("_at", "_count", "_ends", "_numbers", "_odds"),
+        *("columns", "few", "laid_out", "numbers", "stale", "where"),
     )
 
     def __init__(self) -> None:
         self.few: list[Entry] = []
         self.laid_out = False  #: they are in columns
-        self.columns: Floats = _NO_ENDS
-        self.numbers: Numbers = _NO_NUMBERS  #: whose columns they are
-        # The same with room for more.
+        self._count = 0
+        self._odds = 0
+        # Columns and whose they are, with room for more, and the addresses of both.
         self._ends: Floats = _NO_ENDS
         self._numbers: Numbers = _NO_NUMBERS
-        self._odds = 0
-        self._at = (0, 0)  # the addresses of both
-        self.where = (0, 0, 0, 0)  #: as a kernel wants to know it
+        self._at = (0, 0)
+        # Those that are taken, as who asks wants them; made when somebody asks.
+        self.stale = True
+        self.columns: Floats = _NO_ENDS
+        self.numbers: Numbers = _NO_NUMBERS
+        self.where = (0, 0, 0, 0)  #: for a kernel
 
     def __len__(self) -> int:
-        return len(self.numbers) if self.laid_out else len(self.few)
+        return self._count
 
     def has_room(self, odd: bool) -> bool:
-        return len(self) < MOST and not (odd and self._odds >= MOST_ODD)
+        return self._count < MOST and not (odd and self._odds >= MOST_ODD)
 
     def add(self, entry: Entry, odd: bool, layout: Layout) -> None:
         self._odds += odd
         if self.laid_out:
-            self._append(entry, layout)
-            return
-        self.few.append(entry)
-        if len(self.few) > FEW:
-            few, self.few = self.few, []
-            self.laid_out = True
-            for one in few:
-                self._append(one, layout)
+            self._write(self._count, entry, layout)
+        else:
+            self.few.append(entry)
+            if self._count == FEW:
+                self.laid_out = True
+                for at, one in enumerate(self.few):
+                    self._write(at, one, layout)
+                self.few = []
+        self._count += 1
 
-    def _append(self, entry: Entry, layout: Layout) -> None:
-        count = len(self.numbers)
-        if count == len(self._numbers):
-            self._make_room(layout.height, 2 * max(FEW, count))
-        self._ends[:, count] = layout.column(entry)
-        self._numbers[count] = entry.number
-        self._show(count + 1)
+    def _write(self, at: int, entry: Entry, layout: Layout) -> None:
+        if at == len(self._numbers):
+            self._make_room(layout.height, 2 * max(FEW, at))
+        self._ends[:, at] = layout.column(entry)
+        self._numbers[at] = entry.number
+        self.stale = True
 
     def remove(self, entry: Entry, odd: bool) -> None:
         self._odds -= odd
+        self._count -= 1
         if not self.laid_out:
             self.few.remove(entry)
             return
-        at, last = (self.numbers == entry.number).argmax(), len(self.numbers) - 1
+        # What is left behind the last is found behind it.
+        at, last = (self._numbers == entry.number).argmax(), self._count
         if at != last:
             self._ends[:, at] = self._ends[:, last]
             self._numbers[at] = self._numbers[last]
-        self._show(last)
+        self.stale = True
 
     def widen(self, height: int) -> None:
         """Have longer columns, where nobody asks for what is new in them."""
@@ -101,19 +99,23 @@ class Cell:
             self._make_room(height, len(self._numbers))
 
     def _make_room(self, height: int, capacity: int) -> None:
-        count = len(self.numbers)
-        ends, numbers = np.full((height, capacity), -inf), np.empty(capacity, np.intp)
-        ends[: len(self.columns), :count] = self.columns
-        numbers[:count] = self.numbers
+        ends, numbers = np.full((height, capacity), -inf), np.full(capacity, -1, np.intp)
+        rows, columns = self._ends.shape
+        ends[:rows, :columns] = self._ends
+        numbers[:columns] = self._numbers
         self._ends, self._numbers = ends, numbers
         self._at = (address(ends), address(numbers))
-        self._show(count)
+        self.stale = True
 
-    def _show(self, count: int) -> None:
+    def show(self) -> None:
+        """Have columns, numbers and addresses as they are now."""
+        count = self._count
         self.columns, self.numbers = self._ends[:, :count], self._numbers[:count]
         self.where = (self._at[0], len(self._numbers), count, self._at[1])
+        self.stale = False
 
     def entries(self, roster: Roster) -> Iterator[Entry]:
         yield from self.few
-        for number in self.numbers.tolist():
-            yield roster[number]
+        if self.laid_out:
+            for number in self._numbers[: self._count].tolist():
+                yield roster[number]

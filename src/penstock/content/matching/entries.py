@@ -8,7 +8,7 @@ stay predicates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -37,23 +37,15 @@ def beyond(number: Number) -> Number:
     return int(number) + 1
 
 
-def range_of(operator: Operator, operand: Number) -> tuple[Number, Number] | None:
-    """The numbers a predicate is true of; None when they are no range."""
-    match operator:
-        case Operator.GREATER:
-            return beyond(operand), inf
-        case Operator.LESS:
-            return -inf, operand
-        case Operator.GREATER_EQUAL:
-            return operand, inf
-        case Operator.LESS_EQUAL:
-            return -inf, beyond(operand)
-        case Operator.EQUAL:
-            return operand, beyond(operand)
-        case Operator.PRESENT:
-            return -inf, inf
-        case _:
-            return None
+#: The numbers a predicate is true of, by its operator, where they are a range.
+RANGES: Final[dict[Operator, Callable[[Number], tuple[Number, Number]]]] = {
+    Operator.GREATER: lambda operand: (beyond(operand), inf),
+    Operator.LESS: lambda operand: (-inf, operand),
+    Operator.GREATER_EQUAL: lambda operand: (operand, inf),
+    Operator.LESS_EQUAL: lambda operand: (-inf, beyond(operand)),
+    Operator.EQUAL: lambda operand: (operand, beyond(operand)),
+    Operator.PRESENT: lambda operand: (-inf, inf),
+}
 
 
 class Entry:
@@ -85,13 +77,15 @@ class Entry:
                 continue
             attribute, operator, operand = predicate
             if operand.__class__ is float or (operand.__class__ is int and not strict):
-                found = range_of(operator, operand)
-                if found is not None:
-                    low, high = found
+                made = RANGES.get(operator)
+                if made is not None:
+                    low, high = made(operand)
                     if low == float(low) and high == float(high):
-                        if attribute in ranges:
-                            _, lowest, highest = ranges[attribute]
-                            low, high = max(low, lowest), min(high, highest)
+                        known = ranges.get(attribute)
+                        if known is not None:
+                            _, lowest, highest = known
+                            low = lowest if lowest > low else low
+                            high = highest if highest < high else high
                         ranges[attribute] = (attribute, low, high)
                         continue
             rest.append(predicate)

@@ -113,11 +113,11 @@ class _Class:
         """The equality to file a subscription by."""
         best, most = None, -1
         for predicate in subscription.predicates:
-            if predicate.operator not in BINDING:
+            attribute, operator, operand = predicate
+            if operator not in BINDING:
                 continue
-            operand = predicate.operand
             if isinstance(operand, str) or (isinstance(operand, (int, float)) and not self._strict):
-                different = self._shelf.values(predicate.attribute)
+                different = self._shelf.values(attribute)
                 if different > most:
                     best, most = predicate, different
         return best

@@ -118,6 +118,8 @@ class Shelf:
         laid_out = []
         for cell in cells:
             if cell.laid_out:
+                if cell.stale:
+                    cell.show()
                 laid_out.append(cell)
             else:
                 look(cell.few, event, found)

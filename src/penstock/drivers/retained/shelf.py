@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from penstock.broker.contract import EXPIRES, MANDATORY, RECALLED, Message
-from penstock.broker.properties import decode_header, encode_header
+from penstock.core.properties import decode_header, encode_header
 from penstock.drivers.retained import record
 from penstock.drivers.retained.envelopes import Envelopes
 from penstock.drivers.retained.record import NOWHERE, Record

@@ -26,7 +26,7 @@ from penstock.broker.destinations import LOGGED, TAKEN
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
-from penstock.broker.properties import decode_header
+from penstock.core.properties import decode_header
 from penstock.drivers.retained.bodies import Bodies
 from penstock.drivers.retained.compaction import Compaction
 from penstock.drivers.retained.envelopes import key_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.broker.contract import PERSISTENT, Delivery, Message
 from penstock.broker.destinations import LOGGED, TAKEN, Binding, Exchange, Sink
 from penstock.broker.paths import folder
-from penstock.broker.properties import decode_header, encode_header
+from penstock.core.properties import decode_header, encode_header
 from penstock.drivers.exchange import Router
 from penstock.drivers.store import Store
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from penstock.broker.contract import Message
 from penstock.broker.destinations import Binding, Exchange, Sink
-from penstock.broker.properties import decode_header
 from penstock.core.errors import PreconditionFailed
+from penstock.core.properties import decode_header
 
 MATCHES = ("all", "any", "all-with-x", "any-with-x")
 

@@ -7,17 +7,15 @@ elsewhere becomes a message of the first kind, with its payload as the body.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
-from decimal import Decimal
 from typing import Any, Final
 
 from penstock.broker.contract import PERSISTENT, PRIORITY, Message
-from penstock.broker.properties import Properties, decode_header, encode_header, encode_route
 from penstock.content.fast import parse_publication
+from penstock.content.headers import attributes_of
 from penstock.content.messages import Publication
-from penstock.content.values import Value, Variable, is_number
+from penstock.content.values import Variable
 from penstock.core.errors import PreconditionFailed
+from penstock.core.properties import Properties, decode_header, encode_header, encode_route
 
 CONTENT_TYPE: Final = "application/x-padres"
 #: How the routing key of a publication begins that had none; its class follows.
@@ -46,25 +44,6 @@ def _text(message: Message) -> str:
         raise PreconditionFailed(f"the publication is not UTF-8: {error}") from None
 
 
-def attributes_of(headers: Mapping[str, Any]) -> dict[str, Value]:
-    """The headers that have a value the language knows.
-
-    What is true or false is a text, decimals are numbers, and so are times: seconds since 1970.
-    """
-    attributes: dict[str, Value] = {}
-    for name, value in headers.items():
-        if isinstance(value, bool):
-            attributes[name] = "true" if value else "false"
-        elif isinstance(value, str) or is_number(value):
-            attributes[name] = value
-        elif isinstance(value, Decimal):
-            attributes[name] = float(value)
-        elif isinstance(value, datetime):
-            attributes[name] = value.timestamp()
-    attributes.pop("class", None)
-    return attributes
-
-
 def route_of(exchange: str, class_name: str) -> bytes:
     """Where a publication of a class goes by its name, as far as a routing key can hold that."""
     key = (KEY + class_name).encode()[:_SHORT].decode("utf-8", "ignore")
@@ -91,7 +70,7 @@ def message_of(
         delivery_mode=2 if durable else 1,
         priority=urgency or None,
         message_id=message_id if 0 < len(message_id) <= _SHORT else None,
-        timestamp=int(time) or None,
+        timestamp=int(time) if time >= 1 else None,  # AMQP has no times before 1970
     )
     flags = (PERSISTENT if durable else 0) | (PRIORITY if urgency else 0)
     route = route_of(exchange, publication.class_name)

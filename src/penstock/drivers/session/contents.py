@@ -8,10 +8,10 @@ with, a subscriber gets it under the name of its class.
 from __future__ import annotations
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import shortstr
 from penstock.broker.sessions import Grant, Subscription
 from penstock.content import Composite, parse_composite, parse_subscription, satisfies
 from penstock.content import Subscription as Wanted
+from penstock.core.properties import shortstr
 from penstock.drivers.routers.publications import publication_of, route_of
 from penstock.drivers.session.grants import AS_PUBLISHED, grant_of
 

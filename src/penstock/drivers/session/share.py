@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
 from penstock.broker.destinations import Queue
-from penstock.broker.properties import decode_header, encode_header
 from penstock.broker.sessions import Subscription
+from penstock.core.properties import decode_header, encode_header
 from penstock.drivers.session.grants import grant_of
 
 if TYPE_CHECKING:

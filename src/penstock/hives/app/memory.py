@@ -1,7 +1,8 @@
 """What was found out lately, remembered for a minute: never a stampede on PostgreSQL.
 
 However many ask for what is not remembered, it is made once. Should making it fail while an older
-one is still at hand, that one is served.
+one is still at hand, that one is served. While the database is away it is tried once in a while,
+and nobody else waits for it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, cast
 
+from penstock.store import StoreUnavailable
 from penstock.store.cache import SingleFlight
 from penstock.store.errors import passing
 
@@ -20,6 +22,8 @@ FRESH_SECONDS: Final = 60.0
 #: How old an answer may be while no newer one can be made.
 OLDEST_SECONDS: Final = 600.0
 REMEMBERED: Final = 10_000
+#: Between two tries of a database that was away.
+PAUSE_SECONDS: Final = 2.0
 
 
 class Memory:
@@ -27,12 +31,16 @@ class Memory:
         self._clock = clock
         self._flight: SingleFlight[Any] = SingleFlight()
         self._held: OrderedDict[str, tuple[float, Any]] = OrderedDict()
+        self._away_until = float("-inf")
 
     async def get(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
         since, held = self._held.get(key, (-OLDEST_SECONDS, None))
         age = self._clock() - since
-        if key in self._held and age < FRESH_SECONDS:
+        usable = key in self._held and age < OLDEST_SECONDS
+        if usable and (age < FRESH_SECONDS or self._clock() < self._away_until):
             return cast(T, held)
+        if self._clock() < self._away_until:
+            raise StoreUnavailable("the database was away a moment ago")
 
         async def made() -> T:
             value = await make()
@@ -45,6 +53,8 @@ class Memory:
         try:
             return cast(T, await self._flight.run(key, made))
         except Exception as error:
-            if key in self._held and age < OLDEST_SECONDS and passing(error):
+            if isinstance(error, StoreUnavailable):
+                self._away_until = self._clock() + PAUSE_SECONDS
+            if usable and passing(error):
                 return cast(T, held)
             raise

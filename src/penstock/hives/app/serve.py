@@ -10,8 +10,9 @@ when it is back, and until then the site answers with what it has.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -22,12 +23,13 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 from penstock.hives.app.api.app import create_app
 from penstock.hives.app.configuration import SiteSettings
-from penstock.hives.app.domain.analytics import Recent
+from penstock.hives.app.domain.analytics import Interest, Recent
 from penstock.hives.app.engine.asgi import Application, Receive, Scope, Send, respond
 from penstock.hives.app.engine.disk import DiskCache
 from penstock.hives.app.identity.opening import open_identity
 from penstock.hives.app.identity.settings import IdentitySettings
 from penstock.hives.app.live.bulletin import Bulletin
+from penstock.hives.app.live.delays import Delays
 from penstock.hives.app.live.desk import PATH as LIVE
 from penstock.hives.app.live.desk import live
 from penstock.hives.app.live.feed import Feed
@@ -77,12 +79,19 @@ async def application(
         disk = await stack.enter_async_context(DiskCache(given.pictures))
         api = create_app(resources)
         await stack.enter_async_context(api.router.lifespan_context(api))
-        feed = Feed(given.brokers, window.heard)
+        delays = Delays(resources.clock)
+
+        def heard(document: Mapping[str, Any]) -> None:
+            delays.note(document)
+            window.heard(document)
+
+        feed = Feed(given.brokers, heard)
         bulletin.open()
         stack.callback(bulletin.close)
         for chore in _chores(given, resources, window, feed, bulletin, draining):
             await stack.enter_async_context(_running(chore))
-        yield _site(given, resources, window, answers, api, bulletin, disk, feed)
+        health = _health(window, feed, delays)
+        yield _site(given, resources, window, answers, api, bulletin, disk, health)
 
 
 def _site(
@@ -93,7 +102,7 @@ def _site(
     api: Application,
     bulletin: Bulletin,
     disk: DiskCache,
-    feed: Feed,
+    health: Application,
 ) -> Site:
     images = pictures.pictures(window.image, resources.services.images.content, disk, api)
     guarded = Site([Location("/", api, most=given.api_requests)], {})
@@ -102,7 +111,7 @@ def _site(
             Location(LIVE, live(bulletin), quick=True),
             Location(pictures.PREFIX, images, quick=True),
             Location(ROOT, fast_path(answers, guarded), quick=True),
-            Location(HEALTH, _health(window, feed), quick=True),
+            Location(HEALTH, health, quick=True),
             Location("/", page(read_page()), quick=True),
         ],
         {"/": INDEX, "/favicon.ico": "/icon.svg"},
@@ -158,8 +167,14 @@ def _edition(settings: Settings, clock: Callable[[], datetime]) -> Edition:
         async with Pool(settings.database, 1, wait, longest) as pool:
             snapshot = await Hives(pool, clock).snapshot()
             plans, found = Plans(pool, clock), Analytics(pool, clock)
-            popular = [each for days in Recent for each in await found.popular(days, MOST)]
-            return Edition(snapshot, tuple(await plans.plans()), tuple(popular))
+            popular = {
+                each
+                for days in Recent
+                for by in Interest
+                for each in await found.popular(days, by, MOST)
+            }
+            ranked = sorted(popular, key=lambda each: (each.window_days, each.rank))
+            return Edition(snapshot, tuple(await plans.plans()), tuple(ranked))
 
     return asyncio.run(read())
 
@@ -181,15 +196,18 @@ def _told(task: asyncio.Task[None]) -> None:
         log.error("a chore has failed", exc_info=error)
 
 
-def _health(window: Window, feed: Feed) -> Application:
+def _health(window: Window, feed: Feed, delays: Delays) -> Application:
     """For whoever balances load: 200 while there is something to show."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         shows = window.shows
-        body = b'{"edition":%s,"live":%s}' % (
-            b"true" if shows else b"false",
-            b"true" if feed.listening.is_set() else b"false",
-        )
+        told = {
+            "edition": shows,
+            "live": feed.listening.is_set(),
+            "figures": feed.figures,
+            "delay_s": delays.summary(),
+        }
+        body = json.dumps(told, separators=(",", ":")).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

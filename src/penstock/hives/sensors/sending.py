@@ -7,11 +7,13 @@ has no other way to know.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from penstock.client import Fabric, Outflow
-from penstock.hives.sensors.fleet import Frame
+
+if TYPE_CHECKING:
+    from penstock.hives.sensors.fleet import Frame
 
 RECEIVED_AT: Final = "x-received-at"
 #: So often we look whether the broker has taken what was posted.

@@ -2,7 +2,8 @@
 
 The pure heart of silver: all rows of some sensors and their states in, deltas for each row and the
 new states out. Rows may come in any order; they count in the order of their stream. The states that
-come out are those to go on with: the same rows in other batches give the same counts.
+come out are those to go on with: the same rows in other batches give the same counts. Statuses
+count nothing, but tell when a device has started.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from penstock.hives.steps.orders import BIG, LITTLE, turn
 from penstock.hives.steps.profiles import Profiles
 from penstock.hives.steps.quality import Quality
 from penstock.hives.steps.repeats import repeated
+from penstock.hives.steps.starts import Starts
 from penstock.hives.steps.states import NO_CLOCK, NOTHING, Readings
 from penstock.hives.steps.wraps import V2_TOP
 
@@ -51,19 +53,22 @@ class Counts:
     notices: pa.RecordBatch
 
 
-def count(rows: pa.Table, profiles: Profiles, state: pa.Table) -> Counts:
-    """Of rows of `DECODED` that are of part REPORT."""
-    return _Count(rows, profiles, state).counts()
+def count(rows: pa.Table, statuses: pa.Table, profiles: Profiles, state: pa.Table) -> Counts:
+    """Of rows of `DECODED` that are of part REPORT, and those of part STATUS."""
+    return _Count(rows, statuses, profiles, state).counts()
 
 
 class _Count:
     """All columns here are by sensor and then in the order of the stream."""
 
-    def __init__(self, rows: pa.Table, profiles: Profiles, state: pa.Table) -> None:
+    def __init__(
+        self, rows: pa.Table, statuses: pa.Table, profiles: Profiles, state: pa.Table
+    ) -> None:
         named = rows["sensor"].combine_chunks().dictionary_encode()
         named = named.combine_chunks() if isinstance(named, pa.ChunkedArray) else named
         self._rows = rows
-        self._serials = named.dictionary
+        self._statuses = statuses
+        self._serials = _also(named.dictionary, statuses, state)
         self._order = _in_order(rows, np.asarray(named.indices))
         self._sensor = np.asarray(named.indices).astype(np.int64)[self._order]
         self._profiles = profiles
@@ -163,6 +168,7 @@ class _Count:
         clock = np.asarray(self._rows["device_time"].cast(pa.int64()).fill_null(NO_CLOCK))
         sensor = self._sensor[rows]
         told = self._profiles.wrap_at[self._places][sensor]
+        starts = self._starts()
         reports = Reports(
             sensor,
             Readings(
@@ -171,10 +177,18 @@ class _Count:
             ),
             start=self._column("report_type")[rows] == ReportType.START,
             told_top=np.where(self._version[rows] == _REPORT2, V2_TOP, told),
+            boot=starts.before(sensor, _places(self._rows)[self._order[rows]], self._states),
         )
         found = compute(reports, self._states)
+        starts.remember(self._states)
         self._delta_in[rows], self._delta_out[rows] = found.delta_in, found.delta_out
         self._quality[rows] |= found.quality
+
+    def _starts(self) -> Starts:
+        sensor = pc.index_in(self._statuses["sensor"], value_set=self._serials).fill_null(NOTHING)
+        return Starts.told(
+            self._statuses, np.asarray(sensor).astype(np.int64), _places(self._statuses)
+        )
 
     def _count_missed(self) -> None:
         counter = self._column("counter", _NO_COUNTER)
@@ -208,6 +222,19 @@ class _Count:
         if column.null_count:
             column = column.fill_null(absent)
         return np.asarray(column)[self._order]
+
+
+def _also(serials: pa.Array, statuses: pa.Table, state: pa.Table) -> pa.Array:
+    """With those of which there is a state and only a status now."""
+    others = pc.unique(statuses["sensor"])
+    known = pc.is_in(others, value_set=state["sensor"].combine_chunks())
+    others = others.filter(pc.and_(known, pc.invert(pc.is_in(others, value_set=serials))))
+    return pa.concat_arrays([serials, others]) if len(others) else serials
+
+
+def _places(rows: pa.Table) -> Numbers:
+    """Where in the stream; a sensor's messages are all in one."""
+    return np.asarray(rows["offset"])
 
 
 def _in_order(rows: pa.Table, sensor: NDArray[np.int32]) -> Numbers:

@@ -1,8 +1,10 @@
 """From messages to rows: every message becomes one, and what is wrong with it is its own matter.
 
 A message that is none (its topic, its sensor, its length, its type, its checksum) is a dead letter
-with the reason and all its bytes. Should a decoder fail on something nobody thought of, the batch
-is halved until the one message is found; it is a dead letter as well, and the others are rows.
+with the reason and all its bytes. A report whose date no calendar has is a row, for its counts are
+good, and a dead letter as well, so that somebody finds the device. Should a decoder fail on
+something nobody thought of, the batch is halved until the one message is found; it is a dead letter
+as well, and the others are rows.
 
 A broker that does not say when a message came (RabbitMQ, unless told to) leaves that to the device.
 """
@@ -28,6 +30,7 @@ from penstock.hives.sensors.messages.status import EARLIEST
 from penstock.hives.steps.clocks import SECOND, Moments, believe, choose
 from penstock.hives.steps.decoded import (
     DECODED,
+    IMPOSSIBLE_DATE,
     LETTER,
     STATUS,
     UNKNOWN_SENSOR,
@@ -48,7 +51,10 @@ _UTC: Final = pa.timestamp("us", "UTC")
 
 
 def decode_messages(messages: pa.RecordBatch, profiles: Profiles) -> Iterator[pa.RecordBatch]:
-    """Batches of `DECODED`, as many rows in all as messages; each batch is of one part."""
+    """Batches of `DECODED`, a row for each message; each batch is of one part.
+
+    Reports with impossible dates have their dead letters besides.
+    """
     try:
         yield from list(_decode(messages, profiles))
     except Exception:
@@ -152,6 +158,10 @@ def _reports(chosen: _Chosen) -> Iterator[pa.RecordBatch]:
         **_times(moments, chosen.doubtful),
     }
     yield from chosen.good(Part.REPORT, found["reason"], received, columns)
+    dateless = np.flatnonzero(silent & np.asarray(found["reason"].is_null()))
+    if len(dateless):
+        why = repeated_text(IMPOSSIBLE_DATE, len(dateless))
+        yield _dead(chosen.messages, dateless, why, chosen.serials)
 
 
 def _moments(

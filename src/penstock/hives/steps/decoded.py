@@ -1,4 +1,7 @@
-"""The columns of decoded messages: one row for each message that came, of whatever part it is."""
+"""The columns of decoded messages: one row for each message that came, of whatever part it is.
+
+A report whose date cannot be is two: it counts, and a dead letter says what was wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ class Part(StrEnum):
 #: Why messages are dead letters beyond what the codecs say of their bytes (`Reason`).
 UNKNOWN_SENSOR: Final = "unknown_sensor"
 UNREADABLE: Final = "unreadable"  #: it made a decoder fail, which is a mistake of ours
-REASONS: Final = (*(reason.value for reason in Reason), UNKNOWN_SENSOR, UNREADABLE)
+IMPOSSIBLE_DATE: Final = "impossible_date"  #: no calendar has it; the report counts all the same
+REASONS: Final = (
+    *(reason.value for reason in Reason),
+    *(UNKNOWN_SENSOR, UNREADABLE, IMPOSSIBLE_DATE),
+)
 
 #: What comes in, as the connector has it.
 MESSAGES: Final = pa.schema(

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.hives.steps.clocks import FAR
+from penstock.hives.steps.known import Known, Reading
 from penstock.hives.steps.rates import Rate
-from penstock.hives.steps.rules import LEAST_G, Known, Reading, step
-from penstock.hives.steps.states import NOTHING, READING, Readings, States
+from penstock.hives.steps.rules import LEAST_G, step
+from penstock.hives.steps.states import NOTHING, READING, REMEMBERED, Readings, States
 
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -31,6 +32,7 @@ class Reports:
     readings: Readings
     start: Flags
     told_top: Numbers  #: the greatest total, by profile or version; -1: nobody knows
+    boot: Numbers  #: when the device last started, by its statuses so far; -1: nobody knows
 
     def __len__(self) -> int:
         return len(self.sensor)
@@ -95,8 +97,11 @@ def _go_on(reports: Reports, states: States, begins: Numbers, deltas: Deltas) ->
     few = (rise_in >= 0) & (rise_in <= LEAST_G) & (rise_out >= 0) & (rise_out <= LEAST_G)
     again = (rise_in == 0) & (rise_out == 0) & (new.clock == old.clock)
     older = (new.utc < old.utc) & (new.utc >= old.utc - FAR)
-    clean: Flags = few & ~again & ~older & ~reports.start & (old.total_in != NOTHING)
-    clean[begins] &= states.suspect.total_in[reports.sensor[begins]] == NOTHING
+    started = reports.start | ((old.utc < reports.boot) & (reports.boot <= new.utc))
+    clean: Flags = few & ~again & ~older & ~started & (old.total_in != NOTHING)
+    sensors = reports.sensor[begins]
+    clean[begins] &= states.suspect.total_in[sensors] == NOTHING
+    clean[begins] &= (states.owed_in[sensors] == 0) & (states.owed_out[sensors] == 0)
     np.copyto(deltas.delta_in, rise_in, where=clean)
     np.copyto(deltas.delta_out, rise_out, where=clean)
     deltas.accepted[:] = clean
@@ -137,7 +142,7 @@ class _Walk:
         while self._row < self._end:
             place = bisect_left(self._breaks, self._row)
             stop = min(self._end, self._breaks[place]) if place < len(self._breaks) else self._end
-            if follows and stop > self._row:
+            if follows and stop > self._row and not self._known.owes:
                 self._pass(stop)
             else:
                 follows = self._step()
@@ -153,6 +158,7 @@ class _Walk:
     def _step(self) -> bool:
         row, deltas, known = self._row, self._deltas, self._known
         known.told_top = int(self._reports.told_top[row])
+        known.boot = int(self._reports.boot[row])
         found = step(known, self._reports.reading(row), self._busy)
         deltas.delta_in[row], deltas.delta_out[row] = found.delta_in, found.delta_out
         deltas.quality[row], deltas.accepted[row] = found.quality, found.accepted
@@ -174,22 +180,29 @@ class _Walk:
 
     def keep(self) -> None:
         states, sensor, known = self._states, self._sensor, self._known
-        for readings, reading in ((states.last, known.last), (states.suspect, known.suspect)):
+        held = (states.last, states.suspect, states.former)
+        for readings, reading in zip(held, (known.last, known.suspect, known.former), strict=True):
             values = (NOTHING,) * 5 if reading is None else reading[:5]
             for name, value in zip(READING, values, strict=True):
                 getattr(readings, name)[sensor] = value
+        for name in REMEMBERED:
+            getattr(states, name)[sensor] = getattr(known, name)
         states.settled[sensor], states.seen[sensor] = known.settled, known.seen
         states.learned_top[sensor] = known.learned_top
 
 
 def _known(states: States, sensor: int) -> Known:
     readings = []
-    for held in (states.last, states.suspect):
+    for held in (states.last, states.suspect, states.former):
         in_, out, *times = (int(getattr(held, name)[sensor]) for name in READING)
         clock, utc, received = times
         readings.append(None if in_ == NOTHING else Reading(in_, out, clock, utc, received))
-    last, suspect = readings
-    return Known(
+    last, suspect, former = readings
+    known = Known(
         *(last, suspect, bool(states.settled[sensor]), int(states.seen[sensor])),
         learned_top=int(states.learned_top[sensor]),
+        former=former,
     )
+    for name in REMEMBERED:
+        setattr(known, name, int(getattr(states, name)[sensor]))
+    return known

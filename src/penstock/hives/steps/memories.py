@@ -4,8 +4,8 @@
     pairs, as many as the header says: a bucket of rates (u8) and how many are in it (u32)
     the bodies of the last events, eight bytes each
 
-All sensors of a batch are packed at once. The first byte is the version; a reader that does not
-know it refuses.
+All sensors of a batch are packed at once. The first byte is the version. A header of the first one
+is shorter: what it does not have is not known yet. A reader that does not know a version refuses.
 """
 
 from __future__ import annotations
@@ -19,21 +19,33 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PreconditionFailed
 from penstock.hives.sensors.columns.bodies import Bodies
-from penstock.hives.steps.states import NO_CLOCK, NOTHING, READING, STATE, States, rows_of
+from penstock.hives.steps.states import (
+    NO_CLOCK,
+    NOTHING,
+    READING,
+    REMEMBERED,
+    STATE,
+    States,
+    rows_of,
+)
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
 
-VERSION: Final = 1
+VERSION: Final = 2
 _LAST: Final = ("clock", "utc", "received")
 _OWN: Final = ("seen", "learned_top", "counter_utc")
 _OPEN: Final = ("since", "events")
-HEADER: Final = np.dtype(
+_LATER: Final = ("boot", *REMEMBERED)  #: since the second version
+_FIRST: Final = (
     [("version", "u1"), ("pairs", "u1"), ("settled", "?"), ("order", "u1")]
     + [(f"last_{name}", "<i8") for name in _LAST]
     + [(f"suspect_{name}", "<i8") for name in READING]
     + [(name, "<i8") for name in (*_OWN, *_OPEN)]
 )
+_SECOND: Final = [(name, "<i8") for name in (*(f"former_{each}" for each in READING), *_LATER)]
+HEADERS: Final = {1: np.dtype(_FIRST), VERSION: np.dtype(_FIRST + _SECOND)}
+HEADER: Final = HEADERS[VERSION]
 _PAIR: Final = np.dtype([("bucket", "u1"), ("count", "<u4")])
 _EVENT: Final = np.dtype("<u8")
 
@@ -61,32 +73,50 @@ def _read_columns(states: States, held: pa.Table, sensors: Numbers) -> None:
 
 def _read_memories(states: States, memory: pa.Array, sensors: Numbers) -> None:
     bodies = Bodies.of(memory)
-    if (bodies.lengths < HEADER.itemsize).any():
-        raise PreconditionFailed("sensor_state: a memory is missing or cut")
-    header = bodies.heads(HEADER.itemsize).view(HEADER).reshape(-1)
-    if (header["version"] != VERSION).any():
-        raise PreconditionFailed(f"sensor_state: a memory of a version other than {VERSION}")
+    if (bodies.lengths < 1).any():
+        raise PreconditionFailed("sensor_state: a memory is missing")
+    version = bodies.heads(1).reshape(-1)
+    if not np.isin(version, list(HEADERS)).all():
+        raise PreconditionFailed(f"sensor_state: a memory of a version above {VERSION}")
+    recent = []
+    for known, header in HEADERS.items():
+        of_it = np.flatnonzero(version == known)
+        if len(of_it):
+            some = bodies if len(of_it) == len(sensors) else Bodies.of(memory.take(pa.array(of_it)))
+            recent.append(_read_version(states, some, header, sensors[of_it]))
+    events, owner = (np.concatenate(column) for column in zip(*recent, strict=True))
+    order = np.argsort(owner, kind="stable")
+    states.recent, states.recent_of = events[order], owner[order]
+
+
+def _read_version(
+    states: States, bodies: Bodies, kind: np.dtype[Any], sensors: Numbers
+) -> tuple[NDArray[np.uint64], Numbers]:
+    """Memories of one version; returns the last events, and whose they are."""
+    if (bodies.lengths < kind.itemsize).any():
+        raise PreconditionFailed("sensor_state: a memory is cut")
+    header = bodies.heads(kind.itemsize).view(kind).reshape(-1)
     for name in _LAST:
         getattr(states.last, name)[sensors] = header[f"last_{name}"]
     for name in READING:
         getattr(states.suspect, name)[sensors] = header[f"suspect_{name}"]
-    for name in _OWN:
+        if kind == HEADER:
+            getattr(states.former, name)[sensors] = header[f"former_{name}"]
+    for name in (*_OWN, *(_LATER if kind == HEADER else ())):
         getattr(states, name)[sensors] = header[name]
     for name in _OPEN:
         getattr(states.rates, name)[sensors] = header[name]
     states.settled[sensors], states.order[sensors] = header["settled"], header["order"]
 
     pairs = header["pairs"].astype(np.int64)
-    begin = bodies.starts + HEADER.itemsize
+    begin = bodies.starts + kind.itemsize
     owner, at = _spread(begin, pairs, _PAIR.itemsize)
     found = _gather(bodies.data, at, _PAIR)
     states.rates.tally[sensors[owner], found["bucket"]] = found["count"]
     begin = begin + pairs * _PAIR.itemsize
     events = (bodies.starts + bodies.lengths - begin) // _EVENT.itemsize
     owner, at = _spread(begin, events, _EVENT.itemsize)
-    order = np.argsort(sensors[owner], kind="stable")
-    states.recent = _gather(bodies.data, at, _EVENT).astype(np.uint64)[order]
-    states.recent_of = sensors[owner][order]
+    return _gather(bodies.data, at, _EVENT).astype(np.uint64), sensors[owner]
 
 
 def save(states: States, serials: pa.Array, sensor_ids: Numbers) -> pa.RecordBatch:
@@ -122,7 +152,8 @@ def _memories(states: States) -> pa.Array:
         header[f"last_{name}"] = getattr(states.last, name)
     for name in READING:
         header[f"suspect_{name}"] = getattr(states.suspect, name)
-    for name in _OWN:
+        header[f"former_{name}"] = getattr(states.former, name)
+    for name in (*_OWN, *_LATER):
         header[name] = getattr(states, name)
     for name in _OPEN:
         header[name] = getattr(states.rates, name)

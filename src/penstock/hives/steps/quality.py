@@ -16,12 +16,12 @@ class Quality(IntFlag):
     LOSS_POSSIBLE = 4  #: and what it had not sent by then is lost
     AMBIGUOUS = 8  #: both totals went over their tops at once, or so it looks
     DUPLICATE = 16  #: the same message once more: no delta
-    LATE = 32  #: totals overtaken by later ones: no delta
+    LATE = 32  #: totals overtaken by later ones: no delta, but for what a restart had forgotten
     CORRUPT = 64  #: totals that cannot be: no delta, and the totals before stay what counts
     CLOCK_SUSPECT = 128  #: the device has no time that can be believed: `at` is the receipt
     FIRST = 256  #: the first totals of a sensor: there is nothing to compare them with
     CONFIRMED = 512  #: says the same as a report that was not believed, and so both are
-    WRAP_ASSUMED = 1024  #: nobody knows where the total wrapped: up to 32 events wrong
+    WRAP_ASSUMED = 1024  #: nobody knows yet where the total wrapped: up to 20 events wrong
     REORDERED = 2048  #: a byte order other than the profile's, which a start-up report has proved
     RECEIPT_DOUBTFUL = 4096  #: told a receipt when it cannot have been: the broker's stands
 

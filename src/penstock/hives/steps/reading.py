@@ -82,14 +82,17 @@ def make(
             if len(rows):
                 # Every batch is of one part.
                 parts[Part(rows["part"][0].as_py())].append(rows)
-    decoded = pa.Table.from_batches(parts[Part.REPORT], DECODED).combine_chunks()
-    counted = count(decoded, profiles, state) if len(decoded) else None
+    decoded, statuses, letters = (
+        pa.Table.from_batches(parts[part], DECODED).combine_chunks()
+        for part in (Part.REPORT, Part.STATUS, Part.DEAD_LETTER)
+    )
+    counted = count(decoded, statuses, profiles, state)
     carried = Carried(
         counts=_passed(decoded, counted),
-        states=pa.Table.from_batches([counted.states] if counted else [], STATE),
-        statuses=pa.Table.from_batches(parts[Part.STATUS], DECODED),
-        letters=pa.Table.from_batches(parts[Part.DEAD_LETTER], DECODED),
-        notices=pa.Table.from_batches([counted.notices] if counted else [], NOTICES),
+        states=pa.Table.from_batches([counted.states], STATE),
+        statuses=statuses,
+        letters=letters,
+        notices=pa.Table.from_batches([counted.notices], NOTICES),
     )
     tables = {
         "silver.reports": _reports(decoded, counted),
@@ -99,10 +102,10 @@ def make(
     return tables, carried
 
 
-def _reports(decoded: pa.Table, counted: Counted | None) -> pa.Table:
+def _reports(decoded: pa.Table, counted: Counted) -> pa.Table:
     """What counts people, and what each adds; copies are dropped."""
     schema = _made(REPORTS)
-    if counted is None:
+    if not len(decoded):
         return schema.empty_table()
     columns = {name: decoded[name] for name in schema.names if name in DECODED.names}
     for name in _NUMBERS:
@@ -132,13 +135,11 @@ def _made(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in ("day", "batch")])
 
 
-def _passed(decoded: pa.Table, counted: Counted | None) -> Counts:
+def _passed(decoded: pa.Table, counted: Counted) -> Counts:
     """Entries and exits by hive and slot of `at`, of those that count.
 
     A report that counted nobody has its slot, too: the hive was heard of then.
     """
-    if counted is None:
-        return added([])
     counts = counted.quality & int(SET_ASIDE) == 0
     hive = np.asarray(decoded["hive_id"])[counts]
     slot = np.asarray(decoded["at"].cast(pa.int64()))[counts] // SLOT

@@ -10,22 +10,29 @@ and what was believed before stays. If the next one goes on from there, both are
 step is what the rules say of it: a sensor that insists is right, a frame that was scrambled never
 says the same twice. So bad totals cost nothing, and good ones at most one report's delay.
 
+Two things are put right later. A late report from before a restart has what the device forgot: it
+is compared with the last one before the restart. And a wrap at a point that nobody knew yet is made
+good once the point is known; what was too much is taken off the next reports, none below nothing.
+
 This is the reference. `deltas` gives the same answers by the column, and calls this where it must.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from math import sqrt
+from typing import Final
 
 from penstock.hives.steps.clocks import FAR, HOUR
+from penstock.hives.steps.known import Known, Reading, Step, put_right, replace_start
 from penstock.hives.steps.quality import Quality
 from penstock.hives.steps.states import NO_CLOCK
-from penstock.hives.steps.wraps import UNKNOWN, Top, learn, top_of
+from penstock.hives.steps.wraps import learn
 
 LEAST_G: Final = 64
 _BUSIEST: Final = 4
+#: People come by chance: so many standard deviations above the busiest hours nobody has seen.
+_DEVIATIONS: Final = 5
 #: Nobody passes a door more often than once a second for long: by the hour.
 _A_SECOND: Final = 3600
 #: Totals of sixteen bits that are this near to others are so by chance once in sixteen times each.
@@ -38,42 +45,13 @@ _RESTART: Final = Quality.RESTART | Quality.LOSS_POSSIBLE
 _NOTHING: Final = Quality(0)
 
 
-class Reading(NamedTuple):
-    """The totals of a report, as the device counts, and its times in microseconds."""
-
-    total_in: int
-    total_out: int
-    clock: int  #: the device's, as it was sent; equal only for the same report
-    utc: int  #: the same in UTC, for order
-    received: int
-    start: bool = False  #: the report says that the device has started
-
-
-class Step(NamedTuple):
-    delta_in: int
-    delta_out: int
-    quality: Quality
-    accepted: bool  #: the reading is what the next one is compared with
-
-
-@dataclass(slots=True)
-class Known:
-    """What is known of a sensor before a report."""
-
-    last: Reading | None = None  #: the last that was believed
-    suspect: Reading | None = None  #: one that was not, and may yet be confirmed
-    settled: bool = False  #: `last` is not the very first, of which nobody knows if it was good
-    seen: int = 0  #: the greatest total that was ever believed
-    told_top: int = UNKNOWN  #: by the profile
-    learned_top: int = UNKNOWN
-
-    @property
-    def top(self) -> Top:
-        return top_of(self.told_top, self.learned_top, self.seen)
-
-
 def step(known: Known, new: Reading, busy: Busy) -> Step:
     """Tell what the report adds, and know more."""
+    found = _step(known, new, busy)
+    return put_right(known, found) if found.accepted else found
+
+
+def _step(known: Known, new: Reading, busy: Busy) -> Step:
     last = known.last
     if last is None:
         return _first(known, new)
@@ -85,6 +63,8 @@ def step(known: Known, new: Reading, busy: Busy) -> Step:
         return Step(0, 0, Quality.LATE, False)
     if _belated_start(last, new, busy):
         return Step(0, 0, Quality.LATE, False)
+    if older and (forgotten := _before_restart(known, new, busy)) is not None:
+        return forgotten
     found = _judge(known, last, new, busy)
     if not older:
         return _doubt(known, last, new, busy) if found is None else _accept(known, new, found)
@@ -118,25 +98,39 @@ def _belated_start(last: Reading, new: Reading, busy: Busy) -> bool:
     return 0 < most <= _reach(last, new, busy)
 
 
+def _before_restart(known: Known, new: Reading, busy: Busy) -> Step | None:
+    """A late report that goes on from the last before a restart, of which it was the last word."""
+    former = known.former
+    if former is None or not former.utc <= new.utc < known.began:
+        return None
+    reach = _reach(former, new, busy)
+    rise_in, rise_out = new.total_in - former.total_in, new.total_out - former.total_out
+    if not (0 <= rise_in <= reach and 0 <= rise_out <= reach):
+        return None
+    known.former = replace_start(new)
+    return Step(rise_in, rise_out, Quality.LATE, False)
+
+
 def _judge(known: Known, last: Reading, new: Reading, busy: Busy) -> Step | None:
     """What the rules say of a step within `G`; None of one beyond it."""
     rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
-    if not new.start and 0 <= rise_in <= LEAST_G and 0 <= rise_out <= LEAST_G:
+    started = new.start or last.utc < known.boot <= new.utc
+    if not started and 0 <= rise_in <= LEAST_G and 0 <= rise_out <= LEAST_G:
         return Step(rise_in, rise_out, _NOTHING, True)
     reach = _reach(last, new, busy)
     small = new.total_in <= reach and new.total_out <= reach
-    if new.start:
+    if started:
         return _restarted(new) if small else None
     if rise_in >= 0 and rise_out >= 0:
         near = rise_in <= reach and rise_out <= reach
         return Step(rise_in, rise_out, _NOTHING, True) if near else None
-    over = _over_the_top(known, last, new, reach)
+    over = _over_the_top(known, last, new, reach, busy)
     if over is not None:
         return over
     return _restarted(new) if small else None
 
 
-def _over_the_top(known: Known, last: Reading, new: Reading, reach: int) -> Step | None:
+def _over_the_top(known: Known, last: Reading, new: Reading, reach: int, busy: Busy) -> Step | None:
     """The step as a wrap of whichever total fell, if they were and are near enough to it."""
     top = known.top.at
     quality = Quality.WRAP
@@ -148,26 +142,31 @@ def _over_the_top(known: Known, last: Reading, new: Reading, reach: int) -> Step
             return None
     if new.total_in < last.total_in and new.total_out < last.total_out:
         quality |= Quality.AMBIGUOUS
-    return _wrapped(known, last, new, quality)
+    return _wrapped(known, last, new, quality, busy)
 
 
-def _wrapped(known: Known, last: Reading, new: Reading, quality: Quality) -> Step:
+def _wrapped(known: Known, last: Reading, new: Reading, quality: Quality, busy: Busy) -> Step:
     if not known.top.known:
-        _learn(known, last, new)
+        _learn(known, last, new, busy)
     top = known.top
     if not top.known:
         quality |= Quality.WRAP_ASSUMED
+        known.assumed_in += new.total_in < last.total_in
+        known.assumed_out += new.total_out < last.total_out
     modulus = top.at + 1
     delta_in = (new.total_in - last.total_in) % modulus
     delta_out = (new.total_out - last.total_out) % modulus
     return Step(delta_in, delta_out, quality, True)
 
 
-def _learn(known: Known, last: Reading, new: Reading) -> None:
+def _learn(known: Known, last: Reading, new: Reading, busy: Busy) -> None:
+    elapsed = max(new.received - last.received, new.utc - last.utc, 0)
+    usual = max(LEAST_G, busy()) * elapsed / HOUR
+    most = usual + _DEVIATIONS * sqrt(usual) + 1
     ways = ((last.total_in, new.total_in), (last.total_out, new.total_out))
     for (old, now), (other_old, other_now) in (ways, ways[::-1]):
         if now < old and other_now >= other_old:
-            known.learned_top = learn(known.seen, old, now, other_now - other_old)
+            known.learned_top = learn(known.seen, old, now, other_now - other_old, most)
 
 
 def _restarted(new: Reading) -> Step:
@@ -189,9 +188,10 @@ def _doubt(
         quality = Quality.FIRST | Quality.CONFIRMED
         known.seen = 0
         return _accept(known, new, Step(rise_in, rise_out, quality, True))
-    far = _resolve(known, last, suspect)
+    far = _resolve(known, last, suspect, busy)
     deltas = far.delta_in + rise_in, far.delta_out + rise_out
-    return _accept(known, new, Step(*deltas, far.quality | Quality.CONFIRMED, True))
+    step = Step(*deltas, far.quality | Quality.CONFIRMED, True)
+    return _accept(known, new, step, began=suspect.utc)
 
 
 def _goes_on(suspect: Reading, new: Reading, busy: Busy) -> bool:
@@ -211,7 +211,7 @@ def _follows(first: Reading, later: Reading) -> bool:
     return 0 <= rise_in <= most and 0 <= rise_out <= most and later.utc >= first.utc
 
 
-def _resolve(known: Known, last: Reading, new: Reading) -> Step:
+def _resolve(known: Known, last: Reading, new: Reading, busy: Busy) -> Step:
     """A step that is certain to have been made, however great: as little as it can have been."""
     rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
     if rise_in >= 0 and rise_out >= 0 and not new.start:
@@ -220,11 +220,13 @@ def _resolve(known: Known, last: Reading, new: Reading) -> Step:
     restarted = new.total_in + new.total_out
     if new.start or restarted <= rise_in % modulus + rise_out % modulus:
         return _restarted(new)
-    return _wrapped(known, last, new, Quality.WRAP | Quality.AMBIGUOUS)
+    return _wrapped(known, last, new, Quality.WRAP | Quality.AMBIGUOUS, busy)
 
 
-def _accept(known: Known, new: Reading, found: Step) -> Step:
+def _accept(known: Known, new: Reading, found: Step, began: int | None = None) -> Step:
     known.settled = True
+    if found.quality & Quality.RESTART:
+        known.former, known.began = known.last, new.utc if began is None else began
     _believe(known, new)
     return found
 
@@ -233,11 +235,6 @@ def _believe(known: Known, new: Reading) -> None:
     known.last = replace_start(new)
     known.suspect = None
     known.seen = max(known.seen, new.total_in, new.total_out)
-
-
-def replace_start(reading: Reading) -> Reading:
-    """Without the word that it was a start, which is nothing that lasts."""
-    return reading._replace(start=False) if reading.start else reading
 
 
 def _reach(old: Reading, new: Reading, busy: Busy) -> int:

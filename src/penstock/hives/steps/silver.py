@@ -78,7 +78,7 @@ def _sensor() -> Column:
 
 
 def decode(messages: DataFrame, profiles: Profiles) -> DataFrame:
-    """A row of `DECODED` for each message; nothing is lost, and nothing depends on others."""
+    """Rows of `DECODED`, as `decode_messages` has them; nothing depends on other messages."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for each in batches:
@@ -139,21 +139,22 @@ def _counted(
     decoded: Iterator[pa.RecordBatch], profiles: Profiles, state: pa.Table
 ) -> Iterator[pa.RecordBatch]:
     """What counts waits until all of it is here, for it counts in the order of the stream."""
-    waiting = []
+    waiting: dict[Part, list[pa.RecordBatch]] = {Part.REPORT: [], Part.STATUS: []}
     for batch in decoded:
-        counts = pc.equal(batch["part"], Part.REPORT.value)
-        if counts.true_count == len(batch):
-            waiting.append(batch)
-            continue
-        waiting.append(batch.filter(counts))
-        yield _others(batch.filter(pc.invert(counts)))
-    rows = pa.Table.from_batches(waiting, DECODED).combine_chunks()
-    if not len(rows):
-        return
-    found = count(rows, profiles, state)
-    counted = pa.Table.from_batches([_with_counts(rows, found)])
-    yield from counted.to_batches(max_chunksize=_CHUNK)
-    yield _of_part(Part.STATE, found.states)
+        for part, batches in waiting.items():
+            batches.append(batch.filter(pc.equal(batch["part"], part.value)))
+        others = batch.filter(pc.not_equal(batch["part"], Part.REPORT.value))
+        if len(others):
+            yield _others(others)
+    rows, statuses = (
+        pa.Table.from_batches(batches, DECODED).combine_chunks() for batches in waiting.values()
+    )
+    found = count(rows, statuses, profiles, state)
+    if len(rows):
+        counted = pa.Table.from_batches([_with_counts(rows, found)])
+        yield from counted.to_batches(max_chunksize=_CHUNK)
+    if len(found.states):
+        yield _of_part(Part.STATE, found.states)
     if len(found.notices):
         yield _of_part(Part.NOTICE, found.notices)
 

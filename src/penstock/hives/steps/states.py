@@ -40,13 +40,13 @@ STATE: Final = pa.schema(
 #: No clock: a report without a date.
 NO_CLOCK: Final = np.iinfo(np.int64).min
 NOTHING: Final = -1
-#: The fields of a reading, in the order of `rules.Reading`.
+#: The fields of a reading, in the order of `known.Reading`.
 READING: Final = ("total_in", "total_out", "clock", "utc", "received")
 
 
 @dataclass(slots=True)
 class Readings:
-    """Reports of many sensors, one each; a total of -1 is no report. See `rules.Reading`."""
+    """Reports of many sensors, one each; a total of -1 is no report. See `known.Reading`."""
 
     total_in: Numbers
     total_out: Numbers
@@ -66,12 +66,23 @@ class Readings:
             getattr(self, name)[rows] = getattr(other, name)[places]
 
 
+#: Numbers of `known.Known` that are remembered as they are.
+REMEMBERED: Final = ("began", "assumed_in", "assumed_out", "owed_in", "owed_out")
+
+
 @dataclass(slots=True)
 class States:
     """A row for each sensor, changed in place as its messages are read."""
 
     last: Readings
     suspect: Readings
+    former: Readings
+    boot: Numbers  #: the last start of the device that a status told; -1: none
+    began: Numbers
+    assumed_in: Numbers
+    assumed_out: Numbers
+    owed_in: Numbers
+    owed_out: Numbers
     settled: Flags
     seen: Numbers
     learned_top: Numbers
@@ -96,6 +107,13 @@ class States:
         return cls(
             last=Readings.none(sensors),
             suspect=Readings.none(sensors),
+            former=Readings.none(sensors),
+            boot=column(NOTHING),
+            began=column(NOTHING),
+            assumed_in=column(0),
+            assumed_out=column(0),
+            owed_in=column(0),
+            owed_out=column(0),
             settled=np.zeros(sensors, bool),
             seen=column(0),
             learned_top=column(UNKNOWN),

@@ -3,7 +3,8 @@
 Three points are named for v1: 65503, 65523 and 65535. A total above one excludes it. Reports come
 every few events: a total that wraps within few events of its last report would have been seen above
 the lower points if it went there, so the lowest that is not excluded is the one, and is remembered.
-A wrap that happened unseen, in an outage, proves nothing: the default is assumed, and said to be.
+A wrap that happened unseen, in an outage, proves nothing: the default is
+assumed, and said to be, until the sensor's other total, or a later wrap, shows the point.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.hives.sensors.messages.configuration import Configuration
 from penstock.hives.sensors.messages.profile import DEFAULT_WRAP_AT, WRAP_POINTS
 
 #: Totals of v2 have 32 bits.
 V2_TOP: Final = (1 << 32) - 1
 V1_TOP: Final = max(WRAP_POINTS)
 UNKNOWN: Final = -1
-#: Events over a wrap that are few enough to have seen where it was: two reports' worth.
-_DENSE: Final = 12
+#: What is taken for the point while nobody knows it.
+ASSUMED: Final = DEFAULT_WRAP_AT
+#: Events that make a report, unless a device is told otherwise.
+_REPORT: Final = Configuration().event_threshold
 _RISING: Final = tuple(sorted(WRAP_POINTS))
 
 
@@ -39,12 +43,20 @@ def top_of(told: int, learned: int, seen: int) -> Top:
             return Top(known, True)
     if seen > V1_TOP:
         return Top(V2_TOP, True)
-    if seen > DEFAULT_WRAP_AT:
+    if seen > ASSUMED:
         return Top(V1_TOP, True)
-    return Top(DEFAULT_WRAP_AT, False)
+    return Top(ASSUMED, False)
 
 
-def learn(seen: int, old: int, new: int, other: int) -> int:
-    """The point that a wrap from `old` to `new` shows, while the other total grew by `other`."""
-    lowest = next(point for point in _RISING if point >= max(seen, old))
-    return lowest if lowest - old + new + 1 + other <= _DENSE else UNKNOWN
+def learn(seen: int, old: int, new: int, other: int, most: float) -> int:
+    """The point that a wrap from `old` to `new` shows, while the other total grew by `other`.
+
+    One report's worth shows it: none was lost between. Two show it only if with any other point it
+    were more events than the sensor can have counted meanwhile, `most`: after an outage, few may be
+    left of many."""
+    lowest, *others = (point for point in _RISING if point >= max(seen, old))
+    passed = new + 1 + other - old
+    if lowest + passed <= _REPORT:
+        return lowest
+    two = lowest + passed <= 2 * _REPORT and all(point + passed > most for point in others)
+    return lowest if two else UNKNOWN

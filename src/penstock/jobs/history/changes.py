@@ -14,12 +14,12 @@ from itertools import islice
 from typing import Any, Final
 
 from penstock.core.errors import PenstockError
+from penstock.core.properties import Properties
 from penstock.jobs.errors import FormError
 from penstock.jobs.forms import read_request, read_response
 from penstock.jobs.history.records import JobState
 from penstock.jobs.model import Request, Response
 from penstock.jobs.queue.envelope import Telling, read_envelope, read_telling
-from penstock.wire.amqp091.contents import Properties
 
 END: Final = 1_000_000
 _DIGEST_BYTES: Final = 16

@@ -15,13 +15,13 @@ from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError, WireSyntaxError
 from penstock.core.logs import get_logger
+from penstock.core.properties import decode_header
 from penstock.jobs.history.changes import Change, from_request, from_response
 from penstock.jobs.history.shelf import Shelf
 from penstock.jobs.queue.envelope import STATE
 from penstock.jobs.queue.topology import HISTORY, declare_history
 from penstock.store.errors import passing
 from penstock.wire.amqp091.address import Address
-from penstock.wire.amqp091.contents import read_header
 from penstock.wire.amqp091.messages import Content
 
 log = get_logger(__name__)
@@ -94,7 +94,7 @@ class Recorder:
 def _change(content: Content) -> Change | None:
     now = datetime.now(UTC)
     try:
-        said = read_header(content.header)
+        said = decode_header(content.header)
         # Ours say which they are; of others' messages the body does.
         if STATE in (said.headers or {}):
             return from_response(content.body, said, now)

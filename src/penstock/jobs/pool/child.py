@@ -1,8 +1,9 @@
 """A process of the pool: calls functions, one at a time, and tells what comes of them.
 
-The main thread does the work; another listens, so that work which has not begun can be given back
-and work that takes too long be asked to end, by an exception. When the worker is gone, so is this.
-What a function prints goes where the worker's output goes.
+The main thread does the work, and takes it from its line itself: to be handed it by another thread
+would take longer than most of it does. That other thread listens to orders, so that work which has
+not begun can be given back and work that takes too long be asked to end, by an exception. When the
+worker is gone, so is this. What a function prints goes where the worker's output goes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from penstock.jobs.errors import DataError, FormError, OutOfTime
 from penstock.jobs.pool.parcels import (
     ASK,
     BACK,
-    DO,
     DONE,
     FAILED,
     READY,
@@ -48,12 +48,14 @@ Told = Callable[..., None]
 
 
 class Child:
-    def __init__(self, line: socket.socket, master: str = "") -> None:
+    def __init__(self, line: socket.socket, orders: socket.socket, master: str = "") -> None:
         self._line = line
+        self._orders = orders
+        self._parcels = Parcels()
         self._sending = threading.Lock()
         self._telling = threading.Lock()
+        self._taking = threading.Lock()
         self._waiting: deque[tuple[Any, ...]] = deque()
-        self._news = threading.Event()
         self._current: int | None = None
         self._asked: int | None = None
         self._functions: dict[str, tuple[Callable[..., Any], bool]] = {}
@@ -75,9 +77,9 @@ class Child:
             try:
                 work = self._waiting.popleft()
             except IndexError:
-                self._tell_held()
-                self._news.wait()
-                self._news.clear()
+                if not self._take():
+                    self._tell_held()
+                    self._wait()
                 continue
             self._hold(self._carry_out(*work[1:]))
 
@@ -129,9 +131,20 @@ class Child:
             now = time.monotonic()
             if now - last >= _TOLD_SECONDS or share >= 1.0:
                 last = now
-                self._send([(TOLD, number, float(share), finish)])
+                self._tell(number, (TOLD, number, float(share), finish))
 
         return told
+
+    def _tell(self, number: int, told: tuple[Any, ...]) -> None:
+        """By the thread that works, or by one that it has started; only the former is interrupted,
+        and not while it sends: half a parcel would be the end of the line."""
+        if threading.current_thread() is not threading.main_thread():
+            self._send([told])
+            return
+        self._current = None
+        self._send([told])
+        self._current = number
+        self._heed()
 
     # Telling.
 
@@ -157,32 +170,57 @@ class Child:
         except OSError:
             os._exit(1)
 
-    # Listening.
+    # Taking and giving back.
+
+    def _wait(self) -> None:
+        """For work; who else would take it finds that out, and leaves it."""
+        with self._taking:
+            self._read(0)
+
+    def _take(self) -> bool:
+        """What has come, by whichever thread; whether there was any."""
+        if not self._taking.acquire(blocking=False):
+            return False  # the other is at it, or has nothing to do and waits for more
+        try:
+            return self._read(socket.MSG_DONTWAIT)
+        finally:
+            self._taking.release()
+
+    def _read(self, flags: int) -> bool:
+        try:
+            data = self._line.recv(_READ_BYTES, flags)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            os._exit(0)  # the worker is gone
+        self._waiting.extend(self._parcels.feed(data))
+        return True
 
     def _listen(self) -> None:
         parcels = Parcels()
-        while data := self._receive():
-            for item in parcels.feed(data):
-                if item[0] == DO:
-                    self._waiting.append(item)
-                elif item[0] == BACK:
+        while data := self._hear():
+            for verb, number in parcels.feed(data):
+                if verb == BACK:
                     self._give_back()
-                elif item[0] == ASK:
-                    self._asked = item[1]
+                elif verb == ASK:
+                    self._asked = number
                     main = threading.main_thread().ident
                     assert main is not None
                     signal.pthread_kill(main, signal.SIGUSR1)
-            self._news.set()
         os._exit(0)  # the worker is gone; whatever is being done, nobody wants it
 
-    def _receive(self) -> bytes:
+    def _hear(self) -> bytes:
         try:
-            return self._line.recv(_READ_BYTES)
+            return self._orders.recv(_READ_BYTES)
         except OSError:
             return b""
 
     def _give_back(self) -> None:
         """And tell what is done: what is at work now may take long."""
+        while self._take():
+            pass
         numbers: deque[int] = deque()
         while True:
             try:
@@ -194,8 +232,12 @@ class Child:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """In the main thread, between two steps of whatever it does."""
-        asked, self._asked = self._asked, None
-        if asked is not None and asked == self._current:
+        self._heed()
+
+    def _heed(self) -> None:
+        """End the work at hand, if that was asked for."""
+        if self._asked is not None and self._asked == self._current:
+            self._asked = None
             raise OutOfTime("its time is over")
 
     def _open_session(self) -> None:
@@ -212,9 +254,9 @@ def _tells(function: Callable[..., Any]) -> bool:
         return False
 
 
-def main(line: int, master: str) -> None:
-    Child(socket.socket(fileno=line), master).run()
+def main(line: int, orders: int, master: str) -> None:
+    Child(socket.socket(fileno=line), socket.socket(fileno=orders), master).run()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

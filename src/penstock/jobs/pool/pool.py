@@ -96,7 +96,7 @@ class Pool:
     def ask(self, piece: Piece) -> None:
         """To end by itself, by an exception."""
         if piece.place is not None:
-            piece.place.send((ASK, piece.number))
+            piece.place.order(ASK, piece.number)
 
     def end(self, piece: Piece, reason: str) -> None:
         """At once: its process is ended, if it has begun."""
@@ -166,7 +166,7 @@ class Pool:
                 if firsts.get(process) == first:
                     process.long = True
                     if len(pieces) > 1:
-                        process.send((BACK, 0))
+                        process.order(BACK)
         self._look = None
         if busy or self._waiting:
             loop = asyncio.get_running_loop()

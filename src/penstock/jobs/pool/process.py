@@ -30,8 +30,10 @@ class PoolProcess(asyncio.Protocol):
         self._gone = gone
         self._parcels = Parcels()
         self._transport: asyncio.Transport | None = None
+        self._orders: asyncio.Transport | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._out: list[tuple[Any, ...]] = []
+        self._gathering = False  # something was written in this turn of the loop
 
     @property
     def pid(self) -> int:
@@ -39,24 +41,36 @@ class PoolProcess(asyncio.Protocol):
         return self._process.pid
 
     async def start(self, master: str = "") -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "penstock.jobs.pool.child", str(theirs.fileno()), master]
-        with theirs:
+        line, their_line = socket.socketpair()
+        orders, their_orders = socket.socketpair()
+        theirs = their_line.fileno(), their_orders.fileno()
+        command = [sys.executable, "-m", "penstock.jobs.pool.child", *map(str, theirs), master]
+        with their_line, their_orders:
             # Not asyncio's, which waits for processes in ways of its own: ours end with their line.
             self._process = subprocess.Popen(  # noqa: ASYNC220
                 command,
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=theirs,
                 start_new_session=True,
             )
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: self, sock=ours)
+        self._orders, _ = await loop.create_unix_connection(asyncio.Protocol, sock=orders)
+        await loop.create_unix_connection(lambda: self, sock=line)
+
+    def order(self, verb: str, number: int = 0) -> None:
+        """Heard although it is at work."""
+        if self._orders is not None and not self._orders.is_closing():
+            self._orders.write(pack([(verb, number)]))
 
     def send(self, item: tuple[Any, ...]) -> None:
-        """With all else that is sent in this turn of the loop."""
-        if not self._out:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._out.append(item)
+        """Work: the first at once, for the process may have nothing else to do; what follows in
+        this turn of the loop together."""
+        if self._gathering:
+            self._out.append(item)
+            return
+        self._gathering = True
+        self._write([item])
+        asyncio.get_running_loop().call_soon(self._flush)
 
     def end(self) -> None:
         """At once, with everything it has started."""
@@ -66,15 +80,21 @@ class PoolProcess(asyncio.Protocol):
 
     async def ended(self) -> None:
         """Returns when there is nothing left of it."""
-        if self._transport is not None:
-            self._transport.close()
+        for line in (self._transport, self._orders):
+            if line is not None:
+                line.close()
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        self._gathering = False
+        if self._out:
+            out, self._out = self._out, []
+            self._write(out)
+
+    def _write(self, items: list[tuple[Any, ...]]) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(pack(out))
+            self._transport.write(pack(items))
 
     # The line.
 

@@ -21,6 +21,7 @@ from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError, WireSyntaxError
 from penstock.core.logs import get_logger
+from penstock.core.properties import PERSISTENT, Properties, decode_header
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
 from penstock.jobs.queue.control import hear_wishes
 from penstock.jobs.queue.topology import (
@@ -33,7 +34,6 @@ from penstock.jobs.queue.topology import (
     retry_name,
 )
 from penstock.wire.amqp091.address import Address
-from penstock.wire.amqp091.contents import Properties, read_header
 from penstock.wire.amqp091.messages import Content
 
 log = get_logger(__name__)
@@ -154,9 +154,9 @@ class AmqpCarrier:
         for content in contents:
             self._unacknowledged[content.tag] = None
             try:
-                said = read_header(content.header)
+                said = decode_header(content.header)
             except WireSyntaxError:
-                said = Properties()
+                said = Properties(delivery_mode=PERSISTENT)
             deliveries.append(
                 Delivery(
                     content.consumer.partition(".")[0],

@@ -12,20 +12,21 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
-from uuid import uuid4
 
 from penstock.client import Fabric, FabricClosed, Inflow, Message, Outflow, connect
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, PreconditionFailed
 from penstock.core.logs import get_logger
+from penstock.core.properties import PERSISTENT, Properties
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
+from penstock.jobs.queue.control10 import hear_wishes
 from penstock.jobs.queue.envelope import REPLY_TO
-from penstock.jobs.queue.topology import CONTROL, request_name
-from penstock.jobs.queue.wishes import read_wish
-from penstock.wire.amqp091.contents import Properties
+from penstock.jobs.queue.topology import request_name
 
 log = get_logger(__name__)
 
 _FLUSH_SECONDS: Final = 30.0
+#: RabbitMQ before 4 closes the connection of whoever asks for a durable queue by its name.
+_OPEN_SECONDS: Final = 10.0
 
 
 class Amqp10Carrier:
@@ -44,6 +45,7 @@ class Amqp10Carrier:
         self._kinds = tuple(kinds)
         self._prefetch = prefetch
         self._queue = queue
+        self._url = url
         self._fabric: Fabric = connect(url, patience=patience)
         self._listener: Listener | None = None
         self._outflows: dict[tuple[str, str], Outflow] = {}
@@ -60,8 +62,17 @@ class Amqp10Carrier:
         await self._fabric.open()
         self._spawn(self._tasks, self._hear_wishes())
         for kind in self._kinds:
-            inflow = self._fabric.pull(self._queue or request_name(kind), prefetch=self._prefetch)
-            await inflow.open()
+            queue = self._queue or request_name(kind)
+            inflow = self._fabric.pull(queue, prefetch=self._prefetch)
+            try:
+                async with asyncio.timeout(_OPEN_SECONDS):
+                    await inflow.open()
+            except TimeoutError:
+                await self._fabric.close()
+                raise PreconditionFailed(
+                    f"over AMQP 1.0 this broker does not give us the queue {queue} as it is: "
+                    "declare it with --compatible, or use amqp://"
+                ) from None
             self._spawn(self._tasks, self._receive(kind, inflow))
 
     async def close(self) -> None:
@@ -157,11 +168,7 @@ class Amqp10Carrier:
     async def _hear_wishes(self) -> None:
         assert self._listener is not None
         try:
-            # Said by whoever comes: the stream is made by it, if it is not there.
-            await self._fabric.stream(CONTROL, max_age="7D").send({"mark": uuid4().hex})
-            async for message in self._fabric.replay(CONTROL, "first"):
-                if (wish := read_wish(message.body)) is not None:
-                    self._listener.wished(wish)
+            await hear_wishes(self._url, self._listener.wished)
         except PenstockError as error:
             log.warning("nothing can be cancelled", reason=str(error))
 
@@ -192,6 +199,7 @@ def _properties(message: Message) -> Properties:
     return Properties(
         message.content_type,
         dict(message.headers) or None,
+        PERSISTENT,
         correlation_id=message.correlation_id,
         reply_to=_key(message.reply_to),
         message_id=message.message_id,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from penstock.core.properties import Properties
 from penstock.jobs.queue.wishes import Wish
-from penstock.wire.amqp091.contents import Properties
 
 
 @dataclass(slots=True)

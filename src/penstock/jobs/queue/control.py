@@ -11,9 +11,9 @@ from typing import Final
 from penstock.client.amqp091.connection import Connection
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.properties import PERSISTENT, Properties
 from penstock.jobs.queue.topology import CONTROL, declare_control
 from penstock.jobs.queue.wishes import Wish, read_wish
-from penstock.wire.amqp091.contents import Properties
 from penstock.wire.amqp091.messages import Content
 
 log = get_logger(__name__)
@@ -41,7 +41,7 @@ async def hear_wishes(connection: Connection, wished: Callable[[Wish], None]) ->
             channel.ack(contents[-1].tag, multiple=True)
 
         channel.on_deliveries = hear
-        channel.publish("", CONTROL, mark, Properties("application/json"))
+        channel.publish("", CONTROL, mark, Properties("application/json", delivery_mode=PERSISTENT))
         await channel.prefetch(_PREFETCH)
         await channel.consume(CONTROL, "wishes", {"x-stream-offset": "first"})
         async with asyncio.timeout(_SECONDS):

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from penstock.core.properties import PERSISTENT, TRANSIENT, Properties
 from penstock.jobs.forms import Form, Written
 from penstock.jobs.history.records import JobState
 from penstock.jobs.options import Options, read_options, write_options
-from penstock.wire.amqp091.contents import Properties
 
 RUN: Final = "job-run"
 ATTEMPT: Final = "job-attempt"
@@ -87,7 +87,7 @@ def request_properties(
     return Properties(
         written.content_type,
         headers or None,
-        persistent=envelope.persistent,
+        delivery_mode=PERSISTENT if envelope.persistent else TRANSIENT,
         priority=envelope.options.priority or None,
         correlation_id=envelope.correlation_id,
         reply_to=envelope.reply_to or key(identity),
@@ -123,7 +123,7 @@ def response_properties(
     return Properties(
         written.content_type,
         headers,
-        persistent=envelope.persistent and told.state.final,
+        delivery_mode=PERSISTENT if envelope.persistent and told.state.final else TRANSIENT,
         correlation_id=envelope.correlation_id,
         message_id=message_id,
     )

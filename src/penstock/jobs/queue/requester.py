@@ -9,6 +9,7 @@ from penstock.client.amqp091.channel import Channel
 from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError
+from penstock.core.properties import PERSISTENT, Properties, decode_header
 from penstock.jobs.errors import FormError
 from penstock.jobs.forms import Form, Written, read_request, write_request
 from penstock.jobs.model import Request
@@ -24,7 +25,6 @@ from penstock.jobs.queue.topology import (
 )
 from penstock.jobs.queue.wishes import Wish, write_wish
 from penstock.wire.amqp091.address import Address
-from penstock.wire.amqp091.contents import Properties, read_header
 from penstock.wire.amqp091.faults import Lost
 from penstock.wire.amqp091.messages import Content
 
@@ -80,7 +80,7 @@ class Requester:
                     self._declared.add(CONTROL)
                 channel = await self._ready(None)
                 return await channel.publish_safely(
-                    "", CONTROL, body, Properties("application/json")
+                    "", CONTROL, body, Properties("application/json", delivery_mode=PERSISTENT)
                 )
             except Lost:
                 continue
@@ -92,7 +92,7 @@ class Requester:
         found: list[tuple[Request, str]] = []
 
         def look(content: Content, request: Request) -> bool:
-            headers = read_header(content.header).headers or {}
+            headers = decode_header(content.header).headers or {}
             found.append((request, str(headers.get(ERROR, ""))))
             return False
 
@@ -128,7 +128,7 @@ class Requester:
                 request = _request(content)
                 if request is None or not wanted(content, request):
                     continue
-                said = read_header(content.header)
+                said = decode_header(content.header)
                 again = raised(said, read_envelope(said).run + 1)
                 channel.publish(request_name(kind), "", content.body, again)
                 channel.ack(content.tag)

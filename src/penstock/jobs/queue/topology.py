@@ -104,8 +104,8 @@ async def declare(
     if kind in ICHNAEA:
         channel = await _queue(connection, channel, responses, _KEPT if durable else {}, durable)
         await channel.bind(responses, responses)
-    arguments = {"x-message-ttl": _DEAD_MILLISECONDS, "x-max-length": _DEAD_KEPT}
-    channel = await _queue(connection, channel, dead_name(kind), arguments, True)
+    dead = {"x-message-ttl": _DEAD_MILLISECONDS, "x-max-length": _DEAD_KEPT} if durable else {}
+    channel = await _queue(connection, channel, dead_name(kind), dead, durable)
     await channel.close()
 
 

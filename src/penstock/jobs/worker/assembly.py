@@ -12,6 +12,7 @@ from penstock.core.errors import ConfigurationError
 from penstock.jobs.pool.pool import Pool
 from penstock.jobs.queue.amqp import AmqpCarrier
 from penstock.jobs.queue.carrier import Carrier
+from penstock.jobs.queue.mailbox import by_amqp10
 from penstock.jobs.queue.topology import ICHNAEA, TYPES, Durability
 from penstock.jobs.shells.local import LocalShell
 from penstock.jobs.shells.shell import Shell
@@ -27,7 +28,6 @@ from penstock.wire.amqp091.address import parse_address
 
 #: For `Plan.spark`: models are built without it.
 NO_SPARK: Final = ""
-_AMQP10: Final = ("amqp+1.0://", "amqps+1.0://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def assemble(url: str, plan: Plan, ledger: Ledger | None = None) -> Worker:
 
 
 def _carrier(url: str, plan: Plan, types: tuple[str, ...]) -> Carrier:
-    if url.startswith(_AMQP10):
+    if by_amqp10(url):
         from penstock.jobs.queue.amqp10 import Amqp10Carrier
 
         return Amqp10Carrier(

@@ -12,7 +12,6 @@ from dataclasses import replace
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.jobs.forms import read_request
-from penstock.jobs.history.changes import digest
 from penstock.jobs.queue.carrier import Carrier, Delivery, Settlement
 from penstock.jobs.queue.envelope import read_envelope, repeated
 from penstock.jobs.worker.answers import Answers
@@ -52,7 +51,7 @@ class Intake:
         if request.type not in self._types:
             self._refuse(delivery, f"work of type {request.type!r} is not done here", request.id)
             return None
-        job = Job(request, form, envelope, delivery, digest(delivery.body))
+        job = Job(request, form, envelope, delivery)
         meeting = self._memory.meet(job, self._carrier.epoch)
         if meeting is Meeting.NEW:
             self._memory.keep(job)

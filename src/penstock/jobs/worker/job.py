@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import Enum
 
 from penstock.jobs.forms import Form
+from penstock.jobs.history.changes import digest
 from penstock.jobs.model import Request, Result
 from penstock.jobs.queue.carrier import Delivery, Outgoing
 from penstock.jobs.queue.envelope import Envelope
@@ -26,7 +27,6 @@ class Job:
     form: Form
     envelope: Envelope
     delivery: Delivery
-    digest: bytes
     stage: Stage = Stage.WAITING
     attempt: Attempt | None = None
     begun: float = 0.0  #: by the loop's clock
@@ -41,10 +41,18 @@ class Job:
     messages: list[Outgoing] = field(default_factory=list)
     #: Whether that was the last word about it.
     final: bool = False
+    _digest: bytes = field(default=b"", init=False)
 
     @property
     def id(self) -> str:
         return self.request.id
+
+    @property
+    def digest(self) -> bytes:
+        """Tells it from others of the same id; made when it is first asked for, which as a rule is
+        after the work."""
+        self._digest = self._digest or digest(self.delivery.body)
+        return self._digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock.core import properties
 from penstock.pipeline.connector.headers import HEADERS, decode_headers
 from penstock.pipeline.connector.packed import pack
-from penstock.wire.amqp091 import contents
 
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 
@@ -103,9 +103,9 @@ class _Walk:
 
     def moments(self) -> pa.Array:
         """The publishers' timestamps: a property in seconds."""
-        if contents.TIMESTAMP not in self.places:
+        if properties.TIMESTAMP not in self.places:
             return pa.nulls(self.size, _MOMENT)
-        rows, starts, _ = self.places[contents.TIMESTAMP]
+        rows, starts, _ = self.places[properties.TIMESTAMP]
         seconds = self._number(starts, 8)
         # Some count in milliseconds; no clock that counts seconds gets there before the year 5138.
         micros = np.where(seconds > 99_999_999_999, seconds * 1000, seconds * 1_000_000)
@@ -123,16 +123,16 @@ class _Walk:
 _SHORT: Final = -1
 _TABLE: Final = -2
 _WIDTHS: Final = (
-    (contents.CONTENT_TYPE, _SHORT),
-    (contents.CONTENT_ENCODING, _SHORT),
-    (contents.HEADERS, _TABLE),
-    (contents.DELIVERY_MODE, 1),
-    (contents.PRIORITY, 1),
-    (contents.CORRELATION_ID, _SHORT),
-    (contents.REPLY_TO, _SHORT),
-    (contents.EXPIRATION, _SHORT),
-    (contents.MESSAGE_ID, _SHORT),
-    (contents.TIMESTAMP, 8),
+    (properties.CONTENT_TYPE, _SHORT),
+    (properties.CONTENT_ENCODING, _SHORT),
+    (properties.HEADERS, _TABLE),
+    (properties.DELIVERY_MODE, 1),
+    (properties.PRIORITY, 1),
+    (properties.CORRELATION_ID, _SHORT),
+    (properties.REPLY_TO, _SHORT),
+    (properties.EXPIRATION, _SHORT),
+    (properties.MESSAGE_ID, _SHORT),
+    (properties.TIMESTAMP, 8),
 )
 
 
@@ -150,9 +150,9 @@ def _list(raw: pa.Array) -> list[bytes | None]:
 
 
 def _headers(walk: _Walk) -> pa.Array:
-    if contents.HEADERS not in walk.places:
+    if properties.HEADERS not in walk.places:
         return pa.nulls(walk.size, HEADERS)
-    tables = walk.gather(*walk.places[contents.HEADERS]).dictionary_encode()
+    tables = walk.gather(*walk.places[properties.HEADERS]).dictionary_encode()
     return decode_headers(_list(tables.dictionary)).take(tables.indices)
 
 
@@ -168,7 +168,7 @@ def _timestamp(batch: pa.RecordBatch, walk: _Walk) -> pa.Array:
 def _stamps(walk: _Walk) -> pa.Array:
     """RabbitMQ can be told to stamp messages: in milliseconds among the headers."""
     seconds = walk.moments()
-    if contents.HEADERS not in walk.places:
+    if properties.HEADERS not in walk.places:
         return seconds
     stamp = pc.map_lookup(_headers(walk), "timestamp_in_ms", "first")
     digits = pc.if_else(pc.match_substring_regex(stamp, r"^\d{1,15}$"), stamp, None)
@@ -184,8 +184,8 @@ _MAKERS: Final[dict[str, _Maker]] = {
     "timestamp": lambda batch, stream, walk: _timestamp(batch, walk),
     "exchange": lambda batch, stream, walk: batch.column("exchange").dictionary_decode(),
     "routing_key": lambda batch, stream, walk: batch.column("routing_key").dictionary_decode(),
-    "content_type": lambda batch, stream, walk: walk.text(contents.CONTENT_TYPE),
-    "message_id": lambda batch, stream, walk: walk.text(contents.MESSAGE_ID),
+    "content_type": lambda batch, stream, walk: walk.text(properties.CONTENT_TYPE),
+    "message_id": lambda batch, stream, walk: walk.text(properties.MESSAGE_ID),
     "headers": lambda batch, stream, walk: _headers(walk),
     "body": lambda batch, stream, walk: batch.column("body"),
     "properties": lambda batch, stream, walk: batch.column("properties"),

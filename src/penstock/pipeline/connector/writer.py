@@ -25,8 +25,8 @@ from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructT
 
 from penstock.client.amqp091.publisher import Publisher
 from penstock.core.errors import ConfigurationError, WireSyntaxError
+from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
 from penstock.pipeline.connector.options import WriteOptions
-from penstock.wire.amqp091.contents import Properties, short_string, write_header
 
 _TEXT: Final = (StringType(),)
 _TYPES: Final[dict[str, tuple[DataType, ...]]] = {
@@ -68,7 +68,8 @@ class Publishing:
             patience=options.patience,
         ) as publisher:
             routes: dict[tuple[str, str], bytes] = {}
-            said = Properties()  # one for all: making it costs as much as writing it
+            # One for all: making it costs as much as writing it.
+            said = Properties(delivery_mode=PERSISTENT)
             for batch in batches:
                 for row in self._rows(batch):
                     exchange, key, content_type, message_id, headers, body = row
@@ -115,14 +116,14 @@ class Publishing:
 
 def _route(exchange: str, routing_key: str) -> bytes:
     try:
-        return short_string(exchange, "exchange") + short_string(routing_key, "routing_key")
+        return shortstr(exchange, "exchange") + shortstr(routing_key, "routing_key")
     except WireSyntaxError as error:
         raise ConfigurationError(str(error)) from None
 
 
 def _header(size: int, said: Properties) -> bytes:
     try:
-        return write_header(size, said)
+        return encode_header(said, size)
     except WireSyntaxError as error:
         raise ConfigurationError(str(error)) from None
 

@@ -5,15 +5,15 @@
     writing.add(rows)
     files = writing.close()               # back in the driver: table.enter(batch, files, …)
 
-A file has the rows one task has of one day. It is safe from a power cut when `close` returns, and
-nobody's until the driver has entered it: of a task that is run twice, the files of the run that
-Spark has counted are told, the others are swept.
+A file has the rows one task has of one day, and of one stream where streams lie apart. It is safe
+from a power cut when `close` returns, and nobody's until the driver has entered it: of a task that
+is run twice, the files of the run that Spark has counted are told, the others are swept.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,12 +24,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.core.units import MiB
+from penstock.pipeline.lake.folders import DAY, STREAM, below
 from penstock.pipeline.lake.log import File, sync
 
-#: Every table has it: the UTC day a row belongs to, which tells where it lies.
-DAY: Final = "day"
-#: The same in the path. Files keep the column, so that each can be read alone.
-DAY_FOLDER: Final = "_day"
 #: Rows wait until there are so many bytes of them: a row group is worth reading then.
 _GROUP_BYTES: Final = 64 * MiB
 _NUMBERS: Final = (pa.types.is_int64, pa.types.is_timestamp)
@@ -43,10 +40,12 @@ class Draft:
     place: str  #: below it, and of this try alone
     first: int
     last: int
+    by_stream: bool = False  #: each stream has files of its own
 
     @classmethod
-    def new(cls, folder: Path, first: int, last: int) -> Draft:
-        return cls(folder, f"data/{last}-{uuid.uuid4().hex[:12]}", first, last)
+    def new(cls, folder: Path, first: int, last: int, *, by_stream: bool = False) -> Draft:
+        place = f"data/{last}-{uuid.uuid4().hex[:12]}"
+        return cls(folder, place, first, last, by_stream)
 
     def begin(self, schema: pa.Schema) -> Writing:
         return Writing(self, schema)
@@ -54,7 +53,7 @@ class Draft:
 
 @dataclass(slots=True)
 class _Pages:
-    """The file of one day; it is opened when there is much of it, or all."""
+    """One file; it is opened when there is much of it, or all."""
 
     path: Path
     schema: pa.Schema
@@ -94,31 +93,42 @@ class Writing:
     def __init__(self, draft: Draft, schema: pa.Schema) -> None:
         self._draft = draft
         self._schema = schema
-        self._pages: dict[int, _Pages] = {}
+        self._pages: dict[tuple[int, str | None], _Pages] = {}
 
     def add(self, rows: pa.Table) -> None:
         """Rows of the schema, `day` among them, in any order."""
-        days = np.asarray(rows[DAY].cast(pa.int32()))
-        for day in np.unique(days).tolist():
-            of_day = days == day
-            mine = rows if of_day.all() else rows.filter(pa.array(of_day))
-            pages = self._pages.get(day)
-            if pages is None:
-                pages = self._pages[day] = self._new(day)
-            pages.add(mine)
+        for stream, of_stream in _streams(rows) if self._draft.by_stream else [(None, rows)]:
+            for day, mine in _days(of_stream):
+                pages = self._pages.get((day, stream))
+                if pages is None:
+                    pages = self._pages[day, stream] = self._new(day, stream)
+                pages.add(mine)
 
     def close(self) -> list[File]:
         files = []
         draft = self._draft
-        for day, pages in sorted(self._pages.items()):
+        for (day, stream), pages in self._pages.items():
             size = pages.close()
-            below = str(pages.path.relative_to(draft.folder))
-            files.append(File(below, _name(day), pages.rows, size, draft.first, draft.last))
-        return files
+            path = str(pages.path.relative_to(draft.folder))
+            files.append(File(path, _name(day), pages.rows, size, draft.first, draft.last, stream))
+        return sorted(files, key=lambda file: (file.day, file.stream or ""))
 
-    def _new(self, day: int) -> _Pages:
-        place = self._draft.folder / self._draft.place / f"{DAY_FOLDER}={_name(day)}"
+    def _new(self, day: int, stream: str | None) -> _Pages:
+        place = self._draft.folder / self._draft.place / below(_name(day), stream)
         return _Pages(place / f"{uuid.uuid4().hex}.parquet", self._schema)
+
+
+def _streams(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    names = pc.unique(rows[STREAM]).to_pylist()
+    for name in names:
+        yield name, rows if len(names) == 1 else rows.filter(pc.equal(rows[STREAM], name))
+
+
+def _days(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    days = np.asarray(rows[DAY].cast(pa.int32()))
+    for day in np.unique(days).tolist():
+        of_day = days == day
+        yield day, rows if of_day.all() else rows.filter(pa.array(of_day))
 
 
 def _encoding(schema: pa.Schema) -> dict[str, Any]:

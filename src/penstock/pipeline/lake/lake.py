@@ -3,9 +3,9 @@
     lake = Lake.open(data / "lake", "hives")
     lake.read(spark, "silver.reports", days=(date(2026, 11, 1), date(2026, 11, 7)))
 
-A table is `layer.name`, and belongs to a flow: `silver/hives/reports`. Bronze is what came and
-there is one of it; the other layers have generations, of which one is current. Whoever opens the
-lake reads that one; a rebuild writes the next (`replay.py`).
+A table is `layer.name`, and belongs to a flow: `silver/hives/reports`. Bronze is what came, by day
+and stream, and there is one of it; the other layers lie by day and have generations, of which one
+is current. Whoever opens the lake reads that one; a rebuild writes the next (`replay.py`).
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ class Lake:
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a table: should be as silver.reports")
         layer, _, short = name.partition(".")
-        generation = 0 if layer == BRONZE else self.generation
-        return Table(name, self.root / layer / self.flow / short, generation)
+        bronze = layer == BRONZE
+        folder = self.root / layer / self.flow / short
+        return Table(name, folder, 0 if bronze else self.generation, by_stream=bronze)
 
     def tables(self) -> Iterator[Table]:
         """Those that have something, by name; bronze first."""

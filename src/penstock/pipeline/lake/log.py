@@ -30,7 +30,7 @@ _SCHEMA: Final = "schema.json"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A Parquet file: the rows some batches have of a day."""
+    """A Parquet file: the rows some batches have of a day, or of a stream's day."""
 
     path: str  #: below the table's folder
     day: str
@@ -38,6 +38,7 @@ class File:
     bytes: int
     first: int  #: the batches it has rows of: from this one
     last: int  #: to this one
+    stream: str | None = None  #: the only one it has rows of; none: of any
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.core.errors import NotFound
-from penstock.pipeline.lake.draft import DAY, DAY_FOLDER, Draft, parents
+from penstock.pipeline.lake.draft import Draft, parents
+from penstock.pipeline.lake.folders import DAY, DAY_FOLDER, STREAM_FOLDER, folder_of
 from penstock.pipeline.lake.log import Entry, File, Log, chosen, sync
 
 if TYPE_CHECKING:
@@ -39,14 +40,21 @@ class Size:
 
 
 class Table:
-    """A table by its folder; `generation` says whose log is read and written."""
+    """A table by its folder; `generation` says whose log is read and written.
 
-    __slots__ = ("folder", "generation", "log", "name")
+    With `by_stream`, each stream's rows have files of their own. Files from before that was so have
+    rows of several, and are read like any others.
+    """
 
-    def __init__(self, name: str, folder: Path, generation: int) -> None:
+    __slots__ = ("by_stream", "folder", "generation", "log", "name")
+
+    def __init__(
+        self, name: str, folder: Path, generation: int, *, by_stream: bool = False
+    ) -> None:
         self.name = name
         self.folder = folder
         self.generation = generation
+        self.by_stream = by_stream
         self.log = Log(folder / f"log-{generation}")
 
     def write(
@@ -69,7 +77,8 @@ class Table:
 
     def draft(self, batch: int, first: int | None = None) -> Draft:
         """For workers to write a batch by; it may stand for several."""
-        return Draft.new(self.folder, batch if first is None else first, batch)
+        begin = batch if first is None else first
+        return Draft.new(self.folder, begin, batch, by_stream=self.by_stream)
 
     def enter(
         self,
@@ -129,13 +138,21 @@ class Table:
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
         return Size(rows, size, len(files))
 
-    def lay(self, frame: DataFrame, label: str, first: int, last: int) -> tuple[File, ...]:
-        """Write files that are no part of the table yet, safe from a power cut."""
-        from pyspark.sql.functions import col
+    def lay(
+        self, frame: DataFrame, label: str, first: int, last: int, stream: str | None = None
+    ) -> tuple[File, ...]:
+        """Write files that are no part of the table yet, safe from a power cut.
+
+        `stream` is the only one of which there are rows, where streams lie apart.
+        """
+        from pyspark.sql.functions import col, lit
 
         place = self.folder / "data" / f"{label}-{uuid.uuid4().hex[:12]}"
-        frame.withColumn(DAY_FOLDER, col(DAY)).write.partitionBy(DAY_FOLDER).parquet(str(place))
-        return tuple(self._described(place, first, last))
+        folders = {DAY_FOLDER: col(DAY)}
+        if stream is not None:
+            folders[STREAM_FOLDER] = lit(folder_of(stream))
+        frame.withColumns(folders).write.partitionBy(*folders).parquet(str(place))
+        return tuple(self._described(place, first, last, stream))
 
     def retire(self, files: Iterable[File]) -> None:
         """Before files leave the table: their time in which readers may finish begins now."""
@@ -162,28 +179,27 @@ class Table:
     def _logs(self) -> list[Log]:
         return [Log(path) for path in self.folder.glob("log-*")]
 
-    def _described(self, place: Path, first: int, last: int) -> list[File]:
+    def _described(self, place: Path, first: int, last: int, stream: str | None) -> list[File]:
         found = []
         for day in sorted(place.glob(f"{DAY_FOLDER}=*")):
-            for path in sorted(day.glob("*.parquet")):
+            for path in sorted(day.rglob("*.parquet")):
                 # Hadoop's own checksums: as many files again, and pages have theirs.
                 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
                 sync(path)
                 rows = pq.read_metadata(path).num_rows
                 size = path.stat().st_size
                 text = day.name.partition("=")[2]
-                below = str(path.relative_to(self.folder))
-                found.append(File(below, text, rows, size, first, last))
-            sync(day)
-        if found:
-            sync(place)
-            sync(place.parent)
+                path_below = str(path.relative_to(self.folder))
+                found.append(File(path_below, text, rows, size, first, last, stream))
+        for folder in parents(self.folder, found):
+            sync(folder)
         return found
 
 
 def _prune(place: Path) -> None:
     """Remove a batch's folder once it is empty."""
-    for folder in (*place.glob("*"), place):
+    inner = sorted(place.rglob("*"), key=lambda path: len(path.parts), reverse=True)
+    for folder in (*inner, place):
         if folder.is_dir():
             with suppress(OSError):  # not empty
                 folder.rmdir()

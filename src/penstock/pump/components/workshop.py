@@ -39,7 +39,7 @@ from penstock.pump.headers import Provenance
 from penstock.pump.holding import Holding
 from penstock.pump.landing.target import read_inflight
 from penstock.pump.pace import Pace
-from penstock.pump.plugins import Plugin, Plugins
+from penstock.pump.plugins import Plugin, Plugins, registered
 from penstock.pump.posts.reading import spelling
 from penstock.pump.posts.reports import PREFIX
 from penstock.pump.posts.sums import Sums
@@ -208,11 +208,12 @@ class Workshop:
 async def open_workshop(
     settings: PumpSettings, plugins: Sequence[Plugin] = ()
 ) -> AsyncIterator[Workshop]:
+    known = Plugins([*registered(settings.plugins), *plugins])
     credentials = Credentials()
     if settings.credentials is not None:
         credentials = await asyncio.to_thread(read_credentials, settings.credentials)
     async with AsyncExitStack() as stack:
-        yield Workshop(settings, credentials, Plugins(plugins), stack, Brokers(credentials, stack))
+        yield Workshop(settings, credentials, known, stack, Brokers(credentials, stack))
 
 
 def _format_of(prefix: str | None) -> str:

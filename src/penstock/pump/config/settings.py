@@ -111,7 +111,7 @@ class PumpSettings(_Model):
     subtopic: Many = Field(["#"], description="Which directories, as AMQP has patterns.")
     bindings: list[Bound] = []
     queue: str | None = Field(None, description="Else one is made up and kept.")
-    prefetch: int = Field(512, ge=1)
+    prefetch: int = Field(1024, ge=1)
     post_broker: str | None = Field(None, description="Where posts are sent; else the broker.")
     post_exchange: str | None = None
     post_exchange_suffix: str | None = None
@@ -191,6 +191,8 @@ class PumpSettings(_Model):
     report_back: bool = False
     report_exchange: str | None = None
     destination: str | None = Field(None, description="sender: the URL to push to.")
+
+    plugins: Many = Field([], description="A site's own code, as module:name.")
 
     state: Path | None = Field(None, description="Where queue names and retries are kept.")
     instance: int = Field(1, ge=1)

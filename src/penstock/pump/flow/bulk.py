@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Self
 
 from penstock.client.amqp091.publisher import Publisher
+from penstock.core.properties import encode_header, encode_route
 from penstock.pump.flow.exchanges import Outgoing, message_ids, properties
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import write_header, write_route
 
 
 class Bulk:
@@ -44,8 +44,8 @@ class Bulk:
             self._declared.add(message.exchange)
         said = properties(message, next(self._ids))
         self._publisher.publish(
-            write_route(message.exchange, message.topic),
-            write_header(len(message.body), said),
+            encode_route(message.exchange, message.topic),
+            encode_header(said, len(message.body)),
             message.body,
         )
 

@@ -43,7 +43,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    in_hand: int = 512  #: posts at a time; how many of them move bytes is for their work to say
+    in_hand: int = 1024  #: posts at a time; how many of them move bytes is for their work to say
     attempts: int = 3
     pause: float = 0.2  #: between the attempts made at once; it doubles
     backoff: Backoff = field(default_factory=Backoff)

@@ -20,9 +20,9 @@ from penstock.client.amqp091.channel import Channel
 from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
 from penstock.client.body import JSON
+from penstock.core.properties import PERSISTENT, TRANSIENT, Properties
 from penstock.pump.flow.declaring import declare_exchange
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import Properties
 from penstock.wire.amqp091.faults import Lost
 
 
@@ -115,8 +115,8 @@ def properties(message: Outgoing, message_id: str) -> Properties:
     ttl = message.ttl
     return Properties(
         message.content_type,
-        message.headers,
-        message.persistent,
+        dict(message.headers) or None,
+        PERSISTENT if message.persistent else TRANSIENT,
         message_id=message_id,
         expiration=None if ttl is None else str(max(0, round(ttl * 1000))),
     )

@@ -17,12 +17,12 @@ from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
 from penstock.core.errors import PenstockError, WireSyntaxError
 from penstock.core.logs import get_logger
+from penstock.core.properties import decode_header
 from penstock.pump.flow.declaring import declare_exchange, declare_queue
 from penstock.pump.flow.hearing import Binding, Heard
 from penstock.pump.flow.letter import Letter
 from penstock.pump.flow.settling import Settling
 from penstock.wire.amqp091.address import parse_address
-from penstock.wire.amqp091.contents import read_header
 from penstock.wire.amqp091.messages import Content
 
 log = get_logger(__name__)
@@ -104,7 +104,7 @@ class Queue:
             for content in contents:
                 settling.took(content.tag)
                 try:
-                    headers = read_header(content.header).headers or {}
+                    headers = decode_header(content.header).headers or {}
                 except WireSyntaxError as error:
                     log.warning("not a post", topic=content.key, reason=str(error))
                     settling.done(content.tag)

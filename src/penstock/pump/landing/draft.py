@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,6 +59,8 @@ class Draft:
             self.close()
             raise SourceUnavailable(f"{self.path} is being written by another process") from None
         there = os.fstat(self._fd).st_size
+        if there == 0:
+            return 0
         if not resume or self._digest is None or self._length is None or there > self._length:
             os.ftruncate(self._fd, 0)
             return 0
@@ -118,7 +121,8 @@ def dress(
 ) -> None:
     """Give a file the mode and the times it was announced with."""
     wanted = mode if mode is not None and manners.keep_mode else manners.mode
-    if wanted is not None:
+    # To set a mode costs a file system more than to look at it, and most files have it already.
+    if wanted is not None and wanted & 0o777 != stat.S_IMODE(os.fstat(fd).st_mode):
         os.fchmod(fd, wanted & 0o777)
     if mtime is not None and manners.keep_times:
         os.utime(fd, ns=(mtime if atime is None else atime, mtime))

@@ -1,7 +1,8 @@
 """FTP and FTPS, by aioftp: a connection for each transfer, for a connection carries one at a time.
 
 `tls` and `prot_p` of the credentials, or the scheme ftps, encrypt; `ftps` on port 990 does so from
-the first byte.
+the first byte. All connections of a transfer go to one address: where hosts are checked, the one
+that was found allowed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aioftp
@@ -24,6 +25,22 @@ from penstock.pump.transports.stretch import Stretch
 CHUNK: Final = 256 * KiB
 IMPLICIT_PORT: Final = 990
 _MISSING: Final = "550"
+
+
+class _Client(aioftp.Client):
+    """Goes to its address, whatever the server's name leads to; TLS checks the name."""
+
+    def __init__(self, address: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._address = address
+
+    async def _open_connection(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        stream = self._stream
+        secured = self.ssl or (stream and stream.writer.get_extra_info("ssl_object"))
+        self._siosocks_asyncio_kwargs = {"server_hostname": self.server_host} if secured else {}
+        return await super()._open_connection(self._address, port)
 
 
 class Ftp:
@@ -82,9 +99,10 @@ class Ftp:
         parts = urlsplit(source.url)
         port = parts.port or (IMPLICIT_PORT if source.scheme == "ftps" else aioftp.DEFAULT_PORT)
         implicit = source.scheme == "ftps" and port == IMPLICIT_PORT
-        await self._circumstances.hosts.check(source.host)
+        address = await self._circumstances.hosts.check(source.host)
         async with self._room:
-            client = aioftp.Client(
+            client = _Client(
+                address,
                 socket_timeout=timeout,
                 connection_timeout=min(30.0, timeout),
                 ssl=ssl.create_default_context() if implicit else None,

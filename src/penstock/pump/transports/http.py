@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from functools import lru_cache
 from http import HTTPStatus
+from types import TracebackType
 from typing import Final
 from urllib.parse import urljoin
 
@@ -26,7 +27,7 @@ from penstock.pump.errors import (
 from penstock.pump.sources import Source
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span
 from penstock.pump.transports.http1 import Connection
-from penstock.pump.transports.http_pool import Pool, request
+from penstock.pump.transports.http_pool import Pool, Server, request
 from penstock.pump.transports.stretch import Stretch
 
 _IDENTITY: Final = {"Accept-Encoding": "identity"}
@@ -41,6 +42,8 @@ class Http:
     def __init__(self, circumstances: Circumstances) -> None:
         self._circumstances = circumstances
         self._pool = Pool(circumstances)
+        # Secrets are a server's: they need not be looked for anew for each of its files.
+        self._secrets = lru_cache(256)(self._authorization)
 
     async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
         headers = {}
@@ -77,38 +80,87 @@ class Http:
     async def close(self) -> None:
         await self._pool.close()
 
-    @asynccontextmanager
-    async def _answer(
+    def _answer(
         self,
         method: str,
         source: Source,
         headers: Mapping[str, str] | None = None,
         body: AsyncIterator[bytes] | None = None,
-    ) -> AsyncIterator[Connection]:
-        url = source.url
-        try:
-            for _ in range(_REDIRECTS):
-                told = {**_IDENTITY, **(headers or {}), **self._authorization(url)}
-                async with self._pool.asked(request(method, url, told), body) as answer:
-                    onward = answer.headers.get("location")
-                    if answer.status // 100 != 3 or onward is None or method != "GET":
-                        yield answer
-                        return
-                    url = urljoin(url, onward)
-        except TimeoutError as error:
-            raise SourceUnavailable(f"{url}: no answer in time") from error
-        except OSError as error:
-            raise SourceUnavailable(f"{url}: {str(error) or type(error).__name__}") from error
-        raise SourceUnavailable(f"{source.url}: sent on more than {_REDIRECTS} times")
+    ) -> _Answer:
+        return _Answer(self, method, source.url, headers or {}, body)
 
-    def _authorization(self, url: str) -> dict[str, str]:
-        found = self._circumstances.credentials.find(url)
+    async def ask(
+        self, method: str, url: str, headers: Mapping[str, str], body: AsyncIterator[bytes] | None
+    ) -> tuple[Server, Connection]:
+        """The answer that is not a word to ask elsewhere, and who gives it."""
+        asked = url
+        for _ in range(_REDIRECTS):
+            told = {**_IDENTITY, **headers, **self._secrets(_site(url))}
+            wanted = request(method, url, told)
+            answer = await self._pool.ask(wanted, body)
+            onward = answer.headers.get("location")
+            if answer.status // 100 != 3 or onward is None or method != "GET":
+                return wanted.server, answer
+            self.give_back(wanted.server, answer)
+            url = urljoin(url, onward)
+        raise SourceUnavailable(f"{asked}: sent on more than {_REDIRECTS} times")
+
+    def give_back(self, server: Server, answer: Connection) -> None:
+        self._pool.give_back(server, answer)
+
+    def _authorization(self, site: str) -> dict[str, str]:
+        found = self._circumstances.credentials.find(site)
         if found.bearer_token:
             return {"Authorization": f"Bearer {found.bearer_token}"}
         if found.user and found.password:
             secret = b64encode(f"{found.user}:{found.password}".encode()).decode()
             return {"Authorization": f"Basic {secret}"}
         return {}
+
+
+class _Answer:
+    """An answer while it is read; what breaks meanwhile is the server's fault."""
+
+    __slots__ = ("_answer", "_asked", "_http", "_server")
+
+    def __init__(
+        self,
+        http: Http,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: AsyncIterator[bytes] | None,
+    ) -> None:
+        self._http = http
+        self._asked = (method, url, headers, body)
+
+    async def __aenter__(self) -> Connection:
+        try:
+            self._server, self._answer = await self._http.ask(*self._asked)
+        except OSError as error:
+            raise self._explained(error) from error
+        return self._answer
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.give_back(self._server, self._answer)
+        if isinstance(error, OSError):
+            raise self._explained(error) from error
+
+    def _explained(self, error: OSError) -> SourceUnavailable:
+        slow = isinstance(error, TimeoutError)
+        reason = "no answer in time" if slow else str(error) or type(error).__name__
+        return SourceUnavailable(f"{self._asked[1]}: {reason}")
+
+
+def _site(url: str) -> str:
+    """All of a URL before its path."""
+    at = url.find("/", url.find("://") + 3)
+    return url if at < 0 else url[:at]
 
 
 def _check_status(answer: Connection, source: Source) -> None:

@@ -1,12 +1,14 @@
 """SFTP, by asyncssh: a connection for each server, kept while it is used.
 
 Keys, known hosts and aliases are those of the user's own ssh settings, unless the credentials name
-a key file or have a password.
+a key file or have a password. Where hosts are checked, the address that was found allowed is the
+one that is connected to, and its key is looked for under the host's name.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ from penstock.pump.transports.stretch import Stretch
 
 #: asyncssh asks for a stretch of this size in pieces, all at the same time.
 CHUNK: Final = MiB
+_PORT: Final = 22
 
 
 class Sftp:
@@ -115,8 +118,9 @@ class Sftp:
     ) -> tuple[asyncssh.SSHClientConnection, asyncssh.SFTPClient]:
         parts = urlsplit(source.url)
         found = self._circumstances.credentials.find(source.url)
-        await self._circumstances.hosts.check(source.host)
-        options: dict[str, Any] = {"connect_timeout": min(30.0, self._circumstances.timeout)}
+        address = await self._circumstances.hosts.check(source.host)
+        patience = min(30.0, self._circumstances.timeout)
+        options: dict[str, Any] = {"connect_timeout": patience}
         if found.user:
             options["username"] = found.user
         if found.password:
@@ -127,6 +131,9 @@ class Sftp:
             options["known_hosts"] = str(self._circumstances.known_hosts)
         if parts.port:
             options["port"] = parts.port
+        if address != source.host:
+            async with asyncio.timeout(patience):
+                options["sock"] = await _connected(address, parts.port or _PORT)
         connection = await asyncssh.connect(source.host, **options)
         return connection, await connection.start_sftp_client()
 
@@ -141,3 +148,14 @@ class Sftp:
             if gone is not None:
                 gone[0].abort()
         return SourceUnavailable(f"{source.host}: {str(error) or type(error).__name__}")
+
+
+async def _connected(address: str, port: int) -> socket.socket:
+    opened = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    opened.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(opened, (address, port))
+    except BaseException:
+        opened.close()
+        raise
+    return opened

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.broker.contract import Message
-from penstock.broker.properties import Properties, encode_header, encode_route
 from penstock.core.addresses import parse_address
 from penstock.core.errors import NotFound
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.server.management.call import Call, Level
 from penstock.server.management.errand import Fetching, Posting
 from penstock.server.management.errors import bad_request

@@ -11,14 +11,9 @@ from typing import Any, Final
 
 from penstock.broker.contract import Delivery, Message
 from penstock.broker.destinations import Queue
-from penstock.broker.properties import (
-    Properties,
-    decode_header,
-    encode_header,
-    encode_route,
-    flags_of,
-)
+from penstock.broker.properties import flags_of
 from penstock.core.errors import AccessRefused, PreconditionFailed
+from penstock.core.properties import Properties, decode_header, encode_header, encode_route
 from penstock.server.management.call import Call, Level, number_in, required, table_in, text_in
 from penstock.server.management.errand import Fetching, Posting
 from penstock.server.management.errors import bad_request

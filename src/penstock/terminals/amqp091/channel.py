@@ -14,8 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import EXPIRES, MANDATORY, UNLIMITED, Delivery, Message
-from penstock.broker.properties import decode_header, decode_route, encode_header, flags_of
+from penstock.broker.properties import flags_of
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed, Unsupported
+from penstock.core.properties import decode_header, decode_route, encode_header
 from penstock.terminals.amqp091.confirms import Confirms
 from penstock.terminals.amqp091.conversations import Consumer, Producer
 from penstock.terminals.amqp091.methods import method_frame

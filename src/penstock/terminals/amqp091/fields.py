@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.broker.properties import read_shortstr, shortstr
 from penstock.core.errors import WireSyntaxError
+from penstock.core.properties import read_shortstr, shortstr
 from penstock.core.tables import decode_table, encode_table
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.properties import encode_route
 from penstock.core.errors import NotFound, PenstockError, PreconditionFailed, Unsupported
+from penstock.core.properties import encode_route
 from penstock.terminals.amqp10.addresses import Place, parse_address, queue_address
 from penstock.terminals.amqp10.filters import Filters, arguments_of, bindings, stream_offset
 from penstock.terminals.amqp10.inlet import CREDIT, Inlet

@@ -14,8 +14,8 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import MANDATORY, Channel, Driver, Message
-from penstock.broker.properties import encode_route
 from penstock.core.errors import AccessRefused, PenstockError, PreconditionFailed
+from penstock.core.properties import encode_route
 from penstock.terminals.amqp10 import conversion
 from penstock.terminals.amqp10.addresses import Place, parse_address
 from penstock.terminals.amqp10.arrival import Arrival

@@ -12,7 +12,6 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import Channel, Message
-from penstock.broker.properties import decode_header, encode_header, encode_route
 from penstock.broker.sessions import Subscription
 from penstock.content import (
     LanguageError,
@@ -20,8 +19,9 @@ from penstock.content import (
     parse_subscription,
 )
 from penstock.content.values import INT_MAX, INT_MIN
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, ResourceExhausted
 from penstock.core.logs import get_logger
+from penstock.core.properties import decode_header, encode_header, encode_route
 from penstock.terminals.mqtt import packets
 from penstock.terminals.mqtt.access import Access
 from penstock.terminals.mqtt.properties import Properties, Property
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _BARE: Final = CONTENT[:-1].encode()
 _BEFORE_CLASS: Final = CONTENT.encode()
 
+#: The content type of a payload that is itself in the language.
+_LANGUAGE: Final = "application/x-padres"
 _INTEGER: Final = re.compile(r"0|[+-]?[1-9][0-9]*", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)?\.[0-9]+(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
@@ -44,6 +46,11 @@ _log = get_logger("penstock.mqtt")
 
 def is_content(topic: bytes) -> bool:
     return topic.startswith(_BEFORE_CLASS) or topic == _BARE
+
+
+def is_told_whole(told: Properties) -> bool:
+    """Whether the payload is a publication's text, which has to be read at once."""
+    return told.get(Property.CONTENT_TYPE) == _LANGUAGE
 
 
 def value_of(text: str) -> str | int | float:
@@ -71,9 +78,10 @@ class ContentOutlet:
     def close(self) -> None:
         self.channel.driver.channel_close(self.channel)
 
-    def message(self, topic: bytes, told: Properties, qos: int, payload: bytes) -> Message | None:
-        """The publication as a message; None when this client may not publish its class."""
-        header = decode_header(header_for(told, qos, len(payload)))
+    def message(self, topic: bytes, told: Properties, qos: int, size: int) -> Message | None:
+        """The publication as a message that has no body yet, of the size it will have; None when
+        this client may not publish its class."""
+        header = decode_header(header_for(told, qos, size))
         headers: dict[str, Any] = header.headers or {}
         headers.pop(ENVELOPE, None)  # it says the same in the words of MQTT, and all as texts
         for name, value in told.get(Property.USER_PROPERTY, ()):
@@ -88,7 +96,7 @@ class ContentOutlet:
         exchange: Any = self.channel.driver
         key = to_key(topic)[:SHORT].decode("utf-8", "ignore")
         route = encode_route(exchange.name, key)
-        return Message(route, encode_header(header, len(payload)), payload, flags_for(qos, told))
+        return Message(route, encode_header(header, size), b"", flags_for(qos, told))
 
 
 def subscribe_to_content(
@@ -121,6 +129,9 @@ def subscribe_to_content(
     except LanguageError as error:
         mistakes.append(str(error))
         return Reason.TOPIC_FILTER_INVALID
+    except ResourceExhausted as error:
+        mistakes.append(str(error))
+        return Reason.QUOTA_EXCEEDED
     except PenstockError as error:
         _log.warning("subscription failed", connection=terminal.name, error=str(error))
         mistakes.append(str(error))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import MANDATORY, RETAIN, Channel, Message
 from penstock.broker.destinations import LOGGED
-from penstock.broker.properties import shortstr
 from penstock.core.errors import NoRoute, PreconditionFailed
 from penstock.core.logs import get_logger
-from penstock.terminals.mqtt.content import ContentOutlet, is_content
+from penstock.core.properties import shortstr
+from penstock.terminals.mqtt.content import ContentOutlet, is_content, is_told_whole
 from penstock.terminals.mqtt.encode import acknowledgement
 from penstock.terminals.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.terminals.mqtt.large import LargePublish
@@ -139,22 +139,28 @@ class Inflow:
     ) -> None:
         if not self._terminal.opened:
             raise MqttError(Reason.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
-        self._large = LargePublish(self._terminal, self._producer)
         told = self._told(properties)
         topic = self._named(topic, told)
-        if is_content(topic):
+        qos = first >> 1 & 3
+        content = self._content_outlet() if is_content(topic) else None
+        self._large = LargePublish(
+            self._terminal, self._producer if content is None else content.channel
+        )
+        if content is None:
+            message = self._opening(first, topic, told, size)
+        elif is_told_whole(told):
             self._refuse(first, number, Reason.QUOTA_EXCEEDED, topic)
             return
-        route = self._routes.get(topic) or self._route(topic)
-        if route is None:
+        else:
+            first &= ~1  # there is nothing to keep it under
+            message = content.message(topic, told, qos, size)
+        if message is None:
             self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
             return
-        qos = first >> 1 & 3
         if qos == 2 and self._is_repeated(number):
             return
         self._terminal.published += 1
-        flags = flags_for(qos, told) | (RETAIN if first & 1 else 0)
-        message = Message(route, self._header_for(told, qos, size), b"", flags, more=True)
+        message.more = True
         receipt = self._receipt(qos, number)
         if qos == 2:
             self._later = number
@@ -173,6 +179,15 @@ class Inflow:
         if receipt and not receipt & SILENT:
             self._deferred += 1
         self._large.begin(message, receipt)
+
+    def _opening(self, first: int, topic: bytes, told: Properties, size: int) -> Message | None:
+        """A large publication without its payload; None when the client may not publish there."""
+        route = self._routes.get(topic) or self._route(topic)
+        if route is None:
+            return None
+        qos = first >> 1 & 3
+        flags = flags_for(qos, told) | (RETAIN if first & 1 else 0)
+        return Message(route, self._header_for(told, qos, size), b"", flags)
 
     def on_payload(self, piece: memoryview, more: bool) -> None:
         assert self._large is not None, "a payload follows its packet's opening"
@@ -259,19 +274,24 @@ class Inflow:
             raise MqttError(Reason.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
         first &= ~1
         qos = first >> 1 & 3
-        if self._content is None:
-            self._content = ContentOutlet(terminal)
-        message = self._content.message(topic, told, qos, payload)
+        outlet = self._content_outlet()
+        message = outlet.message(topic, told, qos, len(payload))
         if message is None:
             self._refuse(first, number, Reason.NOT_AUTHORIZED, topic)
             return
+        message.body = payload
         terminal.published += 1
         try:
-            self._publish(first, number, message, self._content.channel)
+            self._publish(first, number, message, outlet.channel)
         except PreconditionFailed as error:  # a body in the language that is not in the language
             _log.info("publication refused", connection=terminal.name, error=str(error))
             if self._posting:
                 self._settle(self._posting, Reason.PAYLOAD_FORMAT_INVALID, str(error))
+
+    def _content_outlet(self) -> ContentOutlet:
+        if self._content is None:
+            self._content = ContentOutlet(self._terminal)
+        return self._content
 
     def _publish(
         self, first: int, number: int, message: Message, producer: Channel | None = None

@@ -14,8 +14,8 @@ import penstock
 from penstock.broker.contract import RETAIN, Message
 from penstock.broker.equivalence import SESSION
 from penstock.broker.host import Host
-from penstock.broker.properties import encode_route
 from penstock.broker.sessions import Session
+from penstock.core.properties import encode_route
 from penstock.terminals.mqtt.sessions import SYS_EXCHANGE
 from penstock.terminals.mqtt.translation import plain_header
 

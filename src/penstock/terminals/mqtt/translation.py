@@ -20,9 +20,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock.broker.contract import EXPIRES, ONCE, PERSISTENT, Message
-from penstock.broker.properties import Properties as Header
-from penstock.broker.properties import decode_header, encode_header
 from penstock.core.errors import WireSyntaxError
+from penstock.core.properties import Properties as Header
+from penstock.core.properties import decode_header, encode_header
 from penstock.terminals.mqtt.fields import LENGTH_MAX, PUBLISH
 from penstock.terminals.mqtt.properties import (
     Properties,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.broker.contract import RETAIN, Message
-from penstock.broker.properties import encode_route
 from penstock.broker.vhost import VirtualHost
+from penstock.core.properties import encode_route
 from penstock.terminals.mqtt import connect
 from penstock.terminals.mqtt.properties import Property
 from penstock.terminals.mqtt.topics import to_key

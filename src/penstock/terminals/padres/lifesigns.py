@@ -60,7 +60,7 @@ class Lifesigns:
             _log.info("nothing heard from client", connection=terminal.name)
             terminal.abort()
             return
-        if not self.said and not terminal.outflow.choked:
+        if not self.said and not terminal.outflow.paused:
             terminal.transport.write(_BEAT)
         self.heard = self.said = False
         self._wait()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import PERSISTENT, PRIORITY, Message
-from penstock.broker.properties import Properties, encode_header, encode_route
+from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.wire.padres.envelope import Envelope
 from penstock.wire.padres.envelopes import encode_envelope
 

@@ -2,7 +2,8 @@
 
 This is the terminal that drivers know. Frames gather and leave in one write when the turn ends. So
 many publications may be on their way that the client has not confirmed; a client that does not read
-is *choked*, and its mailbox holds the rest.
+is *choked*, as one is for the rest of a turn that has brought it much, and its mailbox holds the
+rest.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.terminals.padres.mailbox import Mailbox
     from penstock.terminals.padres.terminal import PadresTerminal
 
-#: Output that may wait in the socket's buffer before the mailbox is told to hold it back.
+#: Output that may gather, or wait in the socket's buffer, before the mailbox is told to hold it.
 CHOKE_BYTES: Final = 256 * 1024
 #: The most a frame has beside its envelope.
 _AROUND: Final = 16
@@ -29,6 +30,7 @@ WINDOW: Final = 1000
 
 class Outflow:
     __slots__ = (
+        "_bytes",
         "_mailbox",
         "_metrics",
         "_out",
@@ -39,6 +41,7 @@ class Outflow:
         "channel",
         "choked",
         "largest",
+        "paused",
     )
 
     def __init__(self, terminal: PadresTerminal) -> None:
@@ -47,10 +50,12 @@ class Outflow:
         self._metrics = terminal.host.kernel.metrics
         self._mailbox: Mailbox | None = None
         self._out: list[bytes] = []
+        self._bytes = 0  # of publications that have gathered
         self._receipt = 0
         self._unanswered: dict[int, Delivery] = {}
         self.channel: Channel | None = None  #: the mailbox's, while it is read from
-        self.choked = False  #: the client does not read what it is sent
+        self.choked = False  #: the mailbox sends nothing until the socket has caught up
+        self.paused = False  #: the client does not read what it is sent
         self.largest = LARGEST  #: frame the client takes; a payload that is too much is left out
 
     # The socket.
@@ -62,21 +67,33 @@ class Outflow:
 
     def flush(self) -> None:
         out, self._out = self._out, []
+        self._bytes = 0
         transport = self._terminal.transport
         if out and not transport.is_closing():
             data = b"".join(out)
             self._metrics.bytes_out += len(data)
             self._terminal.lifesigns.said = True
             transport.write(data)
+        if self.choked and not self.paused:
+            self._turn.soon(self._unchoke)
 
     def pause(self) -> None:
+        self.paused = True
+        self._choke()
+
+    def resume(self) -> None:
+        self.paused = False
+        self._unchoke()
+
+    def _choke(self) -> None:
         self.choked = True
         if self.channel is not None:
             self.channel.driver.channel_request(self.channel, 0)
 
-    def resume(self) -> None:
-        self.choked = False
-        self._request()
+    def _unchoke(self) -> None:
+        if self.choked and not self.paused:
+            self.choked = False
+            self._request()
 
     # The mailbox.
 
@@ -130,6 +147,9 @@ class Outflow:
         if len(body) + _AROUND > self.largest:
             body = encode_envelope(replace(read_envelope(body, 0)[0], payload=b""))
         self.send(note(body, receipt))
+        self._bytes += len(body)
+        if self._bytes > CHOKE_BYTES and not self.choked:
+            self._choke()
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         """Nothing is posted here: the router answers at once."""

@@ -125,7 +125,7 @@ class PadresTerminal(asyncio.Protocol):
         if self.published != published:
             metrics.published += self.published - published
             self.intake.look()
-        if self.outflow.choked and self.intake.unread:
+        if self.outflow.paused and self.intake.unread:
             self.intake.pause()
         self._turn.rest()
 
@@ -169,7 +169,7 @@ class PadresTerminal(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        return self.transport.get_write_buffer_size() if self.outflow.choked else 0
+        return self.transport.get_write_buffer_size() if self.outflow.paused else 0
 
     def blocking(self, reason: str) -> None:
         """Publishers notice that they are not read from."""

@@ -1,16 +1,18 @@
-"""Charts of the business, as ECharts has them: plain options, one look for all."""
+"""Charts of the business: today, the week, the days."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from penstock.hives.app.domain.analytics import Kpi
+from penstock.hives.app.domain.analytics import FeedbackDay, Kpi
 from penstock.hives.app.domain.occupancy import TypicalHour
+from penstock.web.charting import Options, grid, names, plain, values
 from penstock.web.theme import ACCENT, INK, LINE
 
-Options = dict[str, Any]
 HONEY: Final = "#e79d13"
+GOOD: Final = "#2b9a66"
+BAD: Final = "#d64545"
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 #: From nobody to as full as it gets; reads on light and on dark.
 _HEAT: Final = ("rgba(231, 157, 19, 0.06)", "rgba(231, 157, 19, 0.45)", "#e79d13", "#c2501c")
@@ -29,12 +31,12 @@ def today(
     def line(of: Mapping[int, float]) -> list[float | None]:
         return [round(of[hour], 1) if hour in of else None for hour in hours]
 
-    return _plain(
+    return plain(
         legend=_legend(),
-        grid=_grid(top=38),
+        grid=grid(top=38),
         tooltip={"trigger": "axis"},
-        xAxis=_names([f"{hour}:00" for hour in hours]),
-        yAxis=_values(minInterval=1),
+        xAxis=names([f"{hour}:00" for hour in hours]),
+        yAxis=values(minInterval=1),
         series=[
             {
                 "name": "today",
@@ -44,7 +46,7 @@ def today(
                 "data": line(actual),
             },
             _line("expected", ACCENT, line(p50)),
-            _line("hardly more than", ACCENT, line(p90), type="dotted", width=1.5),
+            _line("9 days in 10 no more", ACCENT, line(p90), type="dotted", width=1.5),
             _line("usual", INK, line(typical), type="dashed", width=1.5),
         ],
     )
@@ -55,14 +57,14 @@ def week(hours: Sequence[TypicalHour]) -> Options:
     first = min((each.hour for each in hours), default=8)
     last = max((each.hour for each in hours), default=20)
     most = max((each.occupancy for each in hours), default=1.0)
-    return _plain(
-        grid=_grid(bottom=44),
+    return plain(
+        grid=grid(bottom=44),
         tooltip={"position": "top"},
         xAxis={
-            **_names([f"{hour}" for hour in range(first, last + 1)]),
+            **names([f"{hour}" for hour in range(first, last + 1)]),
             "splitArea": {"show": False},
         },
-        yAxis={**_names(DAYS), "inverse": True},
+        yAxis={**names(DAYS), "inverse": True},
         visualMap={
             "min": 0,
             "max": max(1, round(most)),
@@ -89,14 +91,14 @@ def week(hours: Sequence[TypicalHour]) -> Options:
 
 def days(kpis: Sequence[Kpi]) -> Options:
     """Visits and how full it was, day by day."""
-    return _plain(
+    return plain(
         legend=_legend(),
-        grid=_grid(top=38),
+        grid=grid(top=38),
         tooltip={"trigger": "axis"},
-        xAxis=_names([f"{kpi.day:%-d %b}" for kpi in kpis]),
+        xAxis=names([f"{kpi.day:%-d %b}" for kpi in kpis]),
         yAxis=[
-            _values(minInterval=1),
-            {**_values(max=100), "axisLabel": {"color": INK, "formatter": "{value} %"}},
+            values(minInterval=1),
+            {**values(max=100), "axisLabel": {"color": INK, "formatter": "{value} %"}},
         ],
         series=[
             {
@@ -111,6 +113,31 @@ def days(kpis: Sequence[Kpi]) -> Options:
                 "yAxisIndex": 1,
             },
         ],
+    )
+
+
+def voices(found: Sequence[FeedbackDay]) -> Options:
+    """Good words above the line, bad ones below, day by day."""
+    days = sorted({each.day for each in found})
+
+    def bars(name: str, colour: str, sign: int) -> Options:
+        said = [sum(getattr(each, name) for each in found if each.day == day) for day in days]
+        return {
+            "name": name,
+            "type": "bar",
+            "stack": "said",
+            "barMaxWidth": 22,
+            "itemStyle": {"color": colour},
+            "data": [sign * count for count in said],
+        }
+
+    return plain(
+        legend=_legend(),
+        grid=grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis=names([f"{day:%-d %b}" for day in days]),
+        yAxis=values(minInterval=1),
+        series=[bars("positive", GOOD, 1), bars("negative", BAD, -1)],
     )
 
 
@@ -130,39 +157,7 @@ def _line(name: str, colour: str, data: Sequence[float | None], **style: Any) ->
     }
 
 
-def _plain(**options: Any) -> Options:
-    return {
-        "backgroundColor": "transparent",
-        "animationDuration": 350,
-        "textStyle": {"color": INK, "fontFamily": "inherit"},
-        **options,
-    }
-
-
 def _legend() -> Options:
     # On a phone it is turned page by page: a second line of it would lie on the chart.
     size = {"itemWidth": 16, "itemHeight": 8, "pageIconSize": 10, "pageIconColor": INK}
     return {"type": "scroll", "top": 0, "left": 0, "textStyle": {"color": INK}, **size}
-
-
-def _grid(**margins: int) -> Options:
-    return {"left": 8, "right": 12, "top": 12, "bottom": 8, "containLabel": True, **margins}
-
-
-def _names(names: Sequence[str]) -> Options:
-    return {
-        "type": "category",
-        "data": list(names),
-        "axisTick": {"show": False},
-        "axisLine": {"lineStyle": {"color": LINE}},
-        "axisLabel": {"color": INK, "fontSize": 11.5, "hideOverlap": True},
-    }
-
-
-def _values(**axis: Any) -> Options:
-    return {
-        "type": "value",
-        "splitLine": {"lineStyle": {"color": LINE}},
-        "axisLabel": {"color": INK, "fontSize": 11.5},
-        **axis,
-    }

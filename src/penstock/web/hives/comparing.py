@@ -76,13 +76,13 @@ def _draw(found: Comparison) -> None:
         ),
         ("Peak", words.number(found.before.peak), words.number(found.after.peak), ""),
     )
-    with pieces.table(["", "Before:", "After:", "Change:"]):
+    with pieces.table(["", "Before:", "After:", "Change:"]) as table:
         for name, *values in rows:
-            with ui.element("tr"):
-                with pieces.cell():
+            with table.row() as row:
+                with row.cell():
                     ui.label(name)
                 for value in values:
-                    with pieces.cell(right=True):
+                    with row.cell():
                         ui.label(value).classes("p-number")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from nicegui import ui
 
 from penstock.hives.app.domain.callers import Caller
-from penstock.hives.app.domain.deals import DealEffect
 from penstock.hives.app.domain.hives import HiveSettings
 from penstock.web.hives import pieces, words
 from penstock.web.hives.office import Office
@@ -37,27 +36,23 @@ async def effects(office: Office, caller: Caller, hives: Sequence[HiveSettings])
         about = "A deal brings people when it is quiet; make one through the API."
         pieces.nothing("local_offer", "No deals yet", about)
         return
-    columns = ["Deal", "Place", "Until", "Opened:", "Redeemed:", "Entries:", "Against before:"]
-    with pieces.table(columns):
+    columns = ["Deal", "Place", "Until", "Opened:", "Redeemed:", "Visitors a day:", "On top:"]
+    with pieces.table(columns) as table:
         for hive, deal, effect in found:
             values = (
                 f"{effect.opened:,} of {effect.shown:,}",
                 f"{effect.redeemed:,}",
-                f"{effect.entries:,}",
-                words.change(_gain(effect)),
+                words.number(effect.visits_a_day),
+                words.change(effect.lift),
             )
-            with ui.element("tr"):
-                with pieces.cell():
+            with table.row() as row:
+                with row.cell():
                     ui.label(deal.title).classes("p-h3")
                     ui.label(f"{deal.kind} · {deal.status}").classes("p-muted p-small")
-                with pieces.cell():
+                with row.cell():
                     ui.label(hive.name)
-                with pieces.cell():
+                with row.cell():
                     ui.label(words.clock(deal.expires_at, hive.time_zone))
                 for value in values:
-                    with pieces.cell(right=True):
+                    with row.cell():
                         ui.label(value).classes("p-number")
-
-
-def _gain(effect: DealEffect) -> float | None:
-    return effect.entries / effect.entries_before - 1 if effect.entries_before else None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from nicegui import ui
 
 from penstock.core.errors import PenstockError
 from penstock.hives.app.domain.messages import Message
-from penstock.web.hives import pieces, words
+from penstock.web.charting import draw as draw_chart
+from penstock.web.hives import charts, pieces, words
 from penstock.web.hives.office import Desk, Office
 from penstock.web.pages import Visit
 
 _SHOWN = 30
+_LATELY = timedelta(days=28)
 _ANY = "all"
 
 
@@ -26,7 +30,15 @@ async def draw(office: Office, visit: Visit) -> None:
         pieces.figure(f"{sum(each.positive for each in summaries):,}", "positive")
         pieces.figure(f"{sum(each.neutral for each in summaries):,}", "neutral")
         pieces.figure(f"{sum(each.negative for each in summaries):,}", "negative")
-        pieces.figure(f"{sum(each.unread for each in summaries):,}", "unread")
+        pieces.figure(f"{sum(each.unread for each in summaries):,}", "not judged yet")
+    today = office.resources.clock().date()
+    days = await office.services.messages.feedback_days(
+        desk.caller, desk.account.id, today - _LATELY, today
+    )
+    if days:
+        with pieces.card("How they have spoken", "Good words and bad ones of the last four weeks."):
+            about = "Positive and negative messages by day"
+            draw_chart(charts.voices(days), about).props("data-chart=voices")
     with pieces.card("What people say", "How it is meant is judged by a machine, in English only."):
         await _Messages(office, desk).draw()
 

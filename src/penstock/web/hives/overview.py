@@ -27,19 +27,19 @@ async def draw(office: Office, visit: Visit) -> None:
     if not desk.hives:
         pieces.nothing("storefront", "No hives yet", "Open one through the API, then fit a sensor.")
         return
-    standings = {hive.id: await standing(office, hive.id) for hive in desk.hives}
+    standings = {hive.id: await standing(office, desk.caller, hive.id) for hive in desk.hives}
     await _figures(office, desk, now, standings)
     with pieces.card("Now", "Changes as doors report."):
         gauges = {}
-        with pieces.table(["Place", "Inside", "As of"]):
+        with pieces.table(["Place", "Inside", "As of"]) as table:
             for hive in desk.hives:
                 found = standings[hive.id]
-                with ui.element("tr"):
-                    with pieces.cell():
+                with table.row() as row:
+                    with row.cell():
                         ui.link(hive.name, f"/hives/place/{hive.id}").classes("h-link")
-                    with pieces.cell():
+                    with row.cell():
                         gauges[hive.id] = Gauge(hive, found)
-                    with pieces.cell():
+                    with row.cell():
                         ui.label(words.ago(found.as_of if found else None, now)).classes(
                             "p-muted p-small"
                         )

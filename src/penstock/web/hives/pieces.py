@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from nicegui import ui
@@ -49,23 +50,50 @@ def nothing(icon: str, title: str, about: str) -> None:
         ui.label(about).classes("p-muted")
 
 
-@contextmanager
-def table(columns: Sequence[str]) -> Iterator[None]:
-    """Rows go inside; a column whose name ends with a colon is of numbers."""
-    with ui.element("div").classes("p-scroll"), ui.element("table").classes("p-table"):
-        with ui.element("thead"), ui.element("tr"):
-            for name in columns:
-                heading = ui.element("th").classes("right" if name.endswith(":") else "")
-                with heading.props("scope=col"):
-                    ui.label(name.rstrip(":"))
-        with ui.element("tbody"):
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Cells go inside, from the first column on."""
+
+    _columns: Iterator[str]
+
+    @contextmanager
+    def cell(self) -> Iterator[None]:
+        name = next(self._columns)
+        found = ui.element("td").classes(_side(name)).props("role=cell")
+        found.props["data-name"] = name.rstrip(":")  # on a phone a row is a list of these
+        with found, ui.element("div"):
             yield
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    _columns: Sequence[str]
+
+    @contextmanager
+    def row(self) -> Iterator[Row]:
+        with ui.element("tr").props("role=row"):
+            yield Row(iter(self._columns))
+
+
 @contextmanager
-def cell(right: bool = False) -> Iterator[None]:
-    with ui.element("td").classes("right" if right else ""):
-        yield
+def table(columns: Sequence[str]) -> Iterator[Table]:
+    """Rows go inside; a column whose name ends with a colon is of numbers. What each part is, is
+    said: on a phone they are laid out as lists, and browsers forget it then."""
+    with (
+        ui.element("div").classes("p-scroll"),
+        ui.element("table").classes("p-table").props("role=table"),
+    ):
+        with ui.element("thead"), ui.element("tr").props("role=row"):
+            for name in columns:
+                heading = ui.element("th").classes(_side(name))
+                with heading.props("scope=col role=columnheader"):
+                    ui.label(name.rstrip(":"))
+        with ui.element("tbody"):
+            yield Table(columns)
+
+
+def _side(column: str) -> str:
+    return "right" if column.endswith(":") else ""
 
 
 def choose_account(desk: Desk, path: str) -> None:

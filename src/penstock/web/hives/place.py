@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 from nicegui import ui
 
-from penstock.hives.app.domain.analytics import Bucket
+from penstock.hives.app.domain.analytics import Bucket, Lately
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.hives import HiveSettings
+from penstock.web.charting import draw as draw_chart
 from penstock.web.hives import charts, pieces, words
 from penstock.web.hives.comparing import Comparing
 from penstock.web.hives.deals import effects
@@ -26,11 +27,12 @@ DAYS: Final = 28
 async def draw(office: Office, visit: Visit) -> None:
     ui.add_head_html(pieces.STYLES)
     caller, hive = await office.hive(visit)
+    visit.entitle(hive.name)
     now = office.resources.clock()
-    await _head(office, hive)
+    await _head(office, caller, hive)
     with ui.element("div").classes("p-columns"):
         await _today(office, caller, hive, now)
-        await _week(office, hive)
+        await _week(office, caller, hive)
         await _days(office, caller, hive, now)
         with pieces.card("Before and after", "Any two stretches of days, side by side."):
             await Comparing(office, caller, hive, now.date()).draw()
@@ -42,11 +44,10 @@ async def draw(office: Office, visit: Visit) -> None:
         health(await office.services.sensors.of_hive(caller, hive.id), {hive.id: hive}, now)
 
 
-async def _head(office: Office, hive: HiveSettings) -> None:
+async def _head(office: Office, caller: Caller, hive: HiveSettings) -> None:
     with ui.element("div").classes("h-head p-card"):
         with ui.column().classes("gap-1"):
-            ui.label(hive.name).classes("p-h2").props("role=heading aria-level=2")
-            gauge = Gauge(hive, await standing(office, hive.id))
+            gauge = Gauge(hive, await standing(office, caller, hive.id))
         ui.button("Export CSV", icon="download").props(
             f"outline no-caps href=/hives/export/{hive.id}"
         )
@@ -63,9 +64,9 @@ async def _today(office: Office, caller: Caller, hive: HiveSettings, now: dateti
     actual = {
         hour_of(each.bucket): each.entries for each in series if local_day(each.bucket) == day
     }
-    forecast = await office.services.occupancy.forecast(hive.id, None)
+    forecast = await office.services.occupancy.forecast(hive.id, None, caller)
     zone = ZoneInfo(hive.time_zone)
-    week = await office.services.occupancy.week(hive.id)
+    week = await office.services.occupancy.week(hive.id, caller)
     typical = {each.hour: each.entries for each in week.hours if each.weekday == local.weekday()}
     with pieces.card("Today against the forecast", "Visitors by the hour."):
         options = charts.today(
@@ -74,22 +75,21 @@ async def _today(office: Office, caller: Caller, hive: HiveSettings, now: dateti
             {each.slot.astimezone(zone).hour: each.p50 for each in forecast.hours},
             {each.slot.astimezone(zone).hour: each.p90 for each in forecast.hours},
         )
-        ui.echart(options).classes("h-chart").props('data-chart=today role=img aria-label="Today"')
+        draw_chart(options, "Today, visitors by the hour").props("data-chart=today")
         if forecast.peak is not None:
             span = (forecast.peak.starts_at, forecast.peak.ends_at)
             begins, ends = (f"{at.astimezone(zone):%H:%M}" for at in span)
             ui.label(f"Busiest from {begins} to {ends}, as expected.").classes("p-muted p-small")
 
 
-async def _week(office: Office, hive: HiveSettings) -> None:
-    week = await office.services.occupancy.week(hive.id)
+async def _week(office: Office, caller: Caller, hive: HiveSettings) -> None:
+    week = await office.services.occupancy.week(hive.id, caller)
     with pieces.card("The week", "How many people are inside, usually."):
         if not week.hours:
             pieces.nothing("calendar_month", "No habits yet", "Two weeks make a week.")
             return
-        ui.echart(charts.week(week.hours)).classes("h-chart").props(
-            'data-chart=week role=img aria-label="The week"'
-        )
+        about = "The week, people inside by day and hour"
+        draw_chart(charts.week(week.hours), about).props("data-chart=week")
 
 
 async def _days(office: Office, caller: Caller, hive: HiveSettings, now: datetime) -> None:
@@ -99,11 +99,11 @@ async def _days(office: Office, caller: Caller, hive: HiveSettings, now: datetim
         if not kpis:
             pieces.nothing("bar_chart", "No whole day yet", "The first is there tomorrow.")
             return
-        ui.echart(charts.days(kpis)).classes("h-chart").props(
-            'data-chart=days role=img aria-label="The last four weeks"'
-        )
+        draw_chart(charts.days(kpis), "The last four weeks, visits by day").props("data-chart=days")
         covered = [kpi.coverage for kpi in kpis if kpi.coverage is not None]
         if covered:
             share = 100 * sum(covered) / len(covered)
             about = f"Heard of for {words.number(share, '%')} of its opening hours."
             ui.label(about).classes("p-muted p-small")
+        for each in await office.services.analytics.compare_peers(caller, [hive.id], Lately.MONTH):
+            ui.label(words.among_peers(each)).classes("p-muted p-small")

@@ -39,26 +39,27 @@ def health(sensors: Sequence[Sensor], hives: Mapping[int, HiveSettings], now: da
         return
     order = list(words.HEALTH)
     shown = sorted(sensors, key=lambda each: (each.health == order[0], each.hive_id, each.id))
-    with pieces.table(["Sensor", "Place", "Health", "Heard of", "Battery:", "Signal:", "In, out:"]):
+    columns = ["Sensor", "Place", "Health", "Heard of", "Battery:", "Signal:", "In, out:"]
+    with pieces.table(columns) as table:
         for sensor in shown:
             status = sensor.status
             hive = hives.get(sensor.hive_id)
-            with ui.element("tr"):
-                with pieces.cell():
+            with table.row() as row:
+                with row.cell():
                     ui.label(sensor.name or sensor.serial).classes("p-h3")
                     ui.label(sensor.serial).classes("p-muted p-mono")
-                with pieces.cell():
+                with row.cell():
                     ui.label(hive.name if hive else "–")
-                with pieces.cell():
+                with row.cell():
                     pieces.pill(sensor.health, words.HEALTH.get(sensor.health, "busy"))
-                with pieces.cell():
+                with row.cell():
                     ui.label(words.ago(sensor.last_seen_at, now))
                 for value in (
                     words.number(_volts(status.battery_mv if status else None), "V"),
                     words.number(status.signal_dbm if status else None, "dBm"),
                     f"{sensor.total_in:,}, {sensor.total_out:,}",
                 ):
-                    with pieces.cell(right=True):
+                    with row.cell():
                         ui.label(value).classes("p-number")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nicegui import context, ui
 
-from penstock.core.errors import NotFound
+from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.errors import NothingYet
 from penstock.hives.app.domain.hives import HiveSettings
 from penstock.hives.app.domain.occupancy import Occupancy, Usual
@@ -16,11 +16,11 @@ from penstock.web.hives import pieces, words
 from penstock.web.hives.office import Office
 
 
-async def standing(office: Office, hive: int) -> Occupancy | None:
-    """None of a hive that was never heard of, or is not for the public."""
+async def standing(office: Office, caller: Caller, hive: int) -> Occupancy | None:
+    """None of a hive that was never heard of."""
     try:
-        return await office.services.occupancy.live(hive)
-    except (NothingYet, NotFound):
+        return await office.services.occupancy.live(hive, caller)
+    except NothingYet:
         return None
 
 

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from penstock.hives.app.domain.analytics import PeerComparison
+
 #: Level → its pill's look. A hive nobody hears of has none.
 LEVELS: Final = {"quiet": "good", "moderate": "busy", "busy": "warn", "full": "bad"}
 RELATIONS: Final = {
@@ -44,8 +46,18 @@ def ago(moment: datetime | None, now: datetime) -> str:
     return "just now"
 
 
+def among_peers(found: PeerComparison) -> str:
+    if found.rank is None or not found.peers:
+        return "There is no other place of its type to compare it with."
+    theirs = f"{number(found.peer_visits)} visits a day are usual among them"
+    return f"Number {found.rank} of {found.peers + 1} places of its type; {theirs}."
+
+
 def change(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:+.0f} %"
+    if share is None:
+        return "–"
+    percent = round(100 * share)
+    return f"{'+−'[percent < 0]}{abs(percent)} %" if percent else "0 %"
 
 
 def number(value: float | None, unit: str = "") -> str:

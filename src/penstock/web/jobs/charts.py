@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.web.charting import Options, grid, names, plain, values
 from penstock.web.jobs.reading import ANIMAL, HUMAN, Prediction
-from penstock.web.theme import ACCENT, ANIMAL_COLOUR, HUMAN_COLOUR, INK, LINE
+from penstock.web.theme import ACCENT, ANIMAL_COLOUR, HUMAN_COLOUR, INK
 
-Options = dict[str, Any]
 COLOURS = {HUMAN: HUMAN_COLOUR, ANIMAL: ANIMAL_COLOUR, "": INK}
 
 
 def confidence(found: Prediction) -> Options:
     """A bar for each sample, as sure as it is, coloured by origin."""
     rows = sorted(found.samples, key=lambda sample: sample.confidence)
-    return _plain(
-        grid=_grid(left=8, right=28),
-        xAxis=_values(min=0, max=1),
-        yAxis=_names([sample.name for sample in rows]),
+    return plain(
+        grid=grid(left=8, right=28),
+        xAxis=values(min=0, max=1),
+        yAxis=names([sample.name for sample in rows]),
         tooltip={"trigger": "item", "formatter": "{b}: {c}"},
         series=[
             {
@@ -55,11 +55,11 @@ def age_and_dilution(found: Prediction) -> Options:
         }
         for origin in (HUMAN, ANIMAL)
     ]
-    return _plain(
-        grid=_grid(left=8, top=34, bottom=26),
+    return plain(
+        grid=grid(left=8, top=34, bottom=26),
         legend={"top": 0, "right": 0, "textStyle": {"color": INK}, "icon": "circle"},
-        xAxis=_values(name="hours", nameLocation="middle", nameGap=26),
-        yAxis={**_values(name="dilution"), "type": "log", "minorSplitLine": {"show": False}},
+        xAxis=values(name="hours", nameLocation="middle", nameGap=26),
+        yAxis={**values(name="dilution"), "type": "log", "minorSplitLine": {"show": False}},
         tooltip={"trigger": "item"},
         series=series,
     )
@@ -68,10 +68,10 @@ def age_and_dilution(found: Prediction) -> Options:
 def bars(rows: Sequence[tuple[str, float]], **axis: Any) -> Options:
     """Named figures, the first at the top."""
     turned = list(reversed(rows))
-    return _plain(
-        grid=_grid(left=8, right=34),
-        xAxis=_values(**axis),
-        yAxis=_names([name for name, _ in turned]),
+    return plain(
+        grid=grid(left=8, right=34),
+        xAxis=values(**axis),
+        yAxis=names([name for name, _ in turned]),
         tooltip={"trigger": "item", "formatter": "{b}: {c}"},
         series=[
             {
@@ -86,10 +86,10 @@ def bars(rows: Sequence[tuple[str, float]], **axis: Any) -> Options:
 
 
 def columns(rows: Sequence[tuple[str, int]], name: str) -> Options:
-    return _plain(
-        grid=_grid(left=8, bottom=26),
-        xAxis={**_names([label for label, _ in rows]), "name": name, **_MIDDLE},
-        yAxis=_values(),
+    return plain(
+        grid=grid(left=8, bottom=26),
+        xAxis={**names([label for label, _ in rows]), "name": name, **_MIDDLE},
+        yAxis=values(),
         tooltip={"trigger": "item", "formatter": "{b}: {c}"},
         series=[
             {
@@ -103,37 +103,3 @@ def columns(rows: Sequence[tuple[str, int]], name: str) -> Options:
 
 
 _MIDDLE = {"nameLocation": "middle", "nameGap": 26, "nameTextStyle": {"color": INK}}
-
-
-def _plain(**options: Any) -> Options:
-    return {
-        "backgroundColor": "transparent",
-        "animationDuration": 350,
-        "textStyle": {"color": INK, "fontFamily": "inherit"},
-        **options,
-    }
-
-
-def _grid(**margins: int) -> Options:
-    return {"left": 8, "right": 16, "top": 8, "bottom": 8, "containLabel": True, **margins}
-
-
-def _names(names: Sequence[str]) -> Options:
-    return {
-        "type": "category",
-        "data": list(names),
-        "axisTick": {"show": False},
-        "axisLine": {"lineStyle": {"color": LINE}},
-        "axisLabel": {"color": INK, "fontSize": 11.5, "hideOverlap": True},
-    }
-
-
-def _values(**axis: Any) -> Options:
-    return {
-        "type": "value",
-        "axisLine": {"lineStyle": {"color": LINE}},
-        "splitLine": {"lineStyle": {"color": LINE}},
-        "axisLabel": {"color": INK, "fontSize": 11.5},
-        "nameTextStyle": {"color": INK},
-        **axis,
-    }

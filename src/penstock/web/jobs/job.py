@@ -64,7 +64,7 @@ class JobView:
                 self._cancel = ui.button("Cancel", icon="close", on_click=self._cancelled)
                 self._retry = ui.button("Try again", icon="replay", on_click=self._retried)
                 for button in (self._cancel, self._retry):
-                    button.props("outline dense no-caps").classes("p-act")
+                    button.props('outline dense no-caps padding="xs md"').classes("p-act")
             self._error = ui.element("div").classes("w-full")
             self._facts = ui.html("", sanitize=False).classes("p-facts")
             self._files = ui.row().classes("items-center p-files")

@@ -13,6 +13,8 @@ from penstock.jobs.http import answering
 from penstock.jobs.http.answering import Kind
 from penstock.jobs.model import Response
 from penstock.jobs.science import modelfile
+from penstock.web.charting import Options
+from penstock.web.charting import draw as draw_chart
 from penstock.web.jobs import charts, reading
 from penstock.web.jobs.downloads import file_address
 from penstock.web.jobs.reading import ANIMAL, HUMAN, ModelFacts, Prediction
@@ -141,10 +143,10 @@ def _preformatted(text: str) -> None:
     ui.html(f"<pre class='p-output'>{escape(text)}</pre>", sanitize=False).classes("w-full")
 
 
-def _chart(title: str, options: charts.Options, height: int) -> None:
+def _chart(title: str, options: Options, height: int) -> None:
     with ui.column().classes("p-card"):
         ui.label(title).classes("p-h3")
-        ui.echart(options).classes("w-full").style(f"height: {height}px")
+        draw_chart(options, title).style(f"height: {height}px")
 
 
 def confusion_table(counts: tuple[tuple[int, int], tuple[int, int]]) -> str:

@@ -15,7 +15,7 @@ from pamqp import commands
 from pamqp.base import Frame as Method
 
 from penstock.core.errors import FrameError, UnexpectedFrame
-from penstock.wire.amqp091.contents import read_route
+from penstock.core.properties import SHORTEST, decode_route
 from penstock.wire.amqp091.frames import (
     BODY,
     END,
@@ -34,8 +34,6 @@ _TAG: Final = Struct(">QB")
 #: A frame's prefix, class and weight, and the size of the body.
 _CONTENT: Final = Struct(">BHIIQ")
 _DELIVER: Final = b"\x00\x3c\x00\x3c"
-#: Class, weight, size of the body, flags.
-_HEADER_LEAST: Final = 14
 
 
 @dataclass(slots=True)
@@ -53,11 +51,11 @@ class Content:
 
     @property
     def exchange(self) -> str:
-        return read_route(self.route)[0]
+        return decode_route(self.route)[0]
 
     @property
     def key(self) -> str:
-        return read_route(self.route)[1]
+        return decode_route(self.route)[1]
 
 
 class Messages:
@@ -124,7 +122,7 @@ class Messages:
             raise UnexpectedFrame(f"a frame of kind {kind} that belongs to no message")
         content = begun.content
         if kind == HEADER:
-            if len(payload) < _HEADER_LEAST:
+            if len(payload) < SHORTEST:
                 raise FrameError(f"a content header of {len(payload)} bytes")
             content.header = payload
             begun.missing = int.from_bytes(payload[4:12], "big")
@@ -161,7 +159,7 @@ def _deliver(data: bytes, start: int, stop: int, channel: int) -> Content:
 
 def _short_way(content: Content, data: bytes, at: int) -> int:
     """Take the header and a body of one frame at most, if they are there; where they end, or 0."""
-    if len(data) - at < FRAME_BYTES + _HEADER_LEAST:
+    if len(data) - at < FRAME_BYTES + SHORTEST:
         return 0
     kind, channel, size, _, length = _CONTENT.unpack_from(data, at)
     stop: int = at + 7 + size
@@ -170,7 +168,7 @@ def _short_way(content: Content, data: bytes, at: int) -> int:
         last >= len(data)
         or kind != HEADER
         or channel != content.channel
-        or size < _HEADER_LEAST
+        or size < SHORTEST
         or data[stop] != END
     ):
         return 0

@@ -20,9 +20,11 @@ from penstock.wire.padres.envelope import Envelope
 VERSION: Final = 1
 PREFACE: Final = b"PADRES\x00" + bytes((VERSION,))
 
-#: The largest frame unless it was agreed otherwise, and that of somebody who is not known yet.
-LARGEST: Final = 4 * 1024 * 1024
+#: The largest frame of somebody who is not known yet.
 STRANGER: Final = 64 * 1024
+#: The largest that a client and a neighbour take: the most that brokers can be set to take from
+#: clients, and what they say beside it when they pass it on.
+LARGEST: Final = 64 * 1024 * 1024 + 4 * STRANGER
 
 
 class Role(IntEnum):

@@ -28,7 +28,7 @@ async def test_a_crossing_is_told_with_the_figure_and_the_threshold(
         (1, "The Comb is filling up", "It is 82 % full now; you wanted to know at 80 %.")
     ]
     (row,) = await pool.rows("SELECT kind, link, hive_id, definition_id FROM notification")
-    assert list(row.values()) == ["occupancy_above", "/hives/1", 1, 1]
+    assert list(row.values()) == ["occupancy_above", "/#/hive/1", 1, 1]
 
 
 async def test_room_is_told_in_people(evaluator: Evaluator, pool: Pool) -> None:
@@ -163,6 +163,8 @@ async def test_a_new_deal_is_told_to_who_wanted_to_know(evaluator: Evaluator, po
         (3, "New at The Comb", "Two for one"),
     ]
     assert await evaluator.judge_deals() == 0
+    links = await pool.rows("SELECT DISTINCT link, hive_id FROM notification")
+    assert links == [{"link": "/#/deal/9", "hive_id": 1}]  # a tap opens the deal
 
 
 async def test_preferences_choose_among_deals(evaluator: Evaluator, pool: Pool) -> None:

@@ -1,4 +1,7 @@
-"""The application over a database of the file's own, and a fresh process of it for each test."""
+"""The application over a database of the file's own, and resources of its own for each test.
+
+Its routes are laid once: that takes longer than most tests do.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from penstock.hives.app.api.app import create_app
-from penstock.hives.app.resources import open_resources
+from penstock.hives.app.resources import Resources, open_resources
 from penstock.hives.app.settings import Settings
 from penstock.store import Database
 from tests.databases import copy_of
@@ -34,10 +38,28 @@ def settings(database: Database, tmp_path: Path) -> Settings:
     )
 
 
+class Routes:
+    """One application, over whatever resources there are at the time."""
+
+    def __init__(self) -> None:
+        self._app: FastAPI | None = None
+
+    def over(self, resources: Resources) -> FastAPI:
+        if self._app is None:
+            self._app = create_app(resources)
+        self._app.state.resources = resources
+        return self._app
+
+
+@pytest.fixture(scope="session")
+def routes() -> Routes:
+    return Routes()
+
+
 @pytest.fixture
-async def world(settings: Settings, database: Database) -> AsyncIterator[World]:
+async def world(settings: Settings, database: Database, routes: Routes) -> AsyncIterator[World]:
     post = Post()
     async with open_resources(settings, Names(), broker=post, clock=Hands()) as resources:
-        transport = httpx.ASGITransport(create_app(resources), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(routes.over(resources), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://hives") as client:
             yield World(client, database, resources, post)

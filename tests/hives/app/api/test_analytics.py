@@ -105,6 +105,23 @@ async def test_periods_before_and_after_a_change_are_compared(
     assert (found["visits_change"], found["mean_change"]) == (0.5, -0.1)
 
 
+async def test_a_hive_is_compared_with_others_of_its_type_by_the_last_night(
+    world: World, business: Business
+) -> None:
+    for on, rank in (("2026-02-28", 4), ("2026-03-01", 3)):
+        world.rows(
+            "INSERT INTO hive_comparison VALUES (%s, %s, 28, 120, 100, 15, 10, 11, 90, %s, %s)",
+            *(business.hive, on, rank, NOON),
+        )
+
+    path = f"/analytics/compare/peers?hive={business.hive}"
+    [found] = await world.read(path, business.member)
+
+    assert (found["visits_now"], found["visits_before"]) == (120.0, 100.0)
+    assert (found["rank"], found["peers"], found["day"]) == (3, 11, "2026-03-01")
+    assert await world.read(f"{path}&window_days=7", business.member) == []
+
+
 async def test_figures_of_others_are_not_there(world: World, business: Business) -> None:
     rival = await world.business()
     path = f"/analytics/kpis?hive={business.hive}&from=2026-03-01&to=2026-03-02"
@@ -138,6 +155,23 @@ async def test_popular_hives_are_those_of_the_last_night(world: World, business:
     [found] = await world.read("/popular?window_days=7")
 
     assert (found["hive_id"], found["score"], found["views"]) == (business.hive, 9.0, 5)
+
+
+async def test_most_searched_hives_are_told_apart_from_most_popular_ones(
+    world: World, business: Business
+) -> None:
+    sought = await world.hive(business.admin, business.account, name="Sought")
+    for hive, searches, rank in ((business.hive, 1, 1), (sought, 70, 2)):
+        world.rows(
+            "INSERT INTO hive_popularity VALUES ('2026-03-03', 30, %s, 5, %s, 3, 2, 1, %s, %s)",
+            *(hive, searches, rank, NOON),
+        )
+
+    popular = await world.read("/popular?window_days=30")
+    searched = await world.read("/popular?window_days=30&by=searches")
+
+    assert [each["hive_id"] for each in popular] == [business.hive, sought]
+    assert [each["hive_id"] for each in searched] == [sought, business.hive]
 
 
 async def test_shifts_of_preference_are_told_to_businesses(

@@ -169,16 +169,10 @@ async def test_preferences_are_kept_as_given(world: World) -> None:
     assert answer.status_code == 422
 
 
-async def test_the_effect_of_a_deal_is_told_against_the_days_before(
+async def test_the_effect_of_a_deal_is_what_people_did_and_what_the_nights_found(
     world: World, business: Business
 ) -> None:
     number, who = await made(world, business), await world.user()
-    start = NOON - timedelta(days=1)
-    for hours, entries in ((-3, 10), (1, 25), (2, 5)):
-        world.rows(
-            "INSERT INTO occupancy_hour (hive_id, slot, entries) VALUES (%s, %s, %s)",
-            *(business.hive, start + timedelta(hours=hours), entries),
-        )
     await world.make(f"/deals/{number}/events", None, {"action": "shown"})
     await world.make(f"/deals/{number}/events", who, {"action": "opened"})
     await world.make(f"/deals/{number}/redeem", who)
@@ -186,4 +180,12 @@ async def test_the_effect_of_a_deal_is_told_against_the_days_before(
     effect = await world.read(f"/deals/{number}/effect", business.member)
 
     assert (effect["shown"], effect["opened"], effect["redeemed"]) == (1, 1, 1)
-    assert (effect["entries"], effect["entries_before"]) == (30, 10)
+    assert (effect["days"], effect["lift"]) == (0, None)  # no night has seen it yet
+
+    world.rows(
+        "INSERT INTO deal_effect VALUES (%s, '2026-03-01', 1, 175, 140, 0.25, 1, 1, %s)",
+        *(number, NOON),
+    )
+    effect = await world.read(f"/deals/{number}/effect", business.member)
+    assert (effect["visits_a_day"], effect["expected_a_day"]) == (175.0, 140.0)
+    assert (effect["lift"], effect["day"]) == (0.25, "2026-03-01")

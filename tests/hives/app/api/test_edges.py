@@ -11,6 +11,7 @@ import pytest
 
 from penstock.hives.app.api.app import create_app
 from penstock.hives.app.api.public import PublicAnswer
+from penstock.hives.app.repositories.idempotency import IdempotencyRepository
 from penstock.hives.app.resources import open_resources
 from penstock.hives.app.settings import Settings
 from tests.hives.app.world import Names, World
@@ -118,6 +119,55 @@ async def test_of_two_at_once_with_one_key_one_is_done(world: World) -> None:
 
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert len((await world.read("/accounts", who))["items"]) == 1
+
+
+@pytest.mark.parametrize("when", ["before the answer is kept", "before it is committed"])
+async def test_a_write_whose_connection_dies_is_done_once_when_it_is_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    who = await world.user()
+    keep = IdempotencyRepository.keep
+
+    async def cut_off(self: IdempotencyRepository, *given: object) -> None:
+        monkeypatch.undo()
+        if when == "before it is committed":
+            await keep(self, *given)  # type: ignore[arg-type]
+        await self._connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    monkeypatch.setattr(IdempotencyRepository, "keep", cut_off)
+    sent = {"json": {"name": "Once"}, "headers": {"Idempotency-Key": "six"}}
+    assert (await world.call("POST", "/accounts", who, **sent)).status_code == 503
+    assert (await world.read("/accounts", who))["items"] == []
+
+    again = await world.call("POST", "/accounts", who, **sent)
+
+    assert again.status_code == 201
+    assert "idempotency-replayed" not in again.headers
+    assert len((await world.read("/accounts", who))["items"]) == 1
+
+
+async def test_nothing_is_told_to_a_sensor_that_is_not_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    business = await world.business()
+    body = {"serial": "told-when-kept", "protocol": "v2"}
+    sensor = (await world.make(f"/hives/{business.hive}/sensors", business.admin, body))["id"]
+    path = f"/sensors/{sensor}/configuration"
+    sent = {"json": {"report_interval_min": 7}, "headers": {"Idempotency-Key": "seven"}}
+
+    async def cut_off(self: IdempotencyRepository, *given: object) -> None:
+        monkeypatch.undo()
+        assert world.post.retained == {}
+        await self._connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    monkeypatch.setattr(IdempotencyRepository, "keep", cut_off)
+    assert (await world.call("PUT", path, business.admin, **sent)).status_code == 503
+    assert world.post.retained == {}
+
+    assert (await world.call("PUT", path, business.admin, **sent)).is_success
+    assert list(world.post.retained) == ["commands/sensor/told-when-kept"]
+    [command] = await world.read(path, business.admin)
+    assert command["state"] == "sent"
 
 
 async def test_answers_with_a_secret_are_not_kept(world: World) -> None:

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.hives.app.world import HOURS, NOON, World
+from penstock.core.errors import NotFound
+from tests.hives.app.world import HOURS, NOON, World, deal, png
 
 BERLIN = {"zip": "10178", "city": "Berlin", "country": "DE", "lat": 52.5219, "lon": 13.4132}
 POTSDAM = {"zip": "14467", "city": "Potsdam", "country": "DE", "lat": 52.3989, "lon": 13.0657}
@@ -38,9 +39,8 @@ async def test_hives_are_listed_by_name_with_type_capacity_and_last_update(place
     assert found[0]["distance_km"] is None  # from nowhere in particular
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
+async def test_hives_are_found_by_name_type_zip_opening_hours_and_distance(places: World) -> None:
+    for query, expected in (
         ("name=bar", ["Blue Bar 100%"]),
         ("name=BLUE 100%25", ["Blue Bar 100%"]),
         ("name=b_r", []),  # signs of LIKE mean themselves
@@ -51,10 +51,8 @@ async def test_hives_are_listed_by_name_with_type_capacity_and_last_update(place
         ("open_now=true", ["Amber Café"]),
         ("near=52.52,13.41&within_km=5", ["Amber Café"]),
         ("near=52.39,13.06", ["Blue Bar 100%", "Amber Café", "Comb_Store"]),
-    ],
-)
-async def test_hives_are_found_by(places: World, query: str, expected: list[str]) -> None:
-    assert await names(places, query) == expected
+    ):
+        assert (query, await names(places, query)) == (query, expected)
 
 
 async def test_distances_are_told(places: World) -> None:
@@ -93,13 +91,20 @@ async def test_pages_have_every_hive_once(world: World, sort: str) -> None:
 
 async def test_a_hive_shows_its_pictures_its_deals_and_its_hours(world: World) -> None:
     business = await world.business(opening_hours=HOURS)
+    path = f"/hives/{business.hive}"
+    offered = await world.make(f"{path}/deals", business.member, deal())
+    await world.make(f"{path}/deals", business.member, deal(status="draft"))
+    shown = await world.call(
+        "POST", f"{path}/images", business.member, files={"file": ("front.png", png())}
+    )
 
-    hive = await world.read(f"/hives/{business.hive}")
+    hive = await world.read(path)
 
     assert hive["open_now"] is True
     assert hive["changes_at"] == "2026-03-02T17:00:00Z"
     assert hive["opening_hours"]["mon"] == [["09:00", "18:00"]]
-    assert (hive["images"], hive["deals"]) == ([], [])
+    assert [each["id"] for each in hive["deals"]] == [offered["id"]]
+    assert [each["url"] for each in hive["images"]] == [shown.json()["url"]]
 
 
 async def test_live_occupancy_is_compared_with_what_is_usual(world: World) -> None:
@@ -268,6 +273,20 @@ async def test_a_closed_hive_is_seen_by_its_business_only(world: World) -> None:
     assert (await world.get(f"/hives/{business.hive}")).status_code == 404
     [own] = (await world.read(f"/accounts/{business.account}/hives", business.admin))["items"]
     assert own["status"] == "closed"
+
+
+async def test_figures_of_a_hidden_hive_are_for_those_who_look_after_it(world: World) -> None:
+    business, rival = await world.business(public=False), await world.business()
+    world.status(business.hive, 20)
+    services = world.resources.services
+    member = await services.users.caller(business.member)
+
+    assert (await services.occupancy.live(business.hive, member)).occupancy == 20
+    assert (await services.occupancy.week(business.hive, member)).hours == ()
+    assert (await services.occupancy.forecast(business.hive, None, member)).hours == ()
+    assert (await world.get(f"/hives/{business.hive}/occupancy")).status_code == 404
+    with pytest.raises(NotFound):
+        await services.occupancy.live(business.hive, await services.users.caller(rival.admin))
 
 
 async def test_heads_that_were_counted_are_kept_for_the_pipeline(world: World) -> None:

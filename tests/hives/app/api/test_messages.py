@@ -139,6 +139,24 @@ async def test_feedback_is_summed_up_by_sentiment(world: World, business: Busine
     assert [each["content"] for each in negative["items"]] == ["bad"]
 
 
+async def test_feedback_is_told_day_by_day_as_the_nights_have_read_it(
+    world: World, business: Business
+) -> None:
+    for day in ("2026-01-15", "2026-03-01"):
+        world.rows(
+            "INSERT INTO feedback_day VALUES (%s, %s, 4, 3, 1, 0.5, 'vader', now())",
+            *(business.hive, day),
+        )
+
+    path = f"/accounts/{business.account}/feedback/days?to=2026-03-02"
+    [found] = await world.read(f"{path}&from=2026-02-01", business.member)
+
+    assert (found["day"], found["positive"], found["sentiment"]) == ("2026-03-01", 3, 0.5)
+    path += "&from=2026-01-01"
+    assert len(await world.read(path, business.member)) == 2
+    assert (await world.get(path, (await world.business()).admin)).status_code == 403
+
+
 async def test_an_inbox_comes_in_pages(world: World, business: Business) -> None:
     who = await world.user()
     made = [await feedback(world, who, business.hive, f"no {n}") for n in range(5)]

@@ -89,6 +89,26 @@ async def test_a_plan_includes_so_many_alerts(world: World) -> None:
     await threshold(world, who, business.hive)
 
 
+async def test_one_asks_to_be_told_of_new_deals_of_their_end_and_of_favourites(
+    world: World,
+) -> None:
+    business, who = await world.business(), await world.user()
+    wanted: list[dict[str, object]] = [
+        {"kind": "deal_new", "hive_id": business.hive},
+        {"kind": "deal_expiring", "hive_id": business.hive},
+        {"kind": "favourite_deal"},
+    ]
+    for body in wanted:
+        await world.make("/me/notification-settings", who, body)
+
+    kept = await world.read("/me/notification-settings", who)
+    assert [(each["kind"], each["hive_id"]) for each in kept] == [
+        ("deal_new", business.hive),
+        ("deal_expiring", business.hive),
+        ("favourite_deal", None),
+    ]
+
+
 async def test_settings_of_others_are_not_there(world: World) -> None:
     business, who = await world.business(), await world.user()
     made = await threshold(world, who, business.hive)

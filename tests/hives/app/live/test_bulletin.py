@@ -43,6 +43,15 @@ async def test_figures_soon_after_are_gathered_the_last_of_each_hive() -> None:
     assert told(bulletin.since(1, None)) == {7: 3, 8: 1}
 
 
+async def test_an_issue_is_encoded_once_for_all_who_follow() -> None:
+    bulletin = Bulletin()
+    bulletin.tell(figure(7, 1))
+
+    followers = [bulletin.since(0, None) for _ in range(3)]
+
+    assert all(text is followers[0] for text in followers)
+
+
 async def test_a_version_that_is_known_is_not_told_again() -> None:
     bulletin = Bulletin()
     assert bulletin.tell(figure(7, 2))

@@ -1,4 +1,4 @@
-"""One furnished database for the tests of the public's answers: they only read."""
+"""One furnished database for tests of the public's answers; what they add to it, nobody sees."""
 
 from __future__ import annotations
 

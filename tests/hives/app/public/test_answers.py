@@ -71,6 +71,16 @@ async def test_a_read_without_a_token_is_answered_and_says_of_when_it_is(path: s
     assert answer.json() is not None
 
 
+async def test_an_answer_is_made_once_for_all_who_ask() -> None:
+    answers = Answers(window_of())
+
+    first, second = [await answers.answer("/v1/hives", "limit=2") for _ in range(2)]
+
+    assert first is not None
+    assert second is not None
+    assert first.body is second.body
+
+
 async def test_without_an_edition_the_answer_is_to_come_again() -> None:
     async with site(Window()) as client:
         for path in ("/v1/hives", "/v1/hives/1", "/v1/deals"):

@@ -149,3 +149,6 @@ async def test_without_the_broker_reads_are_answered_and_figures_come_when_it_is
                     await fabric.publish("occupancy.1", figure, exchange=EXCHANGE)
                 await asyncio.sleep(0.1)
                 told = (await client.get("/v1/hives/1/occupancy")).json()["occupancy"]
+        health = (await client.get("/health")).json()
+        assert health["figures"] > 0
+        assert health["delay_s"]["p95"] is not None

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 
@@ -13,8 +14,7 @@ from penstock.hives.app.api.app import create_app
 from penstock.hives.app.resources import open_resources
 from penstock.hives.app.settings import Settings
 from penstock.store import Database
-from tests.databases import copy_of
-from tests.hives.app.sites import HIVES, furnish, site
+from tests.hives.app.sites import HIVES, site
 
 
 class Nobody:
@@ -57,6 +57,8 @@ PATHS = (
     "/v1/popular",
     "/v1/popular?window_days=30&limit=2",
     "/v1/popular?window_days=8",
+    "/v1/popular?by=searches",
+    "/v1/popular?by=luck",
     "/v1/hives/999",
     "/v1/hives/6/occupancy",
     "/v1/hives?limit=0",
@@ -112,22 +114,20 @@ async def test_live_begins_with_all_hives_that_were_heard_of(
 
 
 async def test_who_signs_in_and_does_not_pay_is_answered_from_the_cache_too(
-    embedded_template: str, tmp_path: Path
+    furnished: str, tmp_path: Path
 ) -> None:
-    with copy_of(embedded_template) as url:
-        furnish(url)
-        async with site(tmp_path, url) as client:
-            eve, ada = [await _sign_up(client, name) for name in ("eve", "ada")]
-            await asyncio.to_thread(_employ, url, ada["uid"])
-            free = await client.get("/v1/hives/1", headers=_token(eve))
-            fresh = await client.get("/v1/hives/1", headers=_token(ada))
+    async with site(tmp_path, furnished) as client:
+        eve, ada = [await _sign_up(client) for _ in range(2)]
+        await asyncio.to_thread(_employ, furnished, ada["uid"])
+        free = await client.get("/v1/hives/1", headers=_token(eve))
+        fresh = await client.get("/v1/hives/1", headers=_token(ada))
     assert free.headers["x-as-of"]
     assert "x-as-of" not in fresh.headers  # from the database, for who works for a business
     assert told(free.json()) == told(fresh.json())
 
 
-async def _sign_up(client: httpx.AsyncClient, name: str) -> dict[str, str]:
-    given = {"login": f"{name}@example.org", "password": "a long enough password"}
+async def _sign_up(client: httpx.AsyncClient) -> dict[str, str]:
+    given = {"login": f"{uuid4()}@example.org", "password": "a long enough password"}
     session: dict[str, str] = (await client.post("/v1/identity/sign-up", json=given)).json()
     return session
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.hives.app.memory import FRESH_SECONDS, OLDEST_SECONDS, Memory
+from penstock.hives.app.memory import FRESH_SECONDS, OLDEST_SECONDS, PAUSE_SECONDS, Memory
 from penstock.store import StoreUnavailable
 
 
@@ -63,3 +63,21 @@ async def test_while_nothing_newer_can_be_made_the_older_one_serves_for_a_time()
     clock.now = OLDEST_SECONDS + 1
     with pytest.raises(StoreUnavailable):
         await memory.get("k", source)
+
+
+async def test_while_the_database_is_away_one_in_a_while_tries_and_nobody_else_waits() -> None:
+    clock, source = Clock(), Source()
+    memory = Memory(clock)
+    await memory.get("known", source)
+    source.away = True
+    clock.now = FRESH_SECONDS + 1
+
+    for _ in range(5):
+        assert await memory.get("known", source) == 1
+        with pytest.raises(StoreUnavailable):
+            await memory.get("unknown", source)
+    assert source.asked == 2
+
+    source.away = False
+    clock.now += PAUSE_SECONDS
+    assert await memory.get("unknown", source) == 3

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from penstock.hives.app.domain.errors import Conflict, Invalid
 from penstock.hives.app.repositories.pool import Pool
@@ -64,6 +66,69 @@ async def test_a_transaction_that_raises_leaves_nothing(database: Database) -> N
             await undone()
 
         assert await pool.rows("SELECT FROM account WHERE name = 'undone'") == []
+
+
+async def test_what_is_joined_is_one_transaction_and_what_is_refused_in_it_undoes_itself_only(
+    database: Database,
+) -> None:
+    async with Pool(database.url, 1, wait=60) as pool:  # one: any other would wait for ever
+        async with pool.joined():
+            await pool.execute("INSERT INTO account (name) VALUES ('joined')")
+            with pytest.raises(Invalid):
+                await pool.execute("INSERT INTO account (name) VALUES (NULL)")
+            async with pool.transaction() as connection:
+                await connection.execute("INSERT INTO account (name) VALUES ('joined')")
+            assert database.rows("SELECT FROM account WHERE name = 'joined'") == []
+
+        assert len(await pool.rows("SELECT FROM account WHERE name = 'joined'")) == 2
+
+
+async def test_a_task_that_is_started_within_has_a_connection_of_its_own(
+    database: Database,
+) -> None:
+    async with Pool(database.url, 2, wait=60) as pool, pool.joined():
+        await pool.execute("INSERT INTO account (name) VALUES ('seen within only')")
+
+        seen = pool.rows("SELECT FROM account WHERE name = 'seen within only'")
+
+        assert await asyncio.create_task(seen) == []
+
+
+async def test_deeds_are_done_when_what_they_tell_of_is_committed_or_not_at_all(
+    database: Database,
+) -> None:
+    told: list[str] = []
+
+    async def tell() -> None:
+        found = database.rows("SELECT name FROM account WHERE name LIKE 'told%'")
+        told.extend(row["name"] for row in found)
+
+    async def joined(name: str) -> None:
+        async with pool.joined():
+            await pool.execute("INSERT INTO account (name) VALUES (%s)", (name,))
+            await pool.afterwards(tell)
+            assert told == []
+            if name == "told never":
+                raise ZeroDivisionError
+
+    async with Pool(database.url, 1, wait=60) as pool:
+        with pytest.raises(ZeroDivisionError):
+            await joined("told never")
+        assert told == []
+        await joined("told")
+        assert told == ["told"]
+
+
+async def test_of_several_hosts_one_that_is_away_gives_way_to_the_next(
+    database: Database, tmp_path: Path
+) -> None:
+    there = conninfo_to_dict(database.url)
+    hosts = f"{tmp_path},{there['host']}"  # nobody listens in an empty folder
+    ports = f"{there['port']},{there['port']}"
+    url = f"postgresql://{there['user']}@/{there['dbname']}?host={hosts}&port={ports}"
+
+    async with Pool(url, 1, wait=60) as pool:
+        assert await pool.row("SELECT 1 AS n") == {"n": 1}
 
 
 async def test_who_waits_too_long_for_a_connection_is_told_to_come_again(

@@ -75,7 +75,7 @@ def test_both_find_the_same(furnished: Database) -> None:
             await asyncio.to_thread(check, hives, everything, loop)
 
     def check(hives: Hives, everything: Snapshot, loop: asyncio.AbstractEventLoop) -> None:
-        @settings(max_examples=120)
+        @settings(max_examples=60)
         @given(queries)
         def same(query: HiveQuery) -> None:
             def asked(wanted: HiveQuery) -> Listed[HiveSummary]:

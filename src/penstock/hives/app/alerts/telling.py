@@ -45,7 +45,7 @@ class Telling:
             title,
             body,
             f"{definition.id}:{figure.hive_id}:{figure.version}",
-            f"/hives/{figure.hive_id}",
+            f"/#/hive/{figure.hive_id}",
             definition.id,
             figure.hive_id,
             data={"occupancy": figure.occupancy, "percent": figure.percent},
@@ -64,7 +64,7 @@ class Telling:
             body,
             # One person is told once, however many definitions of theirs it meets.
             f"{definition.user_id}:deal:{news.deal_id}:{news.mark}",
-            f"/deals/{news.deal_id}",
+            f"/#/deal/{news.deal_id}",
             definition.id,
             news.hive_id,
             news.deal_id,

@@ -11,7 +11,19 @@ from pydantic import Field
 from penstock.hives.app.api.caller import Reader, allowed
 from penstock.hives.app.api.context import Context, Served
 from penstock.hives.app.api.etags import PUBLIC, IfMatch, tagged
-from penstock.hives.app.api.fields import Body, Id, Line, Moment, Ref, named, span
+from penstock.hives.app.api.fields import (
+    Body,
+    FirstDay,
+    Id,
+    LastDay,
+    Line,
+    Moment,
+    Part,
+    Ref,
+    named,
+    span,
+    whole_days,
+)
 from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.pages import Limit
 from penstock.hives.app.api.public import from_cache
@@ -20,9 +32,12 @@ from penstock.hives.app.domain.analytics import (
     Comparison,
     Demographics,
     Insight,
+    Interest,
     Kpi,
+    Lately,
     Metric,
     MetricValue,
+    PeerComparison,
     Popularity,
     Recent,
     SeriesPoint,
@@ -30,7 +45,6 @@ from penstock.hives.app.domain.analytics import (
     Window,
 )
 from penstock.hives.app.domain.callers import Caller
-from penstock.hives.app.domain.errors import Fault, Invalid
 from penstock.hives.app.domain.roles import Permission
 
 router = APIRouter(route_class=IdempotentRoute, tags=["analytics"])
@@ -41,13 +55,11 @@ Definer = Annotated[Caller, Depends(allowed(Permission.EDIT_METRICS))]
 Hives = Annotated[list[Ref], Query(min_length=1, max_length=50, description="Of these hives.")]
 From = Annotated[Moment, Query(alias="from")]
 To = Annotated[Moment, Query(alias="to")]
-FirstDay = Annotated[date, Query(alias="from", description="From this local day on,")]
-LastDay = Annotated[date, Query(alias="to", description="before this one.")]
 Days = Annotated[int, Query(ge=1, le=366)]
 Formula = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[\w\s+*/().,-]+$")]
 
 
-class MetricFilter(Body):
+class MetricFilter(Part):
     """Which hives and weekdays count; all of them, if it is not said."""
 
     hives: Annotated[list[Ref], Field(max_length=100)] | None = None
@@ -92,7 +104,7 @@ async def kpis(
     caller: Analyst, services: Served, hive: Hives, begin: FirstDay, end: LastDay
 ) -> list[Kpi]:
     """Visits, mean occupancy, peak hour and coverage of each day."""
-    _days(begin, end)
+    whole_days(begin, end)
     return await services.analytics.kpis(caller, hive, begin, end)
 
 
@@ -101,8 +113,16 @@ async def compare_hives(
     caller: Analyst, services: Served, hive: Hives, begin: FirstDay, end: LastDay
 ) -> list[Window]:
     """The same days at several hives."""
-    _days(begin, end)
+    whole_days(begin, end)
     return await services.analytics.compare_hives(caller, hive, begin, end)
+
+
+@router.get("/analytics/compare/peers")
+async def compare_peers(
+    caller: Analyst, services: Served, hive: Hives, window_days: Lately = Lately.MONTH
+) -> list[PeerComparison]:
+    """The last days beside those before, and beside other hives of the type, by the last night."""
+    return await services.analytics.compare_peers(caller, hive, window_days)
 
 
 @router.get("/analytics/compare/periods")
@@ -116,8 +136,8 @@ async def compare_periods(
     after_to: date,
 ) -> Comparison:
     """The same hive before a change and after it, in windows of your choice."""
-    _days(before_from, before_to)
-    _days(after_from, after_to)
+    whole_days(before_from, before_to)
+    whole_days(after_from, after_to)
     return await services.analytics.compare_periods(
         caller, hive, (before_from, before_to), (after_from, after_to)
     )
@@ -135,12 +155,14 @@ async def popular_hives(
     caller: Reader,
     context: Context,
     window_days: Recent = Recent.WEEK,
+    by: Interest = Interest.ALL,
     limit: Limit = 20,
 ) -> Response:
-    """Hives that are looked at, looked for, kept and visited most."""
+    """Hives that are looked at, looked for, kept and visited most: by all of it, or by one."""
     if (answer := await from_cache(context.public, caller, request)) is not None:
         return answer
-    return tagged(request, await context.services.analytics.popular(window_days, limit), PUBLIC)
+    found = await context.services.analytics.popular(window_days, by, limit)
+    return tagged(request, found, PUBLIC)
 
 
 @router.get("/analytics/shifts")
@@ -173,8 +195,7 @@ async def define_metric(
     account: Id, body: NewMetric, caller: Definer, services: Served, response: Response
 ) -> Metric:
     """A metric of your own; its values are there after the next night."""
-    values = body.model_dump() | {"filter": body.filter.model_dump(exclude_none=True)}
-    made = await services.metrics.define(caller, account, values)
+    made = await services.metrics.define(caller, account, body.model_dump())
     response.headers["Location"] = f"/v1/metrics/{made.id}"
     return made
 
@@ -193,10 +214,7 @@ async def edit_metric(
     services: Served,
     seen: IfMatch = None,
 ) -> Response:
-    values = named(body)
-    if body.filter is not None:
-        values["filter"] = body.filter.model_dump(exclude_none=True)
-    return tagged(request, await services.metrics.edit(caller, metric, values, seen))
+    return tagged(request, await services.metrics.edit(caller, metric, named(body), seen))
 
 
 @router.delete("/metrics/{metric}", status_code=204)
@@ -208,10 +226,5 @@ async def remove_metric(metric: Id, caller: Definer, services: Served) -> None:
 async def metric_values(
     metric: Id, caller: Analyst, services: Served, begin: FirstDay, end: LastDay
 ) -> list[MetricValue]:
-    _days(begin, end)
+    whole_days(begin, end)
     return await services.metrics.values(caller, metric, begin, end)
-
-
-def _days(begin: date, end: date) -> None:
-    if end <= begin or (end - begin).days > 1100:
-        raise Invalid("no such days", [Fault("to", "is after `from`, by three years at most")])

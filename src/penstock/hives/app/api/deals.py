@@ -215,5 +215,5 @@ async def withdraw_deal(deal: Id, caller: Seller, services: Served) -> None:
 
 @router.get("/deals/{deal}/effect", tags=["business", "analytics"])
 async def deal_effect(deal: Id, caller: Seller, services: Served) -> DealEffect:
-    """What people did with it, and entries against as many days before."""
+    """What people did with it; and by the last night, visits against the same weekdays before."""
     return await services.deals.effect(caller, deal)

@@ -44,6 +44,8 @@ _ALWAYS: Final = {
 }
 _GUARDED: Final = {"401": "Sign in.", "403": "Signed in, but not permitted."}
 _NAMED: Final = {"404": "There is no such thing, or not for you."}
+#: Parameters of a query that name something which may not be there.
+_THINGS: Final = frozenset({"account", "hive"})
 _WRITES: Final = {
     "400": "What was sent cannot be read.",
     "409": "It contradicts what there is.",
@@ -129,7 +131,8 @@ def _complete(operation: dict[str, Any], route: APIRoute, verb: str) -> None:
         if permission not in GRANTS[Role.ANONYMOUS]:
             operation["security"] = _SIGN_IN
             told |= _GUARDED
-    if "{" in route.path:
+    asked = {each["name"] for each in operation.get("parameters", ())}
+    if "{" in route.path or asked & _THINGS:
         told |= _NAMED
     if verb != "GET":
         told |= _NAMED | _WRITES

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from datetime import datetime, time
+from datetime import date, datetime, time
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from fastapi import Path
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from fastapi import Path, Query
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_serializer,
+)
 
 from penstock.hives.app.domain.errors import Fault, Invalid
 
 _LARGEST = (1 << 63) - 1
+_MOST_DAYS = 1100
 
 
 class Body(BaseModel):
     """What bodies of requests have in common: names nobody knows are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Part(Body):
+    """A part of a body that is kept as one: what is not said in it is left out."""
+
+    @model_serializer
+    def _said(self) -> dict[str, Any]:
+        return {name: value for name, value in self if value is not None}
 
 
 def named(body: Body) -> dict[str, Any]:
@@ -71,7 +88,15 @@ Word = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length
 Zone = Annotated[str, StringConstraints(min_length=3, max_length=64), AfterValidator(_zone)]
 Locale = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 LocalTime = Annotated[time, AfterValidator(_local)]
+FirstDay = Annotated[date, Query(alias="from", description="From this local day on,")]
+LastDay = Annotated[date, Query(alias="to", description="before this one.")]
 Moment = Annotated[AwareDatetime, AfterValidator(_dated)]
+
+
+def whole_days(begin: date, end: date) -> None:
+    """That there are days from the one on before the other, and not too many."""
+    if end <= begin or (end - begin).days > _MOST_DAYS:
+        raise Invalid("no such days", [Fault("to", "is after `from`, by three years at most")])
 
 
 def span(begin: datetime, end: datetime, longest_days: int) -> None:

@@ -2,8 +2,9 @@
 
 A key belongs to a caller and a request; with another request it is refused (422), and while the
 first is being answered it is told to wait (409). What succeeded is kept for a day; what failed is
-not, so that it may be tried again. Where a process dies in the middle the key is free after a
-minute. Answers that hold a secret are not kept (`SECRET`): there a key means nothing.
+not, so that it may be tried again. The answer is kept in the transaction that does what was asked:
+wherever a process or the database dies, both are there or neither is. Answers that hold a secret
+are not kept (`SECRET`): there a key means nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.hives.app.api.caller import current
 from penstock.hives.app.api.context import resources
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.errors import Fault, Invalid
-from penstock.hives.app.repositories.idempotency import IdempotencyRepository
+from penstock.hives.app.repositories.idempotency import Asked, IdempotencyRepository, Kept
 
 HEADER: Final = "idempotency-key"
 LONGEST: Final = 200
@@ -57,28 +58,19 @@ class IdempotentRoute(APIRoute):
 async def _once(request: Request, caller: Caller, key: str, handle: Handler) -> Response:
     address = request.client.host if request.client else "unknown"
     who = f"u{caller.id}" if caller.id is not None else f"a{address}"
-    pool = resources(request).pool
-    fingerprint = await _fingerprint(request)
-    async with pool.transaction() as connection:
-        kept = await IdempotencyRepository(connection).claim(who, key, fingerprint)
-    if kept is not None:
-        return Response(kept.body, kept.status, {**kept.headers, REPLAYED: "true"})
-    try:
+    asked = Asked(who, key, await _fingerprint(request))
+    async with resources(request).pool.joined() as connection:
+        answers = IdempotencyRepository(connection)
+        kept = await answers.claim(asked)
+        if kept is not None:
+            return Response(kept.body, kept.status, {**kept.headers, REPLAYED: "true"})
         response = await handle(request)
-    except BaseException:
-        async with pool.reading() as connection:
-            await IdempotencyRepository(connection).release(who, key)
-        raise
-    async with pool.reading() as connection:
-        repository = IdempotencyRepository(connection)
         if response.status_code < 300:
             headers = {
                 name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers
             }
-            await repository.keep(who, key, response.status_code, headers, bytes(response.body))
-        else:
-            await repository.release(who, key)
-    return response
+            await answers.keep(asked, Kept(response.status_code, headers, bytes(response.body)))
+        return response
 
 
 async def _fingerprint(request: Request) -> bytes:

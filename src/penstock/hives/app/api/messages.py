@@ -10,10 +10,10 @@ from pydantic import Field
 from penstock.hives.app.api.caller import allowed
 from penstock.hives.app.api.context import Served
 from penstock.hives.app.api.etags import tagged
-from penstock.hives.app.api.fields import Body, Id, Note, Ref
+from penstock.hives.app.api.fields import Body, FirstDay, Id, LastDay, Note, Ref, whole_days
 from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.pages import Cursor, Limit, Page
-from penstock.hives.app.domain.analytics import FeedbackSummary
+from penstock.hives.app.domain.analytics import FeedbackDay, FeedbackSummary
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.messages import Message, MessageType
 from penstock.hives.app.domain.roles import Permission
@@ -102,6 +102,15 @@ async def feedback_summary(
 ) -> list[FeedbackSummary]:
     """How many messages of each sentiment, by hive."""
     return await services.messages.feedback(caller, account)
+
+
+@router.get("/accounts/{account}/feedback/days", tags=["business", "analytics"])
+async def feedback_days(
+    account: Id, caller: Answerer, services: Served, begin: FirstDay, end: LastDay
+) -> list[FeedbackDay]:
+    """How people have spoken of each hive, day by day, as the nights have read it."""
+    whole_days(begin, end)
+    return await services.messages.feedback_days(caller, account, begin, end)
 
 
 @router.get("/support", response_model=Page[Message], tags=["operators"])

@@ -10,7 +10,7 @@ from pydantic import Field
 from penstock.hives.app.api.caller import allowed
 from penstock.hives.app.api.context import Served
 from penstock.hives.app.api.etags import IfMatch, tagged
-from penstock.hives.app.api.fields import Body, Id, LocalTime, Moment, Note, Ref, named, span
+from penstock.hives.app.api.fields import Body, Id, LocalTime, Moment, Note, Part, Ref, named, span
 from penstock.hives.app.api.idempotency import SECRET, IdempotentRoute
 from penstock.hives.app.api.pages import Cursor, Limit, Page
 from penstock.hives.app.domain.callers import Caller
@@ -36,7 +36,7 @@ U16 = Annotated[int, Field(ge=0, le=65535)]
 Interval = Annotated[int, Field(ge=1, le=65535)]
 
 
-class ProfileBody(Body):
+class ProfileBody(Part):
     """The ways of its firmware."""
 
     byte_order: Literal["big", "little"] = "big"
@@ -124,8 +124,7 @@ async def register_sensor(
     hive: Id, body: NewSensor, caller: Fitter, services: Served, response: Response
 ) -> Sensor:
     """A sensor at a door of the hive, by the serial in its topics."""
-    values = body.model_dump() | {"profile": body.profile.model_dump(exclude_none=True)}
-    made = await services.sensors.register(caller, hive, values)
+    made = await services.sensors.register(caller, hive, body.model_dump())
     response.headers["Location"] = f"/v1/sensors/{made.id}"
     return made
 
@@ -145,10 +144,7 @@ async def edit_sensor(
     services: Served,
     seen: IfMatch = None,
 ) -> Response:
-    values = named(body)
-    if body.profile is not None:
-        values["profile"] = body.profile.model_dump(exclude_none=True)
-    return tagged(request, await services.sensors.edit(caller, sensor, values, seen))
+    return tagged(request, await services.sensors.edit(caller, sensor, named(body), seen))
 
 
 @router.delete("/sensors/{sensor}", status_code=204)

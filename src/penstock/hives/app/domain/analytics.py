@@ -84,6 +84,29 @@ class Demographics:
     genders: tuple[Share, ...]
 
 
+class Lately(IntEnum):
+    """Days that are compared with as many before them."""
+
+    WEEK = 7
+    MONTH = 28
+
+
+@dataclass(frozen=True, slots=True)
+class PeerComparison:
+    """A hive's last days beside those before, and beside others of its type; a day, on average."""
+
+    hive_id: int
+    day: date  #: the last of them
+    window_days: int
+    visits_now: float | None
+    visits_before: float | None
+    occupancy_now: float | None
+    occupancy_before: float | None
+    peers: int  #: others of its type
+    peer_visits: float | None  #: the median of theirs
+    rank: int | None  #: among all of its type; the busiest is 1
+
+
 class Recent(IntEnum):
     """Days that are summed up."""
 
@@ -104,6 +127,20 @@ class Popularity:
     visits: int
     day: date
     window_days: int
+
+
+class Interest(StrEnum):
+    """What hives are ranked by."""
+
+    ALL = "all"
+    VIEWS = "views"
+    SEARCHES = "searches"
+    FAVOURITES = "favourites"
+    VISITS = "visits"
+
+    def place(self, each: Popularity) -> tuple[int, int]:
+        """Where a hive comes: the most of it first, then the most popular."""
+        return (0 if self is Interest.ALL else -getattr(each, self)), each.rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +168,18 @@ class Usage:
     searches: tuple[Counted, ...]
     hives: tuple[Counted, ...]
     favourites: tuple[Counted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackDay:
+    """How people spoke of a hive on a day by its clock, as the nights have read it."""
+
+    hive_id: int
+    day: date
+    messages: int
+    positive: int
+    negative: int
+    sentiment: float  #: between -1 and 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 
 
@@ -53,14 +53,18 @@ class Recommended:
 
 @dataclass(frozen=True, slots=True)
 class DealEffect:
-    """What came of a deal: what people did with it, and entries against the days before."""
+    """What came of a deal: what people did with it, and as of the last night how many came a day
+    while it ran, beside those of the same weekdays before. None of what no night knows yet."""
 
     deal_id: int
     shown: int
     opened: int
     redeemed: int
-    entries: int
-    entries_before: int
+    day: date | None  #: up to which it is
+    days: int  #: it has run, whole ones
+    visits_a_day: float | None
+    expected_a_day: float | None
+    lift: float | None  #: what came on top, as a share of what was expected
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ const LEVELS = { quiet: "Quiet", moderate: "Moderate", busy: "Busy", full: "Full
 const THAN = { quieter: "less busy than usual", as_usual: "as usual", busier: "busier than usual" };
 const TREND = { rising: ["↗", "filling up"], falling: ["↘", "emptying"], steady: ["", ""] };
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const TABS = { favourites: "favourites", deals: "deals", deal: "deals", hive: null }; // view -> the tab it is under
 const SVG = "http://www.w3.org/2000/svg";
 const HEXAGON = "M50 3 91 26.5v47L50 97 9 73.5v-47Z";
 const HEART = "M12 20.5 4.3 12.9a4.9 4.9 0 0 1 7-6.9l.7.7.7-.7a4.9 4.9 0 0 1 7 6.9Z";
@@ -286,7 +287,7 @@ async function showPlaces(signal) {
     if (cursor) list.children[first]?.querySelector("a").focus();
     cursor = page.next;
     const shown = list.children.length;
-    count.textContent = shown ? `${shown} ${shown === 1 ? "place" : "places"}${cursor ? " and more" : ""}` : "";
+    count.textContent = shown ? `${cursor ? "More than " : ""}${shown} ${shown === 1 ? "place" : "places"}` : "";
     if (!shown) list.replaceWith(nothing("Nothing matches", "Try another name, or fewer filters."));
     if (cursor) list.after(more); else more.remove();
   };
@@ -340,6 +341,13 @@ async function showDeals(signal) {
   const deals = (await ask("/deals?limit=100", signal)).items;
   if (deals.length) list.append(...deals.map((deal) => dealCard(deal)));
   else list.replaceWith(nothing("No deals right now", "Places announce them here when they are quiet."));
+}
+
+async function showDeal(number, signal) {
+  const deal = await ask(`/deals/${number}`, signal);
+  document.title = `${deal.title} · Hives`;
+  main.replaceChildren(make("a", { class: "back", href: "#/deals" }, "← All deals"), make("h1", {}, deal.hive_name),
+    make("div", { class: "filters" }), make("ul", { class: "deals" }, dealCard(deal)));
 }
 
 const nothing = (title, text) => make("div", { class: "empty" }, icon("M12 2.2 20.5 7v10L12 21.8 3.5 17V7Z"), make("strong", {}, title), text);
@@ -417,22 +425,31 @@ function dayPanel(detail, week, forecast) {
     make("div", { class: "week", role: "group", "aria-label": "Day of the week" }, buttons), holder, peak && make("p", {}, peak));
 }
 
+// The least of 1, 2, 5, 10, 20, 50 … that goes at most four times into it.
+function stride(most) {
+  for (let power = 1; ; power *= 10) for (const digit of [1, 2, 5]) if (most <= 4 * digit * power) return digit * power;
+}
+
 function chart(hours, now, day) {
   const known = hours.filter((each) => each.typical !== undefined || each.p50 !== undefined);
   if (!known.length) return [nothing("No habits yet", "A typical day is shown after two weeks.")];
   const first = Math.min(...known.map((each) => each.hour)), last = Math.max(...known.map((each) => each.hour));
   const shown = hours.slice(first, last + 1);
   const most = Math.max(1, ...shown.flatMap((each) => [each.typical ?? 0, each.p90 ?? 0]));
+  const unit = stride(most), top = unit * Math.ceil(most / unit);
   // Drawn at the size it is shown at, so that its words are as large as others.
-  const width = Math.max(260, Math.min(680, main.clientWidth - 80)), height = 220, base = 192, step = width / shown.length;
-  const x = (each) => (each.hour - first) * step, y = (value) => base - (value / most) * (base - 12);
+  const width = Math.max(260, Math.min(680, main.clientWidth - 80)), height = 220, base = 192, left = 26, step = (width - left) / shown.length;
+  const x = (each) => left + (each.hour - first) * step, y = (value) => base - (value / top) * (base - 12);
   const middle = (each) => x(each) + step / 2;
   const expected = shown.filter((each) => each.p50 !== undefined);
   const points = (of) => expected.map((each) => `${middle(each).toFixed(1)},${y(each[of]).toFixed(1)}`);
   const every = Math.ceil(46 / step);
   const picture = make("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Visitors by the hour on ${day}; the table below has the figures.` },
-    make("line", { class: "axis", x1: 0, x2: width, y1: base + .5, y2: base + .5 }),
-    shown.filter((each) => each.typical !== undefined).map((each) => make("rect", { class: each.hour === now ? "bar now" : "bar", x: x(each) + step * .12, width: step * .76, y: Math.min(base - 2, y(each.typical)), height: Math.max(2, base - y(each.typical)), rx: 4 })),
+    Array.from({ length: top / unit + 1 }, (_, each) => [
+      make("line", { class: "axis", x1: left, x2: width, y1: y(each * unit) + .5, y2: y(each * unit) + .5 }),
+      make("text", { x: left - 7, y: y(each * unit) + 4, "text-anchor": "end" }, String(each * unit))]).flat(),
+    shown.filter((each) => each.typical !== undefined).map((each) => make("rect", { class: each.hour === now ? "bar now" : "bar", x: x(each) + step * .12, width: step * .76, y: Math.min(base - 2, y(each.typical)), height: Math.max(2, base - y(each.typical)), rx: Math.min(4, step * .2) },
+      make("title", {}, `${each.hour}:00 · usually ${Math.round(each.typical)}`))),
     expected.length > 1 && make("polygon", { class: "band", points: [...points("p90"), ...points("p50").reverse()].join(" ") }),
     expected.length > 1 && make("polyline", { class: "line", points: points("p50").join(" ") }),
     shown.filter((each) => (each.hour - first) % every === 0).map((each) => make("text", { x: middle(each), y: height - 8, "text-anchor": "middle" }, `${each.hour}:00`)));
@@ -440,7 +457,8 @@ function chart(hours, now, day) {
   const table = make("table", { class: "hidden" }, make("caption", {}, `Visitors by the hour on ${day}`),
     make("thead", {}, make("tr", {}, ["Hour", "Usually", "Expected today"].map((name) => make("th", { scope: "col" }, name)))),
     make("tbody", {}, shown.map((each) => make("tr", {}, make("th", { scope: "row" }, `${each.hour}:00`), make("td", {}, number(each.typical)), make("td", {}, number(each.p50))))));
-  return [picture, make("p", { class: "key", "aria-hidden": "true" }, make("span", {}, make("i"), "usually"), expected.length ? make("span", {}, make("i", { class: "line" }), "expected today, and hardly more than") : null), table];
+  const key = (mark, text) => make("span", {}, make("i", { class: mark }), text);
+  return [picture, make("p", { class: "key", "aria-hidden": "true" }, key("", "usually"), expected.length > 1 && [key("line", "expected today"), key("band", "9 days in 10 no more")]), table];
 }
 
 // ---- which view
@@ -448,7 +466,7 @@ function chart(hours, now, day) {
 let asking;
 function failed(error) {
   if (error.name === "AbortError") return;
-  const text = error.status === 404 ? "There is no such place any more." : "This cannot be shown at the moment.";
+  const text = error.status === 404 ? "This is not there any more." : "This cannot be shown at the moment.";
   main.replaceChildren(nothing(text, error.message), make("p", { class: "empty" }, make("a", { href: "#/" }, "All places")));
 }
 
@@ -457,13 +475,14 @@ async function route(event) {
   asking = new AbortController();
   watchers.clear();
   document.title = "Hives · how busy is it right now?";
-  const [, view = "", hive] = location.hash.split("/");
-  const tab = view === "favourites" || view === "deals" ? view : view === "hive" ? null : "places";
+  const [, view = "", number] = location.hash.split("/");
+  const tab = view in TABS ? TABS[view] : "places";
   for (const link of document.querySelectorAll("[data-tab]")) {
     if (link.dataset.tab === tab) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   try {
-    if (view === "hive") await showHive(Number(hive), asking.signal);
+    if (view === "hive") await showHive(Number(number), asking.signal);
+    else if (view === "deal") await showDeal(Number(number), asking.signal);
     else if (view === "favourites") await showFavourites(asking.signal);
     else if (view === "deals") await showDeals(asking.signal);
     else await showPlaces(asking.signal);

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from penstock.core.errors import NotFound
 from penstock.hives.app.api.public import PublicAnswer
-from penstock.hives.app.domain.analytics import Popularity
+from penstock.hives.app.domain.analytics import Interest, Popularity
 from penstock.hives.app.domain.cursors import Listed, listed, unpack
 from penstock.hives.app.domain.deals import Deal
 from penstock.hives.app.domain.geography import Box, Point
@@ -139,8 +139,9 @@ class Answers:
     def _popular(self, given: Values) -> list[Popularity]:
         days = questions.recent(given.get("window_days", "7"))
         most = questions.limit(given.get("limit", "20"))
+        by = questions.interest(given.get("by", Interest.ALL))
         found = [each for each in self._window.edition.popular if each.window_days == days]
-        return found[:most]
+        return sorted(found, key=by.place)[:most]
 
     def _deal(self, number: int, given: Values) -> Deal:
         for deal in self._window.deals():

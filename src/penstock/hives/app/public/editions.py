@@ -36,7 +36,7 @@ class Edition:
 
     snapshot: Snapshot
     plans: tuple[Plan, ...] = ()
-    popular: tuple[Popularity, ...] = ()  #: of every window, the most popular first
+    popular: tuple[Popularity, ...] = ()  #: of every window, by rank: the first by each interest
 
     @property
     def as_of(self) -> datetime:

@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from penstock.hives.app.domain.analytics import Recent
+from penstock.hives.app.domain.analytics import Interest, Recent
 from penstock.hives.app.domain.errors import Fault, Invalid
 from penstock.hives.app.domain.geography import Point
 from penstock.hives.app.domain.hives import HiveQuery, Sort
@@ -69,6 +69,14 @@ def recent(text: str) -> Recent:
     except ValueError:
         allowed = ", ".join(str(each.value) for each in Recent)
         raise Invalid("no such window", [Fault("window_days", f"is one of {allowed}")]) from None
+
+
+def interest(text: str) -> Interest:
+    try:
+        return Interest(text)
+    except ValueError:
+        allowed = ", ".join(Interest)
+        raise Invalid("no such interest", [Fault("by", f"is one of {allowed}")]) from None
 
 
 def hours_ahead(text: str | None, now: datetime) -> datetime | None:

@@ -18,7 +18,7 @@ class Note:
     title: str
     body: str
     key: str
-    link: str = ""  #: where a tap leads
+    link: str = ""  #: where a tap leads, on the public page
     definition_id: int | None = None
     hive_id: int | None = None
     deal_id: int | None = None

@@ -13,9 +13,11 @@ from penstock.hives.app.domain.analytics import (
     Counted,
     Demographics,
     Insight,
+    Interest,
     Kpi,
     Metric,
     MetricValue,
+    PeerComparison,
     Popularity,
     SeriesPoint,
     Share,
@@ -62,7 +64,13 @@ _POPULAR: Final = """
     FROM hive_popularity p JOIN hive h ON h.id = p.hive_id AND h.public AND h.status = 'active'
     WHERE p.window_days = %(window)s
       AND p.day = (SELECT max(day) FROM hive_popularity WHERE window_days = %(window)s)
-    ORDER BY p.rank, p.hive_id LIMIT %(limit)s
+    ORDER BY {order}p.rank LIMIT %(limit)s
+"""
+_PEERS: Final = """
+    SELECT DISTINCT ON (hive_id) hive_id, day, window_days, visits_now, visits_before,
+           occupancy_now, occupancy_before, peers, peer_visits, rank
+    FROM hive_comparison WHERE hive_id = ANY (%(hives)s::bigint[]) AND window_days = %(window)s
+    ORDER BY hive_id, day DESC
 """
 _SHIFTS: Final = """
     SELECT hive_type, share_before, share_now, day, window_days FROM preference_shift
@@ -120,9 +128,15 @@ class AnalyticsRepository:
             groups.append(tuple([Share(**row) async for row in found]))
         return Demographics(hive, *groups)
 
-    async def popular(self, window: int, limit: int) -> list[Popularity]:
+    async def popular(self, window: int, by: Interest, limit: int) -> list[Popularity]:
+        statement = _POPULAR.format(order="" if by is Interest.ALL else f"p.{by} DESC, ")
         given = {"window": window, "limit": limit}
-        return [Popularity(**row) async for row in await self._connection.execute(_POPULAR, given)]
+        return [Popularity(**row) async for row in await self._connection.execute(statement, given)]
+
+    async def peers(self, hives: Sequence[int], window: int) -> list[PeerComparison]:
+        given = {"hives": list(hives), "window": window}
+        found = await self._connection.execute(_PEERS, given)
+        return [PeerComparison(**row) async for row in found]
 
     async def shifts(self, window: int) -> list[Shift]:
         found = await self._connection.execute(_SHIFTS, {"window": window})

@@ -45,21 +45,14 @@ _FITTING: Final = f"""
 """
 #: Entries at the hive while it ran, and in as many days before it.
 _EFFECT: Final = """
-    WITH ran AS (
-        SELECT d.id, d.hive_id, d.starts_at, least(d.expires_at, %(now)s) AS until
-        FROM deal d WHERE d.id = %(deal)s
-    )
-    SELECT r.id AS deal_id,
-        (SELECT count(*) FROM deal_event e WHERE e.deal_id = r.id AND kind = 'shown') AS shown,
-        (SELECT count(*) FROM deal_event e WHERE e.deal_id = r.id AND kind = 'opened') AS opened,
-        (SELECT count(*) FROM deal_event e WHERE e.deal_id = r.id AND kind = 'redeemed')
-            AS redeemed,
-        (SELECT coalesce(sum(o.entries), 0) FROM occupancy_hour o
-          WHERE o.hive_id = r.hive_id AND o.slot >= r.starts_at AND o.slot < r.until) AS entries,
-        (SELECT coalesce(sum(o.entries), 0) FROM occupancy_hour o
-          WHERE o.hive_id = r.hive_id AND o.slot < r.starts_at
-            AND o.slot >= r.starts_at - (r.until - r.starts_at)) AS entries_before
-    FROM ran r
+    SELECT d.id AS deal_id, count(e.id) FILTER (WHERE e.kind = 'shown') AS shown,
+        count(e.id) FILTER (WHERE e.kind = 'opened') AS opened,
+        count(e.id) FILTER (WHERE e.kind = 'redeemed') AS redeemed,
+        n.day, coalesce(n.days, 0) AS days, n.visits AS visits_a_day,
+        n.expected AS expected_a_day, n.lift
+    FROM deal d LEFT JOIN deal_event e ON e.deal_id = d.id
+    LEFT JOIN deal_effect n ON n.deal_id = d.id
+    WHERE d.id = %(deal)s GROUP BY d.id, n.deal_id
 """
 _REDEEM: Final = f"""
     UPDATE deal d SET redemptions = redemptions + 1 WHERE d.id = %(deal)s AND {rows.ACTIVE}
@@ -155,9 +148,8 @@ class DealRepository:
                 return [_recommended(row) for row in found]
         return []
 
-    async def effect(self, deal: int, now: datetime) -> DealEffect | None:
-        given = {"deal": deal, "now": now}
-        row = await (await self._connection.execute(_EFFECT, given)).fetchone()
+    async def effect(self, deal: int) -> DealEffect | None:
+        row = await (await self._connection.execute(_EFFECT, {"deal": deal})).fetchone()
         return None if row is None else DealEffect(**row)
 
     async def preference(self, user: int) -> DealPreference:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Final
 
-from penstock.hives.app.domain.analytics import FeedbackSummary
+from penstock.hives.app.domain.analytics import FeedbackDay, FeedbackSummary
 from penstock.hives.app.domain.messages import Message
 from penstock.hives.app.repositories.pool import Connection
 
@@ -29,6 +30,12 @@ _SUMMARY: Final = """
     FROM user_message
     WHERE account_id = %(account)s AND type = 'feedback'
     GROUP BY hive_id ORDER BY hive_id NULLS LAST
+"""
+_DAYS: Final = """
+    SELECT f.hive_id, f.day, f.messages, f.positive, f.negative, f.sentiment
+    FROM feedback_day f JOIN hive h ON h.id = f.hive_id
+    WHERE h.account_id = %(account)s AND f.day >= %(begin)s AND f.day < %(end)s
+    ORDER BY f.day, f.hive_id
 """
 
 
@@ -108,6 +115,11 @@ class MessageRepository:
         """With the answers to it."""
         statement = "DELETE FROM user_message WHERE id = %s AND author_id = %s"
         return (await self._connection.execute(statement, (message, author))).rowcount == 1
+
+    async def days(self, account: int, begin: date, end: date) -> list[FeedbackDay]:
+        given = {"account": account, "begin": begin, "end": end}
+        found = await self._connection.execute(_DAYS, given)
+        return [FeedbackDay(**row) async for row in found]
 
     async def summary(self, account: int) -> list[FeedbackSummary]:
         found = await self._connection.execute(_SUMMARY, {"account": account})

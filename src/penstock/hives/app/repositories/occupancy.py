@@ -18,14 +18,16 @@ from penstock.hives.app.domain.occupancy import (
 from penstock.hives.app.repositories import rows
 from penstock.hives.app.repositories.pool import Connection
 
+#: Hives everybody may see, and those that are hidden for who is to see them too.
+_SHOWN: Final = f"(%(hidden)s OR {rows.SEEN})"
 _LIVE: Final = f"""
     SELECT h.id, {rows.STANDING} FROM hive h {rows.STANDING_JOINS}
-    WHERE {rows.SEEN} AND h.id = %(hive)s
+    WHERE {_SHOWN} AND h.id = %(hive)s
 """
 _WEEK: Final = f"""
     SELECT w.hive_id, w.weekday, w.hour, w.entries, w.occupancy, w.weeks, w.made_at
     FROM typical_week w JOIN hive h ON h.id = w.hive_id
-    WHERE {rows.SEEN} AND (%(hive)s::bigint IS NULL OR w.hive_id = %(hive)s)
+    WHERE {_SHOWN} AND (%(hive)s::bigint IS NULL OR w.hive_id = %(hive)s)
     ORDER BY w.hive_id, w.weekday, w.hour
 """
 #: Of each hour the forecast made last; a local day, today by the hive's clock unless it is said.
@@ -34,7 +36,7 @@ _FORECAST: Final = f"""
         SELECT h.id, h.time_zone,
                coalesce(%(day)s::date, (%(now)s AT TIME ZONE h.time_zone)::date) AS day
         FROM hive h
-        WHERE {rows.SEEN} AND (%(hive)s::bigint IS NULL OR h.id = %(hive)s)
+        WHERE {_SHOWN} AND (%(hive)s::bigint IS NULL OR h.id = %(hive)s)
     ), bounds AS (
         SELECT id, day, day::timestamp AT TIME ZONE time_zone AS begins,
                (day + 1)::timestamp AT TIME ZONE time_zone AS ends
@@ -64,14 +66,17 @@ class OccupancyRepository:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def live(self, hive: int, now: datetime) -> tuple[bool, Occupancy | None]:
+    async def live(
+        self, hive: int, now: datetime, *, hidden: bool = False
+    ) -> tuple[bool, Occupancy | None]:
         """Whether there is such a hive, and what there is to say of it."""
-        given = {"hive": hive, "now": now}
+        given = {"hive": hive, "now": now, "hidden": hidden}
         row = await (await self._connection.execute(_LIVE, given)).fetchone()
         return (False, None) if row is None else (True, rows.standing(hive, row))
 
-    async def weeks(self, hive: int | None = None) -> list[TypicalWeek]:
-        found = await (await self._connection.execute(_WEEK, {"hive": hive})).fetchall()
+    async def weeks(self, hive: int | None = None, *, hidden: bool = False) -> list[TypicalWeek]:
+        given = {"hive": hive, "hidden": hidden}
+        found = await (await self._connection.execute(_WEEK, given)).fetchall()
         names = ("weekday", "hour", "entries", "occupancy", "weeks")
         hours: dict[int, list[TypicalHour]] = {}
         made: dict[int, datetime] = {}
@@ -83,9 +88,14 @@ class OccupancyRepository:
         return [TypicalWeek(each, made[each], tuple(of)) for each, of in hours.items()]
 
     async def forecasts(
-        self, now: datetime, hive: int | None = None, day: date | None = None
+        self,
+        now: datetime,
+        hive: int | None = None,
+        day: date | None = None,
+        *,
+        hidden: bool = False,
     ) -> list[Forecast]:
-        given = {"now": now, "hive": hive, "day": day}
+        given = {"now": now, "hive": hive, "day": day, "hidden": hidden}
         found = await (await self._connection.execute(_FORECAST, given)).fetchall()
         days = {row["id"]: row["day"] for row in found}
         if not days:

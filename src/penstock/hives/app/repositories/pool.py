@@ -6,12 +6,18 @@
 Nothing is connected before it is used, and a server that comes back is found again: a request that
 meets neither gets `StoreUnavailable` after a short wait. What the database refuses has the names
 of `store/errors.py` and `domain/errors.py`; a mistake in a statement of ours keeps its own.
+
+Services open a transaction for what they do and know of none around it. Who calls several of them,
+or has something of its own to write with what they write, joins them (`joined`): all its task does
+is one transaction then. What others are told of it waits until it is committed (`afterwards`).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -29,10 +35,17 @@ from penstock.store.errors import explain
 Connection = psycopg.AsyncConnection[DictRow]
 Row = dict[str, Any]
 Parameters = Sequence[Any] | Mapping[str, Any]
+Deed = Callable[[], Awaitable[object]]
 
 #: Requests that may wait for a connection at once, for each connection there may be. More would
 #: only wait longer; they are told to come again.
 WAITING: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    connection: Connection
+    deeds: list[Deed] = field(default_factory=list)
 
 
 class Pool:
@@ -43,6 +56,8 @@ class Pool:
     ) -> None:
         self.url = checked(url)
         self._where = place(url)
+        # By task, not by context: a task that one of these starts has connections of its own.
+        self._joined: dict[asyncio.Task[Any] | None, _Joined] = {}
         given = conninfo_to_dict(url).get("options") or ""
         ours = f"-c TimeZone=UTC -c statement_timeout={int(statement_seconds * 1000)}"
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
@@ -84,9 +99,37 @@ class Pool:
             yield connection
 
     @asynccontextmanager
+    async def joined(self) -> AsyncIterator[Connection]:
+        """Whatever this task does in the block, by whichever method, is one transaction. What it
+        opens within are savepoints: one that is refused undoes itself only."""
+        task = asyncio.current_task()
+        async with self.transaction() as connection:
+            held = self._joined[task] = _Joined(connection)
+            try:
+                yield connection
+            finally:
+                del self._joined[task]
+        for deed in held.deeds:
+            await deed()
+
+    async def afterwards(self, deed: Deed) -> None:
+        """Do it once what was written is committed: now, if this task is in no `joined` block. If
+        that fails it is not done."""
+        held = self._joined.get(asyncio.current_task())
+        if held is None:
+            await deed()
+        else:
+            held.deeds.append(deed)
+
+    @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
         """A connection out of a transaction: for statements that stand alone."""
+        held = self._joined.get(asyncio.current_task())
         try:
+            if held is not None:
+                async with held.connection.transaction():
+                    yield held.connection
+                return
             async with self._pool.connection() as connection:
                 yield connection
         except (PoolTimeout, PoolClosed, TooManyRequests) as error:

@@ -16,9 +16,12 @@ from penstock.hives.app.domain.analytics import (
     Comparison,
     Demographics,
     Insight,
+    Interest,
     Kpi,
+    Lately,
     Metric,
     MetricValue,
+    PeerComparison,
     Popularity,
     SeriesPoint,
     Shift,
@@ -68,6 +71,14 @@ class Analytics:
             await _all_mine(connection, caller, hives)
             return await AnalyticsRepository(connection).windows(hives, begin, end)
 
+    async def compare_peers(
+        self, caller: Caller, hives: Sequence[int], window: Lately
+    ) -> list[PeerComparison]:
+        """As of the last night; of a hive no night has compared there is nothing."""
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).peers(hives, window)
+
     async def compare_periods(
         self, caller: Caller, hive: int, before: tuple[date, date], after: tuple[date, date]
     ) -> Comparison:
@@ -90,9 +101,9 @@ class Analytics:
             await owned(connection, caller, hive, Permission.READ_ANALYTICS)
             return await AnalyticsRepository(connection).demographics(hive)
 
-    async def popular(self, window: int, limit: int) -> list[Popularity]:
+    async def popular(self, window: int, by: Interest, limit: int) -> list[Popularity]:
         async with self._pool.reading() as connection:
-            return await AnalyticsRepository(connection).popular(window, limit)
+            return await AnalyticsRepository(connection).popular(window, by, limit)
 
     async def shifts(self, caller: Caller, window: int) -> list[Shift]:
         caller.require(Permission.READ_ANALYTICS)

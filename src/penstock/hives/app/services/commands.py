@@ -51,7 +51,7 @@ class Commands:
             await AuditRepository(connection).record(
                 caller, "configure", "sensor", sensor, account, dict(wanted)
             )
-        await self._deliver(held, config)
+        await self._pool.afterwards(lambda: self._deliver(held, config))
         return (await self.of(caller, sensor, 1))[0]
 
     async def of(self, caller: Caller, sensor: int, limit: int) -> list[Command]:

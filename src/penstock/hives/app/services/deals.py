@@ -136,7 +136,7 @@ class Deals:
             deals = DealRepository(connection)
             _, account = await self._mine(deals, caller, deal, lock=False)
             caller.require(Permission.READ_ANALYTICS, account)
-            found = await deals.effect(deal, self._clock())
+            found = await deals.effect(deal)
         assert found is not None
         return found
 

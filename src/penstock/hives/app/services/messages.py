@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from penstock.core.errors import NotFound
-from penstock.hives.app.domain.analytics import FeedbackSummary
+from penstock.hives.app.domain.analytics import FeedbackDay, FeedbackSummary
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.cursors import Listed, listed, unpack
 from penstock.hives.app.domain.errors import Fault, Invalid
@@ -108,6 +110,13 @@ class Messages:
         caller.require(Permission.ANSWER_MESSAGES, account)
         async with self._pool.reading() as connection:
             return await MessageRepository(connection).summary(account)
+
+    async def feedback_days(
+        self, caller: Caller, account: int, begin: date, end: date
+    ) -> list[FeedbackDay]:
+        caller.require(Permission.ANSWER_MESSAGES, account)
+        async with self._pool.reading() as connection:
+            return await MessageRepository(connection).days(account, begin, end)
 
 
 async def _seen(connection: Connection, caller: Caller, message: int) -> Message:

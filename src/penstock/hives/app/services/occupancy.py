@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from penstock.core.errors import NotFound
-from penstock.hives.app.domain.callers import Caller
+from penstock.hives.app.domain.callers import ANONYMOUS, Caller
 from penstock.hives.app.domain.errors import Fault, Invalid, NothingYet
 from penstock.hives.app.domain.hives import ManualCount, Network
 from penstock.hives.app.domain.occupancy import Forecast, Occupancy, TypicalWeek
@@ -24,33 +24,40 @@ _BACK: Final = timedelta(days=7)
 
 
 class Occupancies:
+    """Of hives that are hidden, only for those who look after them."""
+
     def __init__(self, pool: Pool, clock: Callable[[], datetime]) -> None:
         self._pool = pool
         self._clock = clock
 
-    async def live(self, hive: int) -> Occupancy:
+    async def live(self, hive: int, caller: Caller = ANONYMOUS) -> Occupancy:
         async with self._pool.reading() as connection:
-            there, found = await OccupancyRepository(connection).live(hive, self._clock())
+            hidden = await _looks_after(connection, caller, hive)
+            repository = OccupancyRepository(connection)
+            there, found = await repository.live(hive, self._clock(), hidden=hidden)
         if not there:
             raise NotFound(f"there is no hive {hive}")
         if found is None:
             raise NothingYet(f"nothing was counted at hive {hive} yet")
         return found
 
-    async def week(self, hive: int) -> TypicalWeek:
+    async def week(self, hive: int, caller: Caller = ANONYMOUS) -> TypicalWeek:
         """What is usual; without hours when nothing is known yet."""
         async with self._pool.reading() as connection:
+            hidden = await _looks_after(connection, caller, hive)
             repository = OccupancyRepository(connection)
-            found = await repository.weeks(hive)
-            there, _ = (True, None) if found else await repository.live(hive, self._clock())
+            found = await repository.weeks(hive, hidden=hidden)
+            there = bool(found) or (await repository.live(hive, self._clock(), hidden=hidden))[0]
         if not there:
             raise NotFound(f"there is no hive {hive}")
         return found[0] if found else TypicalWeek(hive, None, ())
 
-    async def forecast(self, hive: int, day: date | None) -> Forecast:
+    async def forecast(self, hive: int, day: date | None, caller: Caller = ANONYMOUS) -> Forecast:
         """Of a local day, today if none is named."""
         async with self._pool.reading() as connection:
-            found = await OccupancyRepository(connection).forecasts(self._clock(), hive, day)
+            hidden = await _looks_after(connection, caller, hive)
+            repository = OccupancyRepository(connection)
+            found = await repository.forecasts(self._clock(), hive, day, hidden=hidden)
         if not found:
             raise NotFound(f"there is no hive {hive}")
         return found[0]
@@ -95,6 +102,13 @@ class Occupancies:
             if not await NetworkRepository(connection).remove(hive, network):
                 raise NotFound(f"hive {hive} has no network {network}")
             await AuditRepository(connection).record(caller, "remove", "network", network, account)
+
+
+async def _looks_after(connection: Connection, caller: Caller, hive: int) -> bool:
+    if caller is ANONYMOUS:
+        return False
+    account = await HiveRepository(connection).account_of(hive)
+    return account is not None and caller.may(Permission.READ_ANALYTICS, account)
 
 
 async def owned(connection: Connection, caller: Caller, hive: int, permission: Permission) -> int:

@@ -112,7 +112,7 @@ class Encoder:
         hours = (sent["at"] - self._start) // 3_600_000
         weakest, better = _SIGNAL
         fields = {
-            "startup": sent["total_in"],
+            "startup": sent["total_in"] + self._makings.clock_error[sent["sensor"]] // 1000,
             "battery": np.maximum(_FULL_BATTERY - hours // 8, 3000),
             "sensor_state": np.ones(len(sent), np.int64),
             "discarded_events": sent["diff_in"] & 0xFFFF,

@@ -1,8 +1,8 @@
 """Why a frame is no message: the reasons by which dead letters are filed.
 
 The scalar decoders raise them, the columnar ones put them into a column; a test holds both to the
-same answer. A clock that cannot be read is no reason: the counts are good, and the report comes
-without a device time.
+same answer. A clock that cannot be read is none of them: the counts are good, and the report comes
+without a device time (what becomes of it is told in `hives/steps/decode.py`).
 """
 
 from __future__ import annotations

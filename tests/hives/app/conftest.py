@@ -1,4 +1,8 @@
-"""The application, once for all tests of a file, and as new for each."""
+"""The application, once for all tests of a file, and as new for each; and a database for those
+who need no more.
+
+Folders add to `pool` what their tests find there.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +32,15 @@ async def hives(serving: Called) -> Called:
 
 
 @pytest.fixture(scope="module")
-def database(embedded_template: str) -> Iterator[str]:
+def own_database(embedded_template: str) -> Iterator[str]:
+    """Its URL."""
     with copy_of(embedded_template) as url:
         yield url
 
 
 @pytest.fixture
-async def pool(database: str) -> AsyncIterator[Pool]:
-    async with Pool(database, size=4, wait=60.0, statement_seconds=60.0) as pool:
+async def pool(own_database: str) -> AsyncIterator[Pool]:
+    """Over a database as nobody has used it."""
+    async with Pool(own_database, size=4, wait=60.0, statement_seconds=60.0) as pool:
         await empty(pool)
         yield pool
