@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.amqp091.publisher import Publisher
-from penstock.core.properties import Properties, encode_header, shortstr
+from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
 from penstock.pipeline.brokers.contract import Range
 from penstock.pipeline.brokers.opening import find_door
 from penstock.wire.amqp091.address import parse_address
@@ -89,7 +89,8 @@ class Flow:
             ):
                 while not self._end.wait(0.05):
                     for body in numbered(random.randrange(1, 60), count):
-                        header = encode_header(Properties(message_id=body.decode()), len(body))
+                        said = Properties(message_id=body.decode(), delivery_mode=PERSISTENT)
+                        header = encode_header(said, len(body))
                         publisher.publish(random.choice(routes), header, body)
                         count += 1
                     publisher.flush()

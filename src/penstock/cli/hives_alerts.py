@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -70,5 +69,5 @@ async def _run(database: str, brokers: Sequence[str], home: Path, with_stdin: bo
         finally:
             for task in (running, ready, stopped):
                 task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(running, ready, stopped)
+            # All of them, before what they use is closed: whichever ends last, and however.
+            await asyncio.gather(running, ready, stopped, return_exceptions=True)

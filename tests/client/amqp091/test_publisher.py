@@ -21,7 +21,7 @@ from penstock.core.errors import (
     QueueFull,
     ResourceExhausted,
 )
-from penstock.core.properties import Properties, encode_header, encode_route
+from penstock.core.properties import PERSISTENT, Properties, encode_header, encode_route
 from penstock.wire.amqp091.address import parse_address
 from tests.client.line import Line
 from tests.conftest import NewPenstock
@@ -39,7 +39,8 @@ def publish(to: Publisher, queue: str, numbers: range) -> None:
     route = encode_route("", queue)
     for number in numbers:
         body = str(number).encode()
-        to.publish(route, encode_header(Properties(message_id=str(number)), len(body)), body)
+        said = Properties(message_id=str(number), delivery_mode=PERSISTENT)
+        to.publish(route, encode_header(said, len(body)), body)
 
 
 def declare(url: str, queue: str, **arguments: object) -> None:
