@@ -6,7 +6,9 @@
   from the file system, so that looking disturbs nobody: the rate is from the first to the last.
 * *watch*: a file is moved into the tree now and then; until its post is at a consumer.
 
-CPU time is user and system time of the pump's own processes.
+CPU time is user and system time of the pump's own processes. Nothing is deleted before the end:
+for five minutes ext4 passes over the place of every deleted file, one by one, whenever a file is
+made, which is a cost of whoever measured before.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -219,4 +220,3 @@ def _compare(there: Path, here: Path) -> None:
             copy = here / str(path).lstrip("/")
         if copy.read_bytes() != path.read_bytes():
             raise WrongDelivery(f"{copy} is not {path}")
-    shutil.rmtree(here)

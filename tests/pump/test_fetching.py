@@ -448,13 +448,14 @@ async def test_parts_are_kept_as_files_where_the_whole_has_no_room_and_put_toget
     for post in blocks(server.url):
         kept = await fetching(transports, inplace=False).fetch(post, Target(here, "f"))
         assert kept.post is not None
-        assert kept.path is not None
+        assert kept.place is not None
+        part = Path(kept.place)
         assert kept.post.parts is not None
         assert kept.post.parts.method == PARTITIONED
-        assert kept.path.name.endswith(".Part")
-        told = replace(kept.post, base_url=f"file:{here}/", relpath=kept.path.name)
-        await fetching(transports).fetch(told, Target(tmp_path / "next", kept.path.name))
-        kept.path.unlink()
+        assert part.name.endswith(".Part")
+        told = replace(kept.post, base_url=f"file:{here}/", relpath=part.name)
+        await fetching(transports).fetch(told, Target(tmp_path / "next", part.name))
+        part.unlink()
     assert (tmp_path / "next/f").read_bytes() == DATA
     assert names(tmp_path / "next") == ["f"]
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ async def landings() -> AsyncIterator[Landings]:
 
 
 def arrival(folder: Path, name: str, error: Exception | None = None) -> Arrival:
-    draft = Draft(folder / f"{name}.tmp", None, None)
+    draft = Draft(f"{folder / name}.tmp", None, None)
 
     def take_in() -> Sum | str | None:
         draft.open()
@@ -83,7 +84,7 @@ def arrival(folder: Path, name: str, error: Exception | None = None) -> Arrival:
             raise error
         return None
 
-    return Arrival(draft, folder / name, take_in)
+    return Arrival(draft, str(folder / name), take_in)
 
 
 def test_several_files_are_synced_at_once(disk: Disk, syncs: Syncs, files: list[int]) -> None:
@@ -190,7 +191,7 @@ def test_a_link_in_place_of_a_known_folder_is_looked_at_anew(tmp_path: Path) -> 
 
 async def test_hands_give_back_what_was_found_or_raised() -> None:
     hands = Hands(3)
-    assert await asyncio.gather(*(hands.do(pow, each, 2) for each in range(100))) == [
+    assert await asyncio.gather(*(hands.do(partial(pow, each, 2)) for each in range(100))) == [
         each * each for each in range(100)
     ]
     with pytest.raises(ZeroDivisionError):
@@ -213,7 +214,10 @@ async def test_whoever_is_cancelled_waits_for_the_hand() -> None:
         begun.set()
         assert let.wait(60)
 
-    doing = asyncio.create_task(hands.do(work))
+    async def wait() -> None:
+        await hands.do(work)
+
+    doing = asyncio.create_task(wait())
     await asyncio.to_thread(begun.wait)
     doing.cancel()
     await asyncio.sleep(0)

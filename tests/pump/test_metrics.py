@@ -67,12 +67,13 @@ def test_a_transfer_counts_what_is_written_and_goes_when_it_ends() -> None:
             return
 
     transfers = Transfers()
-    with transfers.entered("big", 100) as transfer:
-        assert transfers.long(0.0) == []  # it waits for its turn
-        transfer.begin()
-        Counted(Into(), transfer).write(b"x" * 30)
-        assert [(each.name, each.done, each.total) for each in transfers.long(0.0)] == [
-            ("big", 30, 100)
-        ]
-        assert transfers.long(3600.0) == []
+    transfer = transfers.enter("big", 100)
+    assert transfers.long(0.0) == []  # it waits for its turn
+    transfer.begin()
+    Counted(Into(), transfer).write(b"x" * 30)
+    assert [(each.name, each.done, each.total) for each in transfers.long(0.0)] == [
+        ("big", 30, 100)
+    ]
+    assert transfers.long(3600.0) == []
+    transfers.leave(transfer)
     assert transfers.long(0.0) == []

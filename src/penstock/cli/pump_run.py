@@ -22,7 +22,7 @@ from penstock.pump.posts.reports import Report
 from penstock.pump.standing import keep_standing
 
 #: New objects before Python looks for cycles among them; 700 unless told.
-_YOUNG: Final = 20_000
+_YOUNG: Final = 100_000
 _RUN: Final[dict[Component, Callable[[PumpSettings, Control], Awaitable[None]]]] = {
     Component.WATCH: components.watch,
     Component.SUBSCRIBE: components.subscribe,

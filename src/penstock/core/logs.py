@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 from structlog.stdlib import BoundLogger, ProcessorFormatter
@@ -23,10 +23,22 @@ if TYPE_CHECKING:
 ROOT = "penstock"
 
 
-def get_logger(name: str) -> BoundLogger:
+class Logger(BoundLogger):
+    """Asks first whether anybody wants to know: what nobody does is said for every message."""
+
+    def debug(self, event: str | None = None, *args: Any, **facts: Any) -> Any:
+        if self._logger.isEnabledFor(logging.DEBUG):
+            super().debug(event, *args, **facts)
+
+    def info(self, event: str | None = None, *args: Any, **facts: Any) -> Any:
+        if self._logger.isEnabledFor(logging.INFO):
+            super().info(event, *args, **facts)
+
+
+def get_logger(name: str) -> Logger:
     """The logger of a module: `get_logger(__name__)`."""
     return cast(
-        BoundLogger,
+        Logger,
         structlog.wrap_logger(
             logging.getLogger(name),
             processors=[
@@ -37,8 +49,9 @@ def get_logger(name: str) -> BoundLogger:
                 structlog.processors.format_exc_info,
                 ProcessorFormatter.wrap_for_formatter,
             ],
-            wrapper_class=BoundLogger,
+            wrapper_class=Logger,
             context_class=dict,
+            cache_logger_on_first_use=True,
         ),
     )
 

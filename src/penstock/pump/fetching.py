@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from penstock.pump.gathering import Collecting, Gathering
 from penstock.pump.holding import Holding
@@ -78,7 +79,8 @@ class Fetching:
 
     async def fetch(self, post: Post, target: Target) -> Outcome:
         parts = post.parts
-        with self._transfers.entered(post.name, parts.length if parts else None) as transfer:
+        transfer = self._transfers.enter(post.name, parts.length if parts else None)
+        try:
             if parts is None or parts.single:
                 return await self._fetch_whole(post, target, transfer)
             if self._rules.inplace:
@@ -86,14 +88,16 @@ class Fetching:
                     transfer.begin()
                     return await self._fetch_block(post, parts, target, transfer)
             return await self._keep_part(post, parts, target, transfer)
+        finally:
+            self._transfers.leave(transfer)
 
     async def _fetch_whole(self, post: Post, target: Target, transfer: Transfer) -> Outcome:
         found = await self._land(post, target, transfer, needed=self._present.whole)
         if isinstance(found, str):
-            return Outcome(reports.NOT_MODIFIED, found, path=target.final)
+            return Outcome(reports.NOT_MODIFIED, found, place=target.place)
         code = reports.DONE if found == post.sum or computed_here(post) else reports.RECOMPUTED
         told = post if found == post.sum else replace(post, sum=found)
-        return Outcome(code, "Downloaded", told, target.final)
+        return Outcome(code, "Downloaded", told, target.place)
 
     async def _land(
         self,
@@ -105,7 +109,7 @@ class Fetching:
     ) -> Found:
         """A file, or one block of a file, under a name of its own. Its sum; or why it need not be
         fetched."""
-        path = self._rules.inflight.path(target.final)
+        path = self._rules.inflight.path(target.place)
         incoming = Incoming(
             post,
             target,
@@ -175,10 +179,10 @@ class Fetching:
         self, post: Post, parts: Parts, target: Target, transfer: Transfer
     ) -> Outcome:
         target = _without_part_suffix(target, parts, post.sum)
-        assembly = Assembly(self._rules.inflight.path(target.final), parts, post.moment)
+        assembly = Assembly(Path(self._rules.inflight.path(target.place)), parts, post.moment)
         fd = await to_the_end(self._open_block, post, parts, target, assembly)
         if fd is None:
-            return Outcome(reports.NOT_MODIFIED, "block is here", path=target.final, whole=False)
+            return Outcome(reports.NOT_MODIFIED, "block is here", place=target.place, whole=False)
         block = Block(fd, parts, self._sums.verifiable(post.sum))
         try:
             source = self._source(post)
@@ -191,13 +195,13 @@ class Fetching:
             block.close()
         told = replace(post, sum=known, parts=replace(parts, method=INPLACE))
         message = "Downloaded" if whole else "Inserted"
-        return Outcome(reports.DONE, message, told, target.final, whole)
+        return Outcome(reports.DONE, message, told, target.place, whole)
 
     def _open_block(
         self, post: Post, parts: Parts, target: Target, assembly: Assembly
     ) -> int | None:
         self._folders.prepare(target)
-        if self._present.block(post, parts, target.final):
+        if self._present.block(post, parts, target):
             return None
         return assembly.open()
 
@@ -229,7 +233,7 @@ class Fetching:
             known = await self._land(post, beside, transfer, block)
         assert not isinstance(known, str)  # nobody was asked whether it is needed
         told = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
-        return Outcome(reports.DONE, "Downloaded", told, beside.final)
+        return Outcome(reports.DONE, "Downloaded", told, beside.place)
 
     def _source(self, post: Post) -> Source:
         return source_of(post, join=self._rules.join)

@@ -26,9 +26,8 @@ def with_provenance(post: Post, known: Provenance) -> Post:
         from_cluster = None
         if known.exchange.startswith("xs_"):
             source = known.exchange.split("_")[1]
-    return replace(
-        post,
-        source=source or known.source,
-        from_cluster=from_cluster or known.cluster,
-        to_clusters=post.to_clusters or known.to_clusters,
-    )
+    source, from_cluster = source or known.source, from_cluster or known.cluster
+    to_clusters = post.to_clusters or known.to_clusters
+    if (source, from_cluster, to_clusters) == (post.source, post.from_cluster, post.to_clusters):
+        return post
+    return replace(post, source=source, from_cluster=from_cluster, to_clusters=to_clusters)

@@ -72,7 +72,7 @@ class Incoming:
         self.writing = Counted(draft, transfer)
 
     def arrival(self, take_in: Callable[[], Found]) -> Arrival:
-        return Arrival(self._draft, self._target.final, take_in)
+        return Arrival(self._draft, self._target.place, take_in)
 
     def look(self) -> str | None:
         """Why it need not be fetched, if that is so; else there is a folder for it."""

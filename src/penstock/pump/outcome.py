@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from penstock.pump.posts.post import Post
@@ -19,5 +18,5 @@ class Outcome:
     code: int
     message: str
     post: Post | None = None
-    path: Path | None = None  #: where the file is
+    place: str | None = None  #: where the file is
     whole: bool = True  #: not so while blocks of it are missing

@@ -77,12 +77,12 @@ class Plugins:
     def report(self, report: Report) -> Report | None:
         return _through(report, (each.on_report for each in self.plugins))
 
-    def file(self, post: Post, path: Path, *, whole: bool) -> Post | None:
+    def file(self, post: Post, place: str, *, whole: bool) -> Post | None:
         kept: Post | None = post
         for each in self.plugins:
             asked = each.on_file if whole else each.on_part
             if asked is not None and kept is not None:
-                kept = asked(kept, path)
+                kept = asked(kept, Path(place))
         return kept
 
 

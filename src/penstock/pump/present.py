@@ -22,45 +22,41 @@ class Present:
     def whole(self, post: Post, target: Target) -> str | None:
         """Why a file need not be fetched, if that is so."""
         try:
-            there = target.final.stat()
+            there = os.stat(target.place)  # noqa: PTH116 - it is asked for every file
         except OSError:
             return None
         if not self.overwrite:
             return "is here"
         if post.sum is None or computed_here(post) or self.sums.verifiable(post.sum) is None:
             return None
-        if self._newer(post, target.final):
+        if self._newer(post, there):
             return "a newer one is here"
         if post.parts is not None and there.st_size != post.parts.file_size:
             return None
-        same = self._has(post, target.final, 0, there.st_size)
+        same = self._has(post, target.place, 0, there.st_size)
         return "the same is here" if same else None
 
-    def block(self, post: Post, parts: Parts, final: Path) -> bool:
+    def block(self, post: Post, parts: Parts, target: Target) -> bool:
         """Whether the finished file has this very block already, or is a later one."""
-        if self._newer(post, final):
-            return True
         try:
-            if final.stat().st_size != parts.file_size:
+            there = os.stat(target.place)  # noqa: PTH116
+            if self._newer(post, there):
+                return True
+            if there.st_size != parts.file_size:
                 return False
-            return self._has(post, final, parts.offset, parts.length)
+            return self._has(post, target.place, parts.offset, parts.length)
         except OSError:
             return False
 
-    def _newer(self, post: Post, final: Path) -> bool:
+    def _newer(self, post: Post, there: os.stat_result) -> bool:
         """Whether what is here was made after what is announced."""
-        if post.mtime is None or not self.by_time:
-            return False
-        try:
-            return final.stat().st_mtime_ns > post.mtime
-        except OSError:
-            return False
+        return post.mtime is not None and self.by_time and there.st_mtime_ns > post.mtime
 
-    def _has(self, post: Post, final: Path, offset: int, length: int) -> bool:
+    def _has(self, post: Post, place: str, offset: int, length: int) -> bool:
         digest = self.sums.verifiable(post.sum)
         if digest is None or post.sum is None:
             return False
-        with final.open("rb") as file:
+        with Path(place).open("rb") as file:
             os.lseek(file.fileno(), offset, os.SEEK_SET)
             left = length
             while left and (chunk := os.read(file.fileno(), min(left, GATHERED))):

@@ -96,10 +96,10 @@ class Receiving:
             # What ended the attempt before this one may have come between the file and its
             # announcement. Others can tell a duplicate; they cannot tell what they never heard of.
             told = post
-        if told is not None and outcome.path is not None:
-            told = self._plugins.file(told, outcome.path, whole=outcome.whole)
-        if told is not None and self._republishing is not None and outcome.path is not None:
-            await self._announce(self._republishing, told, outcome.path)
+        if told is not None and outcome.place is not None:
+            told = self._plugins.file(told, outcome.place, whole=outcome.whole)
+        if told is not None and self._republishing is not None and outcome.place is not None:
+            await self._announce(self._republishing, told, outcome.place)
         return outcome
 
     async def _do(self, post: Post, target: Target) -> Outcome:
@@ -123,14 +123,14 @@ class Receiving:
                 await asyncio.to_thread(changes.link_or_copy, old, target)
         outcome = await self._fetching.fetch(post, target)
         if post.oldname is not None and outcome.code == reports.NOT_MODIFIED:
-            return Outcome(reports.DONE, "moved", post, target.final)
+            return Outcome(reports.DONE, "moved", post, target.place)
         return outcome
 
     async def _remove(self, post: Post, target: Target) -> Outcome:
         if post.newname is not None:
             new = self._target(post, post.newname, _renamed(post, post.newname).url)
             if isinstance(new, Target) and await asyncio.to_thread(changes.move, target, new):
-                return Outcome(reports.DONE, "moved", post, target.final)
+                return Outcome(reports.DONE, "moved", post, target.place)
         folder = post.event is Event.RMDIR
         done = await asyncio.to_thread(changes.remove, target, folder=folder)
         return _changed(post, target, done, "removed")
@@ -144,13 +144,13 @@ class Receiving:
         if "$" in chosen.placement.directory:
             variables = {**self._wanted.variables, **post_variables(post)}
         placed = place(path, chosen.placement, variables, chosen.groups)
-        return Target(Path(placed.directory), placed.path)
+        return Target(placed.directory, placed.path)
 
-    async def _announce(self, to: Republishing, post: Post, path: Path) -> None:
+    async def _announce(self, to: Republishing, post: Post, place: str) -> None:
         told = replace(
             post,
             base_url=to.base_url,
-            relpath=relative(path, to.base_dir, to.base_url),
+            relpath=relative(place, to.base_dir, to.base_url),
             rename=None,
             retrieve=None,
             content=None,
@@ -169,7 +169,7 @@ class Receiving:
         if path is None:
             return None
         at = self._target(post, path, _renamed(post, path).url)
-        return relative(at.final, to.base_dir, to.base_url) if isinstance(at, Target) else path
+        return relative(at.place, to.base_dir, to.base_url) if isinstance(at, Target) else path
 
 
 def post_variables(post: Post) -> dict[str, str]:
@@ -190,7 +190,7 @@ def post_variables(post: Post) -> dict[str, str]:
     }
 
 
-def relative(path: Path, base_dir: Path, base_url: str) -> str:
+def relative(path: str | Path, base_dir: Path, base_url: str) -> str:
     """The path to announce a file by: below the base directory, or all of it."""
     full = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
     if base_url == "file:":
@@ -209,5 +209,5 @@ def _renamed(post: Post, path: str) -> Post:
 
 def _changed(post: Post, target: Target, done: bool, what: str) -> Outcome:
     if done:
-        return Outcome(reports.DONE, what, post, target.final)
-    return Outcome(reports.NOT_MODIFIED, "nothing to do", path=target.final)
+        return Outcome(reports.DONE, what, post, target.place)
+    return Outcome(reports.NOT_MODIFIED, "nothing to do", place=target.place)

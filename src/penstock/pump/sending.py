@@ -101,7 +101,7 @@ class Sending:
             span,
         )
         await transport.send(delivery, target)
-        return Outcome(reports.DONE, "Sent", post, path)
+        return Outcome(reports.DONE, "Sent", post, str(path))
 
     async def _announce(self, post: Post, remote: str) -> None:
         if self._announcing is None or self._base_url is None:

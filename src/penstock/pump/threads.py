@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, ParamSpec, TypeVar
@@ -24,14 +23,25 @@ T = TypeVar("T")
 HANDS: Final = 4
 
 
+class Sure(asyncio.Future[T]):
+    """Cannot be cancelled: whoever waits for it and is, learns so when it is done."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        return False
+
+
 async def to_the_end(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     working = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
-    return await waited(working)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait((working,))
+        raise
 
 
 @dataclass(slots=True)
 class _Item:
-    future: asyncio.Future[Any]
+    future: Sure[Any]
     function: Callable[[], Any]
     found: Any = None
     error: BaseException | None = None
@@ -47,13 +57,14 @@ class Hands:
         self._count = count
         self._threads: list[Thread] = []
 
-    async def do(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def do(self, function: Callable[[], T]) -> Sure[T]:
+        """What comes of it, when it is awaited."""
         loop = asyncio.get_running_loop()
-        working: asyncio.Future[T] = loop.create_future()
+        working: Sure[T] = Sure(loop=loop)
         if not self._wanted:
             loop.call_soon(self._hand_out, loop)
-        self._wanted.append(_Item(working, partial(function, *args, **kwargs)))
-        return await waited(working)
+        self._wanted.append(_Item(working, function))
+        return working
 
     async def close(self) -> None:
         for _ in self._threads:
@@ -84,12 +95,3 @@ def _deliver(items: list[_Item]) -> None:
             item.future.set_result(item.found)
         else:
             item.future.set_exception(item.error)
-
-
-async def waited(working: asyncio.Future[T]) -> T:
-    """Its result; whoever is cancelled meanwhile goes on when it is there."""
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.wait((working,))
-        raise

@@ -7,8 +7,6 @@ added up where bytes are written, in a thread or not; who looks sees a moment of
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
@@ -30,14 +28,13 @@ class Transfers:
     def __init__(self) -> None:
         self._under_way: dict[int, Transfer] = {}
 
-    @contextmanager
-    def entered(self, name: str, total: int | None) -> Iterator[Transfer]:
+    def enter(self, name: str, total: int | None) -> Transfer:
         transfer = Transfer(name, total)
         self._under_way[id(transfer)] = transfer
-        try:
-            yield transfer
-        finally:
-            del self._under_way[id(transfer)]
+        return transfer
+
+    def leave(self, transfer: Transfer) -> None:
+        del self._under_way[id(transfer)]
 
     def long(self, seconds: float) -> list[Transfer]:
         """Those that have lasted so long, the oldest first."""

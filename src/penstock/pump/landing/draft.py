@@ -38,7 +38,7 @@ class Draft:
 
     __slots__ = ("_digest", "_fd", "_length", "path", "written")
 
-    def __init__(self, path: Path, length: int | None, digest: Digest | None) -> None:
+    def __init__(self, path: str, length: int | None, digest: Digest | None) -> None:
         self.path = path
         self.written = 0
         self._length = length
@@ -51,7 +51,7 @@ class Draft:
         try:
             self._fd = os.open(self.path, flags, 0o644)
         except FileNotFoundError:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(self.path, flags, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,11 +99,11 @@ class Draft:
     def file(self) -> int:
         return self._fd
 
-    def name(self, final: Path) -> str:
+    def name(self, place: str) -> str:
         """Give it its name, which is on the disk when its folder is. That folder."""
-        os.rename(self.path, final)  # noqa: PTH104 - Path.rename costs twice as much
+        os.rename(self.path, place)  # noqa: PTH104 - Path.rename costs twice as much
         self.close()
-        return os.path.dirname(final)  # noqa: PTH120
+        return os.path.dirname(place)  # noqa: PTH120
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -113,7 +113,7 @@ class Draft:
     def discard(self) -> None:
         self.close()
         with contextlib.suppress(OSError):
-            self.path.unlink()
+            Path(self.path).unlink()
 
 
 def dress(

@@ -23,9 +23,9 @@ class Folders:
 
     def prepare(self, target: Target) -> None:
         """The folder is there, and inside the directory that may not be left."""
-        parent = os.path.dirname(target.final)  # noqa: PTH120 - it is asked for every file
-        place = (str(target.directory), parent)
-        known = self._known.get(place)
+        parent = os.path.dirname(target.place)  # noqa: PTH120 - it is asked for every file
+        key = (os.fspath(target.directory), parent)
+        known = self._known.get(key)
         if known is not None and known == _identity(parent):
             return
         target.prepare(self._mode)
@@ -33,7 +33,7 @@ class Folders:
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         if found is not None:
-            self._known[place] = found
+            self._known[key] = found
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

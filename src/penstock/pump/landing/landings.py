@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from penstock.pump.landing.disk import Disk
 from penstock.pump.landing.draft import Draft
 from penstock.pump.posts.sums import Sum
-from penstock.pump.threads import Hands, to_the_end, waited
+from penstock.pump.threads import Hands, Sure, to_the_end
 
 #: While some are synced, others are written.
 CREWS: Final = 2
@@ -30,7 +30,7 @@ Found = Sum | str | None
 @dataclass(frozen=True, slots=True)
 class Arrival:
     draft: Draft
-    final: Path
+    place: str
     take_in: Callable[[], Found]  #: all of it is in the draft then, and right
 
 
@@ -40,19 +40,19 @@ class Landings:
     def __init__(self, *, durable: bool = True) -> None:
         self._disk = Disk() if durable else None
         self._hands = Hands(CREWS)
-        self._waiting: list[tuple[asyncio.Future[Found], Arrival]] = []
+        self._waiting: list[tuple[Sure[Found], Arrival]] = []
         self._crews: set[asyncio.Task[None]] = set()
 
-    async def land(self, arrival: Arrival) -> Found:
-        """Returns when it has its name, on the disk as it is. For what is quick to take in."""
-        landed: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+    def land(self, arrival: Arrival) -> Sure[Found]:
+        """Done when it has its name, on the disk as it is. For what is quick to take in."""
+        landed: Sure[Found] = Sure()
         self._waiting.append((landed, arrival))
         if len(self._crews) < CREWS:
             # It begins in the loop's next turn, so that all who come in this one go together.
             crew = asyncio.create_task(self._land())
             self._crews.add(crew)
             crew.add_done_callback(self._crews.discard)
-        return await waited(landed)
+        return landed
 
     async def land_alone(self, arrival: Arrival) -> Found:
         """The same in a thread of its own: for what takes its time."""
@@ -71,7 +71,7 @@ class Landings:
             together, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
             arrivals = [arrival for _, arrival in together]
             try:
-                found = await self._hands.do(land, arrivals, self._disk)
+                found = await self._hands.do(partial(land, arrivals, self._disk))
             except BaseException as error:
                 _tell(together, [error] * len(together))  # nobody is to wait for ever
                 raise
@@ -79,7 +79,7 @@ class Landings:
 
 
 def _tell(
-    together: Sequence[tuple[asyncio.Future[Found], Arrival]],
+    together: Sequence[tuple[Sure[Found], Arrival]],
     found: Sequence[Found | BaseException],
 ) -> None:
     for (landed, _), each in zip(together, found, strict=True):
@@ -100,7 +100,7 @@ def land(arrivals: Sequence[Arrival], disk: Disk | None) -> list[Found | BaseExc
         for each in named:
             arrival = arrivals[each]
             try:
-                folders.add(arrival.draft.name(arrival.final))
+                folders.add(arrival.draft.name(arrival.place))
             except OSError as error:
                 found[each] = error
         if disk is not None:

@@ -25,8 +25,9 @@ class Inflight:
     suffix: str = ".tmp"
     folder: str = ""
 
-    def path(self, final: Path) -> Path:
-        return final.parent / self.folder / f"{self.prefix}{final.name}{self.suffix}"
+    def path(self, place: str) -> str:
+        folder, name = os.path.split(place)
+        return os.path.join(folder, self.folder, f"{self.prefix}{name}{self.suffix}")  # noqa: PTH118
 
 
 def read_inflight(text: str) -> Inflight:
@@ -40,21 +41,26 @@ def read_inflight(text: str) -> Inflight:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    directory: Path
+    directory: str | os.PathLike[str]
     path: str
-    final: Path = field(init=False, compare=False)
+    #: All of it as a text: to make a `Path` costs more than most of what is asked of a small file.
+    place: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "final", self.directory / self.path)
+        object.__setattr__(self, "place", os.path.join(self.directory, self.path))  # noqa: PTH118
+
+    @property
+    def final(self) -> Path:
+        return Path(self.place)
 
     def prepare(self, mode: int = 0o775) -> Path:
         """Make the folders on the way, and be sure they lead where they seem to."""
-        parent = self.final.parent
-        if not parent.is_dir():
+        final = self.final
+        if not final.parent.is_dir():
             self.check()
-            parent.mkdir(mode=mode, parents=True, exist_ok=True)
+            final.parent.mkdir(mode=mode, parents=True, exist_ok=True)
         self.check()
-        return self.final
+        return final
 
     def check(self) -> None:
         home, parent = os.path.realpath(self.directory), os.path.realpath(self.final.parent)

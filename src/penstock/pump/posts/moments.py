@@ -16,31 +16,32 @@ from typing import Final
 from penstock.pump.errors import BadPost
 
 SECOND: Final = 1_000_000_000
-_DIGITS: Final = re.compile(
-    r"(\d{4})(\d\d)(\d\d)T?(\d\d)(\d\d)(\d\d)?(?:\.(\d{0,9})\d*)?Z?", re.ASCII
-)
+_DIGITS: Final = re.compile(r"(\d{8}T?\d{4}(?:\d\d)?)(?:\.(\d{0,9})\d*)?Z?", re.ASCII)
 _RFC3339: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|\+00:00)", re.ASCII
+    r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|\+00:00)", re.ASCII
 )
+_BETWEEN: Final = re.compile(r"\D")
 
 
 def read_moment(text: str) -> int:
     match = _DIGITS.fullmatch(text) or _RFC3339.fullmatch(text)
     if match is None:
         raise BadPost(f"{text[:40]!r} is no time: should be as 20150813161959.854, in UTC")
-    *words, fraction = match.groups()
+    whole, fraction = match.groups()
     try:
-        seconds = _seconds(*words)
+        seconds = _seconds(whole)
     except ValueError as error:
         raise BadPost(f"{text[:40]!r} is no time: {error}") from None
     return seconds * SECOND + int((fraction or "").ljust(9, "0"))
 
 
 @lru_cache(1024)
-def _seconds(*words: str | None) -> int:
+def _seconds(whole: str) -> int:
     """Many posts are of the same second."""
-    year, month, day, hour, minute, second = (int(word or 0) for word in words)
-    return timegm(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timetuple())
+    digits = _BETWEEN.sub("", whole).ljust(14, "0")
+    month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(4, 14, 2))
+    at = datetime(int(digits[:4]), month, day, hour, minute, second, tzinfo=UTC)
+    return timegm(at.timetuple())
 
 
 def v02_moment(moment: int) -> str:

@@ -8,6 +8,7 @@ when they are read, so that arithmetic below need not doubt.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -23,6 +24,7 @@ PARTITIONED: Final = "p"
 THRESHOLD: Final = 50 * MiB
 #: No file is larger than what a signed 64-bit offset can reach.
 _LARGEST: Final = (1 << 63) - 1
+_SPELLED: Final = re.compile(r"([^,]*)" + r",([0-9]{1,19})" * 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,11 @@ class Parts:
 
 
 def read_parts(text: str) -> Parts:
-    method, *numbers = text.split(",")
-    if len(numbers) != 4 or not all(each.isascii() and each.isdigit() for each in numbers):
+    found = _SPELLED.fullmatch(text)
+    if found is None:
         raise BadPost(f"parts {text[:80]!r} should be METHOD,SIZE,COUNT,REMAINDER,NUMBER")
-    if any(len(each) > 19 for each in numbers):
-        raise BadPost(f"parts {text[:80]!r}: no file is that large")
-    return Parts(method, *map(int, numbers))
+    method, size, count, remainder, number = found.groups()
+    return Parts(method, int(size), int(count), int(remainder), int(number))
 
 
 def cut(file_size: int, block_size: int, method: str = INPLACE) -> Iterator[Parts]:
