@@ -47,18 +47,9 @@ class Draft:
 
     def open(self, *, resume: bool = True) -> int:
         """How many bytes are there already."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            self._fd = os.open(self.path, flags, 0o644)
-        except FileNotFoundError:
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self.path, flags, 0o644)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.close()
-            raise SourceUnavailable(f"{self.path} is being written by another process") from None
-        there = os.fstat(self._fd).st_size
+        there = self._locked()
+        while there is None:
+            there = self._locked()
         if there == 0:
             return 0
         if not resume or self._digest is None or self._length is None or there > self._length:
@@ -68,6 +59,29 @@ class Draft:
             self._digest.update(chunk)
             self.written += len(chunk)
         return there
+
+    def _locked(self) -> int | None:
+        """Its size, when it is ours; None where it got its name before it was, and is to be left
+        alone."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._fd = os.open(self.path, flags, 0o644)
+        except FileNotFoundError:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, flags, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours, there = os.fstat(self._fd), os.stat(self.path)  # noqa: PTH116
+        except BlockingIOError:
+            self.close()
+            raise SourceUnavailable(f"{self.path} is being written by another process") from None
+        except FileNotFoundError:
+            self.close()
+            return None
+        if (ours.st_ino, ours.st_dev) != (there.st_ino, there.st_dev):
+            self.close()
+            return None
+        return ours.st_size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += len(data)

@@ -56,13 +56,16 @@ def _copy(path: str, span: Span, writing: Writing) -> None:
             raise UnsupportedSource(f"{path} is no file")
         left = span.length
         most = min(CHUNK, there.st_size + 1)  # room that is not needed costs more than a small file
-        os.lseek(fd, span.offset, os.SEEK_SET)
+        if span.offset:
+            os.lseek(fd, span.offset, os.SEEK_SET)
         while left is None or left > 0:
             chunk = os.read(fd, most if left is None else min(most, left))
             if not chunk:
                 break
             writing.write(chunk)
             left = None if left is None else left - len(chunk)
+            if len(chunk) == there.st_size:
+                break  # all of it in one piece
     finally:
         os.close(fd)
     if left:
