@@ -3,7 +3,8 @@
 `cut` ends all connections over it at once, as a restarted broker or a broken network would, and
 lets new ones through; `down` cuts and refuses new ones until `up`. `hold` lets what the clients
 send through but keeps back what the broker says until `release`, so that a test can cut before the
-word arrives.
+word arrives. `stop_after` has it take so many bytes more from the clients, say something to them
+and read on at `go_on`, as a broker does that is short of memory.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ class Line:
         self._speaking = asyncio.Event()
         self._speaking.set()
         self.port = 0
+        self._reading = asyncio.Event()
+        self._reading.set()
+        self._last: tuple[int, bytes] | None = None  # how far to read, and what to say there
+        self.accepted = 0  #: connections
         self.passed = 0  #: bytes from the clients since the last `hold`
         self._moved = asyncio.Event()
 
@@ -57,6 +62,18 @@ class Line:
     def release(self) -> None:
         self._speaking.set()
 
+    def stop_after(self, count: int, frame: bytes) -> None:
+        self.passed = 0
+        self._last = (count, frame)
+
+    def go_on(self) -> None:
+        self._reading.set()
+
+    async def stopped(self) -> None:
+        while self._reading.is_set():
+            self._moved.clear()
+            await self._moved.wait()
+
     def tell(self, frame: bytes) -> None:
         """Say something to the clients in the broker's name."""
         for writer in self._clients:
@@ -82,6 +99,7 @@ class Line:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self.accepted += 1
         self._writers |= {writer, broker_writer}
         self._clients.add(writer)
         for relay in (
@@ -99,7 +117,12 @@ class Line:
             while data := await reader.read(65536):
                 if from_client:
                     self.passed += len(data)
+                    if self._last is not None and self.passed >= self._last[0]:
+                        self._reading.clear()
+                        self.tell(self._last[1])
+                        self._last = None
                     self._moved.set()
+                    await self._reading.wait()
                 else:
                     await self._speaking.wait()
                 writer.write(data)

@@ -5,6 +5,7 @@ At the end nothing is left of them: no file in the spool directory, no bucket ou
 
 from __future__ import annotations
 
+import errno
 import gc
 import random
 import threading
@@ -16,7 +17,8 @@ import pytest
 from penstock.broker.buckets import BUCKET_BYTES, Account
 from penstock.broker.contract import MANDATORY, PERSISTENT, Fragment, Message
 from penstock.broker.properties import flags_of
-from penstock.core.errors import NoRoute
+from penstock.broker.spool import Spool
+from penstock.core.errors import NoRoute, QueueFull
 from penstock.core.properties import Properties, encode_header, encode_route
 from tests.doubles import Client, Stand, message, persistent
 
@@ -269,6 +271,25 @@ async def test_one_that_cannot_be_routed_is_refused_and_lets_its_memory_go(stand
     stand.vhost.queues["q"].purge()
     publisher.ear.failed.clear()
     assert nothing_is_left(stand)
+
+
+async def test_one_that_the_disk_has_no_room_for_is_refused(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stand.queue(durable=True)
+    monkeypatch.setattr(Spool, "link", full)
+    publisher = stand.publisher()
+    publisher.post(opening(delivery_mode=2))
+    for fragment in fragments(stand):
+        publisher.post(fragment, 0 if fragment.more else 1)
+    publisher.post(message(b"small", "q"), 2)
+    await publisher.ear.until(lambda: publisher.ear.failed and publisher.ear.confirmed)
+    ((receipt, error),) = publisher.ear.failed
+    assert receipt == 1
+    assert isinstance(error, QueueFull)
 
 
 async def test_one_that_overflows_memory_is_paged_like_the_rest(stand: Stand) -> None:

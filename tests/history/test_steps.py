@@ -74,6 +74,12 @@ def test_messages_of_the_stream_are_rows_of_the_table() -> None:
     ]
 
 
+def test_an_id_that_is_not_text_is_kept_as_far_as_it_is() -> None:
+    said = Properties(headers={"class": "stock"}, message_id="7-\udcff")
+    [row] = read(messages((said, b""))).to_pylist()
+    assert row["id"] == "7-\ufffd"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -6,9 +6,12 @@ import json
 
 import pytest
 
+from penstock.broker.destinations import TAKEN
+from penstock.overlay.controller import Controller
 from penstock.overlay.heartbeats import Pulse
-from penstock.wire.padres.envelope import Kind
-from tests.overlay.simulation import Overlay, Person
+from penstock.overlay.monitor import LARGEST
+from penstock.wire.padres.envelope import Envelope, Kind
+from tests.overlay.simulation import Overlay, Person, Told
 from tests.overlay.stages import Stages
 
 STOCK = "[class,eq,stock],[price,>,0]"
@@ -109,6 +112,32 @@ def test_what_others_tell_of_themselves_passes_a_stopped_broker(scene: Scene) ->
     scene.stages.stage({watcher: ['[class,BROKER_INFO],[brokerID,"B3"];']})
 
 
+def test_brokers_beyond_a_stopped_one_are_found_and_are_asked_once(scene: Scene) -> None:
+    watcher = scene.stages.person("B1", "watcher")
+    watcher.subscribe("[class,eq,BROKER_INFO],[brokerID,eq,B3]")
+    scene.stages.stage()
+    scene.order("B2", "LIFECYCLE-STOP")
+    scene.operator.publish("[class,NETWORK_DISCOVERY]")
+    scene.stages.stage({watcher: ['[class,BROKER_INFO],[brokerID,"B3"];']})
+    scene.order("B2", "LIFECYCLE-RESUME")
+    scene.stages.stage()
+
+
+def test_a_stopped_broker_gathers_no_news_of_itself(scene: Scene) -> None:
+    near, far = scene.stages.person("B2", "near"), scene.stages.person("B1", "far")
+    for watcher in (near, far):
+        watcher.subscribe("[class,eq,BROKER_INFO],[brokerID,eq,B2]")
+    scene.stages.stage()
+    scene.order("B2", "LIFECYCLE-STOP")
+    told = ['[class,BROKER_INFO],[brokerID,"B2"];']
+    scene.stages.stage({near: told, far: told})  # its last word
+    for _ in range(3):
+        scene.operator.publish("[class,NETWORK_DISCOVERY]")
+        scene.overlay.settle()
+    scene.order("B2", "LIFECYCLE-RESUME")
+    scene.stages.stage()
+
+
 def test_shutdown_connect_and_disconnect_reach_the_broker_that_is_meant(scene: Scene) -> None:
     scene.order("B3", "OVERLAY-CONNECT", ",[broker,'padres://127.0.0.1:1/B9']")
     scene.order("B3", "OVERLAY-DISCONNECT", ",[broker,B2]")
@@ -187,6 +216,48 @@ def test_looking_for_brokers_has_all_of_them_tell_how_they_are(scene: Scene) -> 
     assert found["B2"]["neighbours"] == ["B1", "B3"]
     assert found["B1"]["clients"] == ["B1-operator", "B1-p"]
     assert found["B1"]["status"] == "RUNNING"
+
+
+def test_a_broker_with_very_many_clients_tells_how_it_is() -> None:
+    overlay = Overlay([])
+    router = overlay.broker("B1")
+    controller = Controller(router, overlay.clock, Told(), info_full=False)
+    watcher = overlay.person("B1", "watcher")
+    watcher.subscribe("[class,eq,BROKER_INFO]")
+    many = 1 + LARGEST // 100
+    for n in range(many):
+        overlay.person("B1", f"{n:0100}")
+    controller.monitor.publish()
+    [envelope] = watcher.got
+    told = json.loads(envelope.payload)
+    assert len(told["clients"]) == many + 1
+    assert told["subscriptions"] == len(router.tables.wanted)
+
+
+def test_an_action_that_fails_does_not_keep_later_ones_from_happening() -> None:
+    overlay = Overlay([])
+    router = overlay.broker("B1")
+    done: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("clumsy")
+
+    class Clumsy:
+        name, lasting, checked = "B1-clumsy", False, False
+
+        def deliver(self, envelope: Envelope) -> int:
+            router.later(fail)
+            router.later(lambda: done.append(envelope.text))
+            return TAKEN
+
+    router.attach(Clumsy())
+    router.receive(Clumsy(), Envelope(Kind.SUBSCRIBE, "[class,eq,stock]"))
+    publisher = overlay.person("B1", "p")
+    publisher.advertise("[class,eq,stock]")
+    with pytest.raises(ValueError, match="clumsy"):
+        publisher.publish("[class,stock]")
+    publisher.advertise("[class,eq,bond]")
+    assert done == ["[class,stock]"]
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from penstock.broker.contract import Message
+from penstock.broker.destinations import Queue
 from penstock.core.config import TlsSettings
 from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.server import Broker
 from penstock.wire.padres.envelope import Kind
 from tests.client.test_tls import write_certificate
-from tests.overlay.house import House, becomes, holds, pair
+from tests.overlay.house import House, becomes, holds, pair, router_of
 
 CHEAP = "[class,eq,stock],[price,<,50]"
 
@@ -36,30 +37,49 @@ async def test_what_is_published_to_the_exchange_of_one_reaches_bindings_of_anot
 ) -> None:
     async with AsyncExitStack() as stack:
         first, second = await pair(House(tmp_path, stack))
-        host = second.vhosts["/"]
-        queue = host.declare_queue("cheap", durable=True)
-        host.bind("content", queue, "", {"x-subscription": CHEAP})
-        second.kernel.turn.end()
-        publish(first, price=60)  # seen, and so advertised
-        await becomes(
-            lambda: any(
-                key[1] == "B2" and price(first, key[0])
-                for key in first.overlay.routing("/").tables.wanted
-            )
-        )
+        queue = await asked_by_the_other(first, second)
         publish(first, price=45)
         publish(first, price=61)
         await becomes(lambda: queue.message_count == 1)
 
 
+async def test_a_time_that_cannot_be_does_not_hold_up_what_comes_behind(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        house = House(tmp_path, stack)
+        first, second = await pair(house)
+        queue = await asked_by_the_other(first, second)
+        publisher = await house.talker(first, "p")
+        await publisher.say(Kind.ADVERTISE, "[class,eq,stock],[price,>,0]")
+        publish(first, timestamp=(1 << 64) - 1, price=41)
+        await publisher.say(Kind.PUBLISH, "[class,stock],[price,42]", time=1e300)
+        publish(first, price=43)
+        await becomes(lambda: queue.message_count == 3)
+
+
+async def asked_by_the_other(first: Broker, second: Broker) -> Queue:
+    """A queue of the second broker's that wants what is cheap, and the first knows of it."""
+    host = second.vhosts["/"]
+    queue = host.declare_queue("cheap", durable=True)
+    host.bind("content", queue, "", {"x-subscription": CHEAP})
+    second.kernel.turn.end()
+    publish(first, price=60)  # seen, and so advertised
+    await becomes(
+        lambda: any(
+            key[1] == "B2" and price(first, key[0]) for key in router_of(first).tables.wanted
+        )
+    )
+    return queue
+
+
 def price(broker: Broker, identity: str) -> bool:
-    entry = broker.overlay.routing("/").tables.wanted[identity, "B2"]
+    entry = router_of(broker).tables.wanted[identity, "B2"]
     return any(one.attribute == "price" for one in entry.message.predicates)
 
 
-def publish(broker: Broker, **headers: object) -> None:
+def publish(broker: Broker, timestamp: int | None = None, **headers: object) -> None:
     """As an AMQP client does: attributes are headers."""
-    properties = Properties(headers={"class": "stock", **headers}, delivery_mode=2)
+    said = {"class": "stock", **headers}
+    properties = Properties(headers=said, delivery_mode=2, timestamp=timestamp)
     message = Message(encode_route("content", ""), encode_header(properties, 2), b"{}", 1)
     broker.vhosts["/"].exchanges["content"].accept(message)
     broker.kernel.turn.end()

@@ -13,7 +13,7 @@ from penstock.pump.components.readings import bindings, selection
 from penstock.pump.config.conf import read_conf
 from penstock.pump.config.settings import Component, PumpSettings, settings_of
 from penstock.pump.config.toml import read_toml
-from penstock.pump.credentials import Credentials, parse_credentials
+from penstock.pump.credentials import Credentials, parse_credentials, without_secret
 from penstock.pump.flow.hearing import Binding
 from penstock.pump.placement import Placement
 from penstock.pump.posts.post import Event
@@ -192,6 +192,46 @@ def test_credentials_are_found_by_scheme_user_host_and_port() -> None:
     assert known.find("ftp://h:2121/f").tls
     assert known.find("https://h/f").bearer_token == "abc"
     assert Credentials().find("http://u:p@h/").password == "p"
+
+
+@pytest.mark.parametrize(
+    ("words", "tls", "implicit"),
+    [
+        ("passive = True, binary = True", False, False),
+        ("active ascii ssl", False, False),
+        ("tls, prot_p", True, False),
+        ("tls=True,prot_p=True", True, False),
+        ("bearer_token = abc== tls", True, False),
+        ("implicit_ftps", True, True),
+        ("implicit_ftps = False", False, False),
+        ("bt=x,s3_endpoint=https://s3/,sftp_compat_mode", False, False),
+    ],
+)
+def test_credentials_as_sarracenia_writes_them(words: str, tls: bool, implicit: bool) -> None:
+    found = parse_credentials([f"ftp://me:secret@h/  {words}"], "c").find("ftp://me@h/f")
+    assert (found.password, found.tls, found.implicit) == ("secret", tls, implicit)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("amqp://me:p%40ss@h:5672/v", "amqp://me@h:5672/v"),
+        ("amqp://me@h/", "amqp://me@h/"),
+        ("amqps://h", "amqps://h"),
+        ("ftp://:secret@[::1]:21/", "ftp://@[::1]:21/"),
+    ],
+)
+def test_a_url_without_its_secret(url: str, shown: str) -> None:
+    assert without_secret(url) == shown
+
+
+def test_a_key_file_may_be_below_the_home_or_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("KEYS", "/keys")
+    lines = ["sftp://a@h ssh_keyfile=~/.ssh/id", "sftp://b@h ssh_keyfile = ${KEYS}/id"]
+    known = parse_credentials(lines, "c")
+    assert known.find("sftp://a@h/").ssh_keyfile == "/home/me/.ssh/id"
+    assert known.find("sftp://b@h/").ssh_keyfile == "/keys/id"
 
 
 @pytest.mark.parametrize("line", ["nonsense", "amqp://h/ unheard", "amqp://h/ x=1"])

@@ -12,8 +12,12 @@ here returns at once, within the turn of whoever calls.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+#: What a broker calls hops of its own, behind its id: a client of that name would take their place.
+OWN_HOPS: Final = re.compile(r"broker|console|monitor|exchange-.*")
 
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)

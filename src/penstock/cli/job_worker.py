@@ -201,11 +201,7 @@ async def _run(
         worker = assemble(url, plan, ledger)
         if metrics is not None:
             _serve(opened, worker.figures.registry, metrics)
-        try:
-            await worker.open()
-        except BaseException:
-            await worker.close()
-            raise
+        await worker.open()
         typer.echo(f"penstock job worker ready: {worker.name}, {', '.join(worker.types)}")
         await worker.run(stop, grace)
 

@@ -29,6 +29,9 @@ _EAST: Final = {
     -7: "MST PDT",
     -8: "PST",
 }
+#: The first and the last second there is a word for, since 1970: of the years 1 and 9999.
+EARLIEST: Final = -62_135_596_800
+LATEST: Final = 253_402_300_799
 #: Hours east of Greenwich.
 ZONES: Final = {name: hours for hours, names in _EAST.items() for name in names.split()}
 

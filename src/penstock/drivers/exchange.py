@@ -28,6 +28,7 @@ from penstock.core.errors import (
     QueueFull,
     Unsupported,
 )
+from penstock.core.logs import get_logger
 from penstock.core.properties import decode_header, encode_header
 from penstock.drivers.assembly import Assembly
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Routes remembered per exchange; when keys never repeat, remembering costs little and helps none.
 ROUTES: Final = 4096
+
+_log = get_logger("penstock.exchange")
 
 
 class Router(Protocol):
@@ -169,6 +172,9 @@ class Exchange:
                 self._post(channel, message, receipt)
             except PenstockError as error:  # nobody is there to raise it to
                 channel.terminal.channel_failure(channel, receipt, error)
+            except OSError as error:  # the body cannot be kept where it should be
+                _log.error("large message not stored", exchange=self.name, error=str(error))
+                channel.terminal.channel_failure(channel, receipt, QueueFull(str(error)))
             for next_fragment, next_receipt in behind:
                 self.channel_post(channel, next_fragment, next_receipt)
             self.vhost.kernel.turn.end()

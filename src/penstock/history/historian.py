@@ -166,7 +166,7 @@ class Historian:
                 ]
                 await asyncio.gather(*saying)
         finally:
-            pages.close()
+            await asyncio.to_thread(pages.close)  # it waits for what is being fetched
         return count
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from penstock.content import parse_publication, satisfies
+from penstock.content.times import LATEST
 from penstock.core.errors import WireSyntaxError
 from penstock.core.properties import decode_header
 from penstock.history import STREAM
@@ -39,8 +40,6 @@ _SCHEMA: Final = pa.schema(
         ("day", pa.date32()),
     ]
 )
-#: The last second of the year 9999: no later time can be said.
-_LATEST: Final = 253_402_300_799
 #: The content header has the types of values, which the connector's `headers` have not.
 _MESSAGES: Final = "offset BIGINT, timestamp TIMESTAMP, properties BINARY, body BINARY"
 
@@ -117,7 +116,7 @@ def read(messages: pa.RecordBatch) -> pa.RecordBatch:
         rows.append(
             {
                 "offset": row["offset"],
-                "id": header.message_id or "",
+                "id": _text(header.message_id or ""),
                 "at": at,
                 "class": publication.class_name,
                 "said": said_by(publication),
@@ -128,9 +127,14 @@ def read(messages: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, _SCHEMA)
 
 
+def _text(short: str) -> str:
+    """AMQP says of a short string only how long it is; a table has texts."""
+    return short.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def _arrived(said: int, taken: datetime | None) -> datetime:
     """When the publisher says, if there is such a time; else when the stream took it."""
-    if 0 < said <= _LATEST:
+    if 0 < said <= LATEST:
         return datetime.fromtimestamp(said, UTC)
     if taken is None:
         return datetime.fromtimestamp(0, UTC)

@@ -32,7 +32,7 @@ class ClientJob:
     def __init__(self, identity: str, client: JobsClient) -> None:
         self.id = identity
         self._client = client
-        self._responses: asyncio.Queue[Response] = asyncio.Queue()
+        self._responses: asyncio.Queue[Response | None] = asyncio.Queue()  # None: no more come
         self._final: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
     def hear(self, response: Response) -> None:
@@ -42,15 +42,23 @@ class ClientJob:
             if response.final:
                 self._final.set_result(response)
 
+    def fail(self, error: PenstockError) -> None:
+        """Whatever becomes of it, it will not be heard of."""
+        if not self._final.done():
+            self._final.set_exception(error)
+            self._final.exception()  # nobody may ask, which is no mistake
+            self._responses.put_nowait(None)
+
     async def __aiter__(self) -> AsyncIterator[Response]:
-        while True:
-            response = await self._responses.get()
+        while (response := await self._responses.get()) is not None:
             yield response
             if response.final:
                 return
+        await self._final
 
     async def result(self, *, raises: bool = True) -> Response:
-        """The final response; an error in it is raised, unless that is not wanted."""
+        """The final response; an error in it is raised, unless that is not wanted. Without one
+        it waits as long as it takes, unless the broker will not have us back."""
         response = await asyncio.shield(self._final)
         if raises and response.error is not None:
             raise WorkFailed(response.error)
@@ -70,11 +78,14 @@ class JobsClient:
     ) -> None:
         self._mailbox = mailbox_at(url, durability, patience)
         self._jobs: dict[str, ClientJob] = {}
+        self._failure: PenstockError | None = None  # why nothing is heard any more
 
     async def submit(
         self, request: Request, options: Options | None = None, form: Form = Form.JSON
     ) -> ClientJob:
         """Returns when the broker has it safe."""
+        if self._failure is not None:
+            raise self._failure
         job = self._jobs[request.id] = ClientJob(request.id, self)
         try:
             await self._mailbox.send(request, options or Options(), form)
@@ -87,7 +98,7 @@ class JobsClient:
         await self._mailbox.cancel(identity)
 
     async def open(self) -> Self:
-        await self._mailbox.open(self._hear)
+        await self._mailbox.open(self._hear, self._fail)
         return self
 
     async def close(self) -> None:
@@ -103,6 +114,13 @@ class JobsClient:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def _fail(self, error: PenstockError) -> None:
+        """The broker will not have us back."""
+        self._failure = error
+        for job in self._jobs.values():
+            job.fail(error)
+        self._jobs.clear()
 
     def _hear(self, body: bytes) -> None:
         try:

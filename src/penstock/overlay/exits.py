@@ -4,9 +4,9 @@ A message that goes to a neighbour uses up one of the links it may cross. What i
 as it goes.
 
 A broker that was stopped lets nothing out until it is resumed, but what other brokers tell about
-themselves. Publications for neighbours wait in their lines, which are told to hold them; what is
-for hops of this broker waits here, and is refused for the time being, so that nobody is told it is
-safe.
+themselves, and that somebody looks for them. Publications for neighbours wait in their lines, which
+are told to hold them; what is for hops of this broker waits here, and is refused for the time
+being, so that nobody is told it is safe.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from penstock.broker.routing import Hop
 from penstock.overlay.neighbours import Clock, Neighbour
 from penstock.wire.padres.envelope import Envelope, Kind
 
-#: Classes that tell of brokers, and pass one that is stopped.
-RELAYED: Final = ("[class,BROKER_INFO]", "[class,TRACEROUTE_MESSAGE]", "[class,HEARTBEAT_MANAGER]")
+#: Classes that tell of brokers or ask for them, and pass one that is stopped.
+RELAYED: Final = (
+    "[class,NETWORK_DISCOVERY]",
+    "[class,BROKER_INFO]",
+    "[class,TRACEROUTE_MESSAGE]",
+    "[class,HEARTBEAT_MANAGER]",
+)
 
 #: Told of a message under way: the message, and the name of the hop it goes to.
 Tracer = Callable[[Envelope, str], None]

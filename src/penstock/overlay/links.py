@@ -22,6 +22,7 @@ from penstock.core.errors import (
     NotFound,
     PenstockError,
     ResourceLocked,
+    WireSyntaxError,
 )
 from penstock.core.logs import get_logger
 from penstock.overlay.errors import LinkRefused
@@ -242,9 +243,9 @@ class Links:
     def receive(self, neighbour: Neighbour, envelope: Envelope) -> int:
         try:
             return self.router.receive(neighbour, envelope).outcome
-        except LanguageError as error:  # it would be no better if it came again
+        except (LanguageError, WireSyntaxError) as error:  # another time it would be no better
             _log.error(
-                "not in the language", neighbour=neighbour.name, id=envelope.id, why=str(error)
+                "cannot be passed on", neighbour=neighbour.name, id=envelope.id, why=str(error)
             )
             return TAKEN
 

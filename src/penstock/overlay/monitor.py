@@ -17,6 +17,7 @@ from functools import partial
 from logging import DEBUG, getLogger
 from typing import Any, Final
 
+from penstock.broker.routing import OWN_HOPS
 from penstock.core.errors import PreconditionFailed, Unsupported
 from penstock.core.machine import memory_total, memory_used
 from penstock.overlay.control import Operations
@@ -101,11 +102,16 @@ class Monitor:
     # How it is.
 
     def publish(self, status: str = "") -> None:
-        """Tell how it is, or what it is about to be."""
+        """Tell how it is, or what it is about to be.
+
+        One that is stopped says nothing: it would be old when it goes out.
+        """
+        if self._own.router.exits.stopped and not status:
+            return
         told = self.describe()
         told["status"] = status or told["status"]
         payload = json.dumps(told).encode()
-        if len(payload) > LARGEST:  # lists as long as that are asked for by `COMM_GET_…`
+        if self._full and len(payload) > LARGEST:  # `COMM_GET_…` asks for lists as long as that
             told |= {name: len(told[name]) for name in ("advertisements", "subscriptions")}
             payload = json.dumps(told).encode()
         self._own.publish(INFO, {"brokerID": self._own.broker_id}, payload)
@@ -115,7 +121,6 @@ class Monitor:
         router = self._own.router
         advertised = [one.envelope for one in router.tables.advertised.values()]
         wanted = [one.envelope for one in router.tables.wanted.values()]
-        clients = [n for n in router.hops if n not in router.neighbours and n != self._own.name]
         neighbours = router.neighbours.values()
         return {
             "brokerID": self._own.broker_id,
@@ -128,7 +133,7 @@ class Monitor:
             "neighbours": sorted(router.neighbours),
             "links": {one.name: one.usable for one in neighbours},
             "link_messages": {one.name: one.traffic.total for one in neighbours},
-            "clients": sorted(clients),
+            "clients": self._clients(),
             "advertisements": _listed(advertised) if self._full else len(advertised),
             "subscriptions": _listed(wanted) if self._full else len(wanted),
             **self._incoming(),
@@ -140,6 +145,14 @@ class Monitor:
             "memory_total": memory_total(),
             "memory_free": max(0, memory_total() - memory_used()),
         }
+
+    def _clients(self) -> list[str]:
+        router, ours = self._own.router, f"{self._own.broker_id}-"
+        return sorted(
+            name
+            for name in router.hops
+            if name not in router.neighbours and not OWN_HOPS.fullmatch(name.removeprefix(ours))
+        )
 
     def _incoming(self) -> dict[str, float]:
         received = self._own.router.received

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from penstock.broker.routing import Hop, Receipt
 from penstock.content.fast import LastRead
+from penstock.content.times import EARLIEST, LATEST
 from penstock.core.errors import NotAllowed
 from penstock.overlay.advertising import Advertising
 from penstock.overlay.exits import Exits
@@ -143,14 +144,20 @@ class Router:
         try:
             return self._receive(hop, envelope)
         finally:
-            while self._later:
-                self._later.popleft()()
-            self._busy = False
+            try:
+                self._catch_up()
+            finally:
+                self._busy = False
 
     def later(self, action: Callable[[], None]) -> None:
         """Do something when the message that is being routed has gone its ways."""
         self._later.append(action)
         if not self._busy:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """What stands behind an action that fails is done with the next message."""
+        while self._later:
             self._later.popleft()()
 
     def _receive(self, hop: Hop[Envelope], envelope: Envelope) -> Receipt:
@@ -217,7 +224,7 @@ class Router:
             envelope,
             id=identity,
             trace=envelope.trace or (identity if self.trace_all and name != self.exits.own else ""),
-            time=envelope.time or self._time(envelope),
+            time=self._time(envelope),
             source=name,
             tree="",
             only=(),
@@ -225,7 +232,9 @@ class Router:
         )
 
     def _time(self, envelope: Envelope) -> float:
-        """When it was said: a publication may bring a time of its own."""
+        """When it was said, if there is such a time: a publication may bring one of its own."""
+        if envelope.time and EARLIEST <= envelope.time <= LATEST:
+            return envelope.time
         if envelope.kind is Kind.PUBLISH and (said := self.read(envelope.text).time) is not None:
             return said.timestamp()
         return self._calendar()

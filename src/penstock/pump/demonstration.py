@@ -76,7 +76,7 @@ class Demonstration:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{now:%Y%m%dT%H%M%SZ}.csv").write_text(text)
         for old in sorted(folder.glob("*T*Z.csv"))[:-LEFT]:
-            old.unlink()
+            old.unlink(missing_ok=True)  # people may tidy up as well
 
     def _watch(self) -> PumpSettings:
         return self._settings(

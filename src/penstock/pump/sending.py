@@ -7,6 +7,7 @@ what has a final name there is whole. Who fetches the parts from there puts them
 from __future__ import annotations
 
 import asyncio
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -134,9 +135,12 @@ def _as_part(remote: str, post: Post) -> str:
 def _checked(path: Path, post: Post) -> Span:
     """What of the file is to be sent; it has to be as large as was announced."""
     try:
-        size = path.stat().st_size
+        status = path.stat()
     except OSError as error:
         raise SourceMissing(f"{path}: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):  # a pipe would hold up whoever opens it
+        raise UnsupportedSource(f"{path} is no file")
+    size = status.st_size
     parts = post.parts
     if parts is None:
         return Span()

@@ -45,8 +45,8 @@ class Federation:
     def deliver(self, envelope: Envelope) -> int:
         """Brokers alone are believed: what clients say of them is not looked at."""
         broker = parse_publication(envelope.text).attributes.get("brokerID")
-        if envelope.source == f"{broker}-broker":
-            told: dict[str, Any] = json.loads(envelope.payload)
+        told = _told(envelope.payload) if envelope.source == f"{broker}-broker" else None
+        if told is not None:
             self._heard[str(broker)] = {**told, "heard": self._calendar()}
         return TAKEN
 
@@ -73,3 +73,12 @@ class Federation:
     def _say(self, class_name: str, said: dict[str, Value]) -> None:
         text = print_publication(Publication(class_name, said))
         self._router.receive(self, Envelope(Kind.PUBLISH, text, durable=False))
+
+
+def _told(payload: bytes) -> dict[str, Any] | None:
+    """None if it makes no sense: a broker of another make need not say what ours do."""
+    try:
+        told = json.loads(payload)
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None

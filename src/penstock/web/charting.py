@@ -18,8 +18,9 @@ Options = dict[str, Any]
 
 def draw(options: Options, about: str) -> ui.echart:
     """`about` is what those are told it is who cannot see it."""
-    chart = ui.echart(options, renderer="svg").classes("p-chart")
-    return chart.props(f'role=img aria-label="{about}"')
+    chart = ui.echart(options, renderer="svg").classes("p-chart").props("role=img")
+    chart.props["aria-label"] = about  # whatever is in it
+    return chart
 
 
 def plain(**options: Any) -> Options:

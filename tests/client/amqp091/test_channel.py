@@ -9,7 +9,7 @@ import pytest
 from pamqp import commands
 
 from penstock.client.amqp091.channel import Channel
-from penstock.core.errors import ChannelError, NoRoute, PreconditionFailed, QueueFull
+from penstock.core.errors import ChannelError, NoRoute, NotFound, PreconditionFailed, QueueFull
 from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.wire.amqp091.address import parse_address
 from penstock.wire.amqp091.frames import FRAME_MAX, METHOD, Frames, read_method
@@ -191,6 +191,43 @@ async def test_a_close_is_answered_and_told_to_all_who_wait(
     assert [type(each) for each in told] == [PreconditionFailed]
     assert [type(each) for each in connection.said()] == [commands.Channel.CloseOk]
     assert connection.left == [1]
+
+
+async def test_a_number_is_given_back_once_when_both_close_at_a_time(
+    channel: Channel, connection: Connection
+) -> None:
+    closing = asyncio.ensure_future(channel.close())
+    await asyncio.sleep(0)
+    channel.hear(commands.Channel.Close(404, "NOT_FOUND - no exchange", 0, 0))
+
+    with pytest.raises(NotFound):
+        await closing
+    assert connection.left == [1]
+
+
+async def test_a_close_that_nobody_waits_for_any_more_closes(
+    channel: Channel, connection: Connection
+) -> None:
+    closing = asyncio.ensure_future(channel.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.sleep(0)
+    assert connection.left == []
+    channel.hear(commands.Channel.CloseOk())
+    assert connection.left == [1]
+    connection.said()
+
+    with pytest.raises(ChannelError):
+        channel.publish("x", "k", b"", SAID)
+    await channel.close()
+    assert connection.said() == []  # the number may be another's by now
+
+
+async def test_an_answer_to_who_had_the_number_before_closes_nothing(
+    channel: Channel, connection: Connection
+) -> None:
+    channel.hear(commands.Channel.CloseOk())
+    assert connection.left == []
 
 
 async def test_a_closed_channel_takes_nothing_more(

@@ -10,6 +10,7 @@ import pytest
 from pamqp import commands
 from pamqp.frame import marshal
 
+from penstock.client.amqp091 import blocking
 from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.client.amqp091.publisher import Publisher
 from penstock.client.errors import BrokerUnreachable
@@ -160,6 +161,31 @@ async def test_a_broker_that_asks_senders_to_wait_is_waited_for(line: Line, name
     async with asyncio.timeout(SECONDS):
         await flushing
     await asyncio.to_thread(to.__exit__, None, None, None)
+
+
+async def test_a_broker_that_asks_to_wait_in_the_middle_of_a_message_is_waited_for(
+    line: Line, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "CALL_SECONDS", 1.0)  # far less than it is made to wait
+    await asyncio.to_thread(declare, line.url, name)
+    to = await asyncio.to_thread(publisher, line.url)
+    before = line.accepted
+    line.stop_after(1 << 20, marshal(commands.Connection.Blocked("low on memory"), 0))
+    body = b"x" * (32 << 20)  # more than sockets hold
+    header = encode_header(Properties(message_id="1"), len(body))
+    publishing = asyncio.create_task(
+        asyncio.to_thread(to.publish, encode_route("", name), header, body)
+    )
+    await asyncio.wait_for(line.stopped(), SECONDS)
+    done, _ = await asyncio.wait([publishing], timeout=3.0)
+    assert not done
+    line.go_on()
+    line.tell(marshal(commands.Connection.Unblocked(), 0))
+    async with asyncio.timeout(SECONDS):
+        await publishing
+        await asyncio.to_thread(to.flush)
+    await asyncio.to_thread(to.__exit__, None, None, None)
+    assert line.accepted == before
 
 
 async def test_a_broker_that_asks_senders_to_wait_for_too_long_is_told(

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from penstock.core.errors import PenstockError
 from penstock.jobs import blocking
 from penstock.jobs.client import JobsClient
 from penstock.jobs.errors import WorkFailed
@@ -42,6 +44,30 @@ async def test_work_goes_on_while_the_broker_restarts_and_is_answered_once(
         assert (worker.figures.done, worker.figures.lost) == (1, 1)
         after = await client.submit(Call("after", f"{SAMPLES}:add", (1, 2)))
         assert (await after.result()).value == 3
+
+
+@pytest.mark.parametrize("scheme", ["amqp://", "amqp+1.0://"])
+async def test_who_is_not_let_in_again_does_not_wait_for_answers(
+    new_penstock: NewPenstock, scheme: str
+) -> None:
+    broker = new_penstock()
+    url = broker.url.replace("amqp://", scheme)
+    async with asyncio.timeout(3 * PATIENCE), tapped(broker.url, "fake"):
+        async with JobsClient(url) as client:
+            asked = await client.submit(Fake("nobody does it", 1.0, 0.1))
+
+            async with httpx.AsyncClient(auth=("guest", "guest"), timeout=PATIENCE) as management:
+                another = {"password": "another", "tags": "administrator"}
+                await management.put(f"{broker.http_url}/api/users/guest", json=another)
+            await asyncio.to_thread(broker.stop)
+            await asyncio.to_thread(broker.start)
+
+            with pytest.raises(PenstockError):
+                await asked.result()
+            with pytest.raises(PenstockError):
+                await anext(aiter(asked))
+            with pytest.raises(PenstockError):
+                await client.submit(Fake("nor is this asked for", 1.0, 0.1))
 
 
 async def test_a_queue_that_was_deleted_is_declared_again(

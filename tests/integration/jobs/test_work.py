@@ -169,7 +169,7 @@ async def test_the_same_request_twice_is_answered_once(jobs_url: str, client: Jo
 async def test_a_process_that_dies_fails_one_attempt_and_no_other(
     jobs_url: str, client: JobsClient
 ) -> None:
-    async with working(jobs_url, slots=2, functions=(SAMPLES, "os")) as worker:
+    async with working(jobs_url, slots=2, functions=(SAMPLES, "os:_exit")) as worker:
         dying = await client.submit(Call("dying", "os:_exit", (1,)), Options(attempts=1))
         others = [await client.submit(Call(f"o{n}", f"{SAMPLES}:nothing")) for n in range(20)]
 
@@ -182,7 +182,7 @@ async def test_a_process_that_dies_fails_one_attempt_and_no_other(
 
 
 async def test_processes_are_replaced_after_their_share(jobs_url: str, client: JobsClient) -> None:
-    async with working(jobs_url, recycle=3, functions=("os",)):
+    async with working(jobs_url, recycle=3, functions=("os:getpid",)):
         pids = [
             (await (await client.submit(Call(f"{n}", "os:getpid"))).result()).value
             for n in range(9)

@@ -12,9 +12,11 @@ import pytest
 from penstock.jobs.pool.parcels import ASK, BACK, DO, DONE, FAILED, READY, TOLD
 from penstock.jobs.pool.process import PoolProcess
 from penstock.jobs.work import samples
+from tests.jobs.queue import functions
 
 LONG = f"{samples.__name__}:take"
 SHORT = f"{samples.__name__}:add"
+OURS = functions.__name__
 
 
 class Heard:
@@ -34,8 +36,8 @@ class Heard:
                 pass
         return item
 
-    def give(self, number: int, function: str, *arguments: object) -> None:
-        self.process.send((DO, number, function, arguments, {}, True))
+    def give(self, number: int, function: str, *arguments: object, own: bool = True) -> None:
+        self.process.send((DO, number, function, arguments, {}, True, own))
 
 
 @pytest.fixture
@@ -81,6 +83,38 @@ async def test_it_is_asked_to_end_what_it_is_at_and_does_the_next(child: Heard) 
 
     assert (await child.next(FAILED))[:3] == (FAILED, 1, "OutOfTime")
     assert (await child.next(DONE))[1] == 2
+
+
+async def test_it_is_asked_to_end_although_the_progress_of_another_was_told(child: Heard) -> None:
+    child.give(1, f"{OURS}:keep")
+    child.give(2, f"{OURS}:tell_kept", 600.0)
+    await child.next(TOLD)
+
+    child.process.order(ASK, 2)
+
+    assert (await child.next(FAILED))[:3] == (FAILED, 2, "OutOfTime")
+
+
+@pytest.mark.parametrize(("name", "value"), [("plain", '"plain"'), ("Bound.method", '"method"')])
+async def test_a_function_of_a_module_is_called(child: Heard, name: str, value: str) -> None:
+    child.give(1, f"{OURS}:{name}")
+    assert (await child.next(DONE, FAILED))[:3] == (DONE, 1, value)
+
+
+@pytest.mark.parametrize(
+    "name", ["time.sleep", "imported", "plain.__globals__.clear", "_KEPT.clear", "nothing", ""]
+)
+async def test_what_a_module_has_from_others_or_for_itself_is_not_called(
+    child: Heard, name: str
+) -> None:
+    child.give(1, f"{OURS}:{name}")
+    verb, _, kind, _, again = await child.next(DONE, FAILED)
+    assert (verb, kind, again) == (FAILED, "FormError", False)
+
+
+async def test_what_was_permitted_by_its_name_may_be_from_another_module(child: Heard) -> None:
+    child.give(1, "operator:add", 2, 3, own=False)
+    assert (await child.next(DONE, FAILED))[:3] == (DONE, 1, "5")
 
 
 async def test_it_ends_with_its_worker_whatever_it_is_at() -> None:

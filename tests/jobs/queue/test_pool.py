@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import math
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 
 from penstock.jobs.pool import pool as pools
-from penstock.jobs.pool.parcels import BACK, DO, DONE, READY
+from penstock.jobs.pool.parcels import BACK, DO, DONE, READY, TOLD
 from penstock.jobs.pool.pool import Piece, Pool
+from penstock.jobs.shells.shell import Limits
+from penstock.jobs.work.calls import in_pool
+from penstock.jobs.work.kind import Outcome, Report
 
 
 class Puppet:
@@ -129,6 +134,55 @@ async def test_what_waited_behind_a_piece_whose_process_died_goes_to_the_next_pr
     assert pool.withdraw(pieces[2])
     await asyncio.gather(*pool._starting)
     assert puppet(pool).given == [2]
+
+
+async def test_a_process_that_the_system_has_no_room_for_is_started_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[Any] = []
+
+    class Late(Puppet):
+        async def start(self, master: str = "") -> None:
+            tried.append(self)
+            if len(tried) == 1:
+                raise BlockingIOError("no room")
+            await super().start(master)
+
+    monkeypatch.setattr(pools, "PoolProcess", Late)
+    monkeypatch.setattr(pools, "_AGAIN_SECONDS", 0.0)
+    pool = Pool(1)
+
+    async with asyncio.timeout(60):
+        await pool.open()
+
+    assert puppet(pool) is tried[1]
+
+
+@pytest.mark.parametrize(
+    ("share", "finish", "heard"),
+    [
+        (0.5, 0.0, [(0.5, datetime(1970, 1, 1, tzinfo=UTC))]),
+        (1.5, None, [(1.0, None)]),
+        (0.5, 1e300, [(0.5, None)]),
+        (0.5, "soon", [(0.5, None)]),
+        (math.nan, None, []),
+    ],
+)
+async def test_progress_is_heard_as_far_as_it_makes_sense(
+    pool: Pool, share: float, finish: Any, heard: list[Any]
+) -> None:
+    """A function may say anything; its process, and others' results in it, do not suffer."""
+    told: list[Any] = []
+
+    class Told:
+        def told(self, share: float, finish: datetime | None = None, results: Any = ()) -> None:
+            told.append((share, finish))
+
+    in_pool(pool, "f", (), {}, Limits(), cast(Report, Told()), lambda value, seconds: Outcome())
+
+    puppet(pool).say(TOLD, 1, share, finish)
+
+    assert told == heard
 
 
 async def test_only_the_first_piece_of_a_process_is_underway(pool: Pool) -> None:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import cast
 
 import pytest
 
+from penstock.core.errors import AccessRefused
 from penstock.jobs.errors import NotPermitted
 from penstock.jobs.model import Request
+from penstock.jobs.queue.carrier import Listener
 from penstock.jobs.queue.envelope import AGAIN, final_id
 from penstock.jobs.shells.shell import Limits
 from penstock.jobs.work.kind import Report
 from penstock.jobs.worker import Worker, WorkerSettings
+from penstock.jobs.worker.job import Job
+from penstock.jobs.worker.ledger import Ledger
+from penstock.jobs.worker.memory import Meeting
 from tests.jobs.queue.line import Bench, Line, Lying
 
 
@@ -38,6 +44,30 @@ async def worker(line: Line, bench: Bench) -> AsyncIterator[Worker]:
 class Strict(Bench):
     def begin(self, request: Request, limits: Limits, report: Report) -> Lying:
         raise NotPermitted("not here")
+
+
+class Mistaken(Bench):
+    """Fails at one in a way nobody thought of."""
+
+    def begin(self, request: Request, limits: Limits, report: Report) -> Lying:
+        if request.id == "bad":
+            raise ValueError("nobody thought of that")
+        return super().begin(request, limits, report)
+
+
+class Slow:
+    """A history that is asked about some, and answers when it is let."""
+
+    def __init__(self) -> None:
+        self.asked, self.answers = asyncio.Event(), asyncio.Event()
+
+    def concerns(self, job: Job) -> bool:
+        return job.id == "doubtful"
+
+    async def look_up(self, jobs: Sequence[Job]) -> dict[str, Meeting]:
+        self.asked.set()
+        await self.answers.wait()
+        return {}
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -91,6 +121,58 @@ async def test_many_that_may_not_be_begun_are_all_answered(line: Line) -> None:
     await worker.close()
 
 
+async def test_one_that_cannot_be_begun_for_a_mistake_is_tried_again_and_others_are_begun(
+    line: Line,
+) -> None:
+    bench = Mistaken()
+    worker = Worker(line, [bench], WorkerSettings(slots=2))
+    await worker.open()
+
+    line.hand("bad", "good")
+
+    assert list(bench.lying) == ["good"]
+    assert worker.figures.retried == 1
+    await worker.close()
+
+
+async def test_a_worker_that_is_not_let_in_leaves_nothing_open() -> None:
+    closed: list[Bench] = []
+
+    class Refused(Line):
+        async def open(self, listener: Listener) -> None:
+            raise AccessRefused("not you")
+
+    class Closing(Bench):
+        async def close(self) -> None:
+            closed.append(self)
+
+    kinds = [Closing(), Closing()]
+    with pytest.raises(AccessRefused):
+        await Worker(Refused(), kinds).open()
+
+    assert closed == kinds[::-1]
+
+
+async def test_what_the_history_was_asked_about_is_not_begun_by_a_worker_that_stops(
+    line: Line, bench: Bench
+) -> None:
+    history = Slow()
+    worker = Worker(line, [bench], WorkerSettings(slots=2), cast(Ledger, history))
+    await worker.open()
+    line.hand("running")
+    (doubtful,) = line.hand("doubtful")
+    await history.asked.wait()
+
+    closing = asyncio.create_task(worker.close(None))
+    await until(lambda: line.paces[-1:] == [0])
+    history.answers.set()
+    await until(lambda: line.returned == [doubtful])
+
+    assert list(bench.lying) == ["running"]
+    bench.do(1)
+    await closing
+
+
 async def test_an_answer_that_met_a_break_is_sent_again_with_the_same_id_and_says_so(
     worker: Worker, line: Line, bench: Bench
 ) -> None:
@@ -107,6 +189,36 @@ async def test_an_answer_that_met_a_break_is_sent_again_with_the_same_id_and_say
     assert second.body == first.body
     assert second.said.message_id == first.said.message_id == final_id("once", 1)
     assert [AGAIN in (each.said.headers or {}) for each in (first, second)] == [False, True]
+    assert worker.figures.done == 1
+
+
+async def test_of_a_request_and_its_copy_one_is_held_until_the_answer_is_safe(
+    worker: Worker, line: Line, bench: Bench
+) -> None:
+    """Over AMQP 1.0 the copy may be the request itself, handed out again: the first is nobody's."""
+    (first,) = line.hand("once")
+    (second,) = line.hand("once")
+    assert [(each.delivery, len(each.messages)) for each in line.settled] == [(first, 0)]
+
+    bench.do(1)
+
+    answer = line.settled[-1]
+    assert (answer.delivery, len(answer.messages)) == (second, 1)
+    assert (worker.figures.done, worker.figures.copies) == (1, 1)
+
+
+async def test_a_copy_that_comes_while_the_answer_is_on_its_way_goes_after_it(
+    worker: Worker, line: Line, bench: Bench
+) -> None:
+    line.hand("once")
+    bench.do(1)
+    (answer,) = line.settled
+    (copy,) = line.hand("once")
+    assert line.settled == [answer]
+
+    line.listener.settled([answer])
+
+    assert (line.settled[-1].delivery, line.settled[-1].messages) == (copy, ())
     assert worker.figures.done == 1
 
 

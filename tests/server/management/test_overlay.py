@@ -53,6 +53,14 @@ async def test_all_brokers_are_seen_with_their_links(api: httpx.AsyncClient) -> 
     assert found["B2"]["age"] >= 0
 
 
+async def test_clients_are_shown_and_nothing_of_the_broker_s_own(
+    api: httpx.AsyncClient, served: Broker
+) -> None:
+    async with Client(served.addresses[0], id="ada"):
+        found = await seen(api, lambda brokers: len(brokers) == 2)
+    assert found["Broker1"]["clients"] == ["Broker1-ada"]
+
+
 async def test_what_clients_say_of_brokers_is_not_believed(
     api: httpx.AsyncClient, served: Broker
 ) -> None:

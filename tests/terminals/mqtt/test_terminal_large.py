@@ -9,6 +9,7 @@ import pytest
 
 from penstock.broker.contract import Message
 from penstock.terminals.mqtt.fields import PINGRESP, PUBACK, PUBCOMP, PUBREC, PUBREL
+from penstock.terminals.mqtt.reasons import Reason
 from tests import mqtt_wire
 from tests.terminals.mqtt.house import House, published
 
@@ -84,6 +85,22 @@ async def test_one_of_qos_2_that_comes_again_whole_is_delivered_once(house: Hous
     writer.acknowledge(PUBREL, 7)
     assert await writer.until_answered(PUBCOMP) == [(7, 0)]
     assert len(await reader.until_got(1)) == 1
+
+
+async def test_one_of_qos_2_that_was_refused_leaves_its_number_free(house: House) -> None:
+    full = house.stand.queue("full", max_length=1, overflow="reject-publish")
+    house.vhost.bind("amq.topic", full, "a")
+    writer = await house.connected("writer", expiry=100)
+    writer.publish("a", qos=1, number=1)
+    writer.publish("a", BODY, qos=2, number=7)
+    assert await writer.until_answered(PUBREC) == [(7, Reason.QUOTA_EXCEEDED)]
+    await writer.cut()
+    reader = await house.connected("reader")
+    reader.subscribe("b", qos=2)
+    writer = await house.connected("writer", clean=False, expiry=100)
+    writer.publish("b", b"another", qos=2, number=7)
+    assert await writer.until_answered(PUBREC) == [(7, 0)]
+    assert [message.payload for message in await reader.until_got(1)] == [b"another"]
 
 
 async def test_retained_ones_are_kept_one_after_another(house: House) -> None:

@@ -22,6 +22,9 @@ from penstock.client.arrivals import Arrivals
 from penstock.client.errors import FabricClosed
 from penstock.client.message import Message
 from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+
+log = get_logger(__name__)
 
 
 class Inlet:
@@ -37,7 +40,7 @@ class Inlet:
         self._keeper: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
         self._unsettled = 0  #: handed to the program since the last credit was given
-        self._giving: asyncio.Task[None] | None = None  #: that credit, on its way
+        self._giving: set[asyncio.Task[None]] = set()  #: that credit, on its way
 
     async def open(self) -> None:
         if self._keeper is None:
@@ -58,9 +61,10 @@ class Inlet:
 
     async def close(self) -> None:
         self._fail(FabricClosed("the fabric was closed"))
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        tasks = [*self._giving, *([self._keeper] if self._keeper else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._channel is not None:
             await discard(self._channel)
         self._arrivals.clear()
@@ -102,8 +106,18 @@ class Inlet:
         if self._unsettled * 2 >= self._source.prefetch:
             self._unsettled = 0
             credit = Delivery(delivered, delivered.delivery_tag or 0, self._replies)
-            self._giving = asyncio.create_task(credit.ack(upto=True))
+            giving = asyncio.create_task(_give(credit))
+            self._giving.add(giving)
+            giving.add_done_callback(self._giving.discard)
 
     def _fail(self, error: PenstockError) -> None:
         self._arrivals.fail(error)
         self._attached.set()
+
+
+async def _give(credit: Delivery) -> None:
+    """A broker that will not have it ends the channel, and the next has credit of its own."""
+    try:
+        await credit.ack(upto=True)
+    except Exception as error:
+        log.debug("no credit given", reason=str(error))

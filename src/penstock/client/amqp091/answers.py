@@ -38,11 +38,15 @@ class Answers:
         self._gets.append((future, no_ack))
         return future
 
-    def hear(self, answer: Method) -> None:
-        if waiting := self._calls.get(type(answer)):
-            future = waiting.popleft()
-            if not future.done():
-                future.set_result(answer)
+    def hear(self, answer: Method) -> bool:
+        """Whether somebody had asked for it."""
+        waiting = self._calls.get(type(answer))
+        if not waiting:
+            return False
+        future = waiting.popleft()
+        if not future.done():
+            future.set_result(answer)
+        return True
 
     def hear_message(self, content: Content | None) -> bool:
         """Whether it has to be given back, for who asked for it has left."""

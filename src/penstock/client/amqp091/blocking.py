@@ -124,6 +124,14 @@ class BlockingConnection:
         self._socket.settimeout(CALL_SECONDS)
         self._socket.sendall(data)
 
+    def send_some(self, data: memoryview, seconds: float) -> int:
+        """How much of it went within that time: nothing, if the broker does not read."""
+        self._socket.settimeout(seconds)
+        try:
+            return self._socket.send(data)
+        except TimeoutError:
+            return 0
+
     def receive(self, seconds: float | None) -> list[Frame]:
         """The frames that have come; waits for some. A connection that closes is an error."""
         frames = self._frames.feed(self.receive_bytes(seconds))

@@ -166,14 +166,10 @@ class Channel:
     async def close(self) -> None:
         if self.failure is None:
             await asyncio.shield(self.abandon())
-            self.on_closed = _ignore
-            self.fail(ChannelError("this channel was closed"))
 
     def abandon(self) -> asyncio.Future[commands.Channel.CloseOk]:
         """`close`, for who does not wait: its number is another's once the broker has answered."""
-        answer = self.call(commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
-        answer.add_done_callback(lambda _: self._connection.closed(self.number))
-        return answer
+        return self.call(commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
 
     # Messages.
 
@@ -253,6 +249,11 @@ class Channel:
                 self._connection.closed(self.number)
                 code, text = method.reply_code or 0, method.reply_text or ""
                 self.fail(closed_for(code, text, self._connection.address))
+            case commands.Channel.CloseOk():
+                if self._answers.hear(method):  # else it is for who had this number before
+                    self._connection.closed(self.number)
+                    self.on_closed = _ignore
+                    self.fail(ChannelError("this channel was closed"))
             case commands.Channel.Flow():
                 answer = commands.Channel.FlowOk(method.active)
                 self._connection.send(write_method(self.number, answer))

@@ -32,6 +32,9 @@ WINDOW: Final = 4096
 WINDOW_BYTES: Final = 8 << 20
 #: What is gathered before it is sent.
 WRITE_BYTES: Final = 64 << 10
+#: How long a broker may not read before we look what it has to say; and how often, if nothing.
+_STALL_SECONDS: Final = 1.0
+_STALLS: Final = 60
 _RETRY_SECONDS: Final = 0.5
 #: How long a broker that is short of memory or disk may ask to wait: somebody has to make room.
 ALARM_SECONDS: Final = 600.0
@@ -113,13 +116,26 @@ class Publisher:
                     self._hear()
                 unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
                 if unsent:
-                    self._connection.send(b"".join(unsent))
+                    self._send(memoryview(b"".join(unsent)))
                 while len(self._unconfirmed) > most or self._unconfirmed_bytes > most_bytes:
                     self._hear()
                 self._starting_until = 0.0
                 return
             except (OSError, EOFError, PenstockError) as error:
                 self._cure(error, deadline)
+
+    def _send(self, data: memoryview) -> None:
+        """A broker that does not read may have said why: then it is waited for."""
+        connection = self._connection
+        stalls = 0
+        while data:
+            if sent := connection.send_some(data, _STALL_SECONDS):
+                data, stalls = data[sent:], 0
+            elif connection.blocked or connection.has_input():
+                self._hear()
+                stalls = 0
+            elif (stalls := stalls + 1) >= _STALLS:
+                raise TimeoutError(f"{self._address} does not read what it is sent")
 
     def _hear(self) -> None:
         """Take in the broker's answers; waits for one."""

@@ -13,6 +13,7 @@ from penstock.broker.contract import PERSISTENT, PRIORITY, Message
 from penstock.content.fast import parse_publication
 from penstock.content.headers import attributes_of
 from penstock.content.messages import Publication
+from penstock.content.times import LATEST
 from penstock.content.values import Variable
 from penstock.core.errors import PreconditionFailed
 from penstock.core.properties import Properties, decode_header, encode_header, encode_route
@@ -70,7 +71,8 @@ def message_of(
         delivery_mode=2 if durable else 1,
         priority=urgency or None,
         message_id=message_id if 0 < len(message_id) <= _SHORT else None,
-        timestamp=int(time) if time >= 1 else None,  # AMQP has no times before 1970
+        # AMQP has no times before 1970, and who reads them none after 9999.
+        timestamp=int(time) if 1 <= time <= LATEST else None,
     )
     flags = (PERSISTENT if durable else 0) | (PRIORITY if urgency else 0)
     route = route_of(exchange, publication.class_name)

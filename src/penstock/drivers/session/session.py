@@ -31,11 +31,13 @@ from penstock.broker.sessions import NUMBERS, Grant, Letter, Subscription
 from penstock.core.errors import NotFound, ResourceLocked
 from penstock.drivers.holding import Holding
 from penstock.drivers.session.contents import Contents
-from penstock.drivers.session.grants import AS_PUBLISHED, Grants
+from penstock.drivers.session.description import describe
+from penstock.drivers.session.grants import AS_PUBLISHED
 from penstock.drivers.session.letters import letter_of, number_of, qos_of, released
 from penstock.drivers.session.once import Once
 from penstock.drivers.session.recalls import Recalls
 from penstock.drivers.session.shares import Shares
+from penstock.drivers.session.subscriptions import Subscriptions
 from penstock.drivers.session.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Session:
         "_recalls",
         "_sending",
         "_shares",
+        "_subscriptions",
         "_taking",
         "_waiting",
         "_window",
@@ -93,8 +96,10 @@ class Session:
         self.spurns_own = False
         self.mine: Message | None = None
         self.deleted = False
-        self._grants = Grants()
-        self._contents: Contents | None = None  # few have any
+        self._subscriptions = Subscriptions()
+        # The same at hand: every message asks.
+        self._grants = self._subscriptions.grants
+        self._contents: Contents | None = None
         self._channel: Channel | None = None
         self._taking: Channel | None = None  #: the channel, when a message may go straight to it
         self._window = 0  #: how many letters may be out
@@ -399,38 +404,22 @@ class Session:
 
     @property
     def subscription_count(self) -> int:
-        own = len(self._grants.subscriptions) + len(self._contents or ())
-        return own + len(self._shares or ())
+        return len(self._subscriptions) + len(self._shares or ())
 
     def subscription(self, pattern: str) -> Subscription | None:
-        found = self._grants.subscriptions.get(pattern)
-        if found is None and self._contents is not None:
-            found = self._contents.subscriptions.get(pattern)
-        return found
+        return self._subscriptions.get(pattern)
 
     def bound(self, binding: Binding) -> None:
-        subscription = Subscription.of(binding.key, binding.arguments)
-        if subscription.content:
-            if self._contents is None:
-                self._contents = Contents()
-            self._contents.add(subscription, binding.source)
-        else:
-            self._grants.add(subscription)
-        self._see_own()
+        self._subscriptions.add(binding)
+        self._changed()
 
     def unbound(self, binding: Binding) -> None:
-        subscription = Subscription.of(binding.key, binding.arguments)
-        if subscription.content and self._contents is not None:
-            self._contents.remove(subscription, binding.source)
-            if not self._contents:
-                self._contents = None
-        else:
-            self._grants.remove(subscription)
-        self._see_own()
+        self._subscriptions.remove(binding)
+        self._changed()
 
-    def _see_own(self) -> None:
-        contents = self._contents
-        self.spurns_own = self._grants.spurn_own or (contents is not None and contents.spurn_own)
+    def _changed(self) -> None:
+        self._contents = self._subscriptions.contents
+        self.spurns_own = self._subscriptions.spurn_own
 
     def used(self) -> None:
         """How long a session may go unused is its client's to say."""
@@ -477,21 +466,4 @@ class Session:
         return self._waiting.purge()
 
     def describe(self) -> dict[str, Any]:
-        ready = self.message_count
-        return {
-            "name": self.name,
-            "vhost": self.vhost.name,
-            "type": self.type,
-            "durable": self.durable,
-            "auto_delete": False,
-            "exclusive": True,
-            "arguments": self.arguments,
-            "state": "running",
-            "messages_ready": ready,
-            "messages_unacknowledged": len(self.letters),
-            "messages": ready + len(self.letters),
-            "message_bytes_ready": self._waiting.bytes,
-            "memory": self._waiting.memory,
-            "consumers": self.consumer_count,
-            "single_active_consumer_tag": None,
-        }
+        return describe(self, self._waiting)

@@ -19,11 +19,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib import import_module
 from types import FrameType
 from typing import Any, Final
 
 from penstock.jobs.errors import DataError, FormError, OutOfTime
+from penstock.jobs.pool.functions import find_function
 from penstock.jobs.pool.parcels import (
     ASK,
     BACK,
@@ -84,10 +84,10 @@ class Child:
             self._hold(self._carry_out(*work[1:]))
 
     def _carry_out(
-        self, number: int, name: str, arguments: Any, keywords: Any, plain: bool
+        self, number: int, name: str, arguments: Any, keywords: Any, plain: bool, own: bool
     ) -> tuple[Any, ...]:
         try:
-            function, tells = self._function(name)
+            function, tells = self._function(name, own)
             if tells:
                 keywords = {**keywords, "progress": self._teller(number)}
             if self._spark is not None:
@@ -108,18 +108,10 @@ class Child:
             lasting = isinstance(error, _LASTING)
             return FAILED, number, kind, str(error)[:_TEXT], not lasting
 
-    def _function(self, name: str) -> tuple[Callable[..., Any], bool]:
+    def _function(self, name: str, own: bool) -> tuple[Callable[..., Any], bool]:
         found = self._functions.get(name)
         if found is None:
-            module, _, path = name.partition(":")
-            try:
-                function: Any = import_module(module)
-                for step in path.split("."):
-                    function = getattr(function, step)
-            except (ImportError, AttributeError) as error:
-                raise FormError(f"there is no function {name}: {error}") from error
-            if not callable(function):
-                raise FormError(f"{name} is no function")
+            function = find_function(name, own=own)
             found = self._functions[name] = function, _tells(function)
         return found
 
@@ -131,19 +123,19 @@ class Child:
             now = time.monotonic()
             if now - last >= _TOLD_SECONDS or share >= 1.0:
                 last = now
-                self._tell(number, (TOLD, number, float(share), finish))
+                self._tell((TOLD, number, float(share), finish))
 
         return told
 
-    def _tell(self, number: int, told: tuple[Any, ...]) -> None:
+    def _tell(self, told: tuple[Any, ...]) -> None:
         """By the thread that works, or by one that it has started; only the former is interrupted,
         and not while it sends: half a parcel would be the end of the line."""
         if threading.current_thread() is not threading.main_thread():
             self._send([told])
             return
-        self._current = None
+        current, self._current = self._current, None
         self._send([told])
-        self._current = number
+        self._current = current
         self._heed()
 
     # Telling.

@@ -14,7 +14,7 @@ from typing import Any, Final
 _SIZE: Final = Struct(">I")
 
 # To a process, by the line that work comes by: (verb, number, …).
-DO: Final = "do"  #: function, arguments, keywords, whether it is checked to be JSON
+DO: Final = "do"  #: function, arguments, keywords, and of `pool.Piece` plain and own
 # To a process, by the line of orders, which is heard while it works: (verb, number).
 ASK: Final = "ask"  #: to end: its time is over
 BACK: Final = "back"  #: give back all that has not begun

@@ -38,6 +38,7 @@ class Piece:
     done: Callable[[Any, float], None]  #: what it returned, and the seconds that took
     failed: Callable[[str, str, bool], None]  #: type, text, whether to try again
     lost: Callable[[str], None]  #: its process went, for this reason
+    own: bool = True  #: it has to be its module's own, and not what that has from others
     number: int = 0
     place: PoolProcess | None = None
 
@@ -125,9 +126,8 @@ class Pool:
         piece.place = process
         process.begun += 1
         self._processes[process][piece.number] = piece
-        process.send(
-            (DO, piece.number, piece.function, piece.arguments, piece.keywords, piece.plain)
-        )
+        work = (piece.function, piece.arguments, piece.keywords, piece.plain, piece.own)
+        process.send((DO, piece.number, *work))
 
     def _least_busy(self) -> PoolProcess | None:
         best, least = None, _AHEAD
@@ -225,7 +225,14 @@ class Pool:
         while len(self._processes) < self._size and not self._closing:
             process = PoolProcess(self._heard, self._gone)
             self._processes[process] = {}
-            self._start_task(process.start(self._master))
+            self._start_task(self._start(process))
+
+    async def _start(self, process: PoolProcess) -> None:
+        try:
+            await process.start(self._master)
+        except OSError as error:
+            log.warning("a process of the pool cannot be started", reason=str(error))
+            self._gone(process)
 
     def _start_task(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -41,18 +41,25 @@ class PoolProcess(asyncio.Protocol):
         return self._process.pid
 
     async def start(self, master: str = "") -> None:
+        """Raises OSError where the system has no room for another process."""
         line, their_line = socket.socketpair()
         orders, their_orders = socket.socketpair()
         theirs = their_line.fileno(), their_orders.fileno()
         command = [sys.executable, "-m", "penstock.jobs.pool.child", *map(str, theirs), master]
-        with their_line, their_orders:
-            # Not asyncio's, which waits for processes in ways of its own: ours end with their line.
-            self._process = subprocess.Popen(  # noqa: ASYNC220
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=theirs,
-                start_new_session=True,
-            )
+        try:
+            with their_line, their_orders:
+                # Not asyncio's, which waits for processes in ways of its own: ours end with their
+                # line.
+                self._process = subprocess.Popen(  # noqa: ASYNC220
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=theirs,
+                    start_new_session=True,
+                )
+        except OSError:
+            line.close()
+            orders.close()
+            raise
         loop = asyncio.get_running_loop()
         self._orders, _ = await loop.create_unix_connection(asyncio.Protocol, sock=orders)
         await loop.create_unix_connection(lambda: self, sock=line)

@@ -1,9 +1,7 @@
 """A worker's broker over AMQP 0-9-1.
 
-Requests are taken, answered and acknowledged on one channel, in transactions: a final response and
-the acknowledgement of its request happen together, so a worker that is killed leaves either both or
-neither. While one commit is under way, what ends meanwhile gathers for the next. Progress goes by
-another channel, wishes come by a third.
+Requests are taken, answered and acknowledged on one channel, in transactions (`commits.py`).
+Progress goes by another channel, wishes come by a third.
 """
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from pamqp import commands
-
 from penstock.client.amqp091.channel import Channel
 from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
@@ -23,6 +19,7 @@ from penstock.core.errors import PenstockError, WireSyntaxError
 from penstock.core.logs import get_logger
 from penstock.core.properties import PERSISTENT, Properties, decode_header
 from penstock.jobs.queue.carrier import Delivery, Listener, Outgoing, Settlement
+from penstock.jobs.queue.commits import Commits
 from penstock.jobs.queue.control import hear_wishes
 from penstock.jobs.queue.topology import (
     Durability,
@@ -58,32 +55,26 @@ class AmqpCarrier:
     ) -> None:
         """`queue` is where requests are taken from, if not from the usual one of their type;
         `responses` an exchange to send them to instead, and queues to bind to it."""
-        self.epoch = 0
         self._kinds = tuple(kinds)
         self._queue = queue
         self._responses = responses
         self._durability = durability
         self._prefetch = self._wanted = prefetch
         self._link = Link(address, name, self._prepare, patience=patience)
-        self._listener: Listener | None = None
+        self._listener: Listener
+        self._commits = Commits()
         self._work: Channel | None = None
         self._progress: Channel | None = None
-        self._unacknowledged: dict[int, None] = {}  # tags, in order
-        self._ready: list[Settlement] = []
-        self._returns: list[Delivery] = []
-        self._committing: list[Settlement] = []
-        self._scheduled = False
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._pacing = False  # consumers change: no commit may be under way meanwhile
         self._consumers: list[str] = []
         self._consumed = 0
-        self._uncommitted = asyncio.Event()  # no commit is under way
-        self._uncommitted.set()
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def epoch(self) -> int:
+        return self._commits.epoch
+
     async def open(self, listener: Listener) -> None:
-        self._listener = listener
+        self._listener = self._commits.listener = listener
         await self._link.open()
 
     async def close(self) -> None:
@@ -105,16 +96,14 @@ class AmqpCarrier:
             await declare_responses(
                 connection, exchange or response_name(kind), queues, self._durability
             )
-        self._unacknowledged.clear()
         self._progress = await connection.channel()
-        assert self._listener is not None
         await hear_wishes(connection, self._listener.wished)
         channel = await connection.channel()
         channel.on_deliveries = self._take
         channel.on_closed = lambda error: self._lose(connection, error)
         channel.on_cancelled = lambda _: connection.abandon()  # its queue is gone: declare it again
         await channel.select()
-        self.epoch += 1
+        self._commits.begin(channel)
         self._work = channel
         self._consumers.clear()
         self._prefetch = 0
@@ -131,28 +120,21 @@ class AmqpCarrier:
                 await channel.consume(self._queue or request_name(kind), consumer)
 
     def _lose(self, connection: Connection, error: PenstockError) -> None:
-        """The channel went: what was not committed is not ours any more."""
         self._work = None
-        self.epoch += 1
-        unsure = self._committing + self._ready
-        self._committing, self._ready, self._returns = [], [], []
-        self._idle.set()
-        self._uncommitted.set()
+        unsure = self._commits.lose()
         if not connection.lost.done():
             log.warning("the broker closed the channel of requests", reason=str(error))
             connection.abandon()
-        assert self._listener is not None
         self._listener.lost()
         self._listener.unsettled(unsure)
 
     # Taking.
 
     def _take(self, contents: list[Content]) -> None:
-        assert self._listener is not None
         epoch = self.epoch
         deliveries = []
         for content in contents:
-            self._unacknowledged[content.tag] = None
+            self._commits.took(content.tag)
             try:
                 said = decode_header(content.header)
             except WireSyntaxError:
@@ -171,19 +153,19 @@ class AmqpCarrier:
 
     def pace(self, prefetch: int) -> None:
         self._wanted = prefetch
-        if not self._pacing:
-            self._pacing = True
+        if not self._commits.held:
+            self._commits.hold()
             self._start(self._change_pace())
 
     async def _change_pace(self) -> None:
         """While no commit is under way: RabbitMQ closes a channel that is asked anything else."""
-        await self._uncommitted.wait()
+        await self._commits.quiet()
         with suppress(PenstockError):  # a new connection begins at the pace that is wanted then
             await self._keep_pace()
 
     async def _keep_pace(self) -> None:
         """Consume at the pace that is wanted, however often that changes meanwhile."""
-        self._pacing = True
+        self._commits.hold()
         try:
             while (channel := self._work) is not None and self._wanted != self._prefetch:
                 while self._consumers:
@@ -191,20 +173,15 @@ class AmqpCarrier:
                 self._prefetch = self._wanted
                 await self._consume(channel)
         finally:
-            self._pacing = False
-            if self._ready or self._returns:
-                self._schedule()
+            self._commits.release()
 
     # Settling.
 
     def settle(self, settlement: Settlement) -> None:
-        self._ready.append(settlement)
-        self._schedule()
+        self._commits.settle(settlement)
 
     def give_back(self, delivery: Delivery) -> None:
-        if delivery.epoch == self.epoch:
-            self._returns.append(delivery)
-            self._schedule()
+        self._commits.give_back(delivery)
 
     def delay(self, settlement: Settlement, again: Outgoing, seconds: float) -> None:
         self._start(self._delay(settlement, again, seconds))
@@ -222,76 +199,16 @@ class AmqpCarrier:
             # Without a connection it comes again anyway; without the queue it would be lost.
             log.warning("a failed job is tried again at once", reason=str(error))
             self.give_back(settlement.delivery)
-            assert self._listener is not None
             self._listener.unsettled([settlement])
             return
         waits = Outgoing("", retry_name(kind, level), again.body, again.said)
         messages = [*settlement.messages, waits]
         self.settle(Settlement(settlement.delivery, messages, settlement.token))
 
-    def _schedule(self) -> None:
-        self._idle.clear()
-        if not self._scheduled and not self._pacing and self._uncommitted.is_set():
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._commit)
-
-    def _commit(self) -> None:
-        """Everything that is ready, in one transaction and one write."""
-        self._scheduled = False
-        if self._pacing:
-            return
-        channel, listener = self._work, self._listener
-        assert listener is not None
-        current = self.epoch
-        stale = [each for each in self._ready if each.delivery.epoch != current]
-        batch = [each for each in self._ready if each.delivery.epoch == current]
-        returns, self._ready, self._returns = self._returns, [], []
-        if stale:
-            listener.unsettled(stale)
-        if channel is None or not (batch or returns):
-            self._idle.set()
-            return
-        for settlement in batch:
-            for each in settlement.messages:
-                channel.publish(each.exchange, each.key, each.body, each.said)
-        self._acknowledge(channel, {each.delivery.tag for each in batch})
-        for delivery in returns:
-            self._unacknowledged.pop(delivery.tag, None)
-            channel.reject(delivery.tag, requeue=True)
-        self._committing = batch
-        self._uncommitted.clear()
-        channel.commit().add_done_callback(self._committed)
-
-    def _acknowledge(self, channel: Channel, tags: set[int]) -> None:
-        """As many as can be by one word."""
-        upto = 0
-        for tag in self._unacknowledged:
-            if tag not in tags:
-                break
-            upto = tag
-        if upto:
-            channel.ack(upto, multiple=True)
-        for tag in tags:
-            del self._unacknowledged[tag]
-            if tag > upto:
-                channel.ack(tag)
-
-    def _committed(self, answer: asyncio.Future[commands.Tx.CommitOk]) -> None:
-        if answer.cancelled() or answer.exception() is not None:
-            return  # `_lose` has told, or will
-        batch, self._committing = self._committing, []
-        self._uncommitted.set()
-        assert self._listener is not None
-        self._listener.settled(batch)
-        if self._ready or self._returns:
-            self._schedule()
-        else:
-            self._idle.set()
-
     async def flush(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_SECONDS):
-                await self._idle.wait()
+                await self._commits.idle()
 
     def tell(self, message: Outgoing) -> None:
         channel = self._progress

@@ -59,21 +59,14 @@ class Amqp10Carrier:
     async def open(self, listener: Listener) -> None:
         self._listener = listener
         self._failed = asyncio.get_running_loop().create_future()
-        await self._fabric.open()
-        self._spawn(self._tasks, self._hear_wishes())
-        for kind in self._kinds:
-            queue = self._queue or request_name(kind)
-            inflow = self._fabric.pull(queue, prefetch=self._prefetch)
-            try:
-                async with asyncio.timeout(_OPEN_SECONDS):
-                    await inflow.open()
-            except TimeoutError:
-                await self._fabric.close()
-                raise PreconditionFailed(
-                    f"over AMQP 1.0 this broker does not give us the queue {queue} as it is: "
-                    "declare it with --compatible, or use amqp://"
-                ) from None
-            self._spawn(self._tasks, self._receive(kind, inflow))
+        try:
+            await self._fabric.open()
+            self._spawn(self._tasks, self._hear_wishes())
+            for kind in self._kinds:
+                self._spawn(self._tasks, self._receive(kind, await self._pull(kind)))
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         for task in (*self._tasks, *self._settling):
@@ -111,6 +104,18 @@ class Amqp10Carrier:
     async def flush(self) -> None:
         if self._settling:
             await asyncio.wait(self._settling, timeout=_FLUSH_SECONDS)
+
+    async def _pull(self, kind: str) -> Inflow:
+        queue = self._queue or request_name(kind)
+        inflow = self._fabric.pull(queue, prefetch=self._prefetch)
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                return await inflow.open()
+        except TimeoutError:
+            raise PreconditionFailed(
+                f"over AMQP 1.0 this broker does not give us the queue {queue} as it is: "
+                "declare it with --compatible, or use amqp://"
+            ) from None
 
     async def _receive(self, kind: str, inflow: Inflow) -> None:
         assert self._listener is not None

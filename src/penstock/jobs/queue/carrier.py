@@ -59,7 +59,9 @@ class Listener:
 
 
 class Carrier(Protocol):
-    epoch: int
+    @property
+    def epoch(self) -> int:
+        """Of the present connection; another begins with the next."""
 
     async def open(self, listener: Listener) -> None:
         """Declare, and begin to take."""

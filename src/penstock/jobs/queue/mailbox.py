@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
-
-from pamqp import commands
 
 from penstock.client.amqp091.channel import Channel
 from penstock.client.amqp091.connection import Connection
 from penstock.client.amqp091.link import Link
+from penstock.core.errors import PenstockError
 from penstock.jobs.forms import Form
 from penstock.jobs.model import Request
 from penstock.jobs.options import Options
@@ -31,10 +31,12 @@ _QUEUE_MILLISECONDS: Final = 600_000
 
 #: Told the body of each response.
 Hear = Callable[[bytes], None]
+#: Told why there will be no other.
+Fail = Callable[[PenstockError], None]
 
 
 class Mailbox(Protocol):
-    async def open(self, hear: Hear) -> None:
+    async def open(self, hear: Hear, fail: Fail) -> None:
         """Returns when what is answered from now on is heard."""
 
     async def send(self, request: Request, options: Options, form: Form) -> None:
@@ -69,10 +71,16 @@ class AmqpMailbox:
         self._channel: Channel | None = None
         self._hear: Hear
 
-    async def open(self, hear: Hear) -> None:
+    async def open(self, hear: Hear, fail: Fail) -> None:
         self._hear = hear
         await self._link.open()
-        await self._requester.open()
+        assert self._link.failed is not None
+        self._link.failed.add_done_callback(lambda failed: fail(failed.result()))
+        try:
+            await self._requester.open()
+        except BaseException:
+            await self._link.close()
+            raise
 
     async def send(self, request: Request, options: Options, form: Form) -> None:
         await self._requester.send(request, form, Envelope(reply_to=self._token, options=options))
@@ -82,9 +90,9 @@ class AmqpMailbox:
 
     async def close(self) -> None:
         await self._requester.close()
-        if self._channel is not None and self._channel.failure is None:
-            leave = commands.Queue.Delete(queue=self._queue)
-            await self._channel.call(leave, commands.Queue.DeleteOk)
+        if self._channel is not None:
+            with suppress(PenstockError):  # without a connection it goes when its time is over
+                await self._channel.delete_queue(self._queue)
         await self._link.close()
 
     async def _prepare(self, connection: Connection) -> None:

@@ -12,14 +12,14 @@ import time
 import uuid
 from typing import Final
 
-from penstock.client import Fabric, FabricClosed, Inflow, connect
-from penstock.core.errors import NotFound
+from penstock.client import Fabric, Inflow, connect
+from penstock.core.errors import NotFound, PenstockError
 from penstock.jobs.forms import Form, write_request
 from penstock.jobs.model import Request
 from penstock.jobs.options import Options, write_options
 from penstock.jobs.queue.control10 import tell_wish
 from penstock.jobs.queue.envelope import REPLY_TO
-from penstock.jobs.queue.mailbox import Hear
+from penstock.jobs.queue.mailbox import Fail, Hear
 from penstock.jobs.queue.topology import RESPONSES, request_name
 from penstock.jobs.queue.wishes import Wish
 
@@ -34,22 +34,21 @@ class Amqp10Mailbox:
         self._url = url
         self._token = uuid.uuid4().hex
         self._fabric: Fabric = connect(url, patience=patience)
-        self._inflow: Inflow | None = None
         self._listening: asyncio.Task[None] | None = None
 
-    async def open(self, hear: Hear) -> None:
+    async def open(self, hear: Hear, fail: Fail) -> None:
         await self._fabric.open()
-        self._inflow = self._fabric.subscribe(self._token, exchange=RESPONSES)
+        inflow = self._fabric.subscribe(self._token, exchange=RESPONSES)
         try:
             async with asyncio.timeout(_OPEN_SECONDS):
-                await self._inflow.open()
+                await inflow.open()
         except TimeoutError:
             await self._fabric.close()
             raise NotFound(f"there is no exchange {RESPONSES}: start a worker first") from None
         except BaseException:
             await self._fabric.close()
             raise
-        self._listening = asyncio.create_task(self._listen(self._inflow, hear))
+        self._listening = asyncio.create_task(self._listen(inflow, hear, fail))
 
     async def send(self, request: Request, options: Options, form: Form) -> None:
         written = write_request(request, form)
@@ -66,9 +65,9 @@ class Amqp10Mailbox:
             await asyncio.gather(self._listening, return_exceptions=True)
         await self._fabric.close()
 
-    async def _listen(self, inflow: Inflow, hear: Hear) -> None:
+    async def _listen(self, inflow: Inflow, hear: Hear, fail: Fail) -> None:
         try:
-            async for message in inflow:
+            async for message in inflow:  # until it is closed
                 hear(message.body)
-        except FabricClosed:
-            return
+        except PenstockError as error:
+            fail(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,8 @@ from penstock.jobs.work.kind import Attempt, Outcome, Report
 
 class Calls:
     """Keeps `Kind`, for functions that may be called: `allowed` names modules, with all below
-    them, or functions (`module:name`)."""
+    them, or functions (`module:name`). What a module has from others is not its own, and has to be
+    named itself."""
 
     ahead = True
 
@@ -26,7 +28,6 @@ class Calls:
         self._pool = pool
         self._warm = not spark
         self._allowed = tuple(allowed)
-        self._permitted: set[str] = set()
 
     async def open(self) -> None:
         """Spark takes long to start: that is done when it is needed."""
@@ -38,10 +39,8 @@ class Calls:
 
     def begin(self, request: Request, limits: Limits, report: Report) -> Attempt:
         assert isinstance(request, Call | SparkCall)
-        if request.function not in self._permitted:
-            if not permitted(request.function, self._allowed):
-                raise NotPermitted(f"{request.function} is not among what may be called here")
-            self._permitted.add(request.function)
+        if not permitted(request.function, self._allowed):
+            raise NotPermitted(f"{request.function} is not among what may be called here")
         return in_pool(
             self._pool,
             request.function,
@@ -50,7 +49,15 @@ class Calls:
             limits,
             report,
             _outcome,
+            own=request.function not in self._allowed,
         )
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 def _outcome(text: str, seconds: float) -> Outcome:
@@ -74,8 +81,9 @@ def in_pool(
     outcome: Callable[[Any, float], Outcome],
     *,
     plain: bool = True,
+    own: bool = True,
 ) -> Attempt:
-    """Begin a function in a pool, within its limits."""
+    """Begin a function in a pool, within its limits; `plain` and `own` are `Piece`'s."""
     attempt = PoolAttempt(pool, report, outcome)
     attempt.piece = Piece(
         function,
@@ -86,6 +94,7 @@ def in_pool(
         attempt.done,
         attempt.failed,
         attempt.lost,
+        own,
     )
     attempt.within(limits)
     pool.begin(attempt.piece)
@@ -131,8 +140,9 @@ class PoolAttempt:
     # What the pool says.
 
     def told(self, share: float, finish: float | None) -> None:
-        when = None if finish is None else datetime.fromtimestamp(finish, UTC)
-        self._report.told(min(max(share, 0.0), 1.0), when)
+        """As the function says it: what is no share, or no time, is nothing."""
+        if math.isfinite(share):
+            self._report.told(min(max(share, 0.0), 1.0), _moment(finish))
 
     def done(self, value: Any, seconds: float) -> None:
         self._settle()

@@ -58,6 +58,8 @@ class Intake:
             return job
         if meeting is Meeting.AGAIN:
             self._join(job)
+        elif meeting is Meeting.COPY and job.id in self._memory.jobs:
+            self._hold(job)
         else:
             self._turn_away(job, meeting)
         return None
@@ -92,6 +94,15 @@ class Intake:
             there.stage = Stage.ANSWERED
             there.messages = [replace(each, said=repeated(each.said)) for each in there.messages]
             self._carrier.settle(Settlement(there.delivery, there.messages, there))
+
+    def _hold(self, job: Job) -> None:
+        """A copy of one we have; or the same, for not all protocols tell that a delivery was lost.
+        Either way the newer of the two is held until the answer is safe."""
+        self._figures.copies += 1
+        there = self._memory.jobs[job.id]
+        former, there.delivery = there.delivery, job.delivery
+        if there.stage is not Stage.ANSWERED:  # else it goes with its answer
+            self._carrier.settle(Settlement(former, ()))
 
     def _turn_away(self, job: Job, meeting: Meeting) -> None:
         if meeting is Meeting.COPY:

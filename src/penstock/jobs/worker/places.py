@@ -66,7 +66,9 @@ class Places:
         self._waiting.append(job)
 
     def fill(self) -> None:
-        """Begin what waits, as far as there is room."""
+        """Begin what waits, as far as there is room; it is given back by one that stops."""
+        if self._stopping:
+            self._give_all_back()
         if self._filling:
             return  # one has ended as it began: whoever began it goes on
         self._filling = True

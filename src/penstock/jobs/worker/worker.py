@@ -12,6 +12,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -86,12 +87,15 @@ class Worker:
     # A life.
 
     async def open(self) -> None:
-        """Returns when requests are taken."""
-        for kind in self._all_kinds:
-            await kind.open()
-        await self._carrier.open(
-            Listener(self._taken, self._settled, self._unsettled, self._lost, self._wished)
-        )
+        """Returns when requests are taken; if that cannot be, nothing is left open."""
+        async with AsyncExitStack() as opened:
+            for kind in self._all_kinds:
+                opened.push_async_callback(kind.close)
+                await kind.open()
+            await self._carrier.open(
+                Listener(self._taken, self._settled, self._unsettled, self._lost, self._wished)
+            )
+            opened.pop_all()
         log.info("worker ready", name=self.name, types=sorted(self._kinds))
 
     async def run(self, stop: asyncio.Event, grace: float | None = None) -> None:
@@ -157,15 +161,20 @@ class Worker:
         limits = Limits(options.soft or self.settings.soft, options.hard or self.settings.hard)
         try:
             job.attempt = kind.begin(job.request, limits, JobReport(self._endings, job))
-        except PenstockError as error:
+        except Exception as error:
+            if not isinstance(error, PenstockError):
+                log.exception("a job could not be begun", job=job.id)
             self._endings.failed(job, error)
 
     # What the carrier says.
 
     def _settled(self, settlements: list[Settlement]) -> None:
         for settlement in settlements:
-            if settlement.token is not None:
-                self._memory.answered(settlement.token)
+            if (job := settlement.token) is None:
+                continue
+            self._memory.answered(job)
+            if job.delivery is not settlement.delivery:  # a copy came while this was on its way
+                self._carrier.settle(Settlement(job.delivery, ()))
 
     def _lost(self) -> None:
         """What waits is handed out again; what runs goes on, and its request may come again."""

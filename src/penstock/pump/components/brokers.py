@@ -6,12 +6,15 @@ patterns.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Final
 
 from penstock.client import Fabric, connect
-from penstock.pump.credentials import Credentials
+from penstock.pump.credentials import Credentials, without_secret
+from penstock.pump.flow.bound import BoundFile, bound, unbind
 from penstock.pump.flow.exchanges import Exchanges, Outward, Published
 from penstock.pump.flow.hearing import Binding, Hearing, Subscribed, over_amqp091, over_mqtt
 from penstock.pump.flow.queue import Queue
@@ -49,7 +52,7 @@ class Brokers:
     async def hear(
         self,
         url: str,
-        bound: Sequence[Binding],
+        wanted: Sequence[Binding],
         queue: str,
         prefetch: int,
         expire: float | None = None,
@@ -58,9 +61,32 @@ class Brokers:
         hearing: Hearing
         if over_amqp091(url):
             complete, patience = self._credentials.complete(url), PATIENCE_SECONDS
-            hearing = Queue(complete, bound, queue, prefetch, expire=expire, patience=patience)
+            hearing = Queue(complete, wanted, queue, prefetch, expire=expire, patience=patience)
         else:
-            hearing = Subscribed(await self.fabric(url), url, bound, queue, prefetch)
+            hearing = Subscribed(await self.fabric(url), url, wanted, queue, prefetch)
         await hearing.open()
         self._stack.push_async_callback(hearing.close)
+        return hearing
+
+    async def hear_only(
+        self,
+        url: str,
+        wanted: Sequence[Binding],
+        queue: str,
+        prefetch: int,
+        expire: float | None,
+        kept: Path,
+    ) -> Hearing:
+        """The same, of a queue that lasts: what was bound to it before, as `kept` has it, and is
+        not wanted any more is unbound."""
+        if not over_amqp091(url):
+            return await self.hear(url, wanted, queue, prefetch, expire)
+        file = BoundFile(kept, without_secret(url), queue)
+        now = bound(wanted)
+        before = await asyncio.to_thread(file.read)
+        await asyncio.to_thread(file.write, before | now)
+        hearing = await self.hear(url, wanted, queue, prefetch, expire)
+        if former := before - now:
+            left = await unbind(self._credentials.complete(url), queue, former)
+            await asyncio.to_thread(file.write, now | left)
         return hearing

@@ -67,7 +67,9 @@ class Workshop:
         settings = self.settings
         queue = await asyncio.to_thread(queue_name, settings)
         limits = (settings.prefetch, settings.expire)
-        return await self.brokers.hear(settings.broker, bindings(settings), queue, *limits)
+        kept = state_folder(settings) / f"{settings.component}.{settings.name}.bindings"
+        wanted = bindings(settings)
+        return await self.brokers.hear_only(settings.broker, wanted, queue, *limits, kept)
 
     async def announcing(self) -> Announcing:
         settings = self.settings

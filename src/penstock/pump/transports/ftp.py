@@ -1,8 +1,9 @@
 """FTP and FTPS, by aioftp: a connection for each transfer, for a connection carries one at a time.
 
-`tls` and `prot_p` of the credentials, or the scheme ftps, encrypt; `ftps` on port 990 does so from
-the first byte. All connections of a transfer go to one address: where hosts are checked, the one
-that was found allowed.
+`tls` of the credentials, or the scheme ftps, asks for TLS after the greeting; `implicit_ftps`, or
+ftps on port 990, begins with it. Data are encrypted then as well, whether `prot_p` is said or not.
+All connections of a transfer go to one address: where hosts are checked, the one that was found
+allowed. Data connections are passive and binary, whatever the credentials say.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 import aioftp
 
 from penstock.core.units import KiB
+from penstock.pump.credentials import Credential
 from penstock.pump.errors import SourceMissing, SourceUnavailable
 from penstock.pump.sources import Source
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span
@@ -49,6 +51,7 @@ class Ftp:
     def __init__(self, circumstances: Circumstances) -> None:
         self._circumstances = circumstances
         self._room = asyncio.Semaphore(circumstances.connections)
+        self._tls: ssl.SSLContext | None = None
 
     async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
         async with self._client(source) as client:
@@ -96,21 +99,22 @@ class Ftp:
     async def _client(self, source: Source) -> AsyncIterator[aioftp.Client]:
         timeout = self._circumstances.timeout
         found = self._circumstances.credentials.find(source.url)
-        parts = urlsplit(source.url)
-        port = parts.port or (IMPLICIT_PORT if source.scheme == "ftps" else aioftp.DEFAULT_PORT)
-        implicit = source.scheme == "ftps" and port == IMPLICIT_PORT
+        port = port_of(source, found)
+        implicit = found.implicit or (source.scheme == "ftps" and port == IMPLICIT_PORT)
+        secured = implicit or found.tls or source.scheme == "ftps"
         address = await self._circumstances.hosts.check(source.host)
+        context = await self._context() if secured else None
         async with self._room:
             client = _Client(
                 address,
                 socket_timeout=timeout,
                 connection_timeout=min(30.0, timeout),
-                ssl=ssl.create_default_context() if implicit else None,
+                ssl=context if implicit else None,
             )
             try:
                 await client.connect(source.host, port)
-                if not implicit and (source.scheme == "ftps" or found.tls):
-                    await client.upgrade_to_tls()
+                if secured and not implicit:
+                    await client.upgrade_to_tls(context)
                 user = found.user or aioftp.DEFAULT_USER
                 await client.login(user, found.password or aioftp.DEFAULT_PASSWORD)
                 yield client
@@ -124,3 +128,17 @@ class Ftp:
                 raise SourceUnavailable(f"{source.host}: {reason}") from error
             finally:
                 client.close()
+
+    async def _context(self) -> ssl.SSLContext:
+        """Made once: to read all that is trusted takes longer than a small file."""
+        if self._tls is None:
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+        return self._tls
+
+
+def port_of(source: Source, known: Credential) -> int:
+    """What the URL says, or else where servers of that kind are."""
+    if port := urlsplit(source.url).port:
+        return port
+    implicit = known.implicit or (source.scheme == "ftps" and not known.tls)
+    return IMPLICIT_PORT if implicit else aioftp.DEFAULT_PORT

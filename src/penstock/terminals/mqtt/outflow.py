@@ -231,11 +231,11 @@ class Outflow:
         return alias, topic
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
-        self._terminal.inflow.confirmed(receipt)
+        self._terminal.inflow.answers.confirmed(receipt)
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
         if channel is not self.channel:
-            self._terminal.inflow.failed(receipt, error)
+            self._terminal.inflow.answers.failed(receipt, error)
         elif isinstance(error, OSError):  # half a message is out, and the rest cannot be read
             letter, self._large = self._large, None
             if letter is not None:

@@ -11,6 +11,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.routing import OWN_HOPS
 from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
     AccessRefused,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 #: What a client may call itself.
 _CLIENT_ID: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
-#: What the broker calls hops of its own: who had such a name would take their place.
-_OWN: Final = re.compile(r"broker|console|monitor|exchange-.*")
 
 
 class Joining:
@@ -109,7 +108,7 @@ class Joining:
             raise PreconditionFailed(
                 f"{client_id[:40]!r} is no name for a client: 1 to 200 characters, no blanks"
             )
-        if _OWN.fullmatch(client_id):
+        if OWN_HOPS.fullmatch(client_id):
             raise PreconditionFailed(f"{client_id} is what the broker calls something of its own")
         if not host.users.may_use_client_id(user, client_id):
             raise AccessRefused(f"user '{user.name}' may not use the client id {client_id!r}")

@@ -43,7 +43,7 @@ _FITTING: Final = f"""
       AND (p.hive_types IS NULL OR p.hive_types = '{{}}' OR t.code = ANY (p.hive_types))
     ORDER BY score DESC, d.id LIMIT %(limit)s
 """
-#: Entries at the hive while it ran, and in as many days before it.
+#: What people did with it, and what the last night found of those who came.
 _EFFECT: Final = """
     SELECT d.id AS deal_id, count(e.id) FILTER (WHERE e.kind = 'shown') AS shown,
         count(e.id) FILTER (WHERE e.kind = 'opened') AS opened,
