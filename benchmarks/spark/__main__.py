@@ -18,7 +18,7 @@ from benchmarks.harness import command
 from benchmarks.harness.page import put_chapter
 from benchmarks.peers import available
 from benchmarks.spark import report
-from benchmarks.spark.fill import BODY_BYTES, fill
+from benchmarks.spark.fill import BODY_BYTES, fill, reports_a_chunk
 from benchmarks.spark.peers import Peer, start_with_management
 from benchmarks.spark.rates import Way, in_turns
 from benchmarks.spark.ways import batch, consume, follow, take
@@ -33,9 +33,11 @@ _METHOD: Final = (
     "there is to gain with more of them. pika is its blocking connection with batched "
     "acknowledgements, in this process and without Spark. What is read from Parquet are the same "
     "rows with the same columns, as Spark has written them. One stream is read in ranges by as "
-    "many tasks as there are cores, so several gain nothing on one machine; with a task for each "
+    "many tasks as there are cores, so several gain little on one machine; with a task for each "
     "stream (`minPartitions`) it shows what another stream brings, as long as there are cores for "
-    "it and for the broker."
+    "it and for the broker. RabbitMQ keeps in a chunk what came while it wrote the one before, so "
+    "how much that is, is chance; it has to do about the same for each chunk, whatever is in it, "
+    "so rates by chunks go up and down with that."
 )
 #: Enough to show that all works, too little for a figure.
 _QUICK_ROWS: Final = 4_000
@@ -71,7 +73,9 @@ def main(
                 try:
                     for each in _COMPARED[name](spark, peer, Path(folder), count):
                         rates = in_turns(peer, each.ways, rounds, announce)
-                        comparisons.append(report.Comparison(each.title, rates, each.yardstick))
+                        comparisons.append(
+                            report.Comparison(each.title, rates, each.yardstick, each.note)
+                        )
                 finally:
                     peer.close()
             results.versions[peer.name] = peer.version
@@ -92,11 +96,12 @@ class _Turns:
     title: str
     ways: Sequence[Way]
     yardstick: str
+    note: str = ""
 
 
 def _penstock(spark: SparkSession, peer: Peer, folder: Path, rows: int) -> Iterator[_Turns]:
     url, streams = _url(peer), ["reports"]
-    fill(url, streams, rows)
+    fill(url, {"reports": rows})
     frame = batch(spark, url, streams)
     two = batch(spark, url, streams, "offset BIGINT, body BINARY")
     parquet = str(folder / "parquet")
@@ -116,14 +121,19 @@ def _penstock(spark: SparkSession, peer: Peer, folder: Path, rows: int) -> Itera
 def _rabbitmq(spark: SparkSession, peer: Peer, folder: Path, rows: int) -> Iterator[_Turns]:
     url = _url(peer)
     streams = {
-        count: [f"reports-{count}-{number}" for number in range(count)] for count in _STREAMS
+        count: {f"reports-{count}-{number}": rows // count for number in range(count)}
+        for count in _STREAMS
     }
-    for count, names in streams.items():
-        fill(url, names, rows // count)
+    fill(url, {name: size for each in streams.values() for name, size in each.items()})
+    lying = (
+        f"{reports_a_chunk(url, peer.stream_port, each):.0f} in {_streams(count)}"
+        for count, each in streams.items()
+    )
+    note = f"Reports that lie in a chunk, on average: {', '.join(lying)}."
     kinds = ((peer.stream_port, "chunks"), (0, "AMQP"))
 
     def way(count: int, port: int, name: str, tasks: int | None) -> Way:
-        frame = batch(spark, url, streams[count], stream_port=port, tasks=tasks)
+        frame = batch(spark, url, list(streams[count]), stream_port=port, tasks=tasks)
         found, total = frame.count(), rows // count * count
         assert found == total, f"{found} rows of {total}"
         return Way(name, total, partial(take, frame))
@@ -133,8 +143,8 @@ def _rabbitmq(spark: SparkSession, peer: Peer, folder: Path, rows: int) -> Itera
         for count in _STREAMS
         for port, kind in kinds
     ]
-    alone = Way("pika", rows, partial(consume, url, streams[1][0], rows))
-    yield _Turns("From RabbitMQ", [*ways, alone], "pika")
+    alone = Way("pika", rows, partial(consume, url, next(iter(streams[1])), rows))
+    yield _Turns("From RabbitMQ", [*ways, alone], "pika", note)
     for port, kind in kinds:
         ways = [way(count, port, _streams(count), count) for count in _STREAMS]
         yield _Turns(f"From RabbitMQ, {kind}, a task for each stream", ways, _streams(1))

@@ -1,8 +1,13 @@
-"""Streams with something in them: reports of sensors, 59 bytes each, published with confirms."""
+"""Streams with something in them: reports of sensors, 59 bytes each, published with confirms.
+
+RabbitMQ puts into a chunk what has come while it wrote the one before. So it is chance how many
+reports lie in one, and what it costs to read them depends on it. Therefore streams that are to be
+compared are filled at the same time, in turns, and it is counted how they lie.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Final
 
@@ -11,37 +16,64 @@ from pamqp import commands
 from penstock.client.amqp091.blocking import BlockingConnection
 from penstock.client.amqp091.publisher import Publisher
 from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
+from penstock.pipeline.brokers.contract import Range
+from penstock.pipeline.rabbitmq.connection import StreamConnection
+from penstock.pipeline.rabbitmq.lanes import Lanes
 from penstock.wire.amqp091.address import parse_address
 
 BODY_BYTES: Final = 59
 SENSORS: Final = 1000
 EXCHANGE: Final = "reports"
+#: So many times it is each stream's turn: few enough that what it is given fills chunks.
+_TURNS: Final = 100
+_SILENCE_SECONDS: Final = 60.0
 
 
-def fill(url: str, streams: Sequence[str], count: int) -> None:
-    """Declare the streams anew and put `count` reports into each."""
+def fill(url: str, counts: Mapping[str, int]) -> None:
+    """Declare the streams anew and put so many reports into each."""
     address = parse_address(url)
     with closing(BlockingConnection(address)) as connection:
-        channel = connection.open_channel()
-        declare = commands.Exchange.Declare(0, EXCHANGE, "topic")
-        connection.call(channel, declare, commands.Exchange.DeclareOk)
-        for stream in streams:
-            connection.call(channel, commands.Queue.Delete(0, stream), commands.Queue.DeleteOk)
-            new = commands.Queue.Declare(
-                0, stream, durable=True, arguments={"x-queue-type": "stream"}
-            )
-            connection.call(channel, new, commands.Queue.DeclareOk)
-            bind = commands.Queue.Bind(0, stream, EXCHANGE, f"{stream}.#")
-            connection.call(channel, bind, commands.Queue.BindOk)
+        _declare(connection, counts)
     # As most publishers of small reports do it: persistent, and nothing more.
     header = encode_header(Properties(delivery_mode=PERSISTENT), BODY_BYTES)
+    keys = {
+        stream: [
+            shortstr(EXCHANGE, "") + shortstr(f"{stream}.{sensor:04d}.report", "")
+            for sensor in range(SENSORS)
+        ]
+        for stream in counts
+    }
     with Publisher(address, mandatory=True, patience=60.0) as publisher:
-        for stream in streams:
-            keys = [
-                shortstr(EXCHANGE, "") + shortstr(f"{stream}.{sensor:04d}.report", "")
-                for sensor in range(SENSORS)
-            ]
-            for number in range(count):
+        for stream, numbers in _turns(counts):
+            for number in numbers:
                 body = (b"%d" % number).ljust(BODY_BYTES, b".")
-                publisher.publish(keys[number % SENSORS], header, body)
+                publisher.publish(keys[stream][number % SENSORS], header, body)
         publisher.flush()
+
+
+def reports_a_chunk(url: str, stream_port: int, counts: Mapping[str, int]) -> float:
+    """How they lie in RabbitMQ's streams, on average."""
+    address = parse_address(url)
+    ranges = [Range(stream, 0, count) for stream, count in counts.items()]
+    with closing(Lanes(lambda _: StreamConnection(address, stream_port), ranges)) as lanes:
+        chunks = sum(len(contents) for _, contents in lanes.chunks(_SILENCE_SECONDS))
+    return sum(counts.values()) / chunks
+
+
+def _declare(connection: BlockingConnection, streams: Iterable[str]) -> None:
+    channel = connection.open_channel()
+    declare = commands.Exchange.Declare(0, EXCHANGE, "topic")
+    connection.call(channel, declare, commands.Exchange.DeclareOk)
+    for stream in streams:
+        connection.call(channel, commands.Queue.Delete(0, stream), commands.Queue.DeleteOk)
+        new = commands.Queue.Declare(0, stream, durable=True, arguments={"x-queue-type": "stream"})
+        connection.call(channel, new, commands.Queue.DeclareOk)
+        bind = commands.Queue.Bind(0, stream, EXCHANGE, f"{stream}.#")
+        connection.call(channel, bind, commands.Queue.BindOk)
+
+
+def _turns(counts: Mapping[str, int]) -> Iterator[tuple[str, range]]:
+    """Who is given which of its reports; all are done at about the same time."""
+    for turn in range(_TURNS):
+        for stream, count in counts.items():
+            yield stream, range(count * turn // _TURNS, count * (turn + 1) // _TURNS)

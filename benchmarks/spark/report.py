@@ -25,6 +25,7 @@ class Comparison:
     title: str
     rates: Sequence[Rate]
     yardstick: str
+    note: str = ""  #: what else is to be known of what was read
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -54,6 +55,8 @@ def show(comparisons: Sequence[Comparison]) -> None:
         for row in each.cells():
             table.add_row(*row)
         console.print(table)
+        if each.note:
+            console.print(f"{each.note}\n")
 
 
 def markdown(results: Results, method: str, comparisons: Sequence[Comparison]) -> str:
@@ -71,6 +74,7 @@ def markdown(results: Results, method: str, comparisons: Sequence[Comparison]) -
         rows = (each.heads, rule, *each.cells())
         lines += ["", f"## {each.title}", ""]
         lines += [f"| {' | '.join(row)} |" for row in rows]
+        lines += ["", each.note] if each.note else []
     return "\n".join(lines) + "\n"
 
 

@@ -21,7 +21,7 @@ def rate(name: str, *seconds: float) -> Rate:
 @pytest.fixture
 def comparison() -> report.Comparison:
     rates = [rate("a batch", 1.0, 2.0, 9.0), rate("pika", 8.0, 8.0, 9.0)]
-    return report.Comparison("From rabbitmq", rates, "pika")
+    return report.Comparison("From rabbitmq", rates, "pika", "Of chunks there are few.")
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def test_the_median_round_is_reported_and_compared(
     assert page.startswith("# Spark's benchmarks\n")
     assert "As one does." in page
     assert "## From rabbitmq" in page
+    assert page.endswith("\n\nOf chunks there are few.\n")
     assert "| a batch | 1,000,000 | 500,000 | 1.00 | 0.50 | 4.00 |" in page
     assert "| pika | 1,000,000 | 125,000 | 4.00 | 2.00 |  |" in page
 

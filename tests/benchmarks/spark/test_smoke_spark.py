@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.peers import Peer, available
-from benchmarks.spark.fill import BODY_BYTES, fill
+from benchmarks.spark.fill import BODY_BYTES, fill, reports_a_chunk
 from benchmarks.spark.peers import start_with_management
 from benchmarks.spark.rates import Way, in_turns
 from benchmarks.spark.ways import batch, consume, follow, take
@@ -39,7 +39,7 @@ def peer(
 @pytest.mark.timeout(600)
 def test_every_way_reads_all_there_is(spark: SparkSession, peer: Peer, tmp_path: Path) -> None:
     url = f"amqp://guest:guest@127.0.0.1:{peer.port}/%2F"
-    fill(url, ["reports"], ROWS)
+    fill(url, {"reports": ROWS})
     frame = batch(spark, url, ["reports"])
     ways = [
         Way("a batch", ROWS, partial(take, frame)),
@@ -57,3 +57,5 @@ def test_every_way_reads_all_there_is(spark: SparkSession, peer: Peer, tmp_path:
         ("pika", ROWS, ROUNDS),
     ]
     assert all(each.median > 0 for each in rates)
+    if peer.stream_port:
+        assert 1 <= reports_a_chunk(url, peer.stream_port, {"reports": ROWS}) <= ROWS

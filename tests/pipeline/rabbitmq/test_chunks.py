@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import FrameError
-from penstock.pipeline.rabbitmq.chunks import Block, Unusual, join, read_chunk
+from penstock.pipeline.rabbitmq.chunks import Block, Unusual, extent, read_chunks
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 MOMENT = 1_700_000_000_123
@@ -47,7 +47,7 @@ def messages(block: Block | None) -> list[tuple[int, bytes]]:
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), st.integers(0, 2**40))
 def test_messages_behind_their_sizes(bodies: list[bytes], first: int) -> None:
-    block = read_chunk(chunk([plain(body) for body in bodies], len(bodies), first))
+    block = read_chunks([chunk([plain(body) for body in bodies], len(bodies), first)])
 
     assert messages(block) == list(enumerate(bodies, first))
     assert block is not None
@@ -64,46 +64,52 @@ def test_entries_of_many_among_single_ones(how: int) -> None:
         data = pa.compress(inside, codecs[how], asbytes=True)
     entries = [plain(b"before"), packed(many, how, data), plain(b"behind")]
 
-    found = messages(read_chunk(chunk(entries, 5, 10)))
+    found = messages(read_chunks([chunk(entries, 5, 10)]))
 
     assert found == list(enumerate([b"before", *many, b"behind"], 10))
 
 
-def test_blocks_join_to_one() -> None:
-    blocks = [
-        read_chunk(chunk([plain(b"a"), plain(b"bc")], 2, 0)),
-        read_chunk(chunk([plain(b"")], 1, 5)),
-        read_chunk(chunk([plain(b"d" * 9)], 1, 6)),
+def test_chunks_that_follow_one_another_are_one_block() -> None:
+    chunks = [
+        chunk([plain(b"a"), plain(b"bc")], 2, 0),
+        chunk([plain(b"a note")], 1, 2, kind=1),
+        chunk([], 0, 5),
+        chunk([packed([b"", b"e"])], 2, 5),
+        chunk([plain(b"d" * 9)], 1, 7),
     ]
 
-    joined = join([block for block in blocks if block is not None])
+    block = read_chunks(chunks)
 
-    assert messages(joined) == [(0, b"a"), (1, b"bc"), (5, b""), (6, b"d" * 9)]
+    assert messages(block) == [(0, b"a"), (1, b"bc"), (5, b""), (6, b"e"), (7, b"d" * 9)]
+
+
+def test_a_chunk_tells_its_offsets() -> None:
+    assert extent(chunk([plain(b"a"), plain(b"b")], 2, 40)) == range(40, 42)
 
 
 def test_the_brokers_own_notes_hold_no_messages() -> None:
-    assert read_chunk(chunk([plain(b"a note")], 1, kind=2)) is None
+    assert read_chunks([chunk([plain(b"a note")], 1, kind=2)]) is None
 
 
 def test_a_damaged_chunk_is_asked_for_again() -> None:
     whole = chunk([plain(b"message")], 1)
 
     with pytest.raises(ConnectionResetError, match="damaged"):
-        read_chunk(whole[:-1] + b"!")
+        read_chunks([whole[:-1] + b"!"])
     with pytest.raises(ConnectionResetError, match="damaged"):
-        read_chunk(whole[:-1])
+        read_chunks([whole[:-1]])
 
 
 def test_what_is_no_chunk_is_said_to_be_none() -> None:
     with pytest.raises(FrameError, match="7 bytes"):
-        read_chunk(b"nothing")
+        read_chunks([b"nothing"])
     with pytest.raises(FrameError, match="0x48"):
-        read_chunk(b"HTTP/1.1 400 Bad Request" * 3)
+        read_chunks([b"HTTP/1.1 400 Bad Request" * 3])
     with pytest.raises(FrameError, match="3 messages"):
-        read_chunk(chunk([plain(b"one"), plain(b"two")], 3))
+        read_chunks([chunk([plain(b"one"), plain(b"two")], 3)])
 
 
 @pytest.mark.parametrize("how", [GZIP, ZSTD, 7])
 def test_packing_that_cannot_be_undone_is_left_to_amqp(how: int) -> None:
     with pytest.raises(Unusual):
-        read_chunk(chunk([packed([b"a", b"b"], how, b"not packed like that")], 2))
+        read_chunks([chunk([packed([b"a", b"b"], how, b"not packed like that")], 2)])

@@ -15,19 +15,8 @@ from penstock.pipeline.brokers.replays import Replays
 from penstock.pipeline.rabbitmq.connection import StreamConnection, answers
 from penstock.wire.amqp091.address import parse_address
 from tests.peers import Penstock, RabbitMQ, free_port
-from tests.pipeline.given import stream
 
 pytestmark = pytest.mark.peer
-
-
-def test_chunks_come_from_the_one_with_the_offset_on(plugged_rabbitmq: RabbitMQ, name: str) -> None:
-    stream(plugged_rabbitmq.url, name, 50)
-    address = parse_address(plugged_rabbitmq.url)
-
-    with StreamConnection(address, plugged_rabbitmq.stream_port) as connection:
-        chunks = next(connection.chunks(name, 20, 60.0))
-
-    assert b"message 20" in b"".join(chunks)
 
 
 def test_who_is_not_let_in_is_told(plugged_rabbitmq: RabbitMQ) -> None:
@@ -46,7 +35,7 @@ def test_a_virtual_host_or_stream_that_is_not_there(plugged_rabbitmq: RabbitMQ) 
         StreamConnection(address, plugged_rabbitmq.stream_port) as connection,
         pytest.raises(NotFound, match="no such stream"),
     ):
-        next(connection.chunks("nowhere", 0, 60.0))
+        connection.subscribe("nowhere", 0, 1)
 
 
 def test_the_door_is_the_plugins_if_it_answers(plugged_rabbitmq: RabbitMQ) -> None:

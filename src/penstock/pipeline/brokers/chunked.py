@@ -8,14 +8,16 @@ which were not published over AMQP 0-9-1 and are unlike those that were.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 
 import pyarrow as pa
 
 from penstock.core.errors import ConnectionForced
 from penstock.pipeline.brokers.contract import Ended, Offsets, Range
 from penstock.pipeline.brokers.replays import STALL_SECONDS, Replays
-from penstock.pipeline.rabbitmq.chunks import Block, Unusual, join, read_chunk
+from penstock.pipeline.rabbitmq.chunks import Block, Unusual, read_chunks
 from penstock.pipeline.rabbitmq.connection import StreamConnection
+from penstock.pipeline.rabbitmq.lanes import Lanes, strips
 from penstock.pipeline.rabbitmq.messages import batch_of
 from penstock.wire.amqp091.address import Address
 
@@ -49,13 +51,11 @@ class Chunked:
     def read(self, wanted: Range) -> Iterator[pa.RecordBatch]:
         at = wanted.start
         try:
-            for block in self._blocks(wanted):
-                batch = batch_of(block, wanted)
-                at = int(block.offsets[-1]) + 1
+            for strip, block in self._blocks(wanted):
+                batch = batch_of(block, strip)
+                at = min(int(block.offsets[-1]) + 1, strip.stop)
                 if batch is not None:
                     yield batch
-                if at >= wanted.stop:
-                    return
         except TimeoutError:
             if (self.ends([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
                 raise Ended(f"{wanted} ends early") from None
@@ -64,9 +64,13 @@ class Chunked:
             # The latter is a stream without a copy on this node, which AMQP passes on.
             yield from self._replays.read(Range(wanted.stream, at, wanted.stop))
 
-    def _blocks(self, wanted: Range) -> Iterator[Block]:
-        with StreamConnection(self._address, self._port, f"spark {wanted}") as connection:
-            for contents in connection.chunks(wanted.stream, wanted.start, STALL_SECONDS):
-                found = [block for each in contents if (block := read_chunk(each)) is not None]
-                if found:
-                    yield join(found)
+    def _blocks(self, wanted: Range) -> Iterator[tuple[Range, Block]]:
+        """Messages, and the part of the range they are read for; some may lie outside of it."""
+        with closing(Lanes(self._connect, strips(wanted))) as lanes:
+            for strip, contents in lanes.chunks(STALL_SECONDS):
+                block = read_chunks(contents)
+                if block is not None:
+                    yield strip, block
+
+    def _connect(self, strip: Range) -> StreamConnection:
+        return StreamConnection(self._address, self._port, f"spark {strip}")

@@ -8,10 +8,11 @@ notes and hold no messages.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -48,61 +49,102 @@ class Block:
         return len(self.starts)
 
 
-def join(blocks: Sequence[Block]) -> Block:
-    """One block with the messages of all; there is at least one."""
-    if len(blocks) == 1:
-        return blocks[0]
-    sizes = np.array([len(each.data) for each in blocks])
-    moved = np.repeat(np.cumsum(sizes) - sizes, [len(each) for each in blocks])
-    return Block(
-        np.concatenate([each.offsets for each in blocks]),
-        np.concatenate([each.moments_ms for each in blocks]),
-        b"".join(each.data for each in blocks),
-        np.concatenate([each.starts for each in blocks]) + moved,
-        np.concatenate([each.stops for each in blocks]) + moved,
-    )
+class _Header(NamedTuple):
+    """What is said of a chunk before its entries."""
+
+    magic: int  #: and the version
+    kind: int
+    entries: int
+    records: int
+    moment: int
+    epoch: int
+    first: int
+    checksum: int
+    size: int
+    trailer: int
+    reserved: int
 
 
-def read_chunk(content: bytes) -> Block | None:
-    """The messages of a chunk; none if it is one of the broker's own."""
+def _header(content: bytes) -> _Header:
     if len(content) < _HEADER.size:
         raise FrameError(f"a chunk of {len(content)} bytes")
-    magic, kind, entries, records, moment, _, first, checksum, size, _, _ = _HEADER.unpack_from(
-        content
-    )
-    if magic >> 4 != _MAGIC:
-        raise FrameError(f"a chunk that begins with 0x{magic:02x}")
-    if kind != _MESSAGES:
+    found = _Header._make(_HEADER.unpack_from(content))
+    if found.magic >> 4 != _MAGIC:
+        raise FrameError(f"a chunk that begins with 0x{found.magic:02x}")
+    return found
+
+
+def extent(content: bytes) -> range:
+    """The offsets of what a chunk holds."""
+    header = _header(content)
+    return range(header.first, header.first + header.records)
+
+
+def read_chunks(contents: Iterable[bytes]) -> Block | None:
+    """The messages of chunks that follow one another; None if there are none.
+
+    A stream that was written slowly has few messages in a chunk: what is done for each is little.
+    """
+    read = [each for content in contents if (each := _read(content)) is not None]
+    if not read:
         return None
-    data = content[_HEADER.size : _HEADER.size + size]
-    if len(data) != size or zlib.crc32(data) != checksum:
+    counts = np.array([len(each.stops) for each in read])
+    before = np.cumsum(counts) - counts
+    sizes = np.array([len(each.content) for each in read])
+    bases = np.cumsum(sizes) - sizes
+    stops = np.fromiter(chain.from_iterable(each.stops for each in read), np.int64, counts.sum())
+    stops += np.repeat(bases, counts)
+    starts = np.empty_like(stops)
+    starts[1:] = stops[:-1] + _SIZE.size
+    starts[before] = bases + _HEADER.size + _SIZE.size
+    firsts = np.array([each.first for each in read])
+    return Block(
+        np.repeat(firsts - before, counts) + np.arange(len(stops)),
+        np.repeat(np.array([each.moment for each in read]), counts),
+        b"".join(each.content for each in read),
+        starts,
+        stops,
+    )
+
+
+class _Chunk(NamedTuple):
+    """A chunk whose entries are single messages, and where in it each of them ends."""
+
+    first: int
+    moment: int
+    content: bytes
+    stops: list[int]
+
+
+def _read(content: bytes) -> _Chunk | None:
+    """None if the chunk is one of the broker's own, or empty."""
+    header = _header(content)
+    first, entries, records = header.first, header.entries, header.records
+    if header.kind != _MESSAGES or not records:
+        return None
+    end = _HEADER.size + header.size
+    data = memoryview(content)[_HEADER.size : end]
+    if len(data) != header.size or zlib.crc32(data) != header.checksum:
         raise ConnectionResetError(f"the chunk at offset {first} came damaged")
-    places = _plain(data, entries) if entries == records else None
-    if places is None:
-        data = b"".join(_unpacked(data, entries))
-        places = _plain(data, records)
-    if places is None:
+    stops = _stops(content, end, entries) if entries == records else None
+    if stops is None:
+        content = content[: _HEADER.size] + b"".join(_unpacked(bytes(data), entries))
+        stops = _stops(content, len(content), records)
+    if stops is None:
         raise FrameError(f"the chunk at offset {first} does not hold its {records} messages")
-    starts, stops = places
-    offsets = np.arange(first, first + records)
-    return Block(offsets, np.full(records, moment), data, starts, stops)
+    return _Chunk(first, header.moment, content, stops)
 
 
-def _plain(data: bytes, count: int) -> tuple[Places, Places] | None:
-    """Where each message begins and ends; None if there are packed entries."""
-    at, end, unpack = 0, len(data), _SIZE.unpack_from
+def _stops(content: bytes, end: int, count: int) -> list[int] | None:
+    """Where each message ends; None if there are packed entries."""
+    at, unpack = _HEADER.size, _SIZE.unpack_from
     stops = []
     for _ in range(count):
-        if at + 4 > end:
+        if at + _SIZE.size > end:
             return None
-        at += 4 + unpack(data, at)[0]
+        at += _SIZE.size + unpack(content, at)[0]
         stops.append(at)  # far behind the end, if the entry is a packed one
-    if at != end:
-        return None
-    found = np.array(stops, np.int64)
-    starts = np.empty(count, np.int64)
-    starts[:1], starts[1:] = 4, found[:-1] + 4
-    return starts, found
+    return stops if at == end else None
 
 
 def _unpacked(data: bytes, count: int) -> Iterator[bytes]:

@@ -1,13 +1,15 @@
 """A connection to RabbitMQ's stream plugin that reads one stream, chunk by chunk.
 
-It has no thread, like its neighbour for AMQP. Heartbeats are declined. A chunk that was taken is
-credit for the next, so the broker is never more than a few chunks ahead.
+It has no thread, like its neighbour for AMQP, and several can be waited for at once. Heartbeats are
+declined. The broker sends as many chunks as it has credit for: how many that should be, and when it
+is worth looking at what has come, is for `lanes.py` to say.
 """
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -38,17 +40,14 @@ from penstock.pipeline.rabbitmq.frames import (
 )
 from penstock.wire.amqp091.address import Address
 
-#: Chunks under way. Many hold a few dozen messages; how many bytes there may be, TCP says.
-CREDIT: Final = 256
-#: So many bytes are worth looking at, and so is what came before a pause.
-BLOCK_BYTES: Final = 1 << 20
-PAUSE_SECONDS: Final = 0.02
 #: No broker has a larger frame than that unless something is wrong.
 _FRAME_MOST: Final = 1 << 30
 #: A port that is merely tried is not waited for.
 _PROBE_SECONDS: Final = 2.0
 _FROM_OFFSET: Final = (4).to_bytes(2, "big")
 _SUBSCRIPTION: Final = b"\x01"
+#: What stands before a chunk: command, version, subscription.
+_DELIVERED: Final = 5
 
 _ERRORS: Final[dict[int, type[PenstockError]]] = {
     2: NotFound,
@@ -70,6 +69,7 @@ class StreamConnection:
         patience: float = CONNECT_SECONDS,
     ) -> None:
         self._address = replace(address, port=port)
+        self.received = 0  #: bytes
         self._questions = 0
         self._frames: deque[bytes] = deque()
         self._rest = bytearray()  # the beginning of a frame
@@ -91,38 +91,47 @@ class StreamConnection:
     ) -> None:
         self.close()
 
-    def chunks(self, stream: str, offset: int, silence: float) -> Iterator[list[bytes]]:
-        """The stream's chunks from the one with that offset on, as many as have come each time.
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
-        Raises `TimeoutError` when none comes for so many seconds.
-        """
-        where = _FROM_OFFSET + offset.to_bytes(8, "big") + CREDIT.to_bytes(2, "big")
+    def subscribe(self, stream: str, offset: int, credit: int) -> None:
+        """Have the stream's chunks sent, from the one with that offset on."""
+        where = _FROM_OFFSET + offset.to_bytes(8, "big") + credit.to_bytes(2, "big")
         self._ask(Command.SUBSCRIBE, _SUBSCRIPTION, text(stream), where)
-        owed = 0
-        while True:
-            found = [self._delivered(stream, silence)]
-            size = len(found[0])
-            with suppress(TimeoutError):
-                while size < BLOCK_BYTES and len(found) < CREDIT // 2:
-                    found.append(self._delivered(stream, PAUSE_SECONDS))
-                    size += len(found[-1])
-            owed += len(found)
-            if owed >= CREDIT // 4:
-                self._send(frame(Command.CREDIT, _SUBSCRIPTION, owed.to_bytes(2, "big")))
-                owed = 0
-            yield found
+
+    def give(self, credit: int) -> None:
+        """Let the broker send so many chunks more."""
+        self._send(frame(Command.CREDIT, _SUBSCRIPTION, credit.to_bytes(2, "big")))
+
+    def wait_for(self, size: int) -> None:
+        """Not to be ready before so many bytes have come: a hint, which few systems do not take."""
+        with suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
+    @property
+    def ready(self) -> bool:
+        """Something has come that waiting for the socket does not show."""
+        hidden = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        return hidden or bool(self._frames)
+
+    def chunks(self) -> list[bytes]:
+        """Those that have come, without waiting."""
+        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._read(0.0)
+        found = []
+        while self._frames:
+            content = self._frames.popleft()
+            command = command_of(content)
+            if command == Command.DELIVER:
+                found.append(content[_DELIVERED:])
+            elif command not in (Command.HEARTBEAT, Command.CREDIT):
+                raise ConnectionResetError(
+                    f"{self._address} has ended the reading (0x{command:04x})"
+                )
+        return found
 
     def close(self) -> None:
         self._socket.close()
-
-    def _delivered(self, stream: str, seconds: float) -> bytes:
-        """The next chunk."""
-        while (command := command_of(content := self._receive(seconds))) != Command.DELIVER:
-            if command not in (Command.HEARTBEAT, Command.CREDIT):
-                raise ConnectionResetError(
-                    f"{self._address} has ended the reading of {stream!r} (0x{command:04x})"
-                )
-        return content[5:]  # behind command, version and subscription
 
     def _log_in(self, purpose: str) -> None:
         address = self._address
@@ -163,17 +172,21 @@ class StreamConnection:
 
     def _receive(self, seconds: float) -> bytes:
         """The content of the next frame."""
-        self._socket.settimeout(seconds)
         while not self._frames:
             try:
-                data = self._socket.recv(READ_BYTES)
+                self._read(seconds)
             except TimeoutError:
                 raise TimeoutError(f"{self._address} does not answer") from None
-            if not data:
-                raise ConnectionResetError(f"{self._address} has closed the connection")
-            self._rest += data
-            self._cut()
         return self._frames.popleft()
+
+    def _read(self, seconds: float) -> None:
+        self._socket.settimeout(seconds)
+        data = self._socket.recv(READ_BYTES)
+        if not data:
+            raise ConnectionResetError(f"{self._address} has closed the connection")
+        self.received += len(data)
+        self._rest += data
+        self._cut()
 
     def _cut(self) -> None:
         """Take the whole frames out of what has come."""
