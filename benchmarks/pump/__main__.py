@@ -32,8 +32,9 @@ _METHOD: Final = (
     "*watch* is from a file's rename into the tree to its post at a consumer, one file every 137 "
     "ms. CPU is user and system time of the pump's processes. sr3-tuned has `batch 100`, "
     "`prefetch 200` and `sleep 0.001`: by default it takes 25 messages a cycle and at most ten "
-    "cycles a second. Broker, server of files and pumps share the machine, with {load:.0f} other "
-    "processes at work when it began. A ratio is Penstock's figure over the other's."
+    "cycles a second. Nothing is deleted before the end, for ext4 takes its time to make files "
+    "where many were deleted in the last five minutes. Broker, server of files and pumps share the "
+    "machine, with {load:.0f} other processes at work when it began. A ratio is Penstock's figure over the other's."
 )
 
 
