@@ -34,8 +34,8 @@ _METHOD: Final = (
     "`prefetch 200` and `sleep 0.001`: by default it takes 25 messages a cycle and at most ten "
     "cycles a second. Nothing is deleted before the end, for ext4 takes its time to make files "
     "where many were deleted in the last five minutes. Broker, server of files and pumps share the "
-    "machine, with {load:.0f} other processes at work when it began. A ratio is Penstock's figure over "
-    "the other's."
+    "machine, with {load:.0f} other processes at work when it began. A ratio is Penstock's figure "
+    "over the other's."
 )
 
 
