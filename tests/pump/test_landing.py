@@ -13,6 +13,7 @@ import pytest
 
 from penstock.pump.errors import OutsideDirectory, SumMismatch
 from penstock.pump.landing import disk as disks
+from penstock.pump.landing import landings as landing_crews
 from penstock.pump.landing.disk import REST_SECONDS, SLOW_SECONDS, Disk
 from penstock.pump.landing.draft import Draft
 from penstock.pump.landing.folders import Folders
@@ -155,6 +156,40 @@ async def test_what_is_not_on_the_disk_gets_no_name(
         each.draft.close()
     assert all(isinstance(each, OSError) for each in found)
     assert not (tmp_path / "f0").exists()
+
+
+async def test_who_comes_just_as_a_crew_is_done_does_not_wait_for_it(
+    landings: Landings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landing_crews, "CREWS", 1)
+    async with asyncio.timeout(60):
+        await landings.land(arrival(tmp_path, "a"))
+        await landings.land(arrival(tmp_path, "b"))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "b"]
+
+
+async def test_a_crew_that_is_cancelled_leaves_nobody_waiting(
+    landings: Landings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landing_crews, "CREWS", 1)
+    monkeypatch.setattr(landing_crews, "MOST", 1)
+    begun, let = threading.Event(), threading.Event()
+
+    def take_in() -> None:
+        begun.set()
+        assert let.wait(60)
+
+    draft = Draft(f"{tmp_path}/a.tmp", None, None)
+    first = landings.land(Arrival(draft, f"{tmp_path}/a", take_in))
+    second = landings.land(arrival(tmp_path, "b"))
+    await asyncio.to_thread(begun.wait)
+    (crew,) = (each for each in asyncio.all_tasks() if each is not asyncio.current_task())
+    crew.cancel()
+    let.set()
+    for each in (first, second):
+        async with asyncio.timeout(60):
+            with pytest.raises(asyncio.CancelledError):
+                await each
 
 
 async def test_a_large_file_lands_alone(landings: Landings, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from penstock.pump.landing.disk import Disk
 from penstock.pump.landing.draft import Draft
@@ -34,13 +34,16 @@ class Arrival:
     take_in: Callable[[], Found]  #: all of it is in the draft then, and right
 
 
+Waiting = tuple[Sure[Found], Arrival]
+
+
 class Landings:
     """Ended by `close`."""
 
     def __init__(self, *, durable: bool = True) -> None:
         self._disk = Disk() if durable else None
         self._hands = Hands(CREWS)
-        self._waiting: list[tuple[Sure[Found], Arrival]] = []
+        self._waiting: list[Waiting] = []
         self._crews: set[asyncio.Task[None]] = set()
 
     def land(self, arrival: Arrival) -> Sure[Found]:
@@ -49,9 +52,7 @@ class Landings:
         self._waiting.append((landed, arrival))
         if len(self._crews) < CREWS:
             # It begins in the loop's next turn, so that all who come in this one go together.
-            crew = asyncio.create_task(self._land())
-            self._crews.add(crew)
-            crew.add_done_callback(self._crews.discard)
+            self._crews.add(asyncio.create_task(self._land()))
         return landed
 
     async def land_alone(self, arrival: Arrival) -> Found:
@@ -67,19 +68,30 @@ class Landings:
             await asyncio.to_thread(self._disk.close)
 
     async def _land(self) -> None:
-        while self._waiting:
-            together, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-            arrivals = [arrival for _, arrival in together]
-            try:
-                found = await self._hands.do(partial(land, arrivals, self._disk))
-            except BaseException as error:
-                _tell(together, [error] * len(together))  # nobody is to wait for ever
-                raise
-            _tell(together, found)
+        try:
+            while self._waiting:
+                together, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+                await self._land_together(together)
+        finally:
+            # At once, and not when the task is seen to have ended: who comes until then would wait
+            # for a crew that looks no more.
+            self._crews.remove(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _land_together(self, together: Sequence[Waiting]) -> None:
+        arrivals = [arrival for _, arrival in together]
+        try:
+            found = await self._hands.do(partial(land, arrivals, self._disk))
+        except BaseException as error:
+            # Nobody is to wait for ever, those behind them neither.
+            behind, self._waiting = self._waiting, []
+            for landed, _ in (*together, *behind):
+                landed.set_exception(error)
+            raise
+        _tell(together, found)
 
 
 def _tell(
-    together: Sequence[tuple[Sure[Found], Arrival]],
+    together: Sequence[Waiting],
     found: Sequence[Found | BaseException],
 ) -> None:
     for (landed, _), each in zip(together, found, strict=True):
