@@ -192,6 +192,19 @@ async def test_a_crew_that_is_cancelled_leaves_nobody_waiting(
                 await each
 
 
+async def test_a_crew_that_is_cancelled_before_it_has_begun_leaves_nobody_waiting(
+    landings: Landings, tmp_path: Path
+) -> None:
+    landed = landings.land(arrival(tmp_path, "a"))
+    (crew,) = (each for each in asyncio.all_tasks() if each is not asyncio.current_task())
+    crew.cancel()
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await landed
+        await landings.land(arrival(tmp_path, "b"))
+    assert [each.name for each in tmp_path.iterdir()] == ["b"]
+
+
 async def test_a_large_file_lands_alone(landings: Landings, tmp_path: Path) -> None:
     assert await landings.land_alone(arrival(tmp_path, "large")) is None
     assert (tmp_path / "large").read_bytes() == b"large"

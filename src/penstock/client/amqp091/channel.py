@@ -122,6 +122,10 @@ class Channel:
         )
         await self.call(bind, commands.Queue.BindOk)
 
+    async def unbind(self, queue: str, exchange: str, key: str = "") -> None:
+        unbind = commands.Queue.Unbind(queue=queue, exchange=exchange, routing_key=key)
+        await self.call(unbind, commands.Queue.UnbindOk)
+
     async def bind_exchange(self, destination: str, source: str, key: str = "") -> None:
         bind = commands.Exchange.Bind(destination=destination, source=source, routing_key=key)
         await self.call(bind, commands.Exchange.BindOk)

@@ -14,8 +14,6 @@ import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from pamqp import commands
-
 from penstock.client.amqp091.connection import connect
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.logs import get_logger
@@ -66,9 +64,8 @@ async def unbind(url: str, queue: str, former: Collection[Bound]) -> set[Bound]:
     try:
         for exchange, key in sorted(former):
             channel = await connection.channel()  # a refusal ends it
-            words = commands.Queue.Unbind(queue=queue, exchange=exchange, routing_key=key)
             try:
-                await channel.call(words, commands.Queue.UnbindOk)
+                await channel.unbind(queue, exchange, key)
                 await channel.close()
             except NotFound:
                 log.debug("its exchange is gone", exchange=exchange)

@@ -52,7 +52,9 @@ class Landings:
         self._waiting.append((landed, arrival))
         if len(self._crews) < CREWS:
             # It begins in the loop's next turn, so that all who come in this one go together.
-            self._crews.add(asyncio.create_task(self._land()))
+            crew = asyncio.create_task(self._land())
+            self._crews.add(crew)
+            crew.add_done_callback(self._ended)
         return landed
 
     async def land_alone(self, arrival: Arrival) -> Found:
@@ -82,12 +84,17 @@ class Landings:
         try:
             found = await self._hands.do(partial(land, arrivals, self._disk))
         except BaseException as error:
-            # Nobody is to wait for ever, those behind them neither.
-            behind, self._waiting = self._waiting, []
-            for landed, _ in (*together, *behind):
-                landed.set_exception(error)
+            _tell(together, [error] * len(together))  # nobody is to wait for ever
             raise
         _tell(together, found)
+
+    def _ended(self, crew: asyncio.Task[None]) -> None:
+        """Nobody is to wait for a crew that was cancelled, perhaps before it had begun."""
+        self._crews.discard(crew)
+        error = asyncio.CancelledError() if crew.cancelled() else crew.exception()
+        if error is not None and not self._crews:
+            behind, self._waiting = self._waiting, []
+            _tell(behind, [error] * len(behind))
 
 
 def _tell(
