@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -91,3 +92,24 @@ class Running:
         if self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
+
+
+def descendants(pid: int) -> set[int]:
+    children = {
+        int(child)
+        for path in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in path.read_text().split()
+    }
+    return children.union(*(descendants(child) for child in children))
+
+
+def ended(pid: int, seconds: float = SECONDS) -> bool:
+    """Whether a process, not a child of ours, has ended or does so in time."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], seconds)[0])
+    finally:
+        os.close(handle)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.lookout import Batch, Figure, View
+from penstock.cli.next_steps import next_steps
 from penstock.cli.picture import DEMO_LOGIN, DEMO_PASSWORD, Scene, draw
 from penstock.cli.supervisor import Keeper, Part, State
 from penstock.hives.app.demonstration import PASSWORD, PEOPLE
@@ -43,10 +45,15 @@ VIEW = View(
 )
 
 
-async def scene(*names: str, view: View = VIEW, **left_out: str) -> Scene:
+async def scene(
+    *names: str,
+    view: View = VIEW,
+    addresses: Mapping[str, Sequence[str]] = {},
+    **left_out: str,
+) -> Scene:
     keepers = []
     for name in names:
-        known: dict[str, Sequence[str]] = {**ADDRESSES, **PAGES, **INBOX}
+        known: dict[str, Sequence[str]] = {**ADDRESSES, **PAGES, **INBOX, **addresses}
         keeper = Keeper(Part(name, lambda _: []), known, lambda *_: None, 1.0)
         keeper.state = State.RUNNING
         keepers.append(keeper)
@@ -83,6 +90,31 @@ async def test_it_tells_who_can_sign_in() -> None:
     assert DEMO_LOGIN in shown
     assert DEMO_PASSWORD == PASSWORD
     assert DEMO_LOGIN in {person.login for person in PEOPLE if person.account}
+
+
+@pytest.mark.parametrize("width", range(60, 161, 5))
+async def test_what_a_person_copies_is_never_cut(width: int) -> None:
+    shown = lines(await scene(*EVERYTHING), width, 60)
+    assert all(len(line) <= width for line in shown)
+    steps = next_steps(ADDRESSES)
+    assert len(steps) > 3
+    for whole in (DEMO_LOGIN, DEMO_PASSWORD, "AMQP, guest/guest", *(step for step, _ in steps)):
+        assert any(whole in line for line in shown), whole
+    assert any("'/somewhere/with room/inbox'" in line for line in shown)
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 40), (110, 40)])
+async def test_a_path_longer_than_the_terminal_goes_on_in_the_next_line(
+    width: int, height: int
+) -> None:
+    long = f"/{'deep/' * 30}inbox"
+    shown = await scene(*EVERYTHING, addresses={"pump": [f"file://{long}"]})
+    found = lines(replace(shown, data=Path(long), where=("--data", long)), width, height)
+    assert len(found) <= height
+    assert all(len(line) <= width for line in found)
+    text = "".join(line.strip() for line in found)
+    assert text.count(long) == 2
+    assert f"kept in {long}" in text
 
 
 async def test_it_tells_rate_lag_and_how_full_hives_are() -> None:

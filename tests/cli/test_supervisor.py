@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 
 from penstock.cli.supervisor import Addresses, Keeper, Part, State, Supervisor
 from penstock.core.errors import ConfigurationError
+from tests.cli.command import ended
 
 SLEEP = "import signal; signal.sigwait([signal.SIGTERM])"
 
@@ -55,6 +59,13 @@ class Journal:
         while self.steps.count((name, state)) < times:
             self._changed.clear()
             await self._changed.wait()
+
+    async def said(self, word: str) -> list[str]:
+        """Lines with the word in them, once there are some."""
+        while not (found := [line for _, line in self.lines if word in line]):
+            self._changed.clear()
+            await self._changed.wait()
+        return found
 
     async def run(self) -> asyncio.Task[None]:
         return asyncio.create_task(self.supervisor.run(self.stop))
@@ -102,6 +113,60 @@ async def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     assert journal.supervisor.keepers[0].restarts == 1
     journal.stop.set()
     await running
+
+
+@pytest.mark.parametrize("leaves_group", [False, True])
+async def test_a_part_that_dies_is_started_again_although_its_child_holds_the_pipe(
+    leaves_group: bool,
+) -> None:
+    child = "import subprocess; child = subprocess.Popen(['sleep', '600'], start_new_session={})"
+    tell = f"{child}; print('child', child.pid); {SLEEP}".format(leaves_group)
+    journal = Journal(part("one", ready(tell)))
+    running = await journal.run()
+    await journal.until("one", State.RUNNING)
+    dead = journal.supervisor.keepers[0].pid
+    assert dead is not None
+    os.kill(dead, signal.SIGKILL)
+    await journal.until("one", State.RUNNING, times=2)
+    journal.stop.set()
+    await running
+    for left in [int(line.split()[1]) for line in await journal.said("child")]:
+        if leaves_group:
+            os.kill(left, signal.SIGKILL)
+        assert ended(left)
+
+
+async def test_a_line_of_any_length_is_handed_on() -> None:
+    journal = Journal(part("one", ready("print('x' * 3_000_000); print('after'); " + SLEEP)))
+    running = await journal.run()
+    await journal.said("after")
+    journal.stop.set()
+    await running
+    assert sum(line.count("x") for _, line in journal.lines) == 3_000_000
+
+
+def test_a_part_that_heeds_nothing_ends_with_a_supervisor_that_was_killed() -> None:
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready: x'); " + (
+        "signal.pause()"
+    )
+    supervise = f"""
+import asyncio, sys
+from penstock.cli.supervisor import Part, Supervisor
+
+async def run():
+    part = Part("deaf", lambda _: [sys.executable, "-uc", {deaf!r}])
+    supervisor = Supervisor([part], print, drain=-4.9)
+    supervisor.on_ready = lambda: print(supervisor.keepers[0].pid, flush=True)
+    await supervisor.run(asyncio.Event())
+
+asyncio.run(run())
+"""
+    command = [sys.executable, "-c", supervise]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        pid = int(supervisor.stdout.readline())
+        supervisor.kill()
+    assert ended(pid)
 
 
 async def test_a_stop_need_not_wait_for_the_next_start() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import pty
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from penstock.client.blocking import connect
-from tests.cli.command import Running, environment, run
+from tests.cli.command import PENSTOCK, SECONDS, Running, descendants, ended, environment, run
 from tests.peers import free_port
 
 ANYWHERE = ("--listen", "amqp://127.0.0.1:0", "--listen", "http://127.0.0.1:0")
@@ -64,11 +65,7 @@ def test_parts_do_not_outlive_a_supervisor_that_was_killed(up: Running) -> None:
     parts = [event["pid"] for event in events(up, event="running")]
     up.process.kill()
     up.process.wait()
-    for pid in parts:
-        with suppress(ProcessLookupError):  # not our child: only a pidfd tells when it ends
-            ended = os.pidfd_open(pid)
-            assert _readable(ended)
-            os.close(ended)
+    assert all(ended(pid) for pid in parts)
 
 
 def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
@@ -80,6 +77,37 @@ def test_a_broker_that_dies_is_started_again(tmp_path: Path) -> None:
         with connect(address, patience=30) as fabric:
             fabric.publish("somebody.is.there", "again")
         assert "broker: ended with status -9; again in 0.5 s" in up.errors
+
+
+def test_a_terminal_that_takes_nothing_does_not_hold_up_supervision(tmp_path: Path) -> None:
+    address = f"amqp://127.0.0.1:{free_port()}"
+    flags = ("--data", tmp_path / "data", "--no-demo", "--no-pipeline", "--listen", address)
+    screen, terminal = pty.openpty()
+    _fill(os.ttyname(terminal))
+    up = subprocess.Popen(
+        [*PENSTOCK, "up", *map(str, flags)],
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment(TERM="xterm"),
+    )
+    try:
+        with connect(address, patience=60) as fabric:
+            fabric.publish("somebody.is.there", "once")
+        [broker] = _brokers(up.pid)
+        os.kill(broker, signal.SIGKILL)
+        assert ended(broker)
+        with connect(address, patience=60) as fabric:
+            fabric.publish("somebody.is.there", "again")
+        [broker] = _brokers(up.pid)
+        up.send_signal(signal.SIGINT)
+        assert up.wait(SECONDS) == 0
+        assert ended(broker)
+    finally:
+        up.kill()
+        up.wait()
+        os.close(terminal)
+        os.close(screen)
 
 
 def test_a_port_in_use_ends_it_with_the_reason(tmp_path: Path) -> None:
@@ -102,5 +130,15 @@ def test_without_java_it_says_what_to_do_and_runs_the_rest(tmp_path: Path) -> No
         assert [event["part"] for event in events(up, event="running")] == ["broker"]
 
 
-def _readable(descriptor: int, seconds: float = 30.0) -> bool:
-    return bool(select.select([descriptor], [], [], seconds)[0])
+def _fill(terminal: str) -> None:
+    """Until it takes no more, as nobody reads."""
+    descriptor = os.open(terminal, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(descriptor, b" " * 1024)
+    os.close(descriptor)
+
+
+def _brokers(supervisor: int) -> list[int]:
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(supervisor)}
+    return [pid for pid, each in words.items() if b"\0broker\0" in each]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.client import blocking
-from tests.cli.command import Running, run
+from tests.cli.command import Running, descendants, ended, run
 from tests.cli.test_up import ANYWHERE, events
 from tests.databases import grounds_of_its_own
 
@@ -35,26 +34,6 @@ def progress(up: Running, data: Path) -> dict[str, Any]:
     found: dict[str, Any]
     (found,) = json.loads(shown.stdout)
     return found
-
-
-def descendants(pid: int) -> set[int]:
-    children = {
-        int(child)
-        for path in Path(f"/proc/{pid}/task").glob("*/children")
-        for child in path.read_text().split()
-    }
-    return children.union(*(descendants(child) for child in children))
-
-
-def ended(pid: int, seconds: float = 60.0) -> bool:
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], seconds)[0])
-    finally:
-        os.close(handle)
 
 
 def test_sensors_that_report_become_figures_and_it_goes_on_after_a_stop(

@@ -1,4 +1,4 @@
-"""How a part that runs until told otherwise learns that it is time."""
+"""How a part that runs until told otherwise learns that it is time, or that another has ended."""
 
 from __future__ import annotations
 
@@ -39,6 +39,20 @@ async def until_stopped(with_stdin: bool = False) -> AsyncIterator[asyncio.Event
             stdin.close()
         for number in caught:
             loop.remove_signal_handler(number)
+
+
+async def process_exit(pid: int) -> None:
+    """Returns when a process has ended, ours or another's; whoever started it still has to reap
+    it."""
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    handle = os.pidfd_open(pid)
+    loop.add_reader(handle, gone.set)
+    try:
+        await gone.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
 
 
 def _may_last() -> bool:

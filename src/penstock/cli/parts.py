@@ -35,6 +35,9 @@ _HIVES_PORT: Final = 8000
 _DASHBOARDS_PORT: Final = 8080
 #: A batch that is at hand is finished first, and a machine may be slow.
 _PIPELINE_GRACE: Final = 30.0
+#: The database writes all it has in memory (`STOP_SECONDS` of `store/embedded/process.py`); killed
+#: before that, `penstock store` would leave it running.
+_DATABASE_GRACE: Final = 65.0
 
 #: What Java and Spark say at every start.
 _NOISE: Final = (
@@ -84,7 +87,8 @@ def plan(wishes: Wishes) -> Plan:
 
     store = wishes.pipeline and possible(DATABASE, _lacking_store(wishes))
     if store and wishes.database is None:
-        parts.append(Part(DATABASE, lambda _: [*_OWN, "store", _END, *_all(wishes)]))
+        store_command = [*_OWN, "store", _END, *_all(wishes)]
+        parts.append(Part(DATABASE, lambda _: store_command, grace=_DATABASE_GRACE))
     needs = [part.name for part in parts]
     if store and possible(
         PIPELINE, equipment.lacking_modules(equipment.PIPELINE), equipment.lacking_java()

@@ -1,7 +1,8 @@
 """What a person sees of `penstock up`, as Rich draws it: a function of what is known.
 
 It fits the terminal: a wide one has parts and addresses side by side, a tall one more hives; a
-small one does without the hints.
+small one does without the hints. What a person copies (an address, a password, a command, a
+path) is shown whole or not at all: a line that is too long goes on in the next one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from rich.cells import cell_len, chop_cells
 from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
@@ -50,6 +52,11 @@ _INBOX: Final = "drop a file in: it comes out in ../mirror"
 DEMO_LOGIN: Final = "grace@hives.example"
 DEMO_PASSWORD: Final = "nine green bottles"
 _WIDE: Final = 104
+#: Columns that the table of parts takes beside the addresses, with the gap.
+_PARTS: Final = 54
+#: Columns between an address and its remark, and before a remark in a line of its own.
+_GAP: Final = 2
+_INDENT: Final = 5
 #: Hives that are shown at least, and at most.
 _FEWEST: Final = 3
 _MOST: Final = 16
@@ -72,47 +79,82 @@ class Scene:
 
 def draw(scene: Scene, width: int, height: int) -> RenderableType:
     if any(keeper.state in _LEAVING for keeper in scene.keepers):
-        return _farewell(scene, height)
-    wide = width >= _WIDE
+        return _farewell(scene, width, height)
     by_part = {each.part.name: each.addresses for each in scene.keepers}
     pages = [(url, words) for part, words in _PAGES.items() for url in by_part.get(part, ())]
     if pages and by_part.get(DEMO):
         pages.append((f"   {DEMO_LOGIN}", f"signs in there: {DEMO_PASSWORD}"))
     addresses = [*pages, *((url, reach(url)) for url in by_part.get(BROKER, ()))]
     addresses += [(_path(url), _INBOX) for url in by_part.get(PUMP, ())]
-    hints = next_steps(by_part, scene.where)
-    tall = (len(scene.keepers) + 1, len(addresses))
+    longest = max((cell_len(url) for url, _ in addresses), default=0)
+    wide = width >= _WIDE and longest <= width - _PARTS
+    reached = _lines(addresses, width - _PARTS if wide else width)
+    steps = next_steps(by_part, scene.where)
+    hints = [line for each in _lines(steps, width - 2, "dim") for line in each]
+    foot = _foot(scene, "Ctrl-C stops everything", width)
+    rest = _REST + len(foot) - 1 + 3 * len(scene.left_out)
+    tall = (len(scene.keepers) + 1, sum(map(len, reached)))
     above = max(tall) if wide else sum(tall) + 1
-    shortly = height - _REST - above - 3 * len(scene.left_out) < _FEWEST
+    shortly = height - rest - above < _FEWEST
     if shortly:
         names = sum(len(each.part.name) + 4 for each in scene.keepers)
         above = -(-names // max(width - 16, 1)) + 1
-        left = height - _REST - above - 3 * len(scene.left_out) - _FEWEST
-        addresses = addresses[: max(left, 1)]
-        above += len(addresses)
-    room = height - _REST - above - 3 * len(scene.left_out)
+        reached = _first(_lines(addresses, width), height - rest - above - _FEWEST)
+        above += sum(map(len, reached))
+    room = height - rest - above
     hinted = scene.ready and room - len(hints) - 2 >= _FEWEST
     rows = min(_MOST, max(_FEWEST, room - (len(hints) + 2 if hinted else 0)))
     flows = any(each.part.name == PIPELINE for each in scene.keepers)
-    blocks: list[RenderableType] = [_above(scene, addresses, wide, shortly)]
+    blocks: list[RenderableType] = [_above(scene, reached, wide, shortly)]
     if scene.left_out:
         blocks += ["", *(_left_out(part, why) for part, why in scene.left_out.items())]
     blocks += ["", _flow(scene, flows)]
     if flows:
         blocks += ["", *_hives(scene.view, rows, width)]
     if hinted:
-        blocks += ["", Text("In another terminal", style="bold"), _hints(hints)]
-    return Group(_title(scene), "", *blocks, "", _foot(scene, "Ctrl-C stops everything"))
+        shown = Padding(Group(*hints), (0, 0, 0, 2))
+        blocks += ["", Text("In another terminal", style="bold"), shown]
+    return Group(_title(scene), "", *blocks, "", *foot)
 
 
-def _farewell(scene: Scene, height: int) -> RenderableType:
+def _lines(rows: Sequence[tuple[str, str]], width: int, remark: str = "") -> list[list[Text]]:
+    """The lines of each row: what is to be copied, and a remark behind it or, if that does not
+    fit, below."""
+    fitting = [cell_len(url) for url, how in rows if cell_len(url) + _GAP + cell_len(how) <= width]
+    column = max(fitting, default=0)
+    found = []
+    for url, how in rows:
+        pad = max(column - cell_len(url), 0) + _GAP
+        if cell_len(url) + pad + cell_len(how) <= width:
+            found.append([Text.assemble((url, "cyan"), " " * pad, (how, remark))])
+            continue
+        indent = " " * _INDENT
+        below = [Text(indent + each, remark) for each in chop_cells(how, width - _INDENT)]
+        found.append([*(Text(each, "cyan") for each in chop_cells(url, width)), *below])
+    return found
+
+
+def _first(reached: Sequence[list[Text]], room: int) -> list[list[Text]]:
+    """As many of the first rows as there is room for, whole; one at least."""
+    used = 0
+    found: list[list[Text]] = []
+    for row in reached:
+        used += len(row)
+        if found and used > room:
+            break
+        found.append(row)
+    return found
+
+
+def _farewell(scene: Scene, width: int, height: int) -> RenderableType:
     """Nothing can be reached any more; what matters is who is still at work."""
     parts = _parts(scene) if len(scene.keepers) + 5 <= height else _signs(scene)
-    return Group(_title(scene), "", parts, "", _foot(scene, "Stopping, the last part first"))
+    foot = _foot(scene, "Stopping, the last part first", width)
+    return Group(_title(scene), "", parts, "", *foot)
 
 
-def _foot(scene: Scene, said: str) -> Text:
-    return Text(f"{said} · kept in {scene.data}", style="dim", no_wrap=True, overflow="ellipsis")
+def _foot(scene: Scene, said: str, width: int) -> list[Text]:
+    return [Text(line, style="dim") for line in chop_cells(f"{said} · kept in {scene.data}", width)]
 
 
 def _title(scene: Scene) -> Table:
@@ -125,16 +167,17 @@ def _title(scene: Scene) -> Table:
 
 
 def _above(
-    scene: Scene, addresses: Sequence[tuple[str, str]], wide: bool, shortly: bool
+    scene: Scene, reached: Sequence[list[Text]], wide: bool, shortly: bool
 ) -> RenderableType:
-    reached = _addresses(addresses)
+    addresses = Group(*(line for each in reached for line in each))
     if shortly:
-        return Group(_signs(scene), "", reached)
+        return Group(_signs(scene), "", addresses)
     parts = _parts(scene)
     if not wide:
-        return Group(parts, "", reached)
-    beside = Table.grid(padding=(0, 6))
-    beside.add_row(parts, reached)
+        return Group(parts, "", addresses)
+    beside = Table.grid()
+    beside.add_column(width=_PARTS)
+    beside.add_row(parts, addresses)
     return beside
 
 
@@ -160,15 +203,6 @@ def _parts(scene: Scene) -> Table:
             _clock(keeper.uptime) if keeper.uptime else "",
             f"{memory / 2**20:,.0f} MiB" if memory else "",
         )
-    return table
-
-
-def _addresses(addresses: Sequence[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="cyan", no_wrap=True, overflow="ellipsis")
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    for url, how in addresses:
-        table.add_row(Text(url), how)
     return table
 
 
@@ -223,17 +257,6 @@ def _figure(figure: Figure, bar: int) -> list[RenderableType]:
         "" if figure.percent is None else f"{figure.percent:.0f} %",
         Text(level, style=style),
     ]
-
-
-def _hints(hints: Sequence[tuple[str, str]]) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    # A command is there to be copied: what is short of room is the remark.
-    longest = max(len(command) for command, _ in hints)
-    table.add_column(style="cyan", overflow="fold", min_width=longest)
-    table.add_column(no_wrap=True, overflow="ellipsis", style="dim")
-    for command, what in hints:
-        table.add_row(Text(command), what)
-    return Padding(table, (0, 0, 0, 2))
 
 
 def _table(*headings: str) -> Table:

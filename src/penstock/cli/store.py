@@ -7,12 +7,11 @@ them has gone.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Annotated
 
 import typer
 
-from penstock.cli.lifetime import until_stopped
+from penstock.cli.lifetime import process_exit, until_stopped
 from penstock.cli.options import ConfigFile, Data, Overrides, effective, prepare
 from penstock.core.config import Settings
 
@@ -87,16 +86,11 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
 
 async def _died(pid: int, stop: asyncio.Event) -> bool:
     """Wait until told to stop, or until the server's process is gone. Whether it was that."""
-    loop = asyncio.get_running_loop()
-    gone = asyncio.Event()
-    handle = os.pidfd_open(pid)
-    loop.add_reader(handle, gone.set)
-    waiting = [loop.create_task(event.wait()) for event in (gone, stop)]
+    gone = asyncio.create_task(process_exit(pid))
+    told = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        return gone.is_set()
+        await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
+        return gone.done()
     finally:
-        for task in waiting:
-            task.cancel()
-        loop.remove_reader(handle)
-        os.close(handle)
+        gone.cancel()
+        told.cancel()

@@ -5,6 +5,10 @@ cleanly on SIGTERM or when its standard input ends. The supervisor starts each w
 are ready, starts it again when it dies (sooner the longer it had lived), and stops all one by one,
 the last first. A part that says its configuration cannot be used would say so again: that ends
 everything. What parts write beside the ready line goes to `said`.
+
+Nothing the supervisor calls may block its loop: `said`, `changed` and `on_ready` only take note. A
+part ends with all of its process group, and all parts end with the supervisor, even if that is
+killed (`guardian.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +16,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import os
+import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.cli.errors import exit_status
+from penstock.cli.guardian import ChildGuardian
+from penstock.cli.lifetime import process_exit
 from penstock.core.errors import ConfigurationError
 
 READY: Final = "ready: "
@@ -28,6 +37,12 @@ LONGEST_PAUSE: Final = 30.0
 WELL_AFTER: Final = 60.0
 #: How much longer than the drain a part may take to stop before it is killed, usually.
 GRACE: Final = 5.0
+#: How long the last lines of a part that has ended are read: a process that has left its group may
+#: hold the pipe open for ever.
+LAST_LINES_SECONDS: Final = 2.0
+READ_BYTES: Final = 1 << 16
+#: A line that is longer is handed on in pieces.
+LONGEST_LINE: Final = 1 << 20
 #: The exit status of a part that starting again will not help.
 HOPELESS: Final = exit_status(ConfigurationError())
 
@@ -70,6 +85,7 @@ class Keeper:
         drain: float,
     ) -> None:
         self.part = part
+        self.guardian: ChildGuardian | None = None
         self.state = State.WAITING
         self.changed: Callable[[Keeper], None] = lambda keeper: None
         self.pid: int | None = None
@@ -99,7 +115,11 @@ class Keeper:
         pause = FIRST_PAUSE
         while not stop.is_set():
             started = time.monotonic()
-            status = await self._once(stop)
+            try:
+                status = await self._once(stop)
+                ending = f"ended with status {status}"
+            except OSError as error:  # the machine has no room for another process
+                status, ending = None, f"cannot be started: {error}"
             if stop.is_set():
                 break
             if status == HOPELESS:
@@ -109,58 +129,84 @@ class Keeper:
                 pause = FIRST_PAUSE
             self._enter(State.PAUSING)
             self.restarts += 1
-            self._said(self.part.name, f"ended with status {status}; again in {pause:g} s")
+            self._said(self.part.name, f"{ending}; again in {pause:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         self._enter(State.STOPPED)
 
     async def _once(self, stop: asyncio.Event) -> int:
-        process = await asyncio.create_subprocess_exec(
-            *self.part.command(self._addresses),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+        # Not asyncio's: its `wait` lasts for as long as a child of the part's holds the pipe.
+        process = subprocess.Popen(  # noqa: ASYNC220
+            self.part.command(self._addresses),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             # Ctrl-C in the terminal is for the supervisor, which stops the parts in order.
             start_new_session=True,
         )
         self.pid = process.pid
-        self._enter(State.STARTING)
-        assert process.stdout is not None
-        listening = asyncio.create_task(self._listen(process.stdout))
-        ended = asyncio.create_task(process.wait())
+        ended = asyncio.create_task(process_exit(process.pid))
         told = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
-                await self._stop(process, ended)
-            await listening
-            return await ended
+            if self.guardian is not None:
+                self.guardian.watch(process.pid, self._grace)
+            self._enter(State.STARTING)
+            async with _reading(process) as stdout:
+                listening = asyncio.create_task(self._listen(stdout))
+                try:
+                    await asyncio.wait({ended, told}, return_when=asyncio.FIRST_COMPLETED)
+                    if not ended.done():
+                        await self._stop(process, ended)
+                    await ended
+                    _kill_group(process)  # what it has left behind
+                    await asyncio.wait({listening}, timeout=LAST_LINES_SECONDS)
+                finally:
+                    listening.cancel()
         finally:
             told.cancel()
+            ended.cancel()
             self.pid = None
-            if process.returncode is None:  # cancelled: leave no orphan behind
-                process.kill()
+            _kill_group(process)
+            status = process.wait()
+            if self.guardian is not None:
+                self.guardian.forget(process.pid)
+        return status
 
-    async def _stop(self, process: asyncio.subprocess.Process, ended: asyncio.Task[int]) -> None:
+    async def _stop(self, process: subprocess.Popen[bytes], ended: asyncio.Task[None]) -> None:
         self._enter(State.STOPPING)
         process.terminate()
         try:
-            await asyncio.wait_for(asyncio.shield(ended), self._drain + self.part.grace)
+            await asyncio.wait_for(asyncio.shield(ended), self._grace)
         except TimeoutError:
             self._said(self.part.name, "did not stop in time; killed")
-            process.kill()
+            _kill_group(process)
+
+    @property
+    def _grace(self) -> float:
+        """Seconds that the part may take to stop."""
+        return self._drain + self.part.grace
 
     async def _listen(self, stdout: asyncio.StreamReader) -> None:
-        async for raw in stdout:
-            line = raw.decode(errors="replace").rstrip()
-            if self.state is State.STARTING and READY in line:
-                self._addresses[self.part.name] = line.partition(READY)[2].split()
-                self._since = time.monotonic()
-                self._enter(State.RUNNING)
-                self.ready.set()
-            elif not any(each in line for each in self.part.noise):
-                self._said(self.part.name, line)
+        rest = b""
+        while data := await stdout.read(READ_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > LONGEST_LINE:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                self._hear(line)
+        if rest:
+            self._hear(rest)
+
+    def _hear(self, raw: bytes) -> None:
+        line = raw.decode(errors="replace").rstrip()
+        if self.state is State.STARTING and READY in line:
+            self._addresses[self.part.name] = line.partition(READY)[2].split()
+            self._since = time.monotonic()
+            self._enter(State.RUNNING)
+            self.ready.set()
+        elif not any(each in line for each in self.part.noise):
+            self._said(self.part.name, line)
 
 
 class Supervisor:
@@ -176,6 +222,12 @@ class Supervisor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep the parts running until `stop` is set, or one is hopeless; then stop them all."""
+        with ChildGuardian() as guardian:
+            for keeper in self.keepers:
+                keeper.guardian = guardian
+            await self._run(stop)
+
+    async def _run(self, stop: asyncio.Event) -> None:
         ready = {keeper.part.name: keeper.ready for keeper in self.keepers}
         kept: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
         for keeper in self.keepers:
@@ -202,6 +254,28 @@ class Supervisor:
             await event.wait()
         self.ready.set()
         self.on_ready()
+
+
+@contextlib.asynccontextmanager
+async def _reading(process: subprocess.Popen[bytes]) -> AsyncIterator[asyncio.StreamReader]:
+    """What a process writes; its pipes are closed with the block."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), process.stdout
+    )
+    try:
+        yield reader
+    finally:
+        transport.close()
+        process.stdin.close()
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """A part leads a process group: end what is left of it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _either(*events: asyncio.Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from penstock.cli.panda.commands import Commands, Leave
 from penstock.cli.panda.deployment import Deployment
 from penstock.cli.panda.places import Access, DeploymentError
 from penstock.cli.panda.topology import parse_topology
+from tests.cli.command import PENSTOCK, descendants, ended
 from tests.conftest import missing
 from tests.peers import PeerMissing, free_port
 from tests.sshd import Sshd
@@ -238,3 +240,16 @@ async def test_a_command_that_fails_says_why_and_the_next_may_be_typed(tmp_path:
     assert said[2] == "error: load FILE"
     assert "No such file" in said[3]
     assert "sshtest" in said[4]
+
+
+def test_what_was_deployed_here_ends_with_a_deployment_that_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "topology"
+    file.write_text("0 ADD c 127.0.0.1 sleep 600\n")
+    command = [*PENSTOCK, "deploy", str(file), "--home", str(tmp_path / "home")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as deployment:
+        assert deployment.stdout is not None
+        assert deployment.stdout.readline() == "127.0.0.1: c started\n"
+        started = descendants(deployment.pid)
+        deployment.kill()
+    assert len(started) == 2  # with the guardian
+    assert all(ended(pid) for pid in started)

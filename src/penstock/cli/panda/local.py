@@ -1,4 +1,7 @@
-"""This machine: processes of our own, which are Penstock's as it is installed here."""
+"""This machine: processes of our own, which are Penstock's as it is installed here.
+
+They end with the deployment, also if that is killed (`guardian.py`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.cli.guardian import ChildGuardian
 from penstock.cli.panda.places import ERRORS, GRACE_SECONDS, OUTPUT, Access, DeploymentError
 
 
@@ -19,6 +23,8 @@ class LocalPlace:
         self._home = Path(access.home).expanduser().resolve()
         self._program = access.program or (sys.executable, "-m", "penstock")
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._guardian: ChildGuardian | None = None
+        self._ends: set[asyncio.Task[None]] = set()
 
     async def test(self) -> str:
         return f"{platform.system()} {platform.release()}"
@@ -27,9 +33,11 @@ class LocalPlace:
         folder = self._home / name
         folder.mkdir(parents=True, exist_ok=True)
         program = self._program if words[0] == "penstock" else (words[0],)
+        if self._guardian is None:
+            self._guardian = ChildGuardian()
         with (folder / OUTPUT).open("ab") as output, (folder / ERRORS).open("ab") as errors:
             try:
-                self._processes[name] = await asyncio.create_subprocess_exec(
+                process = await asyncio.create_subprocess_exec(
                     *program,
                     *words[1:],
                     stdin=asyncio.subprocess.DEVNULL,
@@ -42,6 +50,15 @@ class LocalPlace:
                 raise DeploymentError(
                     f"{name}: cannot run {words[0]!r}: {error.strerror}"
                 ) from None
+        self._processes[name] = process
+        self._guardian.watch(process.pid, GRACE_SECONDS)
+        ending = asyncio.create_task(self._forget(process, self._guardian))
+        self._ends.add(ending)
+        ending.add_done_callback(self._ends.discard)
+
+    async def _forget(self, process: asyncio.subprocess.Process, guardian: ChildGuardian) -> None:
+        await process.wait()
+        guardian.forget(process.pid)
 
     async def stop(self, name: str) -> None:
         process = self._processes.get(name)
@@ -79,3 +96,7 @@ class LocalPlace:
     async def close(self) -> None:
         for name in list(self._processes):
             await self.stop(name)
+        await asyncio.gather(*self._ends)
+        if self._guardian is not None:
+            self._guardian.close()
+            self._guardian = None
