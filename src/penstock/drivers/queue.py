@@ -64,6 +64,8 @@ class Queue:
         self.consumers = Consumers(self.limits.single_active)
         self.unanswered = 0  #: messages that were delivered and not yet confirmed or failed
         self.deleted = False
+        #: The next active consumer is not served yet: what the last one holds may come back.
+        self._handing_over = False
         self._dead_letters = DeadLetters(vhost, name, self.limits)
         timeout = self.limits.consumer_timeout
         self._patience = None if timeout is None else Patience(self.kernel, timeout)
@@ -109,9 +111,10 @@ class Queue:
         elif reader.pull:
             self._pull(channel)
         elif credit > 0:
-            self.consumers.ready(channel)
-            if self._holding.ready:
-                self._drain()
+            if not self._handing_over:
+                self.consumers.ready(channel)
+                if self._holding.ready:
+                    self._drain()
         else:
             self.consumers.pause(channel)
 
@@ -121,6 +124,8 @@ class Queue:
             self._patience.answered(delivery)
         if delivery.offset >= 0:
             self._holding.done(delivery)
+        if not self.unanswered and self._handing_over:
+            self._hand_over()
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
         self.unanswered -= 1
@@ -139,6 +144,8 @@ class Queue:
                 self._drop_heads()
         else:
             self._bury(delivery, "rejected")
+        if not self.unanswered and self._handing_over:
+            self._hand_over()
 
     def channel_close(self, channel: Channel) -> None:
         reader = channel.state
@@ -150,13 +157,24 @@ class Queue:
             reader.sending = None
         if reader.pull or self.deleted:
             return
-        heir = self.consumers.remove(channel)
-        if heir is not None and heir.credit > 0:
-            self.consumers.ready(heir)
-            self._drain()
+        successor = self.consumers.remove(channel)
+        if successor is not None:
+            self._handing_over = self.unanswered > 0
+            if not self._handing_over:
+                self._hand_over()
+        elif not self.consumers:
+            self._handing_over = False
         self.used()
         if self.auto_delete and not self.consumers:
             self.vhost.delete_queue(self.name)
+
+    def _hand_over(self) -> None:
+        """Serve the next active consumer: all that the last one held is answered or here again."""
+        self._handing_over = False
+        active = self.consumers.active
+        if active is not None and active.credit > 0:
+            self.consumers.ready(active)
+            self._drain()
 
     # In.
 
@@ -164,7 +182,10 @@ class Queue:
         holding = self._holding
         channel = None if holding.ready else self.consumers.take()
         if channel is None:
-            return self._enqueue(message)
+            outcome = self._enqueue(message)
+            if self._handing_over:  # as RabbitMQ, which serves consumers when something comes
+                self._hand_over()
+            return outcome
         if channel.settled:
             if message.spool is None:
                 channel.terminal.channel_forward(channel, message, None)

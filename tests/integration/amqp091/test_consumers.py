@@ -179,6 +179,27 @@ def test_one_consumer_is_active_at_a_time(channel: BlockingChannel, name: str) -
     wait_on(channel, lambda: b"next" in second.bodies)
 
 
+@pytest.mark.parametrize("end", ["channel", "connection"])
+def test_the_next_active_consumer_begins_with_what_the_last_left_unanswered(
+    channel: BlockingChannel, connect: Connect, name: str, end: str
+) -> None:
+    channel.queue_declare(name, arguments={"x-single-active-consumer": True})
+    leaving = connect().channel()
+    leaving.basic_qos(prefetch_count=3)
+    first = Inbox(leaving, name)
+    second = Inbox(channel, name)
+    for number in range(6):
+        channel.basic_publish("", name, b"%d" % number)
+    assert first.take_bodies(3) == [b"0", b"1", b"2"]
+
+    (leaving if end == "channel" else leaving.connection).close()
+
+    arrivals = second.take(6)
+    assert [arrival.body for arrival in arrivals] == [b"%d" % number for number in range(6)]
+    assert [arrival.method.redelivered for arrival in arrivals] == [True] * 3 + [False] * 3
+    channel.queue_delete(name)
+
+
 def test_a_single_active_queue_has_no_exclusive_consumers(
     channel: BlockingChannel, name: str
 ) -> None:

@@ -331,14 +331,17 @@ class AmqpChannel:
         self.sending = None
         self.outflow.held -= sum(weight for _, weight in self._behind)
         self._behind.clear()
-        for consumer in self.consumers.values():
-            consumer.driver.channel_close(consumer)
         if self.transaction is not None:
             self.transaction.rollback()
             self.transaction = None
+        for consumer in self.consumers.values():
+            consumer.request()  # nothing more: what is requeued shall not come back here
+        # Requeued before the consumers leave: a successor begins with the oldest message.
         unanswered, self.unanswered = self.unanswered, {}
         for consumer, delivery in unanswered.values():
             consumer.driver.channel_failure(consumer, delivery, True)
+        for consumer in self.consumers.values():
+            consumer.driver.channel_close(consumer)
         self.consumers.clear()
         self._by_exchange.clear()
         self.producers.clear()

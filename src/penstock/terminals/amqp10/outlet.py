@@ -129,8 +129,9 @@ class Outlet(Channel):
     def end(self) -> None:
         """Give everything back."""
         self.sending = None
+        self.driver.channel_request(self, 0)
+        self.put_back()  # before the link leaves: a successor begins with the oldest message
         self.driver.channel_close(self)
-        self.put_back()
 
     def put_back(self) -> None:
         unanswered = [outgoing.context for outgoing in self.open]
