@@ -36,9 +36,11 @@ class Holding:
         "_next_run",
         "_pool",
         "_recovered",
+        "_sent",
         "_stalled",
         "_store",
         "_timer",
+        "_tracks_sent",
         "_ttl",
         "ages",
         "log",
@@ -57,7 +59,9 @@ class Holding:
         expired: Callable[[Delivery], None],
         recovered: Callable[[], None],
         settled: Container[int] = (),
+        tracks_sent: bool = False,
     ) -> None:
+        """With `tracks_sent`, whoever sends what is logged says so (`sent`)."""
         self._kernel = kernel
         self._pool = kernel.pool
         self._ttl = limits.ttl
@@ -69,7 +73,9 @@ class Holding:
         self.position = 0  #: of the next message that comes
         self.ages = limits.ttl is not None  #: every message has its time here
         self._lanes = [Backlog(self._admit) for _ in range(limits.max_priority + 1)]
-        self._next_run = 0  #: what is in the log before this offset may have been delivered before
+        self._next_run = 0  #: what is in the log before this offset is of an earlier run
+        self._tracks_sent = tracks_sent
+        self._sent: Container[int] = ()  #: what earlier runs have sent, if that is tracked
         self._stalled = False  #: waits for the disk
         self._timer: asyncio.TimerHandle | None = None
         #: Where persistent messages go; without it nothing outlives the broker.
@@ -179,6 +185,11 @@ class Holding:
         if self._store is not None:
             self._store.done(delivery.offset, delivery.message.spool is not None)
 
+    def sent(self, delivery: Delivery) -> None:
+        """A message is about to be sent; if it is logged, the next run shall know."""
+        if self.log is not None and delivery.offset >= 0:
+            self.log.acks.mark_sent(delivery.offset)
+
     def clear(self) -> None:
         """Forget all that waits. Only while no delivery is out: its record would go too."""
         if self._store is not None:
@@ -244,7 +255,8 @@ class Holding:
         message = record.message
         delivery = Delivery(message, self.position, record.offset)
         self.position += 1
-        delivery.count = 1 if record.offset < self._next_run else 0
+        if record.offset < self._next_run:
+            delivery.count = int(not self._tracks_sent or record.offset in self._sent)
         if self.ages or message.flags & EXPIRES:
             waited = self._pager().log.now() - record.timestamp
             delivery.expires = self.expiry(message, waited)
@@ -252,11 +264,13 @@ class Holding:
         return delivery
 
     def _recover(self, store: Store, settled: Container[int]) -> None:
-        """What was persistent is here again. It may have been delivered before: say so.
+        """What was persistent is here again. It may have been delivered before: say so, unless
+        it is known that it was not.
 
         What is known to be settled is done with, whatever the store says.
         """
         self._next_run = store.log.next_offset
+        self._sent = frozenset(store.acks.sent)
         for record in store.records():
             message = record.message
             if record.transient or record.offset in settled:

@@ -254,3 +254,55 @@ async def test_after_a_failed_sync_all_is_written_to_a_new_file(
     assert (tmp_path / "acks").stat().st_ino != doubtful
     assert decode((tmp_path / "acks").read_bytes()).ranges == [(0, 1), (2, 3), (4, 5)]
     acks.close()
+
+
+def test_what_was_sent_is_known_until_it_is_done(tmp_path: Path, idle: Committer) -> None:
+    path = tmp_path / "acks"
+    acks = AckFile(path, idle)
+    for offset in (0, 1, 2, 5):
+        acks.mark_sent(offset)
+    acks.add(0)
+    idle.write()
+    acks.add_range(1, 2)
+    assert acks.sent == {2, 5}
+    acks.close()
+    again = AckFile(path, idle)
+    assert (again.floor, again.done, again.sent) == (2, set(), {2, 5})
+    again.cut(5)
+    again.close()
+    assert AckFile(path, idle).sent == {2}
+
+
+def test_a_compacted_file_knows_what_was_sent(tmp_path: Path, idle: Committer) -> None:
+    path = tmp_path / "acks"
+    acks = AckFile(path, idle)
+    for offset in range(20):
+        acks.mark_sent(offset)
+        if offset % 2:
+            acks.add(offset)
+        idle.write()
+    acks._compact()
+    acks._finish_copy()
+    acks.close()
+    assert AckFile(path, idle).sent == set(range(0, 20, 2))
+
+
+def test_a_copy_that_cannot_replace_the_file_is_given_up(
+    tmp_path: Path, idle: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "acks"
+    acks = AckFile(path, idle)
+    acks.add(0)
+    idle.write()
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    acks._compact()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        acks._finish_copy()
+    acks.add(1)
+    acks.close()
+    assert AckFile(path, idle).floor == 2
+    assert not path.with_name("acks.new").exists()

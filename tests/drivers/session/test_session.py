@@ -157,6 +157,25 @@ async def test_numbers_are_the_same_after_a_restart(stand: Stand) -> None:
     await after.close()
 
 
+async def test_only_what_was_sent_before_a_restart_is_sent_again(stand: Stand) -> None:
+    session = new_session(stand)
+    subscribe(stand, session, "a", 2)
+    client = Subscriber(session, 3)
+    publish(stand, *[publication(b"%d" % n, qos=1) for n in range(6)])
+    client.answer(client.letters[0])  # makes room for one more
+    client.request()
+    after = await stand.reopened()
+    again = Subscriber(found_session(after))
+    assert [(letter.message.body, letter.count) for letter in again.letters] == [
+        (b"1", 1),
+        (b"2", 1),
+        (b"3", 1),
+        (b"4", 0),
+        (b"5", 0),
+    ]
+    await after.close()
+
+
 async def test_numbers_go_round(stand: Stand) -> None:
     session = new_session(stand, durable=False)
     subscribe(stand, session)

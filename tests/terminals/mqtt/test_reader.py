@@ -80,6 +80,22 @@ def test_a_publish_of_qos_0_has_no_number() -> None:
     assert Noted().feed(b"\x30\x07\x00\x03a/bhi") == [("publish", 0x30, b"a/b", 0, b"", b"hi")]
 
 
+@pytest.mark.parametrize("kind", [6, 8, 10])  # PUBREL, SUBSCRIBE, UNSUBSCRIBE
+def test_mqtt_3_1_repeats_with_dup(kind: int) -> None:
+    events = Noted(3).feed(bytes((kind << 4 | 10, 2, 0, 7)))
+    if kind == PUBREL:
+        assert events == [("acknowledgement", PUBREL, 7, 0, b"")]
+    else:
+        assert events == [("packet", kind, 10, b"\0\7")]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("kind", [6, 8, 10])
+def test_later_versions_do_not(kind: int, version: int) -> None:
+    with pytest.raises(MqttError):
+        Noted(version).feed(bytes((kind << 4 | 10, 2, 0, 7)))
+
+
 def test_a_publish_of_qos_1_has_its_number_and_flags() -> None:
     assert Noted().feed(b"\x3b\x08\x00\x03a/b\x01\x02!") == [
         ("publish", 0x3B, b"a/b", 258, b"", b"!")

@@ -1,9 +1,11 @@
 """The acknowledgement file: which offsets of a queue's log are done.
 
-Everything below `floor` is done, and so is every offset in `done`. Each turn in which something
-was acknowledged adds a frame. When the file has doubled since it was last compacted, a copy that
-begins with one frame for all that is done is written beside it, takes every frame from then on as
-well, and replaces the file once it is on disk: at no time is there less on disk than there was.
+Everything below `floor` is done, and so is every offset in `done`. Who has to know after a restart
+what was sent and not acknowledged calls `mark_sent`: `sent` holds those offsets. Each turn in which
+something was acknowledged or sent adds a frame. When the file has doubled since it was last
+compacted, a copy that begins with one frame for all that is known is written beside it, takes every
+frame from then on as well, and replaces the file once it is on disk: at no time is there less on
+disk than there was.
 
 A torn tail is cut. A damaged frame costs its acknowledgements, so its messages come again; none
 is ever taken as done that was not. For that, two things are left to the queue: to `cut` what the
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.broker.log.frames import Range, decode, encode, merged, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from penstock.broker.log.committer import Committer
@@ -42,8 +44,10 @@ class AckFile:
         self._committer = committer
         self.floor = 0
         self.done: set[int] = set()
+        self.sent: set[int] = set()
         self._pending: list[int] = []
         self._pending_ranges: list[Range] = []
+        self._pending_sent: list[int] = []
         self._file: _Appending | None = None  # made when there is something to write
         self._copy: _Appending | None = None  # the compacted file, until it is on disk
         self._new_name = False  # the directory must be synced
@@ -69,6 +73,16 @@ class AckFile:
         else:
             self.done.add(offset)
         self._pending.append(offset)
+        if self.sent:
+            self.sent.discard(offset)
+
+    def mark_sent(self, offset: int) -> None:
+        """It is about to be sent, to one who has yet to acknowledge it."""
+        if offset not in self.sent:
+            self.sent.add(offset)
+            if not self._pending_sent:
+                self._committer.touch(self, lazy=True)
+            self._pending_sent.append(offset)
 
     def add_range(self, start: int, stop: int) -> None:
         if stop <= max(start, self.floor):
@@ -80,14 +94,20 @@ class AckFile:
     def cut(self, end: int) -> None:
         """Forget every offset from `end` on, at once: the log ends there, after a crash."""
         beyond = {offset for offset in self.done if offset >= end}
-        if self.floor <= end and not beyond:
+        unsent = {offset for offset in self.sent if offset >= end}
+        if self.floor <= end and not beyond and not unsent:
             return
         self.floor = min(self.floor, end)
         self.done -= beyond
+        self.sent -= unsent
         copy = _Appending(self._copy_path)
-        copy.write(encode(self._ranges()))
-        os.fsync(copy.fd)
-        self._replace_by(copy)
+        try:
+            copy.write(encode(self._ranges()))
+            os.fsync(copy.fd)
+            self._replace_by(copy)
+        except OSError:
+            copy.close()
+            raise
         directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)
@@ -97,11 +117,13 @@ class AckFile:
     # Writing and syncing, for the committer.
 
     def write(self) -> None:
-        if not (self._pending or self._pending_ranges) or self._closed:
+        if not (self._pending or self._pending_ranges or self._pending_sent) or self._closed:
             return
         ranges = runs(self._pending)
         if self._pending_ranges:
             ranges = merged(ranges + self._pending_ranges)
+        if self._pending_sent:
+            ranges = _below_zero(self._pending_sent) + ranges
         if self._file is None:
             self._file = _Appending(self._path)
             self._new_name = True
@@ -109,6 +131,7 @@ class AckFile:
         self._file.write(frame)
         self._pending.clear()
         self._pending_ranges.clear()
+        self._pending_sent.clear()
         if self._copy is not None:
             try:
                 self._copy.write(frame)
@@ -149,11 +172,16 @@ class AckFile:
             self._committer.after(self._finish_copy, lambda _: self._give_up_copy())
 
     def _finish_copy(self) -> None:
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            self._replace_by(copy)
-            self._new_name = True
-            self._committer.touch(self, lazy=True)
+        if self._copy is None:
+            return
+        try:
+            self._replace_by(self._copy)
+        except OSError:  # the file as it is holds everything
+            self._give_up_copy()
+            return
+        self._copy = None
+        self._new_name = True
+        self._committer.touch(self, lazy=True)
 
     def _give_up_copy(self) -> None:
         """Go on with the file as it is, and try again when it has grown by as much again."""
@@ -173,7 +201,7 @@ class AckFile:
         self._compact_at = max(COMPACT_BYTES, 2 * copy.size)
 
     def _ranges(self) -> list[Range]:
-        return merged([(0, self.floor), *runs(self.done)])
+        return _below_zero(self.sent) + merged([(0, self.floor), *runs(self.done)])
 
     @property
     def _copy_path(self) -> Path:
@@ -184,8 +212,10 @@ class AckFile:
     def _load(self, report: Callable[[str], None]) -> None:
         data = self._path.read_bytes()
         reading = decode(data)
-        for start, stop in merged(reading.ranges):
+        for start, stop in merged(given for given in reading.ranges if given[0] >= 0):
             self._take(start, stop)
+        for start, stop in merged(given for given in reading.ranges if given[0] < 0):
+            self.sent.update(offset for offset in range(-stop, -start) if offset not in self)
         if reading.damaged:
             report(f"{self._path}: {reading.damaged} damaged bytes; some messages may come again")
         self._file = _Appending(self._path, reading.end)
@@ -194,6 +224,8 @@ class AckFile:
             report(f"{self._path}: torn tail of {len(data) - reading.end} bytes cut")
 
     def _take(self, start: int, stop: int) -> None:
+        if self.sent:
+            self.sent.difference_update([offset for offset in self.sent if start <= offset < stop])
         if start > self.floor:
             self.done.update(range(start, stop))
         elif stop > self.floor:
@@ -222,6 +254,7 @@ class AckFile:
     def delete(self) -> None:
         self._pending.clear()
         self._pending_ranges.clear()
+        self._pending_sent.clear()
         self._end()
         self._path.unlink(missing_ok=True)
 
@@ -233,13 +266,17 @@ class AckFile:
             self._file = None
 
 
+def _below_zero(sent: Iterable[int]) -> list[Range]:
+    return [(-stop, -start) for start, stop in runs(sent)]
+
+
 class _Appending:
     """A file that grows by whole frames: what a failed write left is cut or overwritten."""
 
     __slots__ = ("fd", "size")
 
     def __init__(self, path: Path, size: int = 0) -> None:
-        self.fd = os.open(path, _CREATE, 0o640)
+        self.fd = os.open(path, _CREATE if size else _CREATE | os.O_TRUNC, 0o600)
         self.size = size
 
     def write(self, frame: bytes) -> None:

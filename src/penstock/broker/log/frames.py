@@ -2,7 +2,8 @@
 
     frame  magic "PSAK", crc32 of all that follows, count i64, then (start i64, stop i64)[count]
 
-Reading goes past a damaged frame to the next sound one. Ranges may repeat and overlap.
+Reading goes past a damaged frame to the next sound one. Ranges may repeat and overlap. A range
+of offsets that were sent, and not acknowledged, is written below zero: (-stop, -start).
 """
 
 from __future__ import annotations

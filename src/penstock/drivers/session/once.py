@@ -113,10 +113,18 @@ class Once:
         self._pending.clear()
 
     def begin_sync(self) -> list[int]:
-        descriptors = [os.dup(fd) for fd in (self._fd, self._copy) if fd >= 0]
-        if self._new and self._path is not None:  # its name must be on disk too
-            self._new = False
-            descriptors.append(os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY))
+        descriptors: list[int] = []
+        try:
+            for fd in (self._fd, self._copy):
+                if fd >= 0:
+                    descriptors.append(os.dup(fd))
+            if self._new and self._path is not None:  # its name must be on disk too
+                descriptors.append(os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY))
+        except OSError:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        self._new = False
         return descriptors
 
     def end_sync(self, error: OSError | None) -> None:
@@ -125,8 +133,8 @@ class Once:
     # The file.
 
     def _open(self, path: Path) -> None:
-        self._new = True
         self._fd = os.open(path, _APPEND, 0o600)
+        self._new = True
 
     def _load(self, path: Path) -> None:
         data = path.read_bytes()
@@ -166,9 +174,13 @@ class Once:
     def _finish_copy(self) -> None:
         if self._copy < 0 or self._path is None:
             return
-        _copy_of(self._path).replace(self._path)
-        os.close(self._fd)
-        self._fd, self._copy = self._copy, -1
+        try:
+            _copy_of(self._path).replace(self._path)
+        except OSError:  # the journal as it is holds everything
+            self._give_up_copy()
+            return
+        former, self._fd, self._copy = self._fd, self._copy, -1
+        os.close(former)
         self._records = self._copy_records
         self._new = True
         self._kernel.committer.touch(self, lazy=True)

@@ -235,6 +235,7 @@ class Session:
         outcome = TAKEN
         if log is not None:
             letter.offset = log.append(message)
+            log.acks.mark_sent(letter.offset)
             outcome = LOGGED
         letters[number] = letter
         channel.terminal.channel_forward(channel, message, letter)
@@ -292,6 +293,7 @@ class Session:
                 holding.give_back(letter)
                 return False
             self.letters[letter.number] = letter
+            holding.sent(letter)
         if letter.message.spool is not None and not letter.released:
             self._sending = Sending(self.kernel, channel, letter, self._sent)
             self._sending.open()

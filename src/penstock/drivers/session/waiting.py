@@ -36,6 +36,7 @@ class Waiting:
                 expired=self.expired,
                 recovered=session.drain,
                 settled=session.once.released if session.durable else (),
+                tracks_sent=True,
             )
         return self.holding
 

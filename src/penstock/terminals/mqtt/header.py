@@ -30,6 +30,9 @@ def _kind_of(first: int) -> int:
 #: What `_kind_of` says of every byte there is.
 KINDS: Final[bytes] = bytes(map(_kind_of, range(256)))
 
+#: MQTT 3.1 sends these again with DUP set.
+REPEATED: Final = {kind << 4 | 8 | 2: kind for kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE)}
+
 
 def read_length(data: bytes, pos: int, version: int) -> tuple[int, int]:
     """The length at `pos` and where it ends, which is 0 if there is more of it to come."""

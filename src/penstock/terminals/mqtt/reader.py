@@ -31,6 +31,7 @@ from penstock.terminals.mqtt.fields import (
 )
 from penstock.terminals.mqtt.header import (
     KINDS,
+    REPEATED,
     illegal,
     property_length,
     read_length,
@@ -257,6 +258,8 @@ class PacketReader:
         """Any packet but PUBLISH; returns where it ends, 0 to wait."""
         first, size = data[pos], after - start
         kind = KINDS[first]
+        if not kind and self.version == 3:
+            kind = REPEATED.get(first, 0)
         if not kind or (kind == AUTH and self.version != 5):
             raise illegal(first)
         if size > HELD_MAX:
@@ -266,7 +269,9 @@ class PacketReader:
         if after > len(data):
             return self._wait(after - pos)
         body = data[start:after]
-        if PUBACK <= kind <= PUBCOMP:
+        if size == 2 and PUBACK <= kind <= PUBCOMP:
+            self._handler.on_acknowledgement(kind, read_number(body, 0)[0], 0, b"")
+        elif PUBACK <= kind <= PUBCOMP:
             self._acknowledgement(kind, body)
         else:
             self._handler.on_packet(kind, first & 15, body)
