@@ -110,6 +110,7 @@ async def test_history_is_cut_when_there_is_much_of_it(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topology_module, "HISTORY_LINES", 10)
+    journal.reopen()
     for number in range(50):
         journal.now.put(("queue", "/", "a"), {"n": number})
         journal.now.write()
@@ -129,3 +130,59 @@ async def test_a_full_disk_keeps_changes_for_later(
     assert journal.path.read_bytes() == b"", "nothing half"
     journal.now.write()
     assert journal.reopen() == {("queue", "/", "a"): {"n": 1}}
+
+
+@pytest.mark.parametrize("step", ["open", "fsync", "replace"])
+async def test_a_failed_compaction_leaves_the_journal_in_use(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str
+) -> None:
+    """And the next change in it, not in a file that was opened since."""
+    monkeypatch.setattr(topology_module, "HISTORY_LINES", 10)
+    journal.reopen()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Path, step, fail) if step == "replace" else (os, step, fail)))
+        for number in range(30):
+            journal.now.put(("queue", "/", "a"), {"n": number})
+            journal.now.write()
+    segment = tmp_path / "segment"
+    with segment.open("wb"):  # takes the lowest number that is free
+        journal.now.put(("queue", "/", "b"), {"n": 1})
+        journal.now.write()
+    assert segment.read_bytes() == b""
+    assert journal.reopen() == {("queue", "/", "a"): {"n": 29}, ("queue", "/", "b"): {"n": 1}}
+
+
+async def test_compaction_is_tried_again_after_it_has_failed(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology_module, "HISTORY_LINES", 10)
+    journal.reopen()
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        for number in range(15):
+            journal.now.put(("queue", "/", "a"), {"n": number})
+            journal.now.write()
+    for number in range(30):
+        journal.now.put(("queue", "/", "a"), {"n": number})
+        journal.now.write()
+    assert len(journal.path.read_bytes().splitlines()) < 20
+
+
+async def test_a_new_journal_is_synced_with_its_directory(journal: Journal, tmp_path: Path) -> None:
+    descriptors = journal.now.begin_sync()
+    synced = [Path(f"/proc/self/fd/{descriptor}").readlink() for descriptor in descriptors]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    assert synced == [journal.path, tmp_path]
+
+
+async def test_nobody_else_may_read_the_journal(journal: Journal) -> None:
+    assert journal.path.stat().st_mode & 0o777 == 0o600

@@ -52,6 +52,21 @@ def test_what_the_demonstration_sends_is_kept_in_a_stream(up: Running) -> None:
     assert frame.address.startswith("sensors.")
 
 
+def test_a_second_one_on_the_same_data_is_refused(up: Running, tmp_path: Path) -> None:
+    second = run("up", "--data", tmp_path / "data", *ANYWHERE, *SMALL)
+    assert second.returncode == 1
+    assert f"{tmp_path / 'data'} is in use by process {up.process.pid}: " in second.stderr
+    assert "--data" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_it_is_refused_where_a_broker_runs(tmp_path: Path) -> None:
+    with Running(tmp_path, "broker", "--data", tmp_path / "data", *ANYWHERE) as broker:
+        refused = run("up", "--data", tmp_path / "data", *ANYWHERE, *SMALL)
+        assert refused.returncode == 1
+        assert f"in use by a broker, process {broker.process.pid}: " in refused.stderr
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_all_parts_in_reverse_order(up: Running, how: signal.Signals) -> None:
     assert up.stop(how) == (0, "")

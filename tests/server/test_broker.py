@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import ssl
+import stat
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -19,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from penstock.broker.permissions import Permission
 from penstock.core.config import BrokerSettings, TlsSettings
-from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
+from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed, ResourceLocked
 from penstock.server import Broker
 from tests.peers import free_port
 
@@ -41,6 +43,51 @@ async def test_a_port_of_zero_is_a_free_one_and_the_address_says_which(tmp_path:
     async with Broker(settings(AMQP, AMQP), data=tmp_path) as broker:
         assert len(set(broker.addresses)) == 2
         assert not [address for address in broker.addresses if address.endswith(":0")]
+
+
+async def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    async with Broker(settings(), data=tmp_path) as first:
+        with pytest.raises(ResourceLocked, match=rf"in use by process {os.getpid()}: .*--data"):
+            await Broker(settings(), data=tmp_path).start()
+        connection = await connect(first)
+        channel = await connection.channel()
+        await channel.declare_queue("q", durable=True)
+        await connection.close()
+    async with Broker(settings(), data=tmp_path) as next_one:
+        assert "q" in next_one.vhosts["/"].queues
+
+
+async def test_a_broker_that_cannot_start_leaves_its_data_to_others(tmp_path: Path) -> None:
+    (tmp_path / "users.json").write_text("nonsense")
+    with pytest.raises(ConfigurationError):
+        await Broker(settings(), data=tmp_path).start()
+    (tmp_path / "users.json").unlink()
+    async with Broker(settings(), data=tmp_path):
+        pass
+
+
+async def test_nobody_else_may_read_the_data(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o755)
+    async with Broker(settings("mqtt://127.0.0.1:0", AMQP), data=data) as broker:
+        url = broker.addresses[1].replace("://", "://guest:guest@")
+        connection = await aio_pika.connect(url)
+        channel = await connection.channel()
+        await channel.declare_queue("q", durable=True)
+        stored = aio_pika.Message(b"x", delivery_mode=2)
+        large = aio_pika.Message(bytes(1 << 20), delivery_mode=2)
+        for message in (stored, large):
+            await channel.default_exchange.publish(message, "q")
+        await connection.close()
+        found = [data, *data.rglob("*")]
+        assert len([path for path in found if path.suffix in (".seg", ".body")]) >= 2
+    found += data.rglob("*")
+    readable = [str(path) for path in found if path.exists() and path.stat().st_mode & 0o066]
+    open_folders = [path for path in readable if Path(path).is_dir()]
+    assert [path for path in readable if path not in open_folders] == []
+    assert stat.S_IMODE(data.stat().st_mode) & 0o066 == 0
+    assert stat.S_IMODE((data / "log").stat().st_mode) == 0o700
 
 
 async def test_two_brokers_live_in_one_process(tmp_path: Path) -> None:

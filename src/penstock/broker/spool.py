@@ -20,6 +20,7 @@ from pathlib import Path
 
 from penstock.broker.buckets import BUCKET_BYTES, Account, Bucket, BucketPool
 from penstock.broker.disk import DiskThread
+from penstock.core.data_directory import private_directory
 
 #: How long to wait before another try when the disk has refused a write.
 RETRY_SECONDS = 0.5
@@ -87,7 +88,7 @@ class Spools:
         self._on_recovered = on_recovered
         self._faults = 0  # writes that are being tried again
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
+        private_directory(directory)
         self._account = Account(pool, 1 << 62, lambda: None)
         self._numbers = count(1)
         self._loop = loop

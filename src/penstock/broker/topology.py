@@ -12,15 +12,20 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from penstock.broker.log.committer import Committer
+from penstock.core.logs import get_logger
 from penstock.core.tables import decode_table, encode_table
 
 Key = tuple[str, ...]
 
 #: Rewrite the journal when it has this many lines of history.
 HISTORY_LINES = 10_000
+
+_CREATE: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
+_log = get_logger("penstock.topology")
 
 
 def pack_arguments(arguments: dict[str, Any]) -> str:
@@ -38,9 +43,13 @@ class Topology:
         self._committer = committer
         self._records: dict[Key, dict[str, Any]] = {}
         self._pending: list[bytes] = []
+        self._fd = -1
         self._lines = 0
+        self._compact_at = 0
+        self._new_name = False  # the directory must be synced
         self._load(report)
-        self._rewrite()
+        self._compact()
+        committer.touch(self)
 
     def all(self, kind: str) -> Iterator[tuple[Key, dict[str, Any]]]:
         """Every record of a kind: `vhost`, `exchange`, `queue` or `binding`."""
@@ -75,21 +84,38 @@ class Topology:
             raise
         self._lines += len(self._pending)
         self._pending.clear()
-        if self._lines > 2 * len(self._records) + HISTORY_LINES:
-            os.close(self._fd)
-            self._rewrite()
+        if self._lines > self._compact_at:
+            try:
+                self._compact()
+            except OSError as error:  # the journal as it is holds everything
+                self._compact_at = self._lines + HISTORY_LINES
+                _log.warning("journal not compacted", file=str(self.path), error=str(error))
 
     def begin_sync(self) -> list[int]:
-        return [os.dup(self._fd)]
+        descriptors = [os.dup(self._fd)]
+        if self._new_name:
+            try:
+                descriptors.append(os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY))
+            except OSError:
+                os.close(descriptors[0])
+                raise
+        self._new_name = False
+        return descriptors
 
     def end_sync(self, error: OSError | None) -> None:
         """The next change is written all the same."""
+        if error is not None:
+            self._new_name = True
 
     def close(self) -> None:
         try:
-            self.write()
+            if self._pending:  # since the committer's last cycle
+                self.write()
+                for descriptor in self.begin_sync():
+                    self._committer.adopt(descriptor)
         finally:
             os.close(self._fd)
+            self._fd = -1
 
     def _load(self, report: Callable[[str], None]) -> None:
         if not self.path.exists():
@@ -108,13 +134,22 @@ class Topology:
             except (ValueError, KeyError, TypeError):
                 report(f"{self.path}: line {number} cannot be read, skipped")
 
-    def _rewrite(self) -> None:
+    def _compact(self) -> None:
+        """Replace the journal by one without history. When that fails, the old one stays in use."""
         fresh = self.path.with_suffix(".new")
-        with fresh.open("wb") as file:
-            for key, value in self._records.items():
-                file.write(json.dumps({"put": key, "value": value}).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path)
-        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        fd = os.open(fresh, _CREATE, 0o600)
+        try:
+            with os.fdopen(fd, "wb", closefd=False) as file:
+                for key, value in self._records.items():
+                    file.write(json.dumps({"put": key, "value": value}).encode() + b"\n")
+            os.fsync(fd)
+            fresh.replace(self.path)
+        except BaseException:
+            os.close(fd)
+            raise
+        former, self._fd = self._fd, fd
+        if former >= 0:
+            os.close(former)
+        self._new_name = True
         self._lines = len(self._records)
+        self._compact_at = 2 * self._lines + HISTORY_LINES

@@ -7,7 +7,6 @@ turns by `locked`; a reader needs no lock.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.broker.user import User, user_from_json, user_to_json
+from penstock.core.data_directory import FileLock, private_directory
 from penstock.core.errors import ConfigurationError
 
 
@@ -73,14 +73,10 @@ class UsersFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold off every other writer, in this process or another."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = self.path.with_name(f"{self.path.name}.lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        private_directory(self.path.parent, traversable=True)
+        with FileLock(self.path.with_name(f"{self.path.name}.lock")) as lock:
+            lock.acquire(wait=True)
             yield
-        finally:
-            os.close(descriptor)
 
     def _sync_directory(self) -> None:
         # The new name is only as durable as the directory that holds it.

@@ -16,6 +16,7 @@ import typer
 from penstock.cli.durations import seconds
 from penstock.cli.fabric import DEFAULT_URL, Url, hush_libraries
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
+from penstock.core.data_directory import private_directory
 
 if TYPE_CHECKING:
     from penstock.hives.sensors.demonstration import Demonstration
@@ -56,7 +57,7 @@ def demo(
 
     home = prepare(file, pairs, data).settings.data
     hush_libraries()
-    home.mkdir(parents=True, exist_ok=True)
+    private_directory(home, traversable=True)
     behind = timedelta(seconds=seconds(past))
     shown = Demonstration(Diary(home / FILE), datetime.now(UTC), behind, hives, seed)
     if database is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.options import prepare
+from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ def open_flow(
     from penstock.pipeline.place import Place
 
     home = prepare(file, pairs, data).settings.data
-    home.mkdir(parents=True, exist_ok=True)
+    private_directory(home, traversable=True)
+    for folder in ("lake", "checkpoints", "progress"):
+        private_directory(home / folder)
     opener = _opener(flow)
     with (
         opener(Surroundings(home, url, database, cache)) as opened,

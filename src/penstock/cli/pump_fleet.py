@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.pump_options import read
+from penstock.core.data_directory import private_directory, private_opener
 from penstock.core.errors import ConfigurationError
 from penstock.pump.components.naming import state_folder
 from penstock.pump.config.settings import Component, PumpSettings
@@ -195,10 +196,9 @@ def _mended(member: Member) -> str | None:
 
 def _start(member: Member) -> None:
     settings = member.settings
-    home = state_folder(settings)
-    home.mkdir(parents=True, exist_ok=True)
+    home = private_directory(state_folder(settings))
     log = home / f"log_{settings.instance:02d}"
-    with log.open("ab") as output:
+    with open(log, "ab", opener=private_opener) as output:
         child = subprocess.Popen(
             [
                 *(sys.executable, "-m", "penstock", "pump", "--verbose"),

@@ -10,9 +10,13 @@ import typer
 
 from penstock.cli.options import ConfigFile, Data, Listen, Overrides, effective
 from penstock.cli.parts import Wishes, flags, plan
+from penstock.core.data_directory import FileLock, lock_directory, private_directory
+from penstock.core.errors import ResourceLocked
 from penstock.core.sources import DEFAULT, Effective
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from penstock.core.config import Settings
 
 
@@ -43,7 +47,7 @@ def up(
 
     began = time.monotonic()
     found = effective(file, pairs, data, listen)
-    found.settings.data.mkdir(parents=True, exist_ok=True)
+    lock = lock_home(found.settings.data)
     shared = flags("--config", [file] if file else ()) + flags("--set", pairs or ())
     if sys.stdout.isatty():
         shared += _manners(found)
@@ -60,7 +64,21 @@ def up(
         overlay=any(url.startswith("padres://") for url in found.settings.broker.listen),
         certificate=None if certificate is None else str(certificate),
     )
-    asyncio.run(_run(found.settings, wishes, began))
+    with lock:
+        asyncio.run(_run(found.settings, wishes, began))
+
+
+def lock_home(data: Path) -> FileLock:
+    """Have the data directory for this supervisor alone, and no broker at work in it."""
+    from penstock.server.broker import LOCK_NAME
+
+    advice = "stop it, or choose another directory with --data"
+    lock = lock_directory(private_directory(data, traversable=True), "up.lock", advice)
+    broker = FileLock(data / LOCK_NAME)
+    if broker.is_held:
+        lock.release()
+        raise ResourceLocked(f"{data} is in use by a broker, {broker.holder}: {advice}")
+    return lock
 
 
 async def _run(settings: Settings, wishes: Wishes, began: float) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.options import effective
+from penstock.core.data_directory import private_directory
 
 if TYPE_CHECKING:
     from penstock.broker.users import Users
@@ -21,7 +22,7 @@ def users_of(data: Path | None, file: Path | None) -> Users:
     from penstock.broker.users import Users
 
     directory = effective(file, data=data).settings.data
-    directory.mkdir(parents=True, exist_ok=True)
+    private_directory(directory, traversable=True)
     users = Users(directory / "users.json")
     users.load()
     return users

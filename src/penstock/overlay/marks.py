@@ -20,7 +20,7 @@ class Mark:
         self.store = store
         self._committer = committer
         self._written = self.number = 0
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         kept, _, number = os.read(self._fd, 4096).decode(errors="replace").partition(" ")
         if kept == store and number.strip().isdigit():
             self._written = self.number = int(number)
@@ -35,12 +35,14 @@ class Mark:
     # What the committer asks of whatever it writes.
 
     def write(self) -> None:
+        if self._fd < 0:  # closed, and so written
+            return
         line = f"{self.store} {self.number:020}\n".encode()  # always as long: no torn number
         os.pwrite(self._fd, line, 0)
         self._written = self.number
 
     def begin_sync(self) -> list[int]:
-        return [os.dup(self._fd)]
+        return [os.dup(self._fd)] if self._fd >= 0 else []
 
     def end_sync(self, error: OSError | None) -> None:
         """The next move is written all the same."""

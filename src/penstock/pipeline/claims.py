@@ -7,13 +7,12 @@ system drops a lock when its holder dies, however it died.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
+from penstock.core.data_directory import FileLock
 from penstock.core.errors import ResourceLocked
 
 
@@ -37,31 +36,16 @@ class Claims:
         """Hold it for the length of the block. Without waiting, one that is taken is an error."""
         path = self._path(claim)
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                holder = path.read_text().strip() or "another process"
+        with FileLock(path) as lock:
+            if not lock.acquire(wait=wait):
                 raise ResourceLocked(
-                    f"flow {self._flow!r}: {_WORDS[claim]} already, by process {holder}"
-                ) from None
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+                    f"flow {self._flow!r}: {_WORDS[claim]} already, by {lock.holder}"
+                )
             yield
-        finally:
-            os.close(handle)
 
     def held(self, claim: Claim) -> bool:
         """Whether somebody holds it now."""
-        try:
-            with self._path(claim).open() as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-        return False
+        return FileLock(self._path(claim)).is_held
 
     def _path(self, claim: Claim) -> Path:
         return self._folder / f"{self._flow}.{claim.value}"

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.core.data_directory import private_directory
 from penstock.pump.components.control import Control
 from penstock.pump.components.naming import state_folder
 from penstock.pump.config.settings import PumpSettings
@@ -73,7 +74,7 @@ def read_standing(settings: PumpSettings) -> Standing | None:
 async def keep_standing(settings: PumpSettings, control: Control) -> None:
     """Write it down every few seconds, until cancelled."""
     path = standing_file(settings)
-    await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread(private_directory, path.parent)
     begun, since = process_start(os.getpid()) or 0, time.time()
     heard, looked = 0, time.monotonic()
     try:

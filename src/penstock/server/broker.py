@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import penstock
 from penstock.broker.alarms import Alarms
@@ -24,6 +24,7 @@ from penstock.broker.users import Users
 from penstock.broker.vhost import VirtualHost
 from penstock.core.addresses import Address, parse_address
 from penstock.core.config import BrokerSettings, data_home
+from penstock.core.data_directory import FileLock, lock_directory, private_directory
 from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
 from penstock.core.logs import get_logger
 from penstock.core.machine import memory_used
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from penstock.broker.routing import Router
     from penstock.server.management.management import Management
 
+#: The file in the data directory that a broker locks for as long as it runs.
+LOCK_NAME: Final = "broker.lock"
+
 _log = get_logger("penstock.broker")
 
 
@@ -50,6 +54,7 @@ class Broker:
     kernel: Kernel
     users: Users
     topology: Topology
+    _lock: FileLock
 
     def __init__(
         self,
@@ -96,8 +101,19 @@ class Broker:
         addresses = [parse_address(url) for url in self.settings.listen]
         self._check_schemes(addresses)
         loop = asyncio.get_running_loop()
-        log = self.data / "log"
-        log.mkdir(parents=True, exist_ok=True)
+        private_directory(self.data, traversable=True)
+        self._lock = lock_directory(
+            self.data, LOCK_NAME, "stop it, or give this broker a directory of its own (--data)"
+        )
+        try:
+            await self._start(addresses, loop)
+        except BaseException:
+            self._lock.release()
+            raise
+        _log.info("ready", addresses=self.addresses, data=str(self.data))
+
+    async def _start(self, addresses: list[Address], loop: asyncio.AbstractEventLoop) -> None:
+        log = private_directory(self.data / "log")
         pool = BucketPool(self.settings.memory_bytes)
         committer = Committer(
             loop,
@@ -145,7 +161,6 @@ class Broker:
         except BaseException:
             await self.close()
             raise
-        _log.info("ready", addresses=self.addresses, data=str(self.data))
 
     def _check_schemes(self, addresses: list[Address]) -> None:
         known = [*SCHEMES, "http", "https"]
@@ -212,6 +227,7 @@ class Broker:
         self.kernel.spools.close()
         if isinstance(self.kernel.loop, BrokerLoop):
             self.kernel.loop.poll.no_longer(self.kernel.turn.pass_over)
+        self._lock.release()
         _log.info("stopped")
 
     async def _gone(self, seconds: float) -> None:

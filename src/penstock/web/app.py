@@ -21,6 +21,7 @@ from nicegui.storage import Storage
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from penstock.core.data_directory import private_directory
 from penstock.core.errors import PenstockError
 from penstock.web import home, signing_in, theme
 from penstock.web.failing import missing, tell
@@ -48,7 +49,7 @@ def create_app(sections: Sequence[Section], data: Path, gate: Gate | None = None
             yield
 
     folder = data / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    private_directory(folder)
     Storage.path = folder
     server = FastAPI(lifespan=lifespan, openapi_url=None)
     doors = _Doors(Frame(sections, gate), gate)

@@ -21,6 +21,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from penstock.core.data_directory import private_opener
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -69,7 +71,8 @@ def save(index: Index, path: Path, segment_bytes: int) -> None:
     )
     partial = path.with_suffix(".idx.new")
     try:
-        partial.write_bytes(_SEAL.pack(MAGIC, crc32(body)) + body)
+        with open(partial, "wb", opener=private_opener) as file:
+            file.write(_SEAL.pack(MAGIC, crc32(body)) + body)
         partial.replace(path)
     except OSError:
         with suppress(OSError):

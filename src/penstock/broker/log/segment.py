@@ -40,7 +40,7 @@ class Segment:
         self._newest: int | None = None
 
     def create(self) -> None:
-        self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o640)
+        self._fd = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._index = Index(self.base)
 
     def recover(self) -> bool:

@@ -24,6 +24,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
+from penstock.core.data_directory import private_opener
+
 _DIGITS: Final = 12
 _SCHEMA: Final = "schema.json"
 
@@ -138,7 +140,7 @@ def write_whole(path: Path, text: str) -> None:
     """A file is there with all of the text, or as it was before; a power cut included."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("w") as file:
+    with open(aside, "w", opener=private_opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from penstock.core.errors import ConfigurationError
 from penstock.pump.components.control import Control
-from penstock.pump.components.naming import state_folder
 from penstock.pump.components.readings import base_url, selection
 from penstock.pump.components.workshop import Workshop, open_workshop
 from penstock.pump.config.settings import PumpSettings
@@ -45,7 +44,7 @@ async def watch(
         posting = await _posting(shop, tally=control.tally)
         trees, watches, stands = [], [], []
         for number, path in enumerate(_paths(settings)):
-            file = state_folder(settings) / f"tree_{number:02d}.db"
+            file = await asyncio.to_thread(shop.state, f"tree_{number:02d}.db")
             tree = await asyncio.to_thread(Tree, file)
             trees.append(tree)
             ready = asyncio.Event()

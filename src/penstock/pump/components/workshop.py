@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from penstock.core.data_directory import lock_directory, private_directory
 from penstock.pump.components.brokers import PATIENCE_SECONDS, Brokers
 from penstock.pump.components.naming import (
     heard_exchange,
@@ -61,6 +62,16 @@ class Workshop:
     plugins: Plugins
     stack: AsyncExitStack
     brokers: Brokers
+
+    def state(self, name: str) -> Path:
+        """A file of this component's state, locked until the workshop is left."""
+        folder = private_directory(state_folder(self.settings))
+        advice = (
+            f"{self.settings.component} {self.settings.name}, instance {self.settings.instance}, "
+            "runs already; stop it, or start another instance (--instance)"
+        )
+        self.stack.enter_context(lock_directory(folder, f"{name}.lock", advice))
+        return folder / name
 
     async def hearing(self) -> Hearing:
         """Open, so that what is announced from now on arrives."""
@@ -168,7 +179,7 @@ class Workshop:
         settings = self.settings
         if settings.suppress_duplicates is None:
             return None
-        path = state_folder(settings) / f"seen_{settings.instance:02d}.db"
+        path = await asyncio.to_thread(self.state, f"seen_{settings.instance:02d}.db")
         lifetime = settings.suppress_duplicates
         fingerprints = await asyncio.to_thread(Fingerprints, path, lifetime, time.time)
         self.stack.push_async_callback(fingerprints.close)
@@ -178,7 +189,7 @@ class Workshop:
         return suppression
 
     async def retries(self) -> Retries:
-        path = state_folder(self.settings) / f"retry_{self.settings.instance:02d}.db"
+        path = await asyncio.to_thread(self.state, f"retry_{self.settings.instance:02d}.db")
         retries = await asyncio.to_thread(Retries, path)
         self.stack.callback(retries.close)
         return retries

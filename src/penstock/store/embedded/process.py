@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from penstock.core.data_directory import private_opener
 from penstock.store.embedded import postmaster, programs
 from penstock.store.embedded.account import Account
 from penstock.store.embedded.postmaster import Postmaster
@@ -34,7 +35,7 @@ def launch(data: Path, sockets: Path, log: Path, account: Account) -> Postmaster
         "unix_socket_directories": '"' + str(sockets).replace('"', '""') + '"',
         "unix_socket_permissions": "0700",
     }
-    with log.open("ab") as said:
+    with open(log, "ab", opener=private_opener) as said:
         child = subprocess.Popen(
             [
                 *(str(programs.folder() / "postgres"), "-D", str(data)),

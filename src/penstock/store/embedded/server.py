@@ -19,6 +19,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.sql import SQL, Identifier
 
+from penstock.core.data_directory import private_directory
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.store.database import connect
@@ -49,7 +50,7 @@ class EmbeddedServer:
         """Have the server running, and use it. Its URL."""
         if self.url:
             return self.url
-        self.data.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(self.data.parent, traversable=True)
         with self._claims.alone():
             account = Account.of_this_process()
             if account.other:

@@ -1,0 +1,110 @@
+"""Data directories: readable by their owner only, and locked by the process that works in them.
+
+A lock is a file that `flock` locks; the file names the process that holds it, and the system
+releases it when that process ends, however it ends. Two locks on one
+file exclude each other within one process as well. Whoever owns a directory for the life of its
+process (a broker its data, a pump instance its state) takes `lock_directory`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from penstock.core.errors import ResourceLocked
+
+
+class FileLock:
+    """An exclusive lock on a file, which is created when it is missing and never removed."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = -1
+
+    def acquire(self, *, wait: bool = False) -> bool:
+        """Whether the lock is ours now. Without `wait`, False when somebody else holds it."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        return True
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anybody holds it now."""
+        try:
+            with self.path.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    @property
+    def holder(self) -> str:
+        """The process that holds it, for a message: its number, if it is known."""
+        try:
+            number = self.path.read_text().strip()
+        except OSError:
+            number = ""
+        return f"process {number}" if number.isdecimal() else "another process"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def lock_directory(directory: Path, name: str, advice: str) -> FileLock:
+    """Lock a directory by the file `name` in it, or raise `ResourceLocked`, which ends in `advice`.
+
+    Parts that share a directory use a name each.
+    """
+    lock = FileLock(directory / name)
+    if not lock.acquire():
+        raise ResourceLocked(f"{directory} is in use by {lock.holder}: {advice}")
+    return lock
+
+
+def private_directory(path: Path, *, traversable: bool = False) -> Path:
+    """Have a directory that nobody else may read: mode 0700, also if it was created as another.
+
+    With `traversable`, others who were let through it on purpose may still pass (not list) it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.stat()
+    surplus = status.st_mode & (0o066 if traversable else 0o077)
+    if surplus and status.st_uid == os.geteuid():
+        path.chmod(status.st_mode & 0o7777 & ~surplus)
+    return path
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: a file it creates is its owner's to read and write, nobody else's."""
+    return os.open(path, flags, 0o600)
