@@ -193,7 +193,9 @@ class Broker:
         if self._management is None:
             self._management = Management(self)
         actual = await self._management.listen(address, context)
-        self.product.setdefault("arrow", self._management.streams_url(actual))
+        # A client that came over TLS is to send its password over TLS.
+        name = "arrow_tls" if actual.tls else "arrow"
+        self.product.setdefault(name, self._management.streams_url(actual))
         return actual
 
     async def close(self) -> None:

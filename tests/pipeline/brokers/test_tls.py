@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from penstock.core.config import BrokerSettings, TlsSettings
 from penstock.core.errors import ConfigurationError
 from penstock.pipeline.brokers.contract import Range
 from penstock.pipeline.brokers.opening import Door, find_door
+from penstock.server import Broker
 from penstock.wire.amqp091.address import parse_address
 from tests.client.test_tls import write_certificate
 from tests.conftest import NewPenstock
@@ -32,6 +36,30 @@ def test_a_stream_is_read_over_tls(new_penstock: NewPenstock, tmp_path: Path, na
 
     door = find_door(parse_address(url, str(certificate)), management)
     assert door.ranges == f"{management}/api/streams"
+    # The broker has a listener without TLS as well, and names both.
+    assert find_door(door.address) == replace(door, management=None)
+    assert find_door(parse_address(server.url)).ranges == f"{server.http_url}/api/streams"
     for each in (door, Door(door.address, None)):
         batches = each.open().read(Range(name, 0, 5))
         assert sum(batch.num_rows for batch in batches) == 5
+
+
+async def test_a_password_sent_over_tls_is_not_sent_in_clear_to_another_machine(
+    tmp_path: Path,
+) -> None:
+    certificate, key = write_certificate(tmp_path)
+    listen = ["amqps://127.0.0.1:0", "http://127.0.0.1:0"]
+    settings = BrokerSettings(listen=listen, tls=TlsSettings(certificate=certificate, key=key))
+    async with Broker(settings, data=tmp_path / "data") as broker:
+        url, here = broker.addresses
+        address = parse_address(url, str(certificate))
+        door = await asyncio.to_thread(find_door, address)
+        assert door.ranges == f"{here}/api/streams"  # it does not leave the machine
+        broker.product["arrow"] = there = "http://broker.example:15672/api/streams"
+        with pytest.raises(ConfigurationError, match=f"{there}.*'guest'.*in clear.*managementUrl"):
+            await asyncio.to_thread(find_door, address)
+        door = await asyncio.to_thread(find_door, address, "http://broker.example:15672")
+        assert door.ranges == there  # whoever asks for it gets it
+        broker.product["arrow_tls"] = "https://broker.example:15671/api/streams"
+        door = await asyncio.to_thread(find_door, address)
+        assert door.ranges == broker.product["arrow_tls"]

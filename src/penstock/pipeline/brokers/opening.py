@@ -3,14 +3,20 @@
 Penstock names the address of its Arrow ranges when it greets. A broker that does not is RabbitMQ or
 its like: with its stream plugin it hands out chunks, and otherwise it is read over AMQP 0-9-1. The
 finding is a value, so that workers need not ask again.
+
+A password that is sent to the broker over TLS is not sent in clear to its management API, unless
+that is on this machine or `managementUrl` says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from penstock.client.amqp091.blocking import BlockingConnection
+from penstock.core.addresses import is_loopback
+from penstock.core.errors import ConfigurationError
 from penstock.pipeline.brokers.chunked import Chunked
 from penstock.pipeline.brokers.contract import Streams
 from penstock.pipeline.brokers.http import Management
@@ -20,9 +26,11 @@ from penstock.pipeline.rabbitmq.connection import answers
 from penstock.wire.amqp091.address import Address
 
 #: Where RabbitMQ's plugins listen unless they are told otherwise.
-_MANAGEMENT_PORT: Final = 15672
+_MANAGEMENT: Final = {False: ("http", 15672), True: ("https", 15671)}  # by whether it is over TLS
 _STREAM_PORT: Final = 5552
 _STREAM_TLS_PORT: Final = 5551
+#: Where Penstock's greeting names its Arrow ranges, the better place first, likewise.
+_RANGES: Final = {False: ("arrow", "arrow_tls"), True: ("arrow_tls", "arrow")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,8 @@ class Door:
         if self.ranges is not None:
             return ArrowRanges(Management(self.ranges, self.address), self.address.vhost)
         host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-        management = _api(self.management or f"http://{host}:{_MANAGEMENT_PORT}")
+        scheme, port = _MANAGEMENT[self.address.tls]
+        management = _api(self.management or f"{scheme}://{host}:{port}")
         replays = Replays(self.address, management)
         return replays if self.chunks is None else Chunked(self.address, self.chunks, replays)
 
@@ -53,15 +62,29 @@ def find_door(
 ) -> Door:
     """Ask the broker which kind it is."""
     with BlockingConnection(address, "penstock spark") as connection:
-        told = connection.greeting.get("arrow")
-    if isinstance(told, str):
-        ranges = told if management is None else f"{_api(management)}/streams"
+        greeting = connection.greeting
+    named = [greeting.get(name) for name in _RANGES[address.tls]]
+    if told := next((url for url in named if isinstance(url, str)), None):
+        ranges = _protected(told, address) if management is None else f"{_api(management)}/streams"
         return Door(address, management, ranges, stream_port=stream_port)
     port = (
         (_STREAM_TLS_PORT if address.tls else _STREAM_PORT) if stream_port is None else stream_port
     )
     found = port if port and answers(address, port) else None
     return Door(address, management, chunks=found, stream_port=stream_port)
+
+
+def _protected(ranges: str, address: Address) -> str:
+    """The URL, where a password may be sent there that was sent to the broker's address."""
+    parts = urlsplit(ranges)
+    host = parts.hostname or ""
+    if address.tls and parts.scheme != "https" and not (host == "localhost" or is_loopback(host)):
+        raise ConfigurationError(
+            f"{address}: the broker serves its streams at {ranges}, where the password of user "
+            f"{address.user!r} would be sent in clear; have it listen on https:// as well, or set "
+            "managementUrl"
+        )
+    return ranges
 
 
 def _api(management: str) -> str:
