@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -48,3 +49,24 @@ def test_a_broker_does_not_carry_what_only_others_need() -> None:
     python = [sys.executable, "-c", code]
     loaded = subprocess.run(python, env=environment(), check=True, capture_output=True, text=True)
     assert loaded.stdout.strip() == ""
+
+
+def test_a_module_that_is_not_installed_is_said_with_what_brings_it() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from penstock.cli import app; "
+        "app(['pipeline', 'run'], prog_name='penstock')"
+    )
+    python = [sys.executable, "-c", code]
+    asked = subprocess.run(python, env=environment(), check=False, capture_output=True, text=True)
+    assert asked.returncode == 2
+    assert asked.stderr.startswith("penstock: pyspark is not installed: pip install 'penstock[")
+    assert "Traceback" not in asked.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "once", "replay", "compact"])
+def test_without_java_the_pipeline_says_what_to_install(tmp_path: Path, command: str) -> None:
+    home = environment(JAVA_HOME=str(tmp_path))
+    asked = run("pipeline", command, "--data", tmp_path / "data", env=home)
+    assert asked.returncode == 2
+    assert asked.stderr.startswith("penstock: Spark needs Java 17 or later: install it")
+    assert "Traceback" not in asked.stderr

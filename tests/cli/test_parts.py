@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import equipment
+from penstock.cli import equipment, parts
 from penstock.cli.parts import Plan, Wishes, plan
 from penstock.cli.supervisor import Addresses
 from tests.cli.command import environment
@@ -28,7 +28,7 @@ REACHING = "--url amqp://127.0.0.1:1 --database postgresql://penstock@/penstock"
 @pytest.fixture(autouse=True)
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equipment, "lacking_modules", lambda names: None)
-    monkeypatch.setattr(equipment, "lacking_java", lambda: None)
+    monkeypatch.setattr(parts, "lacking_java", lambda: None)
 
 
 def names(found: Plan) -> list[str]:
@@ -118,7 +118,7 @@ def test_a_database_by_url_is_the_one_they_are_told() -> None:
 
 
 def test_without_java_the_rest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equipment, "lacking_java", lambda: "install it")
+    monkeypatch.setattr(parts, "lacking_java", lambda: "install it")
     found = plan(Wishes())
     assert names(found) == ["broker", "database", "demo", *APPLICATIONS]
     assert found.left_out == {"pipeline": "install it"}

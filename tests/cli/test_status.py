@@ -55,3 +55,17 @@ def test_it_says_so_when_it_is_not_let_in(penstock: Penstock) -> None:
 
     assert status != 0
     assert "guest" in said
+
+
+def test_a_password_is_for_whoever_asks(penstock: Penstock) -> None:
+    status, _, said = run("--url", penstock.http_url, "--password", "wrong")
+    assert status == 4
+    assert "user 'guest' may not" in said
+
+    somebody = penstock.http_url.replace("://", "://somebody:guest@")
+    status, _, said = run("--url", somebody, "--password", "wrong")
+    assert status == 4
+    assert "user 'somebody' may not" in said
+
+    assert run("--url", somebody, "--user", "guest")[0] == 0
+    assert run("--url", somebody, "--user", "guest", "--password", "guest")[0] == 0

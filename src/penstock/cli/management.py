@@ -36,7 +36,9 @@ def ask(url: str, path: str, body: Any = None) -> Any:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"--url {url}: should be http://user:password@host:port")
     host = parts.netloc.rpartition("@")[2]
-    user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+    user, password = (
+        "guest" if each is None else unquote(each) for each in (parts.username, parts.password)
+    )
     credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
     request = Request(
         f"{parts.scheme}://{host}{path}",

@@ -12,8 +12,9 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.equipment import EXTRA
 from penstock.cli.errors import INTERRUPTED, exit_status
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ConfigurationError, PenstockError
 
 #: Heading → command → the module and what it is there: a function, or an application.
 COMMANDS: Final = {
@@ -61,11 +62,21 @@ class Map(TyperGroup):
         try:
             return super().invoke(ctx)
         except (PenstockError, ConnectionError) as error:
-            typer.secho("penstock: ", fg="red", bold=True, err=True, nl=False)
-            typer.echo(str(error).replace("\n", "\npenstock: "), err=True)
-            raise typer.Exit(exit_status(error)) from error
+            raise _ended(error) from error
+        except ModuleNotFoundError as error:
+            module = (error.name or "penstock").partition(".")[0]
+            if module == "penstock":
+                raise
+            lack = ConfigurationError(f"{module} is not installed: {EXTRA}")
+            raise _ended(lack) from error
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _ended(error: PenstockError | ConnectionError) -> typer.Exit:
+    typer.secho("penstock: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(str(error).replace("\n", "\npenstock: "), err=True)
+    return typer.Exit(exit_status(error))
 
 
 def _load(name: str, place: str, heading: str) -> Any:

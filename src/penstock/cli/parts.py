@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from penstock.cli import equipment
 from penstock.cli.supervisor import Addresses, Part
+from penstock.core.java import lacking_java
 
 BROKER: Final = "broker"
 DATABASE: Final = "database"
@@ -90,9 +91,7 @@ def plan(wishes: Wishes) -> Plan:
         store_command = [*_OWN, "store", _END, *_all(wishes)]
         parts.append(Part(DATABASE, lambda _: store_command, grace=_DATABASE_GRACE))
     needs = [part.name for part in parts]
-    if store and possible(
-        PIPELINE, equipment.lacking_modules(equipment.PIPELINE), equipment.lacking_java()
-    ):
+    if store and possible(PIPELINE, equipment.lacking_modules(equipment.PIPELINE), lacking_java()):
         parts.append(
             Part(PIPELINE, lambda found: _pipeline(wishes, found), needs, _PIPELINE_GRACE, _NOISE)
         )

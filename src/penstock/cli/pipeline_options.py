@@ -15,6 +15,7 @@ import typer
 from penstock.cli.options import prepare
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
+from penstock.core.java import check_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,6 +119,8 @@ def open_flow(
     from penstock.pipeline.opening import engine_session
     from penstock.pipeline.place import Place
 
+    if remote is None:
+        check_java()  # before anything else is started
     home = prepare(file, pairs, data).settings.data
     private_directory(home, traversable=True)
     for folder in ("lake", "checkpoints", "progress"):

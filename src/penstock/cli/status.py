@@ -26,10 +26,15 @@ MOST_ROWS: Final = 10
 
 def status(
     url: ManagementUrl = None,
-    user: Annotated[str | None, typer.Option("--user", help="Who asks; guest if unsaid.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Who asks; the URL's user, or guest.")
+    ] = None,
     password: Annotated[
-        str, typer.Option("--password", envvar="PENSTOCK_PASSWORD", help="With --user.")
-    ] = "",
+        str | None,
+        typer.Option(
+            "--password", envvar="PENSTOCK_PASSWORD", help="That user's; the URL's, or guest."
+        ),
+    ] = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
@@ -43,8 +48,7 @@ def status(
     from rich.live import Live
 
     address = management_url(effective(file, pairs).settings.broker, url)
-    if user is not None:
-        address = _as_user(address, user, password)
+    address = _as_user(address, user, password)
     seen = _look(address)
     if as_json:
         typer.echo(json.dumps(seen, indent=2))
@@ -57,10 +61,12 @@ def status(
                 live.update(_picture(_look(address)), refresh=True)
 
 
-def _as_user(address: str, user: str, password: str) -> str:
+def _as_user(address: str, user: str | None, password: str | None) -> str:
+    """The address with the credentials given, each in the place of its own."""
     parts = urlsplit(address)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{host}"
+    name = (parts.username or "guest") if user is None else quote(user, safe="")
+    secret = (parts.password or "guest") if password is None else quote(password, safe="")
+    return parts._replace(netloc=f"{name}:{secret}@{parts.netloc.rpartition('@')[2]}").geturl()
 
 
 def _look(address: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from penstock.core.java import check_java
 from penstock.pipeline.connector.source import register
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def open_session(
     """A session with the format `penstock` known to it; `.stop()` ends it."""
     from pyspark.sql import SparkSession
 
+    if SparkSession.getActiveSession() is None:
+        check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     local = _LOCAL if master.startswith("local") else {}
