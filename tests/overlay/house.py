@@ -8,10 +8,30 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from penstock.broker.users import Users
 from penstock.core.config import BrokerSettings, OverlaySettings, TlsSettings
 from penstock.overlay.router import Router
 from penstock.server import Broker
 from tests.overlay.talking import PATIENCE, Talker
+
+
+#: The brokers of tests, which link and control one another unless a test says otherwise.
+NAMES = [f"B{number}" for number in range(1, 10)]
+TRUST: dict[str, Any] = {
+    "user": "links",
+    "password": "links",
+    "accept_links_from": NAMES,
+    "accept_commands_from": NAMES,
+}
+
+
+def allow_links(data: Path) -> None:
+    """A user for links in a data directory whose broker has not been started yet."""
+    data.mkdir(parents=True, exist_ok=True)
+    users = Users(data / "users.json")
+    users.load()
+    if "links" not in {user.name for user in users.all()}:
+        users.add("links", "links", ("overlay",))
 
 
 class House:
@@ -25,8 +45,9 @@ class House:
         self.told_to_stop = asyncio.Event()
 
     async def broker(self, name: str, *neighbours: str, port: int = 0, **more: Any) -> Broker:
+        retrying: dict[str, Any] = {"retry_pause": 0.05, "retry_limit": 0}
         overlay = OverlaySettings(
-            id=name, neighbours=list(neighbours), retry_pause=0.05, retry_limit=0, **more
+            id=name, neighbours=list(neighbours), **{**retrying, **TRUST, **more}
         )
         scheme = "padres" if self._tls is None else "padress"
         settings = BrokerSettings(
@@ -35,6 +56,7 @@ class House:
             drain_seconds=0.2,
             tls=self._tls or TlsSettings(),
         )
+        allow_links(self._data / name)
         broker = Broker(settings, data=self._data / name, on_shutdown=self.told_to_stop.set)
         await broker.start()
         self._open.add(broker)
@@ -47,10 +69,11 @@ class House:
             await broker.close()
 
     async def again(self, broker: Broker, *neighbours: str, **more: Any) -> Broker:
-        """Close a broker and start it with the data it had, at the same port."""
+        """Close a broker and start it with the data and neighbours it had, at the same port."""
         await self.close(broker)
-        name = broker.settings.overlay.id
-        return await self.broker(name, *neighbours, port=port_of(broker), **more)
+        before = broker.settings.overlay
+        named = neighbours or before.neighbours
+        return await self.broker(before.id, *named, port=port_of(broker), **more)
 
     async def talker(self, broker: Broker, name: str, lasting: bool = False) -> Talker:
         plain = int(broker.addresses[1].rpartition(":")[2])

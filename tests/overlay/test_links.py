@@ -161,7 +161,9 @@ async def test_a_broker_of_another_version_is_refused(house: House) -> None:
 
 async def test_one_who_is_not_there_is_given_up_after_so_many_tries(house: House) -> None:
     broker = await house.broker("B1")
-    broker.overlay.links._settings = OverlaySettings(id="B1", retry_limit=3, retry_pause=0.01)
+    broker.overlay.links._settings = OverlaySettings(
+        id="B1", retry_limit=3, retry_pause=0.01, user="links"
+    )
     why = await refusal(broker, f"padres://127.0.0.1:{free_port()}/B2")
     assert why == "given up after 3 tries"
 

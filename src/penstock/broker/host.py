@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from penstock.broker.alarms import Alarms
@@ -36,8 +37,11 @@ class Client(Protocol):
 class Links(Protocol):
     """The links to other brokers, as a terminal sees them."""
 
-    def welcome(self, opened: Any, vhost: str) -> asyncio.Protocol:
-        """A broker has connected and said who it is (`wire/padres`): take its connection over."""
+    def welcome(self, opened: Any, vhost: str, check_user: Callable[[], None]) -> asyncio.Protocol:
+        """A broker has connected and said who it is (`wire/padres`): take its connection over.
+
+        `check_user` raises once the user it came as may no longer link brokers.
+        """
 
 
 class Host(Protocol):

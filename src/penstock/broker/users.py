@@ -182,6 +182,11 @@ class Users:
         current = self._users.get(user.name)
         return current is not None and allows_client_id(current.client_ids, client_id)
 
+    def has_tag(self, user: User, tag: str) -> bool:
+        """Whether the user has a tag now; one that was deleted has none."""
+        current = self._users.get(user.name)
+        return current is not None and tag in current.tags
+
     # Changes.
 
     def add(

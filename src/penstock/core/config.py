@@ -168,10 +168,14 @@ class OverlaySettings(BaseModel):
     uri: str = ""
     """Where neighbours reach it, padres://host:port/ID; by default the first padres listener."""
     neighbours: Texts = []
-    """Brokers to be linked to, padres://host:port/ID each; naming a link at one end is enough."""
-    user: str = "guest"
-    """As whom it connects to neighbours whose address does not say."""
-    password: str = Field(default="guest", repr=False)
+    """Brokers to connect to, padres://host:port/ID each."""
+    accept_links_from: Texts = []
+    """Ids of the brokers that may connect to this one, besides those it connects to itself."""
+    accept_commands_from: Texts = []
+    """Ids of the neighbours whose BROKER_CONTROL, BROKER_MONITOR and GLOBAL_FD count here."""
+    user: str = ""
+    """User it connects to neighbours as, if their address has none; tagged overlay there."""
+    password: str = Field(default="", repr=False)
     """The password of that user."""
     retry_limit: int = Field(default=30, ge=0)
     """How often in a row a neighbour is tried in vain before it is given up; 0 for no limit."""

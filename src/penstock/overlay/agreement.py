@@ -1,6 +1,6 @@
 """How two brokers become neighbours, over a connection that is there already.
 
-    ask      OVERLAY-CONNECT_REQ   be my neighbour; I am `fromID`, at `fromURI`
+    ask      OVERLAY-CONNECT_REQ   be my neighbour; I am `fromID` (`fromURI` is PADRES')
     answer   OVERLAY-CONNECT_ACK   you are mine: tell me what you have
     tell     advertisements and subscriptions, then OVERLAY-STATE: these were all
 
@@ -59,21 +59,21 @@ class Agreement:
         if said.get("fromID") != self._name:
             raise FrameError(f"{said.get('fromID')} speaks on the link of {self._name}")
         if command == REQUEST:
-            self._requested(str(said.get("fromURI", "")), str(said.get("rules", "")))
+            self._requested(str(said.get("rules", "")))
         elif command == AGREED:
             self._tell_all()
         else:
             self._told_more(envelope.payload, last=said.get("last") == 1)
         return True
 
-    def _requested(self, uri: str, rules: str) -> None:
+    def _requested(self, rules: str) -> None:
         ours = self._link.links.router.rules.agreed
         if rules and rules != ours:
             raise LinkRefused(
                 f"{self._name} routes by {rules}, and this broker by {ours}: "
                 "all brokers of an overlay have the same settings"
             )
-        neighbour, line = self._link.links.joined(self._link, self._name, uri)
+        neighbour, line = self._link.links.joined(self._link, self._name)
         self._say(AGREED)
         self._link.agreed(neighbour, line)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.broker.contract import UNLIMITED, Channel, Delivery, Fragment, Message
@@ -42,14 +43,22 @@ _log = get_logger("penstock.overlay")
 
 
 class Link(asyncio.Protocol):
-    def __init__(self, links: Links, wanted: str, opened: Open | None = None) -> None:
-        """To a broker that is to be `wanted`; one that connected to us has `opened` already."""
+    def __init__(
+        self,
+        links: Links,
+        wanted: str,
+        opened: Open | None = None,
+        check_user: Callable[[], None] | None = None,
+    ) -> None:
+        """To a broker that is to be `wanted`. One that connected to us has `opened` already, as a
+        user who is checked again (`check_user`) for as long as the link is there."""
         self.links = links
         self.dialled = opened is None
         self.wanted = wanted
         self.peer = opened
         self.neighbour: Neighbour | None = None
         self.ended: asyncio.Future[PenstockError | None] = links.loop.create_future()
+        self._check_user = check_user
         self._turn = links.kernel.turn
         largest = links.largest
         self._reader = Reader(largest) if opened is None else Reader.after_open(largest)
@@ -71,7 +80,7 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         _keep_alive(transport.get_extra_info("socket"))
-        self._send(PREFACE + encode(self.links.introduction(self.wanted)))
+        self._send(PREFACE + encode(self.links.introduction(self.wanted, self.dialled)))
         if self.peer is not None:
             self._opened(self.peer)
         self._turn.end()
@@ -79,6 +88,8 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.links.kernel.metrics.bytes_in += len(data)
         try:
+            if self._check_user is not None:
+                self._check_user()
             for frame in self._reader.frames(data):
                 if isinstance(frame, Note):
                     self._take(frame)
@@ -99,6 +110,14 @@ class Link(asyncio.Protocol):
             _log.error("link failed", neighbour=self.wanted, exc_info=error)
             self.end(PenstockError("internal error"))
         self._turn.rest()
+
+    def check_user(self) -> None:
+        """End the link if the user it came as may no longer have one."""
+        try:
+            if self._check_user is not None:
+                self._check_user()
+        except PenstockError as error:
+            self.end(error)
 
     def pause_writing(self) -> None:
         self._choked = True

@@ -1,15 +1,16 @@
 """The links of a broker: those it makes, those others make to it, and those that broke.
 
-A link is named at either end, or both; the brokers may start in any order. Who is not there is
-tried again after a pause, and given up after so many tries in vain. A neighbour that was one before
-the broker was last stopped is one again. Of two links to the same neighbour, the one that the
-broker with the smaller id made stays.
+A broker dials the addresses that its settings or its operator named, and no other; it accepts
+links of the ids that its settings name (`peer_policy.py`). The brokers may start in any order. Who
+is not there is tried again after a pause, and given up after so many tries in vain. Of two links to
+the same neighbour, the one that the broker with the smaller id made stays.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from penstock.broker.destinations import TAKEN
 from penstock.broker.kernel import Kernel
 from penstock.content.errors import LanguageError
 from penstock.core.errors import (
+    AccessRefused,
     FrameError,
     NotAllowed,
     NotFound,
@@ -29,10 +31,11 @@ from penstock.overlay.errors import LinkRefused
 from penstock.overlay.line import QueuedLine
 from penstock.overlay.link import Link
 from penstock.overlay.marks import Marks
+from penstock.overlay.peer_policy import PeerPolicy
 from penstock.overlay.rules import Cycles
-from penstock.overlay.uris import BrokerUri, parse_uri
+from penstock.overlay.uris import BrokerUri, parse_uri, without_user
 from penstock.wire.padres.conditions import error_of
-from penstock.wire.padres.envelope import Envelope
+from penstock.wire.padres.envelope import Envelope, Kind
 from penstock.wire.padres.frames import LARGEST, Close, Open, Role
 
 if TYPE_CHECKING:
@@ -67,13 +70,15 @@ class Links:
         self._memory = memory
         self._store = store
         self._settings = kernel.settings.overlay
+        self._policy = PeerPolicy(self._settings)
         self._lines: dict[str, QueuedLine] = {}
         self._links: dict[str, Link] = {}  #: by the neighbour's id
         self._all: set[Link] = set()
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._lost: dict[str, asyncio.Event] = {}
         self.refused: dict[str, str] = {}  #: addresses there is no link to, and why
-        self._addresses: dict[str, str] = {}  #: as they were named, by id
+        self._addresses: dict[str, str] = {}  #: that are dialled, as they were named, by id
+        self._given: dict[str, str] = {}  #: those of them that an operator gave, to be remembered
         self._users: dict[str, tuple[str, str]] = {}  #: as whom, where an address says so
         router.exits.watchers.append(self._stopped_or_resumed)
 
@@ -87,10 +92,18 @@ class Links:
     def start(self, uri: str) -> None:
         self.uri = uri
         for named in self._settings.neighbours:
-            self.connect(named)
-        for known in self._memory.neighbours().values():
-            if known:
-                self.connect(known)
+            self._connect(named)
+        for name, address in self._memory.neighbours().items():
+            if name in self._addresses:
+                continue
+            if address:
+                self.connect(address)
+            elif name not in self._settings.accept_links_from:
+                _log.warning(
+                    "neighbour not configured",
+                    neighbour=name,
+                    next="name it in broker.overlay.accept_links_from, or OVERLAY-DISCONNECT it",
+                )
 
     async def close(self) -> None:
         dialling = list(self._dialling.values())
@@ -112,14 +125,25 @@ class Links:
     # Making links.
 
     def connect(self, address: str) -> None:
+        """What an operator wants; it holds for later starts, too."""
+        uri = self._connect(address)
+        if uri is not None:
+            self._given[uri.id] = str(uri)
+
+    def _connect(self, address: str) -> BrokerUri | None:
         """Begin to be linked with a broker; says in the log when that cannot be."""
         try:
             uri = parse_uri(address)
             if uri.id == self.router.broker_id:
                 raise LinkRefused(f"{uri} is this broker itself")
+            if not (uri.user or self._settings.user):
+                raise LinkRefused(
+                    f"there is no user to connect to {uri} as: set broker.overlay.user and "
+                    "broker.overlay.password to those of a user with the tag overlay there"
+                )
         except LinkRefused as error:
             self._refuse(address, str(error))
-            return
+            return None
         self.refused.pop(address, None)
         self._addresses[uri.id] = address
         if uri.user:
@@ -127,10 +151,11 @@ class Links:
         running = self._dialling.get(uri.id)
         if running is None or running.done():
             self._dialling[uri.id] = self.loop.create_task(self._dial(uri, address))
+        return uri
 
     def _refuse(self, address: str, why: str) -> None:
         self.refused[address] = why
-        _log.error("no link", broker=address, reason=why)
+        _log.error("no link", broker=without_user(address), reason=why)
 
     async def _dial(self, uri: BrokerUri, address: str) -> None:
         settings = self._settings
@@ -174,22 +199,31 @@ class Links:
             context.load_cert_chain(tls.certificate, tls.key)
         return context
 
-    def welcome(self, opened: Open, vhost: str) -> asyncio.Protocol:
-        """For a broker that connected to us."""
+    def welcome(self, opened: Open, vhost: str, check_user: Callable[[], None]) -> asyncio.Protocol:
+        """For a broker that connected to us, for as long as its user may link brokers."""
         if vhost != self._vhost.name:
             raise NotAllowed(f"brokers are linked in vhost '{self._vhost.name}' alone")
         if opened.wanted and opened.wanted != self.router.broker_id:
             raise NotFound(f"this is broker {self.router.broker_id}, and not {opened.wanted}")
-        link = Link(self, opened.id, opened)
+        self._policy.check_link(opened.id, dialled=opened.id in self._addresses)
+        link = Link(self, opened.id, opened, check_user)
         self.check(link, opened)
         self._all.add(link)
         return link
 
+    def check_users(self) -> None:
+        """Users have changed: links whose user may no longer have them end."""
+        for link in list(self._all):
+            link.check_user()
+
     # What a link asks.
 
-    def introduction(self, wanted: str) -> Open:
-        ours = (self._settings.user, self._settings.password)
-        user, password = self._users.get(wanted, ours)
+    def introduction(self, wanted: str, dialled: bool) -> Open:
+        """Who we are. Who connected to us has shown its password, and does not get ours."""
+        user = password = ""
+        if dialled:
+            ours = (self._settings.user, self._settings.password)
+            user, password = self._users.get(wanted, ours)
         return Open(
             Role.BROKER,
             self.router.broker_id,
@@ -224,7 +258,7 @@ class Links:
         if other.dialled == ours_stays and self.router.neighbours[name].usable:
             raise ResourceLocked(f"{name} and {self.router.broker_id} are linked already")
 
-    def joined(self, link: Link, name: str, uri: str) -> tuple[Neighbour, QueuedLine]:
+    def joined(self, link: Link, name: str) -> tuple[Neighbour, QueuedLine]:
         """A broker asks to be a neighbour."""
         self._one_link(link, name)
         before = self._links.get(name)
@@ -235,14 +269,17 @@ class Links:
         line.link = link
         self._links[name] = link
         self._lost.setdefault(name, asyncio.Event()).clear()
-        if link.dialled and name in self._addresses:  # where it was found, whatever it says
-            uri = str(parse_uri(self._addresses[name]))
-        self._memory.keep_neighbour(name, uri)
+        self._memory.keep_neighbour(name, self._given.get(name, ""))
         return neighbour, line
 
     def receive(self, neighbour: Neighbour, envelope: Envelope) -> int:
         try:
+            if envelope.kind is Kind.PUBLISH:
+                self._policy.check_publication(neighbour.name, self.router.read(envelope.text))
             return self.router.receive(neighbour, envelope).outcome
+        except AccessRefused as error:
+            _log.warning("publication of a neighbour refused", id=envelope.id, reason=str(error))
+            return TAKEN
         except (LanguageError, WireSyntaxError) as error:  # another time it would be no better
             _log.error(
                 "cannot be passed on", neighbour=neighbour.name, id=envelope.id, why=str(error)
@@ -297,6 +334,8 @@ class Links:
         dialling = self._dialling.pop(name, None)
         if dialling is not None:
             dialling.cancel()
+        self._addresses.pop(name, None)
+        self._given.pop(name, None)
         self._memory.forget_neighbour(name)
         self.router.detach(name)
         self._lines.pop(name).forget()

@@ -66,12 +66,15 @@ class Remembered:
                 yield value["hop"], read_envelope(data, 0)[0]
 
     def neighbours(self) -> dict[str, str]:
-        """The addresses of neighbours; empty where one did not say."""
-        found: Iterator[tuple[tuple[str, ...], dict[str, Any]]] = self._topology.all(_NEIGHBOUR)
-        return {key[2]: value["uri"] for key, value in found if key[1] == self._vhost}
+        """The addresses that operators gave of neighbours; empty where there was none.
 
-    def keep_neighbour(self, name: str, uri: str) -> None:
-        self._topology.put((_NEIGHBOUR, self._vhost, name), {"uri": uri})
+        Earlier versions kept under `uri` what the neighbour said itself, which nobody dials now.
+        """
+        found: Iterator[tuple[tuple[str, ...], dict[str, Any]]] = self._topology.all(_NEIGHBOUR)
+        return {key[2]: value.get("address", "") for key, value in found if key[1] == self._vhost}
+
+    def keep_neighbour(self, name: str, address: str) -> None:
+        self._topology.put((_NEIGHBOUR, self._vhost, name), {"address": address})
 
     def forget_neighbour(self, name: str) -> None:
         self._topology.drop((_NEIGHBOUR, self._vhost, name))

@@ -12,6 +12,7 @@ from penstock.overlay.errors import LinkRefused
 PORTS: Final = {"padres": 5680, "padress": 5681}
 #: What a broker may be called: ids of messages have a `-` behind it.
 ID: Final = re.compile(r"[A-Za-z0-9.:/]{1,64}")
+_USER: Final = re.compile(r"//[^/]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +33,28 @@ class BrokerUri:
         return f"{self.scheme}://{host}:{self.port}/{self.id}"
 
 
+def without_user(text: str) -> str:
+    """An address as it may be shown: no user, no password."""
+    return _USER.sub("//", text)
+
+
 def parse_uri(text: str) -> BrokerUri:
     """Raises `LinkRefused` saying what is wrong."""
     shape = "should be padres://host:port/ID"
+    shown = without_user(text)
     if not text.strip():
         raise LinkRefused(f"the address of a broker is empty: {shape}")
     try:
         parts = urlsplit(text.strip())
         port = parts.port
     except ValueError as error:
-        raise LinkRefused(f"{text!r} is no address of a broker ({error}): {shape}") from None
+        raise LinkRefused(f"{shown!r} is no address of a broker ({error}): {shape}") from None
     identity = parts.path.removeprefix("/")
     if parts.scheme not in PORTS or not parts.hostname or parts.query or parts.fragment:
-        raise LinkRefused(f"{text!r} is no address of a broker: {shape}")
+        raise LinkRefused(f"{shown!r} is no address of a broker: {shape}")
     if not ID.fullmatch(identity):
         raise LinkRefused(
-            f"{text!r} names no broker: an id has letters, digits, '.', ':' and '/' alone; {shape}"
+            f"{shown!r} names no broker: an id has letters, digits, '.', ':' and '/' alone; {shape}"
         )
     return BrokerUri(
         parts.scheme,

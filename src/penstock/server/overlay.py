@@ -55,8 +55,12 @@ class Overlay:
             self._spaces[vhost] = space
         return space
 
-    def welcome(self, opened: Open, vhost: str) -> asyncio.Protocol:
-        return self.links.welcome(opened, vhost)
+    def welcome(self, opened: Open, vhost: str, check_user: Callable[[], None]) -> asyncio.Protocol:
+        return self.links.welcome(opened, vhost, check_user)
+
+    def check_users(self) -> None:
+        if self._links is not None:
+            self._links.check_users()
 
     @property
     def links(self) -> Links:

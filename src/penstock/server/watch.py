@@ -44,6 +44,7 @@ class Watch:
         else:
             broker.alarms.clear("memory")
         broker.users.refresh()
+        broker.overlay.check_users()
 
     def fault(self, who: str, error: OSError) -> None:
         """A write failed. Whatever waited for it goes on waiting, and is tried again."""

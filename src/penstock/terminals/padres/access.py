@@ -34,6 +34,8 @@ _CONTROL: Final = frozenset(
 )
 _WRITES: Final = frozenset({Kind.ADVERTISE, Kind.PUBLISH})
 _UNDOES: Final = frozenset({Kind.UNADVERTISE, Kind.UNSUBSCRIBE, Kind.UNCOMPOSITE})
+#: What a user is tagged with as whom other brokers connect. It needs no permissions besides.
+LINK_TAG: Final = "overlay"
 #: Classes remembered for one connection.
 REMEMBERED: Final = 1024
 
@@ -67,11 +69,38 @@ class Access:
             verb: TopicKind = "write" if writes else "read"
             self._named.check(verb, "exchange", self._exchange)
             self._named.check_topic(verb, self._exchange, name)
-            if writes and name in _CONTROL and "administrator" not in self.user.tags:
+            controls = writes and name in _CONTROL
+            if controls and not self._users.has_tag(self.user, "administrator"):
                 raise AccessRefused(f"user '{self.user.name}' may not control brokers by {name}")
             if len(self._allowed) >= REMEMBERED:
                 self._allowed.clear()
             self._allowed.add((writes, name))
+
+
+class LinkAccess:
+    """Whether a user may link a broker to this one."""
+
+    __slots__ = ("_broker", "_user", "_users", "_version")
+
+    def __init__(self, users: Users, user: User, broker: str) -> None:
+        self._users = users
+        self._user = user
+        self._broker = broker
+        self._version = -1
+
+    def check(self) -> None:
+        """Raises once it may not."""
+        users, name = self._users, self._user.name
+        if self._version == users.version:
+            return
+        if not users.has_tag(self._user, LINK_TAG):
+            raise AccessRefused(
+                f"user '{name}' may not link brokers: it has no tag {LINK_TAG} "
+                f"(penstock user tags {name} {LINK_TAG})"
+            )
+        if not users.may_use_client_id(self._user, self._broker):
+            raise AccessRefused(f"user '{name}' may not be broker {self._broker!r}")
+        self._version = users.version
 
 
 def _classes(envelope: Envelope) -> Iterable[str]:

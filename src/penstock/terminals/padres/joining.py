@@ -1,7 +1,8 @@
 """From the first frame to the answer: who is this, and may it come in?
 
 Clients and brokers say who they are in the same way, and both as a user of this broker. A client
-gets a mailbox; a connection of a broker goes on as a link, which is the overlay's.
+gets a mailbox; a connection of a broker, whose user has the tag for it (`LinkAccess`), goes on as a
+link, which is the overlay's.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Joining:
                 return
             vhost = self._enter(opened, user)
             if opened.role is Role.BROKER:
-                terminal.become_link(opened, vhost)
+                terminal.become_link(opened, vhost, user)
                 return
             self._admit(opened, vhost, user)
         except AccessRefused as error:
@@ -92,7 +93,7 @@ class Joining:
         vhost = host.vhosts.get(name)
         if vhost is None:
             raise NotFound(f"no vhost '{name}'")
-        if not host.users.may_enter(user, name):
+        if opened.role is Role.CLIENT and not host.users.may_enter(user, name):
             raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
         return vhost
 

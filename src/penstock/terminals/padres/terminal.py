@@ -15,6 +15,7 @@ from penstock.broker.intake import READ_BYTES, Intake
 from penstock.broker.presence import arrive, depart
 from penstock.core.errors import ConnectionForced, FrameError, PenstockError
 from penstock.core.logs import get_logger
+from penstock.terminals.padres.access import LinkAccess
 from penstock.terminals.padres.description import describe_connection, describe_consumers
 from penstock.terminals.padres.joining import Joining
 from penstock.terminals.padres.lifesigns import Lifesigns
@@ -37,6 +38,7 @@ from penstock.wire.padres.reader import Reader
 
 if TYPE_CHECKING:
     from penstock.broker.routing import Router
+    from penstock.broker.user import User
     from penstock.broker.vhost import VirtualHost
     from penstock.terminals.padres.access import Access
     from penstock.terminals.padres.mailbox import Mailbox
@@ -211,9 +213,11 @@ class PadresTerminal(asyncio.Protocol):
         self.outflow.open(self.mailbox)
         self.lifesigns.begin(opened.heartbeat)
 
-    def become_link(self, opened: Open, vhost: VirtualHost) -> None:
+    def become_link(self, opened: Open, vhost: VirtualHost, user: User) -> None:
         """It is a broker: from now on the connection is the overlay's."""
-        protocol = self.host.links.welcome(opened, vhost.name)
+        access = LinkAccess(self.host.users, user, opened.id)
+        access.check()
+        protocol = self.host.links.welcome(opened, vhost.name, access.check)
         self._joining = None
         self._leave()
         self.lifesigns.stop()
