@@ -56,9 +56,15 @@ async def _broker(folder: Path, name: str, neighbour: str = "") -> AsyncIterator
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"padres://127.0.0.1:{probe.getsockname()[1]}"
-    command = [sys.executable, "-m", "penstock", "broker", "--data", str(folder / name)]
+    penstock = [sys.executable, "-m", "penstock"]
+    data = ["--data", str(folder / name)]
+    add = [*penstock, "user", "add", "links", "--tag", "overlay", "--password-stdin", *data]
+    await asyncio.to_thread(subprocess.run, add, input=b"links\n", check=True)
+    command = [*penstock, "broker", *data]
     command += ["--listen", address, "--set", f"broker.overlay.id={name}"]
+    command += ["--set", "broker.overlay.accept_links_from=B2"]
     if neighbour:
+        neighbour = neighbour.replace("//", "//links:links@")
         command += ["--set", f"broker.overlay.neighbours={neighbour}"]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ)

@@ -17,7 +17,7 @@ from penstock.history.archive import Archive
 from penstock.history.historian import Historian
 from penstock.history.questions import Question
 from penstock.server import Broker
-from tests.overlay.house import becomes, up
+from tests.overlay.house import TRUST, allow_links, becomes, up
 from tests.padres import SECONDS, watching
 
 QUESTION = (
@@ -38,10 +38,11 @@ async def triangle(tmp_path: Path) -> AsyncIterator[list[Broker]]:
         for name in ("B1", "B2", "B3"):
             neighbours = [f"{one.addresses[0]}/{one.settings.overlay.id}" for one in brokers]
             overlay = OverlaySettings(
-                id=name, neighbours=neighbours, cycles="FIXED", retry_pause=0.05
+                id=name, neighbours=neighbours, cycles="FIXED", retry_pause=0.05, **TRUST
             )
             listen = ["padres://127.0.0.1:0", "amqp://127.0.0.1:0"]
             settings = BrokerSettings(listen=listen, overlay=overlay, drain_seconds=0.2)
+            allow_links(tmp_path / name)
             broker = Broker(settings, data=tmp_path / name)
             brokers.append(await stack.enter_async_context(broker))
         names = {one.settings.overlay.id for one in brokers}

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.overlay.house import allow_links
 from tests.peers import Process, free_port
 
 
@@ -18,6 +19,7 @@ class BrokerProcess:
         self._folder = folder / name
         self._settings = settings
         self._neighbours: list[str] = []
+        self._known_by: list[str] = []
         self._process: Process | None = None
         self._starts = 0
 
@@ -27,14 +29,18 @@ class BrokerProcess:
 
     def knows(self, other: BrokerProcess) -> None:
         self._neighbours.append(other.uri)
+        other._known_by.append(self.name)
 
     def begin(self) -> None:
         """Start it without waiting until it is ready."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        allow_links(self._folder / "data")
         self._starts += 1
         settings = (
             f"broker.overlay.id={self.name}",
             f"broker.overlay.neighbours={','.join(self._neighbours)}",
+            f"broker.overlay.accept_links_from={','.join(self._known_by)}",
+            "broker.overlay.user=links",
+            "broker.overlay.password=links",
             "broker.overlay.retry_pause=0.3",
             "broker.overlay.retry_limit=0",
             *self._settings,

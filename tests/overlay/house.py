@@ -14,7 +14,6 @@ from penstock.overlay.router import Router
 from penstock.server import Broker
 from tests.overlay.talking import PATIENCE, Talker
 
-
 #: The brokers of tests, which link and control one another unless a test says otherwise.
 NAMES = [f"B{number}" for number in range(1, 10)]
 TRUST: dict[str, Any] = {

@@ -167,8 +167,7 @@ async def test_a_link_ends_when_its_user_may_no_longer_have_it(
     assert "may not link brokers" in (await stranger.until(Close)).reason
 
 
-async def test_a_neighbour_does_not_get_in_by_another_broker_s_name(house: House) -> None:
-    """Without a user of its own to be, there is no dialling at all."""
+async def test_without_a_user_to_connect_as_nothing_is_dialled(house: House) -> None:
     broker = await house.broker("B1", user="", password="")
     address = "padres://127.0.0.1:1/B2"
     broker.overlay.connect(address)

@@ -15,8 +15,10 @@ from penstock.cli.lifetime import until_stopped
 from penstock.client.padres import Client
 from penstock.core.config import BrokerSettings, OverlaySettings
 from penstock.server import Broker
+from tests.overlay.house import TRUST, allow_links
 
 NEIGHBOURS = {"Broker1": (), "B2": ("Broker1",), "B3": ("Broker1",), "B4": ("B2",)}
+NAMES = list(NEIGHBOURS)
 
 
 async def main(folder: Path) -> None:
@@ -28,8 +30,10 @@ async def main(folder: Path) -> None:
                 id=name,
                 neighbours=[f"{addresses[other]}/{other}" for other in others],
                 retry_pause=0.05,
+                **{**TRUST, "accept_links_from": NAMES, "accept_commands_from": NAMES},
             )
             settings = BrokerSettings(listen=listen, overlay=overlay, drain_seconds=0.2)
+            allow_links(folder / name)
             broker = await stack.enter_async_context(Broker(settings, data=folder / name))
             addresses[name] = broker.addresses[0]
             if not others:

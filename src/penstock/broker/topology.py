@@ -55,6 +55,9 @@ class Topology:
         """Every record of a kind: `vhost`, `exchange`, `queue` or `binding`."""
         return ((key, value) for key, value in list(self._records.items()) if key[0] == kind)
 
+    def get(self, key: Key) -> dict[str, Any] | None:
+        return self._records.get(key)
+
     def put(self, key: Key, value: dict[str, Any]) -> None:
         if self._records.get(key) != value:
             self._records[key] = value

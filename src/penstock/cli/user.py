@@ -33,7 +33,10 @@ def add(
     tags: Annotated[
         list[str] | None,
         typer.Option(
-            "--tag", metavar="TAG", help="administrator, monitoring or management; repeatable."
+            "--tag",
+            metavar="TAG",
+            help="administrator, monitoring or management; overlay for links of other brokers; "
+            "repeatable.",
         ),
     ] = None,
     full: Annotated[
@@ -46,6 +49,9 @@ def add(
             "--client-ids", metavar="REGEX", help="The client ids that may connect over MQTT."
         ),
     ] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="In place of a user of that name, if there is one.")
+    ] = False,
     from_stdin: FromStdin = False,
     data: Data = None,
     file: ConfigFile = None,
@@ -54,6 +60,8 @@ def add(
     from penstock.broker.permissions import Permission
 
     users = users_of(data, file)
+    if replace and name in {user.name for user in users.all()}:
+        users.delete(name)
     users.add(name, _password(from_stdin), tuple(tags or ()), client_ids)
     if full:
         users.set_permissions(name, vhost, Permission(".*", ".*", ".*"))
@@ -84,7 +92,7 @@ def tags(
     data: Data = None,
     file: ConfigFile = None,
 ) -> None:
-    """Set a user's tags, which say what they may see and do in the management API."""
+    """Set a user's tags: what they may do in the management API; overlay, to link brokers."""
     users_of(data, file).set_tags(name, tuple(tags or ()))
 
 

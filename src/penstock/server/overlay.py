@@ -132,9 +132,10 @@ class Overlay:
         self._routers.pop(vhost, None)
         self._spaces.pop(vhost, None)
         self._consoles.pop(vhost, None)
-        for key, _ in self._broker.topology.all("content"):
-            if key[1] == vhost:
-                self._broker.topology.drop(key)
+        for kind in ("content", "mailbox"):
+            for key, _ in self._broker.topology.all(kind):
+                if key[1] == vhost:
+                    self._broker.topology.drop(key)
         self._broker.topology.drop(("content-number", vhost))
 
     # How one is made.

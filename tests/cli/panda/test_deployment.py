@@ -72,6 +72,7 @@ def check(told: list[str], logs: Path) -> None:
     assert (logs / "c" / "output.log").read_text() == "hello\n"
     assert (logs / "c" / "errors.log").read_text() == "oops\n"
     assert "penstock broker ready" in (logs / "B1" / "output.log").read_text()
+    assert all("password" not in line for line in told)
 
 
 async def test_on_this_machine(tmp_path: Path) -> None:

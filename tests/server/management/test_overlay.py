@@ -13,6 +13,7 @@ import pytest
 from penstock.client.padres import Client
 from penstock.core.config import BrokerSettings, OverlaySettings
 from penstock.server import Broker
+from tests.overlay.house import allow_links
 from tests.padres import SECONDS
 from tests.server.management.conftest import As
 
@@ -22,10 +23,19 @@ Brokers = dict[str, dict[str, Any]]
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Broker]:
     """Broker1 with a neighbour, B2."""
-    one = BrokerSettings(listen=["padres://127.0.0.1:0", "http://127.0.0.1:0"])
+    one = BrokerSettings(
+        listen=["padres://127.0.0.1:0", "http://127.0.0.1:0"],
+        overlay=OverlaySettings(accept_links_from=["B2"]),
+    )
+    allow_links(tmp_path / "one")
     async with Broker(one, data=tmp_path / "one") as first:
         overlay = OverlaySettings(
-            id="B2", neighbours=[f"{first.addresses[0]}/Broker1"], retry_pause=0.05
+            id="B2",
+            neighbours=[f"{first.addresses[0]}/Broker1"],
+            accept_commands_from=["Broker1"],
+            user="links",
+            password="links",
+            retry_pause=0.05,
         )
         two = BrokerSettings(listen=["padres://127.0.0.1:0"], overlay=overlay, drain_seconds=0.2)
         async with Broker(two, data=tmp_path / "two"):

@@ -200,6 +200,57 @@ async def test_a_filter_too_many_of_an_mqtt_client_exceeds_its_quota(tmp_path: P
         assert [getattr(code, "value", code) for code in granted] == [1, 1, 0x97]
 
 
+# Whose a mailbox is.
+
+
+async def leave_something(broker: Broker, user: str) -> None:
+    """In the mailbox of a lasting client `box`, which is away."""
+    async with Client(url(broker, user), id="box", lasting=True) as client:
+        await client.subscribe("[class,eq,k]")
+    async with Client(url(broker)) as publisher:
+        await publisher.advertise("[class,eq,k]")
+        await publisher.publish("[class,k]")
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+async def test_a_lasting_mailbox_is_for_the_user_who_made_it(tmp_path: Path, lasting: bool) -> None:
+    async with serving(tmp_path) as broker:
+        allow(broker, "ada", read="content")
+        allow(broker, "eve", configure=".*", write=".*", read=".*")
+        await leave_something(broker, "ada")
+        with pytest.raises(AccessRefused, match="belongs to another user"):
+            await Client(url(broker, "eve"), id="box", lasting=lasting).open()
+    async with serving(tmp_path) as broker:  # it is the same after a restart
+        with pytest.raises(AccessRefused, match="belongs to another user"):
+            await Client(url(broker, "eve"), id="box", lasting=lasting).open()
+        async with Client(url(broker, "ada"), id="box", lasting=True) as ada:
+            assert (await asyncio.wait_for(ada.receive(), SECONDS)).class_name == "k"
+
+
+async def test_a_mailbox_that_is_given_up_may_be_anybody_s(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        allow(broker, "ada", read="content")
+        allow(broker, "eve", read="content")
+        await leave_something(broker, "ada")
+        async with Client(url(broker, "ada"), id="box"):
+            pass
+        async with Client(url(broker, "eve"), id="box", lasting=True) as eve:
+            await eve.subscribe("[class,eq,k]")
+
+
+async def test_a_mailbox_whose_user_is_gone_is_for_who_may_read_the_queue(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        allow(broker, "ada", read="content")
+        allow(broker, "eve", read="content")
+        await leave_something(broker, "ada")
+        broker.users.delete("ada")
+        with pytest.raises(AccessRefused, match=r"read access to queue 'padres\.Broker1-box'"):
+            await Client(url(broker, "eve"), id="box", lasting=True).open()
+        broker.users.set_permissions("eve", "/", Permission(read=r"^padres\.Broker1-box$"))
+        async with Client(url(broker, "eve"), id="box", lasting=True) as eve:
+            assert (await asyncio.wait_for(eve.receive(), SECONDS)).class_name == "k"
+
+
 async def test_a_client_that_takes_small_frames_gets_no_large_payload(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker, Client(url(broker)) as ada, Client(url(broker)) as bob:
         await ada.advertise("[class,eq,k]")

@@ -2,21 +2,31 @@
 
 The second phase waits until every broker and every link of the first has been seen. What was
 started is stopped in reverse order.
+
+Brokers of a deployment let in those that name them as neighbours, and take their commands: each has
+a user for links, whose password is made for the deployment and known to its brokers alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 from penstock.cli.panda.local import LocalPlace
 from penstock.cli.panda.places import ERRORS, OUTPUT, Access, DeploymentError, Place
 from penstock.cli.panda.ssh import SshPlace
-from penstock.cli.panda.startbroker import launch
+from penstock.cli.panda.startbroker import Launch, launch
 from penstock.cli.panda.topology import Step, Topology
 from penstock.cli.panda.watching import see_all
 from penstock.core.addresses import is_loopback
+from penstock.core.config import variable
+
+#: As whom the brokers of a deployment connect to one another.
+USER: Final = "deployment"
 
 
 class Deployment:
@@ -37,6 +47,7 @@ class Deployment:
         self._see_seconds = see_seconds
         self._places: dict[str, Place] = {}
         self._there: dict[str, Step] = {}  #: in the order they were started
+        self._password = secrets.token_urlsafe(24)
 
     def place(self, host: str) -> Place:
         found = self._places.get(host)
@@ -95,16 +106,47 @@ class Deployment:
     async def _take(self, step: Step) -> None:
         place = self.place(step.host)
         if step.adds:
-            words = list(launch(step.command).words)
+            launched = launch(step.command)
+            words = list(launched.words)
             if words[:2] == ["penstock", "broker"] and "--data" not in words:
                 words += ["--data", "data"]  # in its own folder
-            await place.start(step.id, words)
+            environment = {}
+            if launched.broker is not None and not launched.has("broker.overlay.user"):
+                words += await self._links(place, step.id, launched, words)
+                environment = {variable("broker.overlay.password"): self._password}
+            await place.start(step.id, words, environment)
             self._there[step.id] = step
             self._told(f"{step.host}: {step.id} started")
         else:
             await place.stop(step.id)
             self._there.pop(step.id, None)
             self._told(f"{step.host}: {step.id} stopped")
+
+    async def _links(
+        self, place: Place, name: str, launched: Launch, words: list[str]
+    ) -> list[str]:
+        """What a broker is told besides: whom it lets in, and as whom it connects."""
+        assert launched.broker is not None, "only brokers are linked"
+        others = [launch(step.command) for step in self.topology.steps if step.adds]
+        named_by = sorted(
+            {one.broker.id for one in others if one.broker and launched.broker.id in one.neighbours}
+        )
+        if named_by:
+            data = dict(pairwise(words))["--data"]
+            add = ["penstock", "user", "add", USER, "--tag", "overlay", "--replace"]
+            add += ["--password-stdin", "--data", data]
+            await place.run(name, add, f"{self._password}\n")
+        settings = {
+            "broker.overlay.user": USER,
+            "broker.overlay.accept_links_from": ",".join(named_by),
+            "broker.overlay.accept_commands_from": ",".join([*named_by, *launched.neighbours]),
+        }
+        return [
+            word
+            for key, value in settings.items()
+            if not launched.has(key)
+            for word in ("--set", f"{key}={value}")
+        ]
 
     async def stop(self) -> None:
         for identity, step in reversed(list(self._there.items())):

@@ -11,7 +11,7 @@ import platform
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from penstock.cli.guardian import ChildGuardian
@@ -29,10 +29,29 @@ class LocalPlace:
     async def test(self) -> str:
         return f"{platform.system()} {platform.release()}"
 
-    async def start(self, name: str, words: Sequence[str]) -> None:
+    async def run(self, name: str, words: Sequence[str], text: str) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *self._program_of(words),
+            *words[1:],
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self._folder(name),
+        )
+        _, errors = await process.communicate(text.encode())
+        if process.returncode:
+            raise DeploymentError(f"{name}: {' '.join(words)}: {errors.decode().strip()}")
+
+    def _program_of(self, words: Sequence[str]) -> Sequence[str]:
+        return self._program if words[0] == "penstock" else (words[0],)
+
+    def _folder(self, name: str) -> Path:
         folder = self._home / name
         folder.mkdir(parents=True, exist_ok=True)
-        program = self._program if words[0] == "penstock" else (words[0],)
+        return folder
+
+    async def start(self, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        folder, program = self._folder(name), self._program_of(words)
         if self._guardian is None:
             self._guardian = ChildGuardian()
         with (folder / OUTPUT).open("ab") as output, (folder / ERRORS).open("ab") as errors:
@@ -44,6 +63,7 @@ class LocalPlace:
                     stdout=output,
                     stderr=errors,
                     cwd=folder,
+                    env={**os.environ, **environment},
                     start_new_session=True,
                 )
             except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -39,7 +39,11 @@ class Place(Protocol):
     async def test(self) -> str:
         """That it can be reached: what kind of machine it says it is."""
 
-    async def start(self, name: str, words: Sequence[str]) -> None: ...
+    async def run(self, name: str, words: Sequence[str], text: str) -> None:
+        """Run a command to its end in the folder of a process; it reads the text."""
+
+    async def start(self, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a process, with variables that no other process of the machine can read."""
 
     async def stop(self, name: str) -> None:
         """Ask a process to end, and everything it started; in the end, make it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,9 +12,13 @@ import asyncssh
 
 from penstock.cli.panda.places import ERRORS, GRACE_SECONDS, OUTPUT, Access, DeploymentError
 
+#: Folder, then the command's words.
+_RUN: Final = 'mkdir -p "$1" && cd "$1" && shift && exec "$@"'
 #: Folder, then the command's words: a session of its own, that outlives the connection. Its first
 #: process waits for the command and writes down that it has ended: nobody else may ask after it.
+#: Variables are read from standard input, up to an empty line: command lines are for all to see.
 _START: Final = f"""
+while IFS= read -r variable && [ "$variable" ]; do export "$variable"; done
 mkdir -p "$1" && cd "$1" || exit 125
 shift
 rm -f ended
@@ -58,10 +62,16 @@ class SshPlace:
     async def test(self) -> str:
         return (await self._run("uname -sr")).strip()
 
-    async def start(self, name: str, words: Sequence[str]) -> None:
-        if words[0] == "penstock":
-            words = [*self._program, *words[1:]]
-        await self._script(_START, self._folder(name), *words)
+    async def run(self, name: str, words: Sequence[str], text: str) -> None:
+        await self._script(_RUN, self._folder(name), *self._command(words), text=text)
+
+    async def start(self, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        variables = "".join(f"{key}={value}\n" for key, value in environment.items())
+        command = self._command(words)
+        await self._script(_START, self._folder(name), *command, text=f"{variables}\n")
+
+    def _command(self, words: Sequence[str]) -> Sequence[str]:
+        return [*self._program, *words[1:]] if words[0] == "penstock" else words
 
     async def stop(self, name: str) -> None:
         await self._script(_STOP, self._folder(name), str(int(GRACE_SECONDS * 10)))
@@ -130,13 +140,13 @@ class SshPlace:
     def _folder(self, name: str) -> str:
         return f"{self._access.home}/{name}"
 
-    async def _script(self, script: str, *words: str) -> None:
-        await self._run(shlex.join(["sh", "-c", script, "sh", *words]))
+    async def _script(self, script: str, *words: str, text: str = "") -> None:
+        await self._run(shlex.join(["sh", "-c", script, "sh", *words]), text)
 
-    async def _run(self, command: str) -> str:
+    async def _run(self, command: str, text: str = "") -> str:
         connection = await self._connected()
         try:
-            done = await connection.run(command, check=False)
+            done = await connection.run(command, check=False, input=text)
         except (OSError, asyncssh.Error) as error:
             raise DeploymentError(f"{self._host}: {error}") from None
         if done.exit_status:

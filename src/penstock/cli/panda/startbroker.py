@@ -35,6 +35,10 @@ class Launch:
     broker: BrokerUri | None = None
     neighbours: tuple[str, ...] = ()  #: their ids
 
+    def has(self, setting: str) -> bool:
+        """Whether the command itself has a setting."""
+        return any(word.startswith(f"{setting}=") for word in self.words)
+
 
 def launch(command: tuple[str, ...]) -> Launch:
     if command[0] == "startbroker":

@@ -12,6 +12,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from penstock.broker.access import Access as NamedAccess
 from penstock.broker.routing import OWN_HOPS
 from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
@@ -123,9 +124,26 @@ class Joining:
             checked=settings.conformance,
             most=settings.max_queued,
         )
+        self._check_owner(terminal.mailbox, user)
         self._take_place(terminal.mailbox, opened.store)
+        if opened.lasting:
+            terminal.mailbox.belong_to(user.name)
         known = PREFIX + terminal.mailbox.name in vhost.queues
         terminal.open(opened, client_id, router, known=known)
+
+    def _check_owner(self, mailbox: Mailbox, user: User) -> None:
+        """A lasting mailbox is its user's. One whose user is not known, or no longer there, is for
+        those who may read its queue over AMQP, too."""
+        terminal = self._terminal
+        users, owner = terminal.host.users, mailbox.user
+        if owner == user.name:
+            return
+        if owner and any(one.name == owner for one in users.all()):
+            raise AccessRefused(f"mailbox {mailbox.name} belongs to another user")
+        name = PREFIX + mailbox.name
+        queue = terminal.vhost.queues.get(name)
+        if owner or (queue is not None and queue.durable):
+            NamedAccess(users, user, terminal.vhost.name).check("read", "queue", name)
 
     def _take_place(self, mailbox: Mailbox, run: str) -> None:
         """A client that comes again may have lost a connection we still believe in.

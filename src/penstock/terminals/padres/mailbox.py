@@ -2,8 +2,9 @@
 
 What the router gives it lies in a queue of the client's own, as the frame it will be; a client that
 is here and not behind gets it at once. The mailbox of a lasting client is durable and outlives its
-connection and the broker; any other goes with its client. Urgent publications overtake others where
-there is something to overtake.
+connection and the broker; any other goes with its client. A lasting one belongs to the user who
+made it, and nobody else is let in under its name. Urgent publications overtake others where there
+is something to overtake.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: What the queues of clients are called, before the name of the hop.
 PREFIX: Final = "padres."
+#: How the topology's journal calls records of whose a mailbox is.
+MAILBOX: Final = "mailbox"
 CONTENT_TYPE: Final = "application/x-padres-envelope"
 #: In the queue more is more urgent; in the language less is. As many steps as queues usually have.
 STEPS: Final = 9
@@ -107,9 +110,20 @@ class Mailbox:
     def deliver(self, envelope: Envelope) -> int:
         return self.queue.push(self._press.message(envelope))
 
+    @property
+    def user(self) -> str:
+        """Who made it, if it is there and that was written down."""
+        found = self._vhost.topology.get((MAILBOX, self._vhost.name, self.name))
+        return "" if found is None else str(found["user"])
+
+    def belong_to(self, user: str) -> None:
+        """It is lasting, and that user's from now on."""
+        self._vhost.topology.put((MAILBOX, self._vhost.name, self.name), {"user": user})
+
     def forget(self) -> None:
         """The client will not come back for it."""
         self._vhost.delete_queue(PREFIX + self.name)
+        self._vhost.topology.drop((MAILBOX, self._vhost.name, self.name))
 
 
 def lasting_hop(host: Host, vhost: VirtualHost, name: str) -> Mailbox:
