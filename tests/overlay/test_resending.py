@@ -19,6 +19,7 @@ from penstock.wire.padres.codec import encode
 from penstock.wire.padres.envelope import Envelope, Kind
 from penstock.wire.padres.frames import PREFACE, Confirm, Frame, Note, Open, Role
 from penstock.wire.padres.reader import Reader
+from tests.overlay.house import allow_links
 from tests.overlay.talking import PATIENCE, Talker
 
 STOCK = "[class,eq,stock],[price,>,0]"
@@ -37,7 +38,7 @@ class Neighbour:
     async def connect(self, port: int) -> None:
         self._in, self._out = await asyncio.open_connection("127.0.0.1", port)
         introduction = Open(
-            Role.BROKER, "B2", store=self._store, user="guest", password="guest", wanted="B1"
+            Role.BROKER, "B2", store=self._store, user="links", password="links", wanted="B1"
         )
         self._out.write(PREFACE + encode(introduction))
         self.control("OVERLAY-CONNECT_REQ")
@@ -84,8 +85,11 @@ class Neighbour:
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     settings = BrokerSettings(
-        listen=["padres://127.0.0.1:0"], overlay=OverlaySettings(id="B1"), drain_seconds=0.1
+        listen=["padres://127.0.0.1:0"],
+        overlay=OverlaySettings(id="B1", accept_links_from=["B2"]),
+        drain_seconds=0.1,
     )
+    allow_links(tmp_path)
     async with Broker(settings, data=tmp_path) as broker:
         yield broker
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from penstock.broker.permissions import Kind, TopicKind
 from penstock.broker.user import User
 from penstock.broker.users import Users
 from penstock.core.errors import AccessRefused
+
+if TYPE_CHECKING:
+    from penstock.broker.destinations import Exchange
+    from penstock.broker.vhost import VirtualHost
 
 
 class Access:
@@ -31,3 +37,26 @@ class Access:
                 f"{kind} access to topic '{key}' in exchange '{exchange}' in vhost "
                 f"'{self._vhost}' refused for user '{self.user.name}'"
             )
+
+    def check_bind(self, exchange: Exchange, key: str, arguments: dict[str, Any]) -> None:
+        """Whether a binding may read from an exchange."""
+        self.check("read", "exchange", exchange.name)
+        for topic in exchange.topics_of(key, arguments):
+            self.check_topic("read", exchange.name, topic)
+
+    def check_forward(self, exchange: str, key: str = "#") -> None:
+        """Whether others' messages may be put into an exchange: by a binding, as dead letters, or
+        as what another exchange cannot route. They have any topic, unless there is a key."""
+        self.check("write", "exchange", exchange)
+        self.check_topic("write", exchange, key)
+
+    def check_dead_letters(self, vhost: VirtualHost, queue: str, arguments: dict[str, Any]) -> None:
+        """Whether a queue may be declared with these arguments, as far as dead letters go."""
+        name = arguments.get("x-dead-letter-exchange")
+        if not isinstance(name, str):
+            return
+        self.check("read", "queue", queue)
+        key = arguments.get("x-dead-letter-routing-key")
+        exchange = vhost.exchanges.get(name)
+        fixed = isinstance(key, str) and exchange is not None and exchange.topical
+        self.check_forward(name, str(key) if fixed else "#")

@@ -26,6 +26,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.broker.buckets import Bucket
     from penstock.broker.spool import Spool
 
@@ -105,7 +107,7 @@ class Delivery:
 class Channel:
     """One conversation between a terminal and a driver. Each side keeps its own state on it."""
 
-    __slots__ = ("credit", "driver", "settled", "state", "terminal")
+    __slots__ = ("check_topic", "credit", "driver", "settled", "state", "terminal")
 
     def __init__(self, terminal: Terminal, driver: Driver, settled: bool = False) -> None:
         self.terminal = terminal
@@ -113,6 +115,8 @@ class Channel:
         self.settled = settled  #: deliveries need no answer
         self.credit = 0
         self.state: Any = None  #: the driver's
+        #: Raises unless who posts here may publish with a topic that the route does not name.
+        self.check_topic: Callable[[str], None] | None = None
 
 
 class Terminal(Protocol):

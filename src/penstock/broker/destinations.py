@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -61,6 +61,13 @@ class Destination(Driver, Protocol):
 
 class Exchange(Destination, Protocol):
     internal: bool
+
+    @property
+    def topical(self) -> bool:
+        """Whether the routing key is a topic, to which topic permissions apply."""
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        """The topics that a binding reads, by the names that topic permissions know."""
 
     @property
     def bindings(self) -> Collection[Binding]: ...

@@ -7,8 +7,8 @@ leads is remembered until topology changes, as long as the key alone decides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from penstock.broker.contract import (
     MANDATORY,
@@ -58,6 +58,19 @@ class Router(Protocol):
         """Where a message with this key goes."""
 
 
+@runtime_checkable
+class TopicRouter(Router, Protocol):
+    """An exchange type to which topic permissions apply."""
+
+    topical: bool  #: the routing key is a topic
+
+    def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
+        """The topics of a message besides the routing key; that is the first of the keys."""
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        """The topics that a binding reads."""
+
+
 class Keeper(Protocol):
     """What an exchange of this type keeps, if it keeps anything."""
 
@@ -97,6 +110,7 @@ class Exchange:
                 f"'{vhost.name}': expected a string"
             )
         self.bindings: dict[Binding, None] = {}
+        self._topics = router if isinstance(router, TopicRouter) else None
         self._keeper = keeper
         self._committer = vhost.kernel.committer
         self._channels: set[Channel] = set()
@@ -119,7 +133,7 @@ class Exchange:
     def _post(self, channel: Channel, message: Message, receipt: int) -> None:
         sinks = self._routes.get(message.route)
         if sinks is None or message.flags & SELECTS:
-            sinks = self._route(message)
+            sinks = self._route(message, channel.check_topic)
         outcome = 0
         for sink in sinks:
             outcome |= sink.push(message)
@@ -190,12 +204,17 @@ class Exchange:
                 outcome |= sink.push(message)
         return outcome
 
-    def _route(self, message: Message) -> tuple[Sink, ...]:
+    def _route(
+        self, message: Message, check_topic: Callable[[str], None] | None = None
+    ) -> tuple[Sink, ...]:
         route = message.route
         found: dict[Sink, None] = {}
         keys = [route[route[0] + 2 :]]
         if message.flags & SELECTS:
             keys += select_keys(message)
+        if check_topic is not None and self._topics is not None:
+            for topic in self._topics.topics(keys, message):
+                check_topic(topic)
         keyed = self._collect(keys, message, found, set())
         sinks = tuple(found)
         if keyed and len(keys) == 1 and sinks:
@@ -229,6 +248,13 @@ class Exchange:
         self._routes.clear()
 
     # Topology.
+
+    @property
+    def topical(self) -> bool:
+        return self._topics is not None and self._topics.topical
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        return () if self._topics is None else self._topics.topics_of(key, arguments)
 
     def add(self, binding: Binding) -> None:
         self.router.check(binding)

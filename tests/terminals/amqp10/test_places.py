@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.broker.permissions import Permission
+from penstock.broker.permissions import Permission, TopicPermission
 from penstock.server.broker import Broker
 from penstock.wire.amqp10.conditions import (
     INVALID_FIELD,
@@ -415,3 +415,55 @@ async def test_a_content_exchange_is_subscribed_to_by_a_filter(peer: Peer, broke
     wrong = await peer.receiver("/exchange/market", filter={name: Described(name, "[class")})
     assert await condition_of(peer, wrong) == "amqp:precondition-failed"
     assert len(broker.vhosts["/"].queues) == 1
+
+
+# Topic permissions: a class is a topic of the content exchange.
+
+
+def restrict_classes(broker: Broker) -> None:
+    vhost, users = broker.vhosts["/"], broker.users
+    vhost.declare_exchange("content", "x-content", durable=True)
+    vhost.bind("content", vhost.declare_queue("all"), "", {"x-all": True})
+    vhost.bind("amq.topic", vhost.queues["all"], "#")
+    for exchange in ("content", "amq.topic"):
+        users.set_topic_permissions("guest", "/", exchange, TopicPermission("^open", "^open"))
+
+
+async def test_a_class_that_may_not_be_written_ends_the_link(peer: Peer, broker: Broker) -> None:
+    restrict_classes(broker)
+    out = await peer.sender("/exchange/content/openly")
+    allowed = Message(b"", application_properties={"class": "openly"})
+    assert await peer.send(out, allowed) == ACCEPTED
+    await peer.until(lambda: out.credit > 0)
+    peer.post(out, Message(b"", application_properties={"class": "secret"}))
+    assert await condition_of(peer, out) == UNAUTHORIZED
+    assert broker.vhosts["/"].queues["all"].message_count == 1
+
+
+async def test_a_large_message_of_such_a_class_is_rejected(peer: Peer, broker: Broker) -> None:
+    restrict_classes(broker)
+    out = await peer.sender("/exchange/content/openly")
+    large = Message(bytes(40_000), application_properties={"class": "secret"})
+    outcome = await peer.send(out, large)
+    assert isinstance(outcome, Rejected)
+    assert broker.vhosts["/"].queues["all"].message_count == 0
+
+
+async def test_keys_in_cc_have_to_be_allowed(peer: Peer, broker: Broker) -> None:
+    restrict_classes(broker)
+    out = await peer.sender("/exchange/amq.topic/open.a")
+    await peer.until(lambda: out.credit > 0)
+    peer.post(out, Message(b"", message_annotations={Symbol("x-cc"): ["secret.b"]}))
+    assert await condition_of(peer, out) == UNAUTHORIZED
+
+
+async def test_a_class_that_may_not_be_read_is_not_subscribed_to(
+    peer: Peer, broker: Broker
+) -> None:
+    restrict_classes(broker)
+    name = Symbol("penstock:subscription")
+    for text in ("[class,eq,openly]", "[class,eq,secret]"):
+        link = await peer.receiver(
+            "/exchange/content", filter={name: Described(name, text)}, credit=1
+        )
+    assert await condition_of(peer, link) == UNAUTHORIZED

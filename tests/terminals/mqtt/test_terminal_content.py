@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.broker.permissions import TopicPermission
 from penstock.broker.routing import Router
 from penstock.terminals.mqtt.fields import PUBACK, PUBREC
 from penstock.terminals.mqtt.properties import Properties, Property
@@ -71,3 +72,24 @@ async def test_a_text_in_the_language_that_is_too_long_is_told_so(house: House) 
     number, reason, told = mqtt_wire.decode_acknowledgement(PUBACK, body)
     assert (number, reason) == (1, Reason.QUOTA_EXCEEDED)
     assert "too long" in told[Property.REASON_STRING]
+
+
+@pytest.mark.parametrize("topic", ["$content", TOPIC])
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_the_class_that_a_body_names_is_the_one_that_has_to_be_allowed(
+    house: House, topic: str, qos: int
+) -> None:
+    house.users.set_topic_permissions("guest", "/", "content", TopicPermission("^stock$", ".*"))
+    reader = await house.connected("reader")
+    for name in ("secret", "stock"):
+        reader.subscribe(f"$content/[class,eq,{name}]", qos=1)
+    writer = await house.connected("writer")
+    told: Properties = {Property.CONTENT_TYPE: "application/x-padres"}
+    for number, name in enumerate(("secret", "stock"), 1):
+        text = f"[class,{name}],[price,{number}]".encode()
+        writer.publish(topic, text, qos=qos, number=number * bool(qos), properties=told)
+    if qos:
+        answers = await writer.until_answered(PUBACK, 2)
+        assert answers == [(1, Reason.NOT_AUTHORIZED), (2, Reason.SUCCESS)]
+    (message,) = await reader.until_got(1)
+    assert message.payload == b"[class,stock],[price,2]"

@@ -175,6 +175,39 @@ async def test_a_will_needs_the_permission_to_publish_it(house: House) -> None:
     assert not house.mqtt.sessions(house.vhost).clients
 
 
+@pytest.mark.parametrize("delay", [0, 5])
+@pytest.mark.parametrize("gone", [True, False])
+async def test_it_is_not_said_for_a_user_who_may_no_longer_publish_it(
+    house: House, witness: Caller, delay: int, gone: bool
+) -> None:
+    house.users.add("ada", "ada")
+    house.users.set_permissions("ada", "/", Permission("", "^amq.topic$", ""))
+    caller = await house.connected(
+        username="ada", password=b"ada", will=will(delay, retain=True), expiry=100
+    )
+    if gone:
+        house.users.delete("ada")
+    else:
+        house.users.set_topic_permissions("ada", "/", "amq.topic", TopicPermission("^ok$", ""))
+    await caller.cut()
+    house.clock.advance(200)
+    assert not witness.payloads
+    assert not len(house.vhost.retained)
+
+
+async def test_it_is_not_said_after_a_restart_for_a_user_who_is_gone(
+    house: House, witness: Caller
+) -> None:
+    house.users.add("ada", "ada")
+    house.users.set_permissions("ada", "/", Permission("", "^amq.topic$", ""))
+    await house.connected(username="ada", password=b"ada", will=will(qos=1), expiry=100)
+    house.users.delete("ada")
+    after = await house.restarted(killed=True)
+    again = await after.connected("witness", clean=False, expiry=1000)
+    assert not again.payloads
+    await after.close()
+
+
 async def test_a_will_may_not_speak_for_the_broker(house: House) -> None:
     said = connect.Will("$SYS/broker/uptime", b"never")
     _, reason, _ = await house.caller().connect(will=said)

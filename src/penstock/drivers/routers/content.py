@@ -3,7 +3,8 @@
 A binding has its subscription in the argument `x-subscription`, a composite one in braces; or it
 takes all that comes, with `x-all`. What a message says is `publications.py`'s to know; one without
 a class goes nowhere. A text that is not in the language is refused with the position of the
-mistake, be it a binding's or a message's.
+mistake, be it a binding's or a message's. To topic permissions a class is a topic, and everything
+is `#`.
 
 One such exchange of a virtual host may share its publications with the rest of a content space: a
 `Gateway` hears of its bindings, and of every message it routes.
@@ -12,7 +13,7 @@ One such exchange of a virtual host may share its publications with the rest of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.broker.contract import Message
 from penstock.broker.destinations import Binding, Exchange, Sink
@@ -35,6 +36,7 @@ class Gateway(Sink, Protocol):
 
 class Content:
     keyed = False
+    topical = False  #: the class is, and not the routing key
 
     def __init__(self) -> None:
         self._bound: Matcher[Binding] = Matcher()
@@ -47,11 +49,11 @@ class Content:
     # Bindings.
 
     def check(self, binding: Binding) -> None:
-        if isinstance(_wanted(binding), Composite):
+        if isinstance(_wanted(binding.arguments), Composite):
             terms_of(binding.arguments)
 
     def add(self, binding: Binding) -> None:
-        wanted = _wanted(binding)
+        wanted = _wanted(binding.arguments)
         if self._gateway is not None and wanted is not None:  # it may refuse
             self._gateway.bound(binding, _parts(wanted))
         if wanted is None:
@@ -62,7 +64,7 @@ class Content:
             self._bound.insert(binding, wanted)
 
     def remove(self, binding: Binding) -> None:
-        wanted = _wanted(binding)
+        wanted = _wanted(binding.arguments)
         if wanted is None:
             del self._all[binding]
         elif isinstance(wanted, Composite):
@@ -100,6 +102,16 @@ class Content:
             self._said = (message, publication)
         return publication
 
+    # Topic permissions.
+
+    def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
+        publication = self.said(message)
+        return () if publication is None else (publication.class_name,)
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        wanted = _wanted(arguments)
+        return ("#",) if wanted is None else {part.class_name for part in _parts(wanted)}
+
     # Others.
 
     @property
@@ -115,14 +127,13 @@ class Content:
         """From now on others take part; the gateway hears of the bindings there are."""
         self._gateway = gateway
         for binding in bindings:
-            wanted = _wanted(binding)
+            wanted = _wanted(binding.arguments)
             if wanted is not None:
                 gateway.bound(binding, _parts(wanted))
 
 
-def _wanted(binding: Binding) -> Subscription | Composite | None:
+def _wanted(arguments: dict[str, Any]) -> Subscription | Composite | None:
     """What a binding asks for; None for everything."""
-    arguments = binding.arguments
     text = arguments.get("x-subscription")
     if text is None and arguments.get("x-all") is True:
         return None

@@ -14,7 +14,7 @@ from penstock.broker.contract import PERSISTENT, Delivery, Message
 from penstock.broker.destinations import LOGGED, TAKEN, Binding, Exchange, Sink
 from penstock.broker.paths import folder
 from penstock.core.properties import decode_header, encode_header
-from penstock.drivers.exchange import Router
+from penstock.drivers.exchange import Router, TopicRouter
 from penstock.drivers.store import Store
 
 if TYPE_CHECKING:
@@ -45,6 +45,16 @@ class Delayed:
         if _delay(message) > 0:
             return (self._line,)
         return self._rule.match(key, message)
+
+    @property
+    def topical(self) -> bool:
+        return isinstance(self._rule, TopicRouter) and self._rule.topical
+
+    def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
+        return self._rule.topics(keys, message) if isinstance(self._rule, TopicRouter) else ()
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        return self._rule.topics_of(key, arguments) if isinstance(self._rule, TopicRouter) else ()
 
 
 class DelayLine:

@@ -7,7 +7,7 @@ the others: its routing key as a path would have it, and a mark of its arguments
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from penstock.broker.destinations import Binding, Exchange, Queue
@@ -88,12 +88,15 @@ def _named(call: Call) -> Binding:
     raise NotFound(f"no binding '{wanted}' here")
 
 
-def _check(call: Call, source: str, destination: Queue | Exchange, key: str) -> None:
+def _check(
+    call: Call, source: str, destination: Queue | Exchange, key: str, arguments: dict[str, Any]
+) -> None:
     access = call.access
     access.check("write", destination.kind, destination.name)
+    if destination.kind == "exchange":
+        access.check_forward(destination.name)
     access.check("read", "exchange", source)
-    if call.vhost.exchange(source).type == "topic":
-        access.check_topic("read", source, key)
+    access.check_bind(call.vhost.exchange(source), key, arguments)
 
 
 async def list_between(call: Call) -> Response:
@@ -104,7 +107,7 @@ async def post_binding(call: Call) -> Response:
     body = await call.body()
     source, destination = _ends(call)
     key, arguments = text_in(body, "routing_key"), table_in(body, "arguments")
-    _check(call, source, destination, key)
+    _check(call, source, destination, key, arguments)
     call.vhost.bind(source, destination, key, arguments)
     call.done()
     made = [
@@ -122,7 +125,7 @@ async def get_binding(call: Call) -> Response:
 
 async def delete_binding(call: Call) -> Response:
     binding = _named(call)
-    _check(call, binding.source, binding.destination, binding.key)
+    _check(call, binding.source, binding.destination, binding.key, binding.arguments)
     call.vhost.unbind(binding.source, binding.destination, binding.key, binding.arguments)
     call.done()
     return DONE

@@ -12,6 +12,8 @@ from penstock.broker.contract import MANDATORY, Channel, Delivery, Fragment, Mes
 from penstock.core.errors import NoRoute
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.broker.destinations import Exchange, Queue
     from penstock.broker.kernel import Kernel
 
@@ -19,15 +21,22 @@ if TYPE_CHECKING:
 class Posting:
     """Posts a message, and waits until it is safe or has found no queue."""
 
-    def __init__(self, kernel: Kernel, exchange: Exchange) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        exchange: Exchange,
+        check_topic: Callable[[str], None] | None = None,
+    ) -> None:
         self._kernel = kernel
         self._exchange = exchange
+        self._check_topic = check_topic
         self._outcome: asyncio.Future[bool] = kernel.loop.create_future()
 
     async def post(self, message: Message) -> bool:
         """Whether a queue took it; raises what the exchange or a queue refused it with."""
         message.flags |= MANDATORY
         channel = Channel(self, self._exchange)
+        channel.check_topic = self._check_topic
         self._exchange.channel_open(channel, {})
         try:
             self._exchange.channel_post(channel, message, 1)

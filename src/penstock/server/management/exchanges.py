@@ -35,7 +35,7 @@ async def put_exchange(call: Call) -> Response:
     call.access.check("configure", "exchange", name)
     if isinstance(alternate := arguments.get("alternate-exchange"), str):
         call.access.check("read", "exchange", name)
-        call.access.check("write", "exchange", alternate)
+        call.access.check_forward(alternate)
     is_new = name not in vhost.exchanges
     vhost.declare_exchange(
         name,

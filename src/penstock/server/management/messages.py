@@ -7,6 +7,7 @@ import base64
 import binascii
 import os
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Any, Final
 
 from penstock.broker.contract import Delivery, Message
@@ -51,12 +52,13 @@ async def publish(call: Call) -> Response:
     access.check("write", "exchange", exchange.name)
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}'")
-    if exchange.type == "topic":
-        access.check_topic("write", exchange.name, text_in(body, "routing_key"))
+    check_topic = partial(access.check_topic, "write", exchange.name)
+    if exchange.topical:
+        check_topic(text_in(body, "routing_key"))
     content = _decoded(payload, encoding)
     header = encode_header(_properties(call, given), len(content))
     message = Message(encode_route(exchange.name, key), header, content, flags_of(header))
-    routed = await Posting(call.broker.kernel, exchange).post(message)
+    routed = await Posting(call.broker.kernel, exchange, check_topic).post(message)
     return as_json({"routed": routed})
 
 

@@ -68,9 +68,7 @@ async def put_queue(call: Call) -> Response:
     body = await call.body()
     vhost, name, arguments = call.vhost, call.name, table_in(body, "arguments")
     call.access.check("configure", "queue", name)
-    if isinstance(dead_letters := arguments.get("x-dead-letter-exchange"), str):
-        call.access.check("read", "queue", name)
-        call.access.check("write", "exchange", dead_letters)
+    call.access.check_dead_letters(vhost, name, arguments)
     is_new = name not in vhost.queues
     vhost.declare_queue(
         name,

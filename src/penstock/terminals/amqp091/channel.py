@@ -140,7 +140,7 @@ class AmqpChannel:
                     f"cannot publish to internal exchange '{exchange}' in vhost "
                     f"'{connection.vhost.name}'"
                 )
-            producer = Producer(self, driver, exchange, driver.type == "topic")
+            producer = Producer(self, driver, exchange)
             driver.channel_open(producer, {})
             self._by_exchange[exchange] = producer
         if producer.topical:

@@ -8,12 +8,14 @@ connection's writing side (`outflow.py`) on them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.broker.contract import Channel, Driver, Message
 from penstock.terminals.amqp091.frames import DeliverWriter
 
 if TYPE_CHECKING:
+    from penstock.broker.destinations import Exchange
     from penstock.terminals.amqp091.channel import AmqpChannel
 
 #: Makes the method a delivery begins with: of its tag, whether it came before, and the message.
@@ -25,12 +27,13 @@ class Producer(Channel):
 
     __slots__ = ("amqp", "confirms", "exchange", "post", "topical")
 
-    def __init__(self, amqp: AmqpChannel, driver: Driver, exchange: str, topical: bool) -> None:
+    def __init__(self, amqp: AmqpChannel, driver: Exchange, exchange: str) -> None:
         super().__init__(amqp.outflow, driver)
         self.amqp = amqp
         self.confirms = amqp.confirms
         self.exchange = exchange
-        self.topical = topical  #: topic permissions apply
+        self.topical = driver.topical  #: topic permissions apply to routing keys
+        self.check_topic = partial(amqp.connection.access.check_topic, "write", exchange)
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
 
 

@@ -130,10 +130,7 @@ def _declare(
         arguments["x-queue-type"] = "stream"
     access = terminal.access
     access.check("configure", "queue", place.name)
-    dead_letter_exchange = arguments.get("x-dead-letter-exchange")
-    if isinstance(dead_letter_exchange, str):
-        access.check("read", "queue", place.name)
-        access.check("write", "exchange", dead_letter_exchange)
+    access.check_dead_letters(terminal.vhost, place.name, arguments)
     encode_route("", place.name)  # or nothing could be sent to it
     terminal.vhost.declare_queue(
         place.name, durable=not passing, auto_delete=passing, arguments=arguments
@@ -149,10 +146,8 @@ def _subscription(terminal: Amqp10Terminal, link: Sender, source: Source, place:
     if not keys:
         default = "#" if exchange.type == "topic" else ""
         keys = [default if place.key is None else place.key]
-    access.check("read", "exchange", place.name)
-    if exchange.type == "topic":
-        for key in keys:
-            access.check_topic("read", place.name, key)
+    for key in keys:
+        access.check_bind(exchange, key, wanted.arguments)
     lasting = source.durable and source.expiry_policy == NEVER
     queue = _lasting(terminal, link, source) if lasting else _temporary(terminal)
     try:

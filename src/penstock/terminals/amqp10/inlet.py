@@ -10,10 +10,11 @@ been settled: whoever waits for the disk gets no further ahead of it than that.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.contract import MANDATORY, Channel, Driver, Message
+from penstock.broker.contract import MANDATORY, Channel, Message
 from penstock.core.errors import AccessRefused, PenstockError, PreconditionFailed
 from penstock.core.properties import encode_route
 from penstock.terminals.amqp10 import conversion
@@ -24,6 +25,7 @@ from penstock.wire.amqp10.conditions import NOT_FOUND, LinkFault
 from penstock.wire.amqp10.states import ACCEPTED, Rejected
 
 if TYPE_CHECKING:
+    from penstock.broker.destinations import Exchange
     from penstock.terminals.amqp10.recovery import KeptTarget
     from penstock.terminals.amqp10.terminal import Amqp10Terminal
     from penstock.wire.amqp10.links import Incoming, Receiver
@@ -40,11 +42,12 @@ class Producer(Channel):
 
     __slots__ = ("exchange", "inlet", "post", "topical")
 
-    def __init__(self, inlet: Inlet, driver: Driver, exchange: str, topical: bool) -> None:
+    def __init__(self, inlet: Inlet, driver: Exchange, exchange: str) -> None:
         super().__init__(inlet.terminal.outflow, driver)
         self.inlet = inlet
         self.exchange = exchange
-        self.topical = topical  #: topic permissions apply
+        self.topical = driver.topical  #: topic permissions apply to routing keys
+        self.check_topic = partial(inlet.terminal.access.check_topic, "write", exchange)
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
 
 
@@ -114,7 +117,7 @@ class Inlet:
                     f"cannot publish to internal exchange '{exchange}' in vhost "
                     f"'{terminal.vhost.name}'"
                 )
-            producer = Producer(self, driver, exchange, driver.type == "topic")
+            producer = Producer(self, driver, exchange)
             driver.channel_open(producer, {})
             self._by_exchange[exchange] = producer
         return producer

@@ -19,7 +19,7 @@ from penstock.content import (
     parse_subscription,
 )
 from penstock.content.values import INT_MAX, INT_MIN
-from penstock.core.errors import PenstockError, ResourceExhausted
+from penstock.core.errors import AccessRefused, PenstockError, ResourceExhausted
 from penstock.core.logs import get_logger
 from penstock.core.properties import decode_header, encode_header, encode_route
 from penstock.terminals.mqtt import packets
@@ -73,14 +73,20 @@ class ContentOutlet:
         exchange = _exchange(terminal)
         self._access = _access(terminal, exchange)
         self.channel = Channel(terminal.outflow, terminal.vhost.exchange(exchange))
+        self.channel.check_topic = self._check_class
         self.channel.driver.channel_open(self.channel, {})
+
+    def _check_class(self, class_name: str) -> None:
+        if not self._access.may_publish(class_name):
+            raise AccessRefused(f"not allowed to publish class {class_name}")
 
     def close(self) -> None:
         self.channel.driver.channel_close(self.channel)
 
     def message(self, topic: bytes, told: Properties, qos: int, size: int) -> Message | None:
         """The publication as a message that has no body yet, of the size it will have; None when
-        this client may not publish its class."""
+        this client may not publish its class. The class of one that is told whole is not known yet:
+        the exchange asks for it."""
         header = decode_header(header_for(told, qos, size))
         headers: dict[str, Any] = header.headers or {}
         headers.pop(ENVELOPE, None)  # it says the same in the words of MQTT, and all as texts
@@ -91,7 +97,8 @@ class ContentOutlet:
         if named:
             headers.setdefault("class", named)
         header.headers = headers
-        if not self._access.may_publish(str(headers.get("class", named))):
+        allowed = is_told_whole(told) or self._access.may_publish(str(headers.get("class", named)))
+        if not allowed:
             return None
         exchange: Any = self.channel.driver
         key = to_key(topic)[:SHORT].decode("utf-8", "ignore")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.contract import MANDATORY, RETAIN, Channel, Message
 from penstock.broker.destinations import LOGGED
-from penstock.core.errors import PreconditionFailed
+from penstock.core.errors import AccessRefused, PreconditionFailed
 from penstock.core.logs import get_logger
 from penstock.terminals.mqtt.answers import KEPT, Answers
 from penstock.terminals.mqtt.content import ContentOutlet, is_content, is_told_whole
@@ -257,10 +257,12 @@ class Inflow:
         terminal.published += 1
         try:
             self._publish(first, number, message, outlet.channel)
-        except PreconditionFailed as error:  # a body in the language that is not in the language
+        except (AccessRefused, PreconditionFailed) as error:  # what a body in the language says
             _log.info("publication refused", connection=terminal.name, error=str(error))
+            forbidden = isinstance(error, AccessRefused)
+            reason = Reason.NOT_AUTHORIZED if forbidden else Reason.PAYLOAD_FORMAT_INVALID
             if posting := self.answers.posting:
-                self.answers.settle(posting, Reason.PAYLOAD_FORMAT_INVALID, str(error))
+                self.answers.settle(posting, reason, str(error))
 
     def _publish(
         self, first: int, number: int, message: Message, producer: Channel | None = None

@@ -34,7 +34,7 @@ class Mqtt:
         if found is None or found.vhost is not vhost:  # another may have had its name
             if found is not None:
                 found.close()
-            found = self._sessions[vhost.name] = Sessions(vhost)
+            found = self._sessions[vhost.name] = Sessions(vhost, self.host.users)
         return found
 
     def close(self) -> None:

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.equivalence import SESSION
 from penstock.broker.sessions import Session, Subscription
+from penstock.broker.user import User
+from penstock.broker.users import Users
 from penstock.broker.vhost import VirtualHost
+from penstock.core.logs import get_logger
+from penstock.terminals.mqtt.access import Access
 from penstock.terminals.mqtt.reasons import MqttError, Reason
 from penstock.terminals.mqtt.wills import Will
 
@@ -28,12 +32,15 @@ SYS_EXCHANGE: Final = "mqtt.sys"
 #: A session that does not expire.
 FOREVER: Final = 0xFFFFFFFF
 
+_log = get_logger("penstock.mqtt")
+
 
 class Sessions:
-    __slots__ = ("_expiries", "_members", "_records", "_wills", "clients", "vhost")
+    __slots__ = ("_expiries", "_members", "_records", "_users", "_wills", "clients", "vhost")
 
-    def __init__(self, vhost: VirtualHost) -> None:
+    def __init__(self, vhost: VirtualHost, users: Users) -> None:
         self.vhost = vhost
+        self._users = users
         self.clients: dict[str, MqttTerminal] = {}
         self._records: dict[str, dict[str, Any]] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
@@ -102,7 +109,7 @@ class Sessions:
         will = terminal.will
         if not terminal.expiry:
             if will is not None:
-                will.publish(self.vhost)
+                self._publish_will(client_id, terminal.access.user.name, will)
             self._end(client_id)
             return
         self._put(client_id, left=time.time(), expiry=terminal.expiry)
@@ -122,7 +129,7 @@ class Sessions:
         else:
             self._put(client_id, will=None)
             if will is not None:
-                will.publish(self.vhost)
+                self._publish_will(client_id, self._records[client_id]["user"], will)
 
     def _say(self, client_id: str) -> None:
         waiting = self._wills.pop(client_id, None)
@@ -130,7 +137,17 @@ class Sessions:
             will, timer = waiting
             timer.cancel()
             self._put(client_id, will=None)
+            self._publish_will(client_id, self._records[client_id]["user"], will)
+
+    def _publish_will(self, client_id: str, user: str, will: Will) -> None:
+        """If its user may still publish there: it was asked when the client connected, and what a
+        user may do has perhaps changed since."""
+        exchange, key = will.message.exchange, will.message.routing_key
+        access = Access(self._users, User(user), self.vhost.name, exchange, client_id)
+        if access.may_publish(key):
             will.publish(self.vhost)
+        else:
+            _log.warning("will not published", client_id=client_id, user=user, routing_key=key)
 
     def _stop_waiting(self, client_id: str) -> None:
         timer = self._expiries.pop(client_id, None)

@@ -17,7 +17,7 @@ def exchange_declare(channel: AmqpChannel, args: Arguments) -> None:
         alternate = args.arguments.get("alternate-exchange")
         if isinstance(alternate, str):
             connection.access.check("read", "exchange", args.exchange)
-            connection.access.check("write", "exchange", alternate)
+            connection.access.check_forward(alternate)
         vhost.declare_exchange(
             args.exchange,
             args.type,
@@ -40,11 +40,10 @@ def exchange_delete(channel: AmqpChannel, args: Arguments) -> None:
 
 def exchange_bind(channel: AmqpChannel, args: Arguments) -> None:
     connection = channel.connection
-    connection.access.check("write", "exchange", args.destination)
+    connection.access.check_forward(args.destination)
     connection.access.check("read", "exchange", args.source)
     source = connection.vhost.exchange(args.source)
-    if source.type == "topic":
-        connection.access.check_topic("read", args.source, args.routing_key)
+    connection.access.check_bind(source, args.routing_key, args.arguments)
     destination = connection.vhost.exchange(args.destination)
     connection.vhost.bind(args.source, destination, args.routing_key, args.arguments)
     if not args.no_wait:

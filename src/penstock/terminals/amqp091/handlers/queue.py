@@ -28,10 +28,7 @@ def queue_declare(channel: AmqpChannel, args: Arguments) -> None:
                 f"invalid arg 'x-queue-type' for queue '{args.queue}' in vhost '{vhost.name}': "
                 "sessions of MQTT clients are not declared"
             )
-        dead_letter_exchange = args.arguments.get("x-dead-letter-exchange")
-        if isinstance(dead_letter_exchange, str):
-            connection.access.check("read", "queue", args.queue)
-            connection.access.check("write", "exchange", dead_letter_exchange)
+        connection.access.check_dead_letters(vhost, args.queue, args.arguments)
         queue = vhost.declare_queue(
             args.queue,
             durable=args.durable,
@@ -60,8 +57,7 @@ def queue_bind(channel: AmqpChannel, args: Arguments) -> None:
     connection.access.check("write", "queue", name)
     connection.access.check("read", "exchange", args.exchange)
     exchange = connection.vhost.exchange(args.exchange)
-    if exchange.type == "topic":
-        connection.access.check_topic("read", args.exchange, key)
+    connection.access.check_bind(exchange, key, args.arguments)
     queue = connection.vhost.queue(name, connection)
     connection.vhost.bind(args.exchange, queue, key, args.arguments)
     if not args.no_wait:
