@@ -30,14 +30,17 @@ class LocalPlace:
         return f"{platform.system()} {platform.release()}"
 
     async def run(self, name: str, words: Sequence[str], text: str) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *self._program_of(words),
-            *words[1:],
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self._folder(name),
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._program_of(words),
+                *words[1:],
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self._folder(name),
+            )
+        except OSError as error:
+            raise DeploymentError(f"{name}: cannot run {words[0]!r}: {error.strerror}") from None
         _, errors = await process.communicate(text.encode())
         if process.returncode:
             raise DeploymentError(f"{name}: {' '.join(words)}: {errors.decode().strip()}")
