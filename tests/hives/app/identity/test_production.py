@@ -43,6 +43,13 @@ async def test_letters_in_files_stop_the_start(tmp_path: Path) -> None:
     await opened(IdentitySettings(folder=tmp_path, mail="smtp://mail.example"), {})
 
 
+async def test_a_password_set_over_plain_http_stops_the_start(tmp_path: Path) -> None:
+    given = {"folder": tmp_path, "mail": "smtp://mail.example"}
+    with pytest.raises(ConfigurationError, match="RESET_LINK"):
+        await opened(IdentitySettings(**given, reset_link="http://bees.example/#reset="), {})
+    await opened(IdentitySettings(**given, reset_link="https://bees.example/#reset="), {})
+
+
 @pytest.mark.parametrize("environment", [Environment.XCODE, Environment.LOCAL_TESTING])
 def test_apples_unsigned_environments_stop_the_start(environment: Environment) -> None:
     with pytest.raises(ConfigurationError, match="not signed"):

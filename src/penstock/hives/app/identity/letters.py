@@ -1,7 +1,8 @@
 """How somebody who forgot a password gets the means to set another.
 
 By mail where there is a server for it; on a machine for development each letter is a file, which
-nobody but its owner can read. What is in a letter is never in the log.
+nobody but its owner can read. What is in a letter is never in the log. Whoever reads the link of a
+letter can set the password, so mail to another machine is encrypted and its certificate verified.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import smtplib
+import ssl
 import tempfile
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from penstock.core.addresses import is_loopback
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import get_logger
 
@@ -62,26 +65,59 @@ class FiledLetters:
 
 
 class MailedLetters:
-    """By SMTP: `smtp://user:password@host:587` or `smtps://…`."""
+    """By SMTP: `smtp://user:password@host:587` with STARTTLS, or `smtps://…` with TLS at once.
 
-    def __init__(self, url: str) -> None:
+    The server's certificate is verified against `authority`, or the system's authorities without
+    one. A server that does not offer STARTTLS gets no letter and no password, unless it is on this
+    machine or `allow_cleartext` is set.
+    """
+
+    def __init__(
+        self, url: str, authority: Path | None = None, *, allow_cleartext: bool = False
+    ) -> None:
         self._url = urlsplit(url)
         if self._url.scheme not in ("smtp", "smtps") or not self._url.hostname:
             raise ConfigurationError("mail goes by smtp://user:password@host:587, or smtps://…")
+        self._host = self._url.hostname
+        self._allow_cleartext = allow_cleartext
+        try:
+            self._tls = ssl.create_default_context(cafile=authority)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(
+                f"{authority} holds no certificates to verify a mail server with: {error}"
+            ) from error
 
     async def send(self, letter: EmailMessage) -> None:
         await asyncio.to_thread(self._send, letter)
 
     def _send(self, letter: EmailMessage) -> None:
         url = self._url
-        assert url.hostname is not None
-        if url.scheme == "smtps":
-            line: smtplib.SMTP = smtplib.SMTP_SSL(url.hostname, url.port or 465, timeout=SECONDS)
-        else:
-            line = smtplib.SMTP(url.hostname, url.port or 587, timeout=SECONDS)
-        with line:
-            if url.scheme == "smtp" and line.has_extn("starttls"):
-                line.starttls()
+        with self._connect() as line:
             if url.username:
                 line.login(unquote(url.username), unquote(url.password or ""))
             line.send_message(letter)
+
+    def _connect(self) -> smtplib.SMTP:
+        port = self._url.port
+        if self._url.scheme == "smtps":
+            return smtplib.SMTP_SSL(self._host, port or 465, timeout=SECONDS, context=self._tls)
+        line = smtplib.SMTP(self._host, port or 587, timeout=SECONDS)
+        try:
+            line.ehlo_or_helo_if_needed()
+            if line.has_extn("starttls"):
+                line.starttls(context=self._tls)
+            elif not (self._allow_cleartext or is_loopback(_peer(line))):
+                raise smtplib.SMTPNotSupportedError(
+                    f"{self._host} does not offer STARTTLS, and a letter about a password is not "
+                    "sent in clear text: use smtps://, another server, or set "
+                    "PENSTOCK_HIVES_IDENTITY_MAIL_CLEARTEXT=true"
+                )
+        except BaseException:
+            line.close()
+            raise
+        return line
+
+
+def _peer(line: smtplib.SMTP) -> str:
+    assert line.sock is not None, "not connected"
+    return str(line.sock.getpeername()[0])

@@ -45,7 +45,9 @@ class Local:
         self._letters: Letters = (
             FiledLetters(settings.folder / "letters")
             if settings.mail is None
-            else MailedLetters(settings.mail)
+            else MailedLetters(
+                settings.mail, settings.mail_authority, allow_cleartext=settings.mail_cleartext
+            )
         )
 
     async def verify(self, token: str) -> Identity:

@@ -36,7 +36,12 @@ class IdentitySettings(BaseSettings):
     folder: Path = Field(default_factory=lambda: data_home() / "hives" / "identity")
     """Where the local issuer has its keys, and on a machine for development its letters."""
     mail: str | None = None
-    """The server that carries letters about passwords, smtp://user:password@host:587."""
+    """The server that carries letters about passwords, smtp://user:password@host:587 (STARTTLS), or
+    smtps://…"""
+    mail_authority: Path | None = None
+    """Certificates that server is verified with, in place of the system's."""
+    mail_cleartext: bool = False
+    """Whether letters go to a server on another machine that does not offer STARTTLS."""
     sender: str = "no-reply@localhost"
     """Whom those letters are from."""
     reset_link: str = "http://127.0.0.1:8000/#reset="
@@ -50,10 +55,14 @@ class IdentitySettings(BaseSettings):
 
     @model_validator(mode="after")
     def _encrypted(self) -> IdentitySettings:
-        loopback = self.keys.startswith(("http://127.0.0.1:", "http://localhost:"))
-        if not self.keys.startswith("https://") and not loopback:
+        if not _private(self.keys):
             raise ValueError("keys that are not fetched over https are anybody's")
         return self
+
+
+def _private(url: str) -> bool:
+    """Whether nobody between reads what goes there."""
+    return url.startswith(("https://", "http://127.0.0.1:", "http://localhost:"))
 
 
 def check(settings: IdentitySettings, production: bool, environment: Mapping[str, str]) -> None:
@@ -70,6 +79,11 @@ def check(settings: IdentitySettings, production: bool, environment: Mapping[str
         raise ConfigurationError(
             "the local issuer needs PENSTOCK_HIVES_IDENTITY_MAIL in production: letters about "
             "passwords would be files here"
+        )
+    if settings.issuer == "local" and not _private(settings.reset_link):
+        raise ConfigurationError(
+            f"PENSTOCK_HIVES_IDENTITY_RESET_LINK is {settings.reset_link!r}: in production, new "
+            "passwords are set over https"
         )
     if settings.issuer == "firebase" and not settings.keys.startswith("https://"):
         raise ConfigurationError("Firebase's keys are fetched over https in production")
