@@ -26,6 +26,8 @@ async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     """The URL, once the application is ready to answer; or what kept it from that."""
     import uvicorn
 
+    from penstock.core.http_timeouts import TimedHttpProtocol
+
     ready = asyncio.Event()
 
     class Server(uvicorn.Server):
@@ -40,6 +42,7 @@ async def served(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     listener = _listening(host, port)
     config = uvicorn.Config(
         app,
+        http=TimedHttpProtocol,
         log_config=None,
         access_log=False,
         lifespan="on",

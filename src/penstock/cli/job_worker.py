@@ -21,6 +21,7 @@ from penstock.cli.job_options import (
     durability,
 )
 from penstock.cli.lifetime import until_stopped
+from penstock.cli.metrics_server import serve_metrics
 from penstock.core.config import LogSettings
 from penstock.core.logs import configure
 
@@ -221,10 +222,6 @@ async def _history(opened: AsyncExitStack, url: str, database: str, patience: fl
 
 
 def _serve(opened: AsyncExitStack, registry: CollectorRegistry, port: int) -> None:
-    from prometheus_client import start_http_server
-
-    server, thread = start_http_server(port, "127.0.0.1", registry)
-    opened.callback(thread.join)
-    opened.callback(server.server_close)
-    opened.callback(server.shutdown)
-    typer.echo(f"penstock job worker figures: http://127.0.0.1:{server.server_port}/metrics")
+    bound, close = serve_metrics(port, registry)
+    opened.callback(close)
+    typer.echo(f"penstock job worker figures: http://127.0.0.1:{bound}/metrics")

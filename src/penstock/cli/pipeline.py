@@ -17,6 +17,7 @@ from penstock.cli.backtest import backtest
 from penstock.cli.fabric import DEFAULT_URL, Url
 from penstock.cli.forecast import forecast
 from penstock.cli.lifetime import until_stopped
+from penstock.cli.metrics_server import serve_metrics
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.cli.pipeline_letters import letters
 from penstock.cli.pipeline_options import (
@@ -208,11 +209,9 @@ def compact(
 
 
 def _serve(place: Place, port: int) -> None:
-    from prometheus_client import start_http_server
-
     from penstock.pipeline.metrics import registry
 
-    start_http_server(port, "127.0.0.1", registry(place))
+    serve_metrics(port, registry(place))
 
 
 async def _until_stopped(work: Callable[[threading.Event], None], with_stdin: bool) -> None:

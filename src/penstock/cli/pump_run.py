@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli.fabric import hush_libraries
 from penstock.cli.lifetime import until_stopped
+from penstock.cli.metrics_server import serve_metrics
 from penstock.cli.pump_bars import show_transfers
 from penstock.core.config import LogSettings
 from penstock.core.logs import configure
@@ -117,11 +118,9 @@ async def _until_stopped(
 
 
 def _serve(settings: PumpSettings, control: Control, port: int) -> None:
-    from prometheus_client import start_http_server
-
     from penstock.pump.metrics import registry
 
-    start_http_server(port, "127.0.0.1", registry(settings, control))
+    serve_metrics(port, registry(settings, control))
 
 
 def _summary(control: Control) -> None:

@@ -83,12 +83,14 @@ async def test_permissions_hold_as_they_do_in_amqp(api: httpx.AsyncClient, as_us
         assert refused.json()["error"] == "not_authorised"
 
 
-async def test_another_sites_page_changes_nothing(api: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_another_sites_page_changes_nothing(api: httpx.AsyncClient, site: str) -> None:
     """A browser that remembers the password would send it with a stranger's form."""
-    from_elsewhere = {"sec-fetch-site": "cross-site"}
-
-    assert (await api.put("/vhosts/new", headers=from_elsewhere)).status_code == 403
-    assert (await api.put("/vhosts/new")).status_code == 201
+    assert (await api.put("/vhosts/new", headers={"sec-fetch-site": site})).status_code == 403
+    assert (await api.get("/vhosts", headers={"sec-fetch-site": site})).status_code == 200
+    own = {"sec-fetch-site": "same-origin"}
+    assert (await api.put("/vhosts/new", headers=own)).status_code == 201
+    assert (await api.put("/vhosts/other")).status_code == 201
 
 
 async def test_guest_comes_only_from_this_machine(served: Broker) -> None:

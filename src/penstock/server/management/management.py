@@ -114,8 +114,10 @@ class Management:
         if route is None:
             allow = {"allow": ", ".join(["HEAD", *methods, "OPTIONS"])}
             return Response(200 if request.method == "OPTIONS" else 405, b"", allow)
-        if request.headers.get("sec-fetch-site") == "cross-site" and request.method != "GET":
-            # A browser that remembers a password would lend it to any page that sends a form.
+        site = request.headers.get("sec-fetch-site", "none")
+        if site not in ("same-origin", "none") and request.method != "GET":
+            # A browser that remembers a password would lend it to any page that sends a form,
+            # and a page of a sibling domain or of another port of this host is any page, too.
             raise Refusal(403, "forbidden", "another site's page may not change anything here")
         user = NOBODY if route.level is Level.ANYONE else await self._user(request, route)
         return await route.handler(Call(self._broker, self._rates, request, user, names))

@@ -99,6 +99,15 @@ async def test_every_worker_answers_on_the_one_address() -> None:
         assert len(answered) == 2
 
 
+async def test_a_client_that_sends_no_request_is_closed() -> None:
+    async with running(lambda: settings(header_timeout=0.05)) as engine:
+        address = httpx.URL(await engine.url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n")
+        assert b" 408 " in await asyncio.wait_for(reader.read(), PATIENCE)
+        writer.close()
+
+
 async def test_a_worker_that_dies_is_replaced() -> None:
     async with running(settings) as engine:
         url = await engine.url

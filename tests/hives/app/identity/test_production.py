@@ -44,10 +44,12 @@ async def test_letters_in_files_stop_the_start(tmp_path: Path) -> None:
 
 
 async def test_a_password_set_over_plain_http_stops_the_start(tmp_path: Path) -> None:
-    given = {"folder": tmp_path, "mail": "smtp://mail.example"}
+    def given(link: str) -> IdentitySettings:
+        return IdentitySettings(folder=tmp_path, mail="smtp://mail.example", reset_link=link)
+
     with pytest.raises(ConfigurationError, match="RESET_LINK"):
-        await opened(IdentitySettings(**given, reset_link="http://bees.example/#reset="), {})
-    await opened(IdentitySettings(**given, reset_link="https://bees.example/#reset="), {})
+        await opened(given("http://bees.example/#reset="), {})
+    await opened(given("https://bees.example/#reset="), {})
 
 
 @pytest.mark.parametrize("environment", [Environment.XCODE, Environment.LOCAL_TESTING])

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from email.utils import formatdate
-from typing import Any, Final
+from typing import Final
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from penstock.core.http_timeouts import RequestTimeouts, TimedHttpProtocol
 from penstock.core.logs import get_logger
 from penstock.hives.app.engine.asgi import Application, Message, Receive, Scope, Send
 from penstock.hives.app.engine.settings import EngineSettings
@@ -43,7 +43,7 @@ class Serving:
         self._draining = draining
         self._config = Config(
             app=self._closing(application),
-            http="httptools",
+            http=TimedHttpProtocol,
             ws="websockets-sansio",
             lifespan="off",
             interface="asgi3",
@@ -73,10 +73,11 @@ class Serving:
 
     async def start(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        make: Callable[..., Any] = self._config.http_protocol_class
+        given = self._settings
+        timeouts = RequestTimeouts(given.header_timeout, given.body_timeout, given.body_rate)
         self._clock = asyncio.create_task(self._tell_date())
         self._server = await loop.create_server(
-            lambda: make(config=self._config, server_state=self._state, app_state={}),
+            lambda: TimedHttpProtocol(self._config, self._state, {}, timeouts=timeouts),
             sock=listener,
             backlog=self._settings.backlog,
         )

@@ -41,6 +41,12 @@ class EngineSettings(BaseModel):
     """Connections one worker holds at a time; beyond them, a request gets 503."""
     keep_alive: Annotated[float, Field(gt=0)] = 30.0
     """Seconds an idle connection is kept."""
+    header_timeout: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds a client has to send the headers of a request; then it gets 408."""
+    body_timeout: Annotated[float, Field(gt=0)] = 20.0
+    """The same for the body, and a second more for each `body_rate` bytes of it."""
+    body_rate: Annotated[int, Field(ge=1)] = 4096
+    """Bytes a second that a body has to come with in the long run."""
     linger: Annotated[float, Field(ge=0)] = 2.0
     """Seconds a draining worker leaves idle connections open: who asks again is told to go."""
     drain: Annotated[float, Field(ge=0)] = 20.0
