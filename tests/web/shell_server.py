@@ -6,6 +6,7 @@ NiceGUI's routes belong to a process, so each server that is tested is one.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 from pathlib import Path
 
@@ -25,20 +26,33 @@ PEOPLE = {
 
 
 class Register:
-    """Two people; `revoked` is a file that takes Ada's role away while it is there."""
+    """Two people; `revoked` is a file that takes Ada's role away while it is there.
+
+    With a file `reset` there, nobody's session holds.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._revoked = folder / "revoked"
+        self._reset = folder / "reset"
+        self._sessions: dict[str, str] = {}
 
-    async def admit(self, name: str, password: str) -> Person | None:
+    async def admit(self, name: str, password: str) -> str | None:
         known = PEOPLE.get(name)
-        return known[1] if known is not None and known[0] == password else None
+        if known is None or known[0] != password:
+            return None
+        key = secrets.token_hex()
+        self._sessions[key] = name
+        return key
 
-    async def recall(self, id: str) -> Person | None:  # noqa: A002 - as the gate has it
-        known = PEOPLE.get(id)
-        if known is None or self._revoked.exists():
-            return None if known is None else Person(known[1].id, known[1].name)
-        return known[1]
+    async def recall(self, key: str) -> Person | None:
+        name = self._sessions.get(key)
+        if name is None or self._reset.exists():
+            return None
+        person = PEOPLE[name][1]
+        return Person(person.id, person.name) if self._revoked.exists() else person
+
+    async def dismiss(self, key: str) -> None:
+        self._sessions.pop(key, None)
 
 
 async def ponds(visit: Visit) -> None:
@@ -79,7 +93,7 @@ SECTIONS = (
 
 
 async def main(folder: Path, gated: bool) -> None:
-    app = create_app(SECTIONS, folder, Register(folder) if gated else None)
+    app = create_app(SECTIONS, folder, Register(folder) if gated else None, 0.2)
     async with until_stopped(with_stdin=True) as stop, served(app, "127.0.0.1", 0) as url:
         print(url, flush=True)
         await stop.wait()

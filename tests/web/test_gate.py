@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from penstock.web.gate import local_path
+from penstock.web.signing_in import Tickets
 from tests.web.browsing import PATIENCE, looking, serving
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -80,6 +81,59 @@ def test_who_signs_out_is_asked_again(page: Page) -> None:
     expect(page.get_by_label("Name")).to_be_visible()
     page.goto("/ponds")
     expect(page.get_by_label("Name")).to_be_visible()
+
+
+def session(page: Page) -> dict[str, str]:
+    """The cookie, as another browser would show it."""
+    return {each["name"]: each["value"] for each in page.context.cookies()}
+
+
+def test_a_cookie_from_before_a_sign_in_is_not_signed_in(page: Page, gated: Gated) -> None:
+    page.goto("/vault")
+    before = session(page)
+    sign_in(page, "ada", "lovelace")
+    expect(page.get_by_text("Gold")).to_be_visible()
+    after = session(page)
+    levels = f"{gated.url}/levels.csv"
+    assert httpx.get(levels, cookies=before, timeout=60).status_code == 303
+    assert httpx.get(levels, cookies=after, timeout=60).status_code == 200
+
+
+def test_a_cookie_from_before_a_sign_out_is_signed_out(page: Page, gated: Gated) -> None:
+    page.goto("/vault")
+    sign_in(page, "ada", "lovelace")
+    expect(page.get_by_text("Gold")).to_be_visible()
+    kept = session(page)
+    page.goto("/sign-out")
+    expect(page.get_by_label("Name")).to_be_visible()
+    assert httpx.get(f"{gated.url}/levels.csv", cookies=kept, timeout=60).status_code == 303
+
+
+def test_a_session_that_is_ended_elsewhere_ends_with_its_open_pages(
+    page: Page, gated: Gated
+) -> None:
+    page.goto("/vault")
+    sign_in(page, "ada", "lovelace")
+    expect(page.get_by_text("Gold")).to_be_visible()
+    reset = gated.folder / "reset"
+    reset.touch()
+    try:
+        expect(page.get_by_label("Name")).to_be_visible()
+        expect(page.get_by_text("Gold")).to_have_count(0)
+    finally:
+        reset.unlink()
+
+
+def test_a_ticket_is_good_once_for_one_browser_for_a_minute() -> None:
+    now = 0.0
+    tickets = Tickets(lambda: now)
+    first, second, third = (tickets.issue("here", f"key {each}") for each in range(3))
+    assert tickets.redeem("elsewhere", first) is None
+    assert tickets.redeem("here", first) is None
+    assert tickets.redeem("here", second) == "key 1"
+    assert tickets.redeem("here", second) is None
+    now = 61.0
+    assert tickets.redeem("here", third) is None
 
 
 def test_files_are_behind_the_same_gate(gated: Gated) -> None:

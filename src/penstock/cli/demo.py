@@ -17,6 +17,7 @@ from penstock.cli.durations import seconds
 from penstock.cli.fabric import DEFAULT_URL, Url, hush_libraries
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.core.data_directory import private_directory
+from penstock.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from penstock.hives.sensors.demonstration import Demonstration
@@ -70,7 +71,13 @@ def _write_catalogue(url: str, shown: Demonstration) -> None:
     from penstock import store
     from penstock.hives import catalogue
     from penstock.hives.app.demonstration import furnish
+    from penstock.hives.app.settings import Settings
 
+    if Settings().production:
+        raise ConfigurationError(
+            "PENSTOCK_HIVES_PRODUCTION is true: the demonstration would add people whose password "
+            "everybody knows. Unset it, or leave out --database"
+        )
     with store.Database(url) as database:
         store.migrate(url)
         catalogue.write(database, shown.fleet.hives, shown.fleet.sensors)

@@ -1,8 +1,8 @@
 """The dashboards as one ASGI application: pages behind the gate, inside the frame.
 
 NiceGUI keeps its routes for the whole process, so there is one `create_app` in a process. What
-visitors prefer and who they are is in signed sessions under the data directory, and outlives a
-restart.
+visitors prefer is kept under the data directory; who they are is in their signed cookie, as a key
+that the gate knows (`signing_in.py`). Both outlive a restart.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -34,10 +35,16 @@ from penstock.web.refusing import refuse
 FOLDER: Final = "web"
 #: A page asks a database before it is there; on a busy machine that may take a while.
 _DRAW_SECONDS: Final = 60.0
-_PERSON: Final = "person"
+#: How often the gate is asked about who has a page open.
+RECALL_SECONDS: Final = 60.0
 
 
-def create_app(sections: Sequence[Section], data: Path, gate: Gate | None = None) -> FastAPI:
+def create_app(
+    sections: Sequence[Section],
+    data: Path,
+    gate: Gate | None = None,
+    recall_seconds: float = RECALL_SECONDS,
+) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -52,7 +59,7 @@ def create_app(sections: Sequence[Section], data: Path, gate: Gate | None = None
     private_directory(folder)
     Storage.path = folder
     server = FastAPI(lifespan=lifespan, openapi_url=None)
-    doors = _Doors(Frame(sections, gate), gate)
+    doors = _Doors(Frame(sections, gate), gate, recall_seconds)
     doors.open(Page("/", "Dashboards", "home", home.drawn(sections, gate), listed=False))
     for section in sections:
         for page in section.pages:
@@ -60,7 +67,7 @@ def create_app(sections: Sequence[Section], data: Path, gate: Gate | None = None
         for download in section.downloads:
             doors.hand_out(download)
     if gate is not None:
-        signing_in.install(gate, _PERSON)
+        signing_in.install(gate)
     theme.install()
     nicegui_app.on_page_exception(tell)
     nicegui_app.add_exception_handler(404, missing)
@@ -82,15 +89,19 @@ def create_app(sections: Sequence[Section], data: Path, gate: Gate | None = None
 class _Doors:
     """Whoever comes to a page is known, or is asked; and sees it if they may."""
 
-    def __init__(self, frame: Frame, gate: Gate | None) -> None:
+    def __init__(self, frame: Frame, gate: Gate | None, recall_seconds: float) -> None:
         self._frame = frame
         self._gate = gate
+        self._recall_seconds = recall_seconds
 
     def open(self, page: Page) -> None:
         async def shown(request: Request) -> Response | None:
-            person = await self._person()
+            person = await self._person(request)
             if person is None:
                 return _to_sign_in(request)
+            if self._gate is not None:
+                recall = partial(self._recall, request, page)
+                ui.timer(self._recall_seconds, recall, immediate=False)
             with self._frame.around(page, person) as entitle:
                 if allowed(person, page.role, self._gate):
                     await page.draw(
@@ -105,7 +116,7 @@ class _Doors:
 
     def hand_out(self, download: Download) -> None:
         async def answered(request: Request) -> Response:
-            person = await self._person()
+            person = await self._person(request)
             if person is None:
                 return _to_sign_in(request)
             if not allowed(person, download.role, self._gate):
@@ -114,11 +125,22 @@ class _Doors:
 
         nicegui_app.add_route(download.path, answered)
 
-    async def _person(self) -> Person | None:
+    async def _person(self, request: Request) -> Person | None:
         if self._gate is None:
             return ANYONE
-        known = nicegui_app.storage.user.get(_PERSON)
-        return None if known is None else await self._gate.recall(known)
+        key = signing_in.session_key(request)
+        return None if key is None else await self._gate.recall(key)
+
+    async def _recall(self, request: Request, page: Page) -> None:
+        """An open page ends with the session it was opened in, or with the role it is for."""
+        client = ui.context.client
+        try:
+            person = await self._person(request)
+        except (PenstockError, ConnectionError):
+            return  # asked again in a minute
+        if person is None or not allowed(person, page.role, self._gate):
+            ui.navigate.reload()
+            client.remove_all_elements()  # whatever the browser does, nothing answers it any more
 
 
 def _to_sign_in(request: Request) -> RedirectResponse:

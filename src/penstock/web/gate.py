@@ -1,8 +1,8 @@
 """Who may come in. The shell asks; whoever knows the people answers.
 
 Without a gate everyone is `anyone`, with every role: right for a machine of one's own, where the
-dashboards listen on loopback. The gate is asked again for each page, so a role that is taken away
-is gone at the next click.
+dashboards listen on loopback. The gate is asked again for each page and each download, and once a
+minute while a page is open: a session that was ended elsewhere, by a new password say, ends here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from penstock.web.pages import Person
 
 
 class Gate(Protocol):
-    async def admit(self, name: str, password: str) -> Person | None:
-        """The person, if that is how they sign in."""
+    async def admit(self, name: str, password: str) -> str | None:
+        """The key of a new session, if that is how they sign in."""
 
-    async def recall(self, id: str) -> Person | None:  # noqa: A002 - as Person has it
-        """Who was admitted before, as they are now; None when they no longer may come in."""
+    async def recall(self, key: str) -> Person | None:
+        """Whose session it is, as they are now; None when it has ended, or they may not come in."""
+
+    async def dismiss(self, key: str) -> None:
+        """End the session."""
 
 
 #: Of whom nothing is known because nobody asked.

@@ -115,7 +115,8 @@ def listed(router: object, routers: Sequence[object]) -> bool:
 
 
 _EMPTY = """
-    DELETE FROM app_user; DELETE FROM credential; DELETE FROM payment_event;
+    DELETE FROM app_user; DELETE FROM credential; DELETE FROM sign_in_failure;
+    DELETE FROM payment_event;
     DELETE FROM idempotency_key; DELETE FROM hive; DELETE FROM account; DELETE FROM hive_type;
     DELETE FROM address; DELETE FROM audit_log; DELETE FROM user_analytics;
 """

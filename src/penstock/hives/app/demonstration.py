@@ -3,8 +3,8 @@
     furnish(database, now)
 
 Written again it adds only the deals of a new day; what people have changed meanwhile stays. The
-three who can sign in do so with a password everybody knows, at the local issuer, which production
-refuses to run with.
+three who can sign in do so with a password everybody knows. In production they are refused, by
+whatever they show: password, session, token or API key (`DEMO_UIDS`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ PEOPLE: Final = (
     Person("grace@hives.example", "grace", "account_admin", account="Meadow & Sons"),
     Person("olga@hives.example", "olga", "operator"),
 )
+DEMO_UIDS: Final = frozenset(person.uid for person in PEOPLE)
 #: Title, description, kind, hours from the beginning of the local day, and to the end.
 _OFFERS: Final = (
     ("Two for one before noon", "Any two coffees for the price of one.", "daily", 6, 12),

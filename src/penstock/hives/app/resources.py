@@ -18,6 +18,7 @@ from penstock.core.errors import AuthenticationFailed
 from penstock.hives.app.api.limits import Limits, open_counts
 from penstock.hives.app.api.public import PublicAnswers
 from penstock.hives.app.broker import Broker, SensorBroker
+from penstock.hives.app.demonstration import DEMO_UIDS
 from penstock.hives.app.domain.callers import ANONYMOUS, Caller
 from penstock.hives.app.domain.identity import Identify
 from penstock.hives.app.memory import Memory
@@ -56,9 +57,10 @@ class Resources:
         """Who a request's headers say it is from. What does not hold is refused, never passed
         over."""
         if authorization is not None:
-            return await self.services.users.caller(await self._vouched(authorization))
+            uid = await self._vouched(authorization)
+            return self._real(await self.services.users.caller(uid))
         if key is not None:
-            return await self.services.keys.caller(key)
+            return self._real(await self.services.keys.caller(key))
         return ANONYMOUS
 
     async def recalled(self, authorization: str | None, key: str | None = None) -> Caller:
@@ -71,9 +73,17 @@ class Resources:
         find = self.services.users.caller
         try:
             caller = await self.memory.get(f"user:{uid}", lambda: find(uid))
-            return await find(uid) if caller.fresh else caller
+            return self._real(await find(uid) if caller.fresh else caller)
         except StoreUnavailable:
             return ANONYMOUS
+
+    def _real(self, caller: Caller) -> Caller:
+        """People of the demonstration are nobody in production."""
+        if self.settings.production and caller.uid in DEMO_UIDS:
+            raise AuthenticationFailed(
+                f"{caller.uid} belongs to the demonstration and is refused in production: sign up"
+            )
+        return caller
 
     async def _vouched(self, authorization: str) -> str:
         """Whose token it is."""

@@ -7,4 +7,4 @@ that have been released are not changed; the next one changes what they made.
 from typing import Final
 
 #: The newest step: what this version of Penstock needs the database to be at.
-HEAD: Final = "0011"
+HEAD: Final = "0012"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from penstock.core.errors import AuthenticationFailed, PenstockError
 from penstock.hives.app.domain.callers import Caller
+from penstock.hives.app.domain.errors import Invalid
 from penstock.hives.app.domain.roles import EVERYWHERE, Permission
+from penstock.hives.app.identity.local import SignIn
 from penstock.hives.app.identity.opening import local
 from penstock.web.hives.office import Office
 from penstock.web.pages import Person
@@ -18,26 +20,32 @@ OPERATOR = "operator"
 
 
 class HivesGate:
-    """By the local issuer's logins. With Firebase, people sign in where Firebase is."""
+    """By the local issuer's logins; a session is a refresh token of its, never used to refresh.
+
+    With Firebase, people sign in where Firebase is.
+    """
 
     def __init__(self, office: Office) -> None:
         self._office = office
 
-    async def admit(self, name: str, password: str) -> Person | None:
-        resources = self._office.resources
+    async def admit(self, name: str, password: str) -> str | None:
         try:
-            session = (
-                await local(resources.identify).sign_in(resources.pool).sign_in(name, password)
-            )
-        except AuthenticationFailed:
+            return (await self._desk().sign_in(name, password)).refresh_token
+        except (AuthenticationFailed, Invalid):
             return None
-        return await self._person(session.uid)
 
-    async def recall(self, id: str) -> Person | None:  # noqa: A002 - as the gate has it
+    async def recall(self, key: str) -> Person | None:
         try:
-            return await self._person(id)
+            return await self._person(await self._desk().holder(key))
         except AuthenticationFailed:
             return None
+
+    async def dismiss(self, key: str) -> None:
+        await self._desk().sign_out(key)
+
+    def _desk(self) -> SignIn:
+        resources = self._office.resources
+        return local(resources.identify).sign_in(resources.pool)
 
     async def _person(self, uid: str) -> Person:
         services = self._office.services

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import email
 import re
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from penstock.hives.app.domain.errors import Conflict, Invalid, TooManyRequests
 from penstock.hives.app.identity.issuer import LocalIssuer
 from penstock.hives.app.identity.letters import FiledLetters
 from penstock.hives.app.identity.local import SignIn
-from penstock.hives.app.identity.passwords import Attempts, Passwords
+from penstock.hives.app.identity.passwords import Passwords
 from penstock.hives.app.identity.signing import SigningKeys
 from penstock.hives.app.repositories.pool import Pool
 
@@ -46,19 +48,31 @@ def issuer(tmp_path: Path, clock: Clock) -> LocalIssuer:
     return LocalIssuer("https://bees.local", "bees", keys, clock.seconds)
 
 
+Desks = Callable[..., SignIn]
+
+
 @pytest.fixture
-def desk(pool: Pool, issuer: LocalIssuer, tmp_path: Path, clock: Clock) -> SignIn:
-    quick = Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    return SignIn(
-        pool,
-        issuer,
-        quick,
-        Attempts(clock.seconds),
-        FiledLetters(tmp_path / "letters"),
-        reset_link="https://bees.example/#reset=",
-        sender="hives@bees.example",
-        clock=clock,
-    )
+def new_desk(pool: Pool, issuer: LocalIssuer, tmp_path: Path, clock: Clock) -> Desks:
+    """Each as another process has it."""
+
+    def made(refused: Collection[str] = ()) -> SignIn:
+        return SignIn(
+            pool,
+            issuer,
+            Passwords(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)),
+            FiledLetters(tmp_path / "letters"),
+            reset_link="https://bees.example/#reset=",
+            sender="hives@bees.example",
+            refused=refused,
+            clock=clock,
+        )
+
+    return made
+
+
+@pytest.fixture
+def desk(new_desk: Desks) -> SignIn:
+    return new_desk()
 
 
 def letter(tmp_path: Path) -> tuple[str, str]:
@@ -113,6 +127,61 @@ async def test_after_ten_wrong_passwords_a_login_waits(desk: SignIn, clock: Cloc
         await desk.sign_in(LOGIN, PASSWORD)
     clock.now += timedelta(minutes=16)
     await desk.sign_in(LOGIN, PASSWORD)
+
+
+async def test_wrong_passwords_are_counted_by_all_processes_together(
+    new_desk: Desks, pool: Pool, clock: Clock
+) -> None:
+    desks = [new_desk() for _ in range(4)]
+    await desks[0].sign_up(LOGIN, PASSWORD)
+
+    tries = (desk.sign_in(LOGIN, "wrong") for desk in desks for _ in range(5))
+    ends = await asyncio.gather(*tries, return_exceptions=True)
+
+    assert sum(isinstance(end, AuthenticationFailed) for end in ends) == 10
+    assert sum(isinstance(end, TooManyRequests) for end in ends) == 10
+    with pytest.raises(TooManyRequests) as refusal:
+        await new_desk().sign_in(LOGIN, PASSWORD)
+    assert refusal.value.retry_after == 900
+    clock.now += timedelta(minutes=16)
+    await new_desk().sign_in(LOGIN, PASSWORD)
+    assert await pool.rows("SELECT FROM sign_in_failure") == []
+
+
+async def test_a_right_password_forgives_the_wrong_ones(desk: SignIn) -> None:
+    await desk.sign_up(LOGIN, PASSWORD)
+    for _ in range(3):
+        for _ in range(9):
+            with pytest.raises(AuthenticationFailed):
+                await desk.sign_in(LOGIN, "wrong")
+        await desk.sign_in(LOGIN, PASSWORD)
+
+
+async def test_who_is_refused_has_neither_password_nor_session(
+    desk: SignIn, new_desk: Desks
+) -> None:
+    session = await desk.sign_up(LOGIN, PASSWORD)
+    strict = new_desk({session.uid})
+    with pytest.raises(AuthenticationFailed, match="the login or the password is wrong"):
+        await strict.sign_in(LOGIN, PASSWORD)
+    for use in (strict.holder, strict.refresh):
+        with pytest.raises(AuthenticationFailed, match="does not hold"):
+            await use(session.refresh_token)
+    assert await desk.holder(session.refresh_token) == session.uid
+
+
+async def test_a_session_has_no_holder_after_sign_out_or_a_new_password(
+    desk: SignIn, tmp_path: Path
+) -> None:
+    first, second = await desk.sign_up(LOGIN, PASSWORD), await desk.sign_in(LOGIN, PASSWORD)
+    await desk.sign_out(first.refresh_token)
+    with pytest.raises(AuthenticationFailed):
+        await desk.holder(first.refresh_token)
+    assert await desk.holder(second.refresh_token) == second.uid
+    await desk.ask_reset(LOGIN)
+    await desk.reset(letter(tmp_path)[1], "ten green bottles")
+    with pytest.raises(AuthenticationFailed):
+        await desk.holder(second.refresh_token)
 
 
 async def test_a_refresh_token_gives_another_session_of_the_same_sign_in(

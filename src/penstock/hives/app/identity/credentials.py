@@ -43,7 +43,7 @@ _RESETTING: Final = """
     RETURNING uid, login, password_hash
 """
 _REFRESH: Final = """
-    SELECT uid, expires_at, revoked_at, signed_in_at FROM refresh_token WHERE hash = %s FOR UPDATE
+    SELECT uid, expires_at, revoked_at, signed_in_at FROM refresh_token WHERE hash = %s
 """
 _KEEP: Final = """
     INSERT INTO refresh_token (hash, uid, expires_at, signed_in_at) VALUES (%s, %s, %s, %s)
@@ -84,8 +84,9 @@ class Credentials:
         row = await (await self._connection.execute(_RESETTING, given)).fetchone()
         return None if row is None else Credential(**row)
 
-    async def refresh(self, hashed: bytes) -> Refresh | None:
-        row = await (await self._connection.execute(_REFRESH, (hashed,))).fetchone()
+    async def refresh(self, hashed: bytes, *, lock: bool = True) -> Refresh | None:
+        statement = f"{_REFRESH} {'FOR UPDATE' if lock else ''}"
+        row = await (await self._connection.execute(statement, (hashed,))).fetchone()
         return None if row is None else Refresh(**row)
 
     async def keep(self, hashed: bytes, refresh: Refresh) -> None:

@@ -2,13 +2,14 @@
 
 An ID token lasts an hour and cannot be taken back. What can is the refresh token it is renewed
 with, which is good once: using it gives another, and using it again means that two have it, so
-then all of that person's are revoked. A new password revokes them, too.
+then all of that person's are revoked. A new password revokes them, too. The dashboards keep one
+as their session, and ask whose it is (`holder`).
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,10 +17,11 @@ from typing import Final
 from penstock.core.errors import AuthenticationFailed
 from penstock.core.logs import get_logger
 from penstock.hives.app.domain.errors import Conflict, Fault, Invalid
+from penstock.hives.app.identity.attempts import SignInAttempts
 from penstock.hives.app.identity.credentials import Credential, Credentials, Refresh, digest
 from penstock.hives.app.identity.issuer import LocalIssuer
 from penstock.hives.app.identity.letters import Letters, reset_letter
-from penstock.hives.app.identity.passwords import Attempts, Passwords, acceptable
+from penstock.hives.app.identity.passwords import Passwords, acceptable
 from penstock.hives.app.repositories.pool import Pool
 
 log = get_logger(__name__)
@@ -27,6 +29,7 @@ log = get_logger(__name__)
 REFRESH_LIFE: Final = timedelta(days=30)
 RESET_LIFE: Final = timedelta(hours=1)
 _WRONG: Final = "the login or the password is wrong"
+_ENDED: Final = "this refresh token does not hold: sign in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +50,21 @@ class SignIn:
         pool: Pool,
         issuer: LocalIssuer,
         passwords: Passwords,
-        attempts: Attempts,
         letters: Letters,
         *,
         reset_link: str,
         sender: str,
+        refused: Collection[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """`refused` are the uids that do not sign in here."""
         self._pool = pool
         self._issuer = issuer
         self._passwords = passwords
-        self._attempts = attempts
         self._letters = letters
         self._reset_link = reset_link
         self._sender = sender
+        self._refused = refused
         self._clock = clock
 
     async def sign_up(self, login: str, password: str) -> Session:
@@ -77,16 +81,25 @@ class SignIn:
 
     async def sign_in(self, login: str, password: str) -> Session:
         login = spelled(login)
-        self._attempts.check(login)
-        async with self._pool.reading() as connection:
+        async with self._pool.transaction() as connection:
+            await SignInAttempts(connection).begin(login, self._clock())
             credential = await Credentials(connection).find(login)
+        if credential is not None and credential.uid in self._refused:
+            credential = None
         stored = credential.password_hash if credential is not None else None
         if not await self._passwords.check(stored, password) or credential is None:
-            self._attempts.failed(login)
             raise AuthenticationFailed(_WRONG)
-        self._attempts.succeeded(login)
         async with self._pool.transaction() as connection:
+            await SignInAttempts(connection).clear(login)
             return await self._session(Credentials(connection), credential.uid, self._clock())
+
+    async def holder(self, token: str) -> str:
+        """Whose refresh token it is; raises when it does not hold."""
+        async with self._pool.reading() as connection:
+            found = await Credentials(connection).refresh(digest(token), lock=False)
+        if found is None or found.revoked_at is not None or not self._holds(found):
+            raise AuthenticationFailed(_ENDED)
+        return found.uid
 
     async def refresh(self, token: str) -> Session:
         now = self._clock()
@@ -94,8 +107,8 @@ class SignIn:
         async with self._pool.transaction() as connection:
             credentials = Credentials(connection)
             found = await credentials.refresh(digest(token))
-            if found is None or found.expires_at <= now:
-                raise AuthenticationFailed("this refresh token does not hold: sign in")
+            if found is None or not self._holds(found):
+                raise AuthenticationFailed(_ENDED)
             if found.revoked_at is None:
                 await credentials.revoke(digest(token), now)
                 return await self._session(credentials, found.uid, found.signed_in_at)
@@ -138,7 +151,10 @@ class SignIn:
             if credential is None:
                 raise AuthenticationFailed("this link does not hold any more: ask for another")
             await credentials.revoke_all(credential.uid, now)
-        self._attempts.succeeded(login)
+            await SignInAttempts(connection).clear(login)
+
+    def _holds(self, refresh: Refresh) -> bool:
+        return refresh.expires_at > self._clock() and refresh.uid not in self._refused
 
     async def _session(self, credentials: Credentials, uid: str, since: datetime) -> Session:
         issued = self._issuer.issue(uid, since.timestamp())

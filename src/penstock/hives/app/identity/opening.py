@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 
 import httpx
 
+from penstock.hives.app.demonstration import DEMO_UIDS
 from penstock.hives.app.domain.errors import NotConfigured
 from penstock.hives.app.domain.identity import Identity
 from penstock.hives.app.identity.issuer import LocalIssuer
 from penstock.hives.app.identity.jwks import PublishedKeys, fetching
 from penstock.hives.app.identity.letters import FiledLetters, Letters, MailedLetters
 from penstock.hives.app.identity.local import SignIn
-from penstock.hives.app.identity.passwords import Attempts, Passwords
+from penstock.hives.app.identity.passwords import Passwords
 from penstock.hives.app.identity.settings import IdentitySettings, check
 from penstock.hives.app.identity.signing import SigningKeys
 from penstock.hives.app.identity.tokens import TokenVerifier
@@ -34,13 +35,15 @@ class Local:
         self,
         settings: IdentitySettings,
         issuer: LocalIssuer,
+        *,
+        production: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.issuer = issuer
         self._settings = settings
         self._verifier = issuer.verifier()
         self._passwords = Passwords()
-        self._attempts = Attempts()
+        self._refused = DEMO_UIDS if production else ()
         self._clock = clock
         self._letters: Letters = (
             FiledLetters(settings.folder / "letters")
@@ -59,10 +62,10 @@ class Local:
             pool,
             self.issuer,
             self._passwords,
-            self._attempts,
             self._letters,
             reset_link=self._settings.reset_link,
             sender=self._settings.sender,
+            refused=self._refused,
             clock=self._clock,
         )
 
@@ -82,7 +85,8 @@ async def open_identity(
     if settings.issuer == "local":
         keys = SigningKeys(settings.folder)
         await asyncio.to_thread(keys.open)
-        yield Local(settings, LocalIssuer(settings.issuer_name, settings.project, keys))
+        issuer = LocalIssuer(settings.issuer_name, settings.project, keys)
+        yield Local(settings, issuer, production=production)
         return
     async with httpx.AsyncClient() as client:
         published = PublishedKeys(fetching(client, settings.keys))

@@ -1,31 +1,22 @@
 """Passwords of the local issuer: argon2id, checked in a thread, few at a time.
 
 A check takes tens of milliseconds and 19 MiB on purpose. Somebody who does not exist is refused as
-slowly as somebody who does. One login may fail ten times in a quarter of an hour, then it waits,
-right or wrong: guessing is for those with time.
+slowly as somebody who does. How often a login may fail is `attempts.py`'s to say.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from penstock.hives.app.domain.errors import Fault, Invalid, TooManyRequests
+from penstock.hives.app.domain.errors import Fault, Invalid
 
 SHORTEST: Final = 10
 LONGEST: Final = 256
 _AT_ONCE: Final = 2
-#: Failures, and in how many seconds.
-FAILURES: Final = 10
-WINDOW: Final = 900.0
-#: Logins whose failures are remembered.
-_REMEMBERED: Final = 10_000
 
 
 class Passwords:
@@ -58,34 +49,6 @@ class Passwords:
             return self._hasher.verify(stored, password)
         except (Argon2Error, InvalidHashError):
             return False
-
-
-class Attempts:
-    """Failures to sign in, by login."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._failed: OrderedDict[str, list[float]] = OrderedDict()
-
-    def check(self, login: str) -> None:
-        """Raises while a login has failed too often."""
-        recent = self._recent(login)
-        if len(recent) >= FAILURES:
-            wait = recent[0] + WINDOW - self._clock()
-            raise TooManyRequests("too many wrong passwords for this login; wait a little", wait)
-
-    def failed(self, login: str) -> None:
-        self._failed[login] = [*self._recent(login), self._clock()]
-        self._failed.move_to_end(login)
-        if len(self._failed) > _REMEMBERED:
-            self._failed.popitem(last=False)
-
-    def succeeded(self, login: str) -> None:
-        self._failed.pop(login, None)
-
-    def _recent(self, login: str) -> list[float]:
-        since = self._clock() - WINDOW
-        return [at for at in self._failed.get(login, ()) if at > since]
 
 
 def acceptable(login: str, password: str) -> None:
