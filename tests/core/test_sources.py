@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.core.errors import ConfigurationError
 from penstock.core.sources import DEFAULT, load, overrides
 
@@ -90,6 +92,18 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
 
 
 # The environment and the flags.
+
+
+def variables_of_flags() -> set[str]:
+    folder = Path(penstock.__file__).parent
+    texts = (file.read_text() for file in folder.glob("cli/**/*.py"))
+    return {name for text in texts for name in re.findall(r'envvar="(PENSTOCK_\w+)"', text)}
+
+
+def test_what_flags_and_applications_read_is_no_setting_of_ours(tmp_path: Path) -> None:
+    theirs = {"PENSTOCK_HIVES_PRODUCTION", "PENSTOCK_HIVES_IDENTITY_MAIL"}
+    assert {"PENSTOCK_DATABASE", "PENSTOCK_URL"} <= variables_of_flags()
+    load(dict.fromkeys(theirs | variables_of_flags(), "true"), directory=tmp_path)
 
 
 def test_a_list_in_the_environment_has_commas_or_is_json(tmp_path: Path) -> None:

@@ -25,9 +25,13 @@ from penstock.core.errors import ConfigurationError
 FILE: Final = "penstock.toml"
 #: Names the file to read.
 FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
-#: Variables with our prefix that are not settings; the others are flags' of commands (`--url` of
-#: `pub` and `sub`, `--password` of `broker status`).
-_NO_SETTINGS: Final = (FILE_VARIABLE, "PENSTOCK_URL", "PENSTOCK_PASSWORD")
+#: Variables with our prefix that are not settings of ours: those of commands' flags (`--url`, …),
+_NO_SETTINGS: Final = (
+    *(FILE_VARIABLE, "PENSTOCK_URL", "PENSTOCK_PASSWORD", "PENSTOCK_DATABASE"),
+    *("PENSTOCK_CACHE", "PENSTOCK_JOBS_TOKEN", "PENSTOCK_SPARK_MASTER"),
+)
+#: and those an application reads by itself.
+_APPLICATIONS: Final = ("PENSTOCK_HIVES_",)
 DEFAULT: Final = "default"
 
 
@@ -97,7 +101,9 @@ def _environment(environ: Mapping[str, str], settings: Mapping[str, Setting]) ->
     ours = {
         name: text
         for name, text in environ.items()
-        if name.startswith(PREFIX) and name not in _NO_SETTINGS
+        if name.startswith(PREFIX)
+        and name not in _NO_SETTINGS
+        and not name.startswith(_APPLICATIONS)
     }
     source = EnvSettingsSource(Settings)
     source.env_vars = {name.lower(): text for name, text in ours.items()}
