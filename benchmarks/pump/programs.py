@@ -60,7 +60,8 @@ class Penstock:
     def subscribe(self, ground: Ground, target: Path) -> subprocess.Popen[bytes]:
         where = ("--exchange", ground.exchange, "--queue", ground.queue)
         told = ("--directory", target, "--mirror", "--set", "report_back=no")
-        return self._run(ground, "subscribe", *where, *told)
+        near = ("--private-hosts", "--file-directories", "/")
+        return self._run(ground, "subscribe", *where, *told, *near)
 
     def watch(self, ground: Ground, feed: Feed) -> subprocess.Popen[bytes]:
         return self._run(ground, "watch", *self._posting(ground, feed), feed.folder)

@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from penstock.pump.transports.file_rule import FileRule
+from penstock.pump.transports.hosts import HostRule
+
+#: Servers of tests are on loopback, and their files in temporary directories.
+LOOPBACK = HostRule(private=True)
+EVERY_FILE = FileRule((Path("/"),))
+
 
 class FileServer(ThreadingHTTPServer):
     """Serves a folder; `faults` says what goes wrong with the next requests, one each."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.pump_options import told
 from penstock.core.errors import ConfigurationError
 from penstock.pump.components.naming import heard_exchange, posted_exchange, queue_name
 from penstock.pump.components.readings import bindings, selection
@@ -238,6 +239,64 @@ def test_a_key_file_may_be_below_the_home_or_a_variable(monkeypatch: pytest.Monk
 def test_a_line_of_credentials_that_cannot_be_read_is_named(line: str) -> None:
     with pytest.raises(ConfigurationError, match="c:1: "):
         parse_credentials([line], "c")
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "value"),
+    [
+        ("topic_prefix", "v03", ["v03"]),
+        ("topic_prefix", "['v02.post', \"v03\"]", ["v02.post", "v03"]),
+        ("topic_prefix", " ['v03'] ", ["v03"]),
+        ("subtopic", "['a.#', 'b.#']", ["a.#", "b.#"]),
+        ("plugins", "[]", []),
+        ("file_directories", "/a b", [Path("/a b")]),
+        ("file_directories", "['/a', '/b']", [Path("/a"), Path("/b")]),
+        ("path", "/a", [Path("/a")]),
+        ("variables", "{A = 'b'}", {"A": "b"}),
+        ("strip", "[0-9]+/", re.compile("[0-9]+/")),
+    ],
+)
+def test_lists_and_tables_in_one_line(setting: str, text: str, value: object) -> None:
+    settings = told(Component.SUBSCRIBE, None, [f"{setting}={text}"])
+    assert getattr(settings, setting) == value
+
+
+def test_bindings_and_rules_in_one_line() -> None:
+    pairs = ["bindings=[{exchange = 'xa', subtopic = 'a.#'}]", "select=[{reject = '.*x'}]"]
+    settings = told(Component.SUBSCRIBE, None, pairs)
+    assert bindings(settings) == [Binding("xa", "v02.post", "a.#")]
+    assert isinstance(selection(settings).choose("http://h/x"), str)
+
+
+def test_a_list_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"topic_prefix.*should be as in TOML"):
+        told(Component.SUBSCRIBE, None, ["topic_prefix=[v02.post,v03]"])
+
+
+BOUND = "broker amqp://h/\nexchange xa\ntopic_prefix v02.post\nsubtopic a.#\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ({}, Binding("xa", "v02.post", "a.#")),
+        ({"topic_prefix": "['v03']"}, Binding("xa", "v03", "a.#")),
+        ({"exchange": "xb"}, Binding("xb", "v02.post", "a.#")),
+        ({"subtopic": ["b.#"]}, Binding("xa", "v02.post", "b.#")),
+    ],
+    ids=str,
+)
+def test_a_flag_counts_before_the_bindings_of_a_file(
+    flags: dict[str, object], found: Binding, tmp_path: Path
+) -> None:
+    assert bindings(read_conf(conf(tmp_path, BOUND), None, flags)) == [found]
+
+
+def test_what_a_post_may_name_in_a_file_of_sarracenias(tmp_path: Path) -> None:
+    (tmp_path / "default.conf").write_text("file_directories /a /b\nprivate_hosts on\n")
+    settings = read_conf(conf(tmp_path, "broker amqp://h/\n"))
+    assert settings.file_directories == [Path("/a"), Path("/b")]
+    assert settings.private_hosts
 
 
 def test_the_page_has_every_setting() -> None:

@@ -23,10 +23,11 @@ from penstock.pump.errors import (
     SumMismatch,
     UnsupportedSource,
     WrongSize,
+    unusable_name,
 )
 from penstock.pump.fetching import Fetching, Rules
 from penstock.pump.landing.blocks import Assembly, Block
-from penstock.pump.landing.draft import Manners
+from penstock.pump.landing.draft import Draft, Manners
 from penstock.pump.landing.target import Target, read_inflight
 from penstock.pump.pace import Pace
 from penstock.pump.posts import Parts, Post, Sum
@@ -35,9 +36,8 @@ from penstock.pump.posts.post import Inline
 from penstock.pump.posts.sums import Sums
 from penstock.pump.threads import to_the_end
 from penstock.pump.transports.contract import Circumstances
-from penstock.pump.transports.hosts import HostRule
 from penstock.pump.transports.opening import Transports
-from tests.pump.servers import FileServer, serving
+from tests.pump.servers import EVERY_FILE, LOOPBACK, FileServer, serving
 
 DATA = os.urandom(100_000)
 
@@ -53,7 +53,7 @@ def server(tmp_path: Path) -> Iterator[FileServer]:
 
 @pytest.fixture
 async def transports() -> AsyncIterator[Transports]:
-    opened = Transports(Circumstances(timeout=5.0))
+    opened = Transports(Circumstances(hosts=LOOPBACK, timeout=5.0, files=EVERY_FILE))
     yield opened
     await opened.close()
 
@@ -146,6 +146,8 @@ async def test_what_is_not_as_announced_never_gets_the_name_and_the_next_attempt
     with pytest.raises(error):
         await fetching(transports).fetch(post, Target(here, "f"))
     assert (here / "f").read_bytes() == b"what was there before"
+    half = fault == "less" and size == len(DATA)  # which is gone on with
+    assert names(here) == (["f", "f.tmp"] if half else ["f"])
     await fetching(transports).fetch(post, Target(here, "f"))
     assert (here / "f").read_bytes() == DATA[:size]
     assert names(here) == ["f"]
@@ -155,7 +157,7 @@ async def test_a_server_that_stalls_is_not_waited_for_for_ever(
     server: FileServer, here: Path
 ) -> None:
     server.faults = ["stall"]
-    transports = Transports(Circumstances(timeout=0.3))
+    transports = Transports(Circumstances(hosts=LOOPBACK, timeout=0.3))
     with pytest.raises(SourceUnavailable, match="in time"):
         await fetching(transports).fetch(announced(server.url), Target(here, "f"))
     await transports.close()
@@ -169,6 +171,84 @@ async def test_half_a_file_is_gone_on_with(
     await fetching(transports).fetch(announced(server.url), Target(here, "f"))
     assert server.asked == [("/f", "bytes=70000-")]
     assert (here / "f").read_bytes() == DATA
+
+
+async def test_nothing_stays_of_what_will_not_be_tried_again(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    server.faults = ["less"]
+    rules, post = fetching(transports), announced(server.url)
+    with pytest.raises(WrongSize):
+        await rules.fetch(post, Target(here, "f"))
+    assert names(here) == ["f.tmp"]
+    rules.abandon(post, Target(here, "f"))
+    assert names(here) == []
+    rules.abandon(post, Target(here, "f"))
+    rules.abandon(post, Target(here, "g/f"))
+    assert names(here) == []
+
+
+async def test_what_another_process_is_at_stays(transports: Transports, here: Path) -> None:
+    draft = Draft(str(here / "f.tmp"), None, None)
+    draft.open()
+    fetching(transports).abandon(announced("http://h/"), Target(here, "f"))
+    assert names(here) == ["f.tmp"]
+    draft.close()
+
+
+@pytest.mark.parametrize("inplace", [True, False])
+async def test_nothing_stays_of_blocks_of_which_one_will_not_be_tried_again(
+    inplace: bool, server: FileServer, transports: Transports, here: Path
+) -> None:
+    rules = fetching(transports, inplace=inplace)
+    first, second, *_ = blocks(server.url)
+    await rules.fetch(first, Target(here, "f"))
+    kept = [] if inplace else names(here)
+    server.faults = ["other"]
+    with pytest.raises(SumMismatch):
+        await rules.fetch(second, Target(here, "f"))
+    rules.abandon(second, Target(here, "f"))
+    assert names(here) == kept
+
+
+async def test_blocks_of_a_newer_version_stay_when_an_older_one_is_given_up(
+    server: FileServer, transports: Transports, here: Path
+) -> None:
+    rules = fetching(transports)
+    old, new = blocks(server.url), blocks(server.url, moment=10**18 + 1)
+    await rules.fetch(new[0], Target(here, "f"))
+    rules.abandon(old[1], Target(here, "f"))
+    for post in new[1:]:
+        await rules.fetch(post, Target(here, "f"))
+    assert (here / "f").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("inflight", [".tmp", ".", "tmp/"])
+@pytest.mark.parametrize("size", [1000, len(DATA)], ids=["small", "large"])
+async def test_a_name_may_be_as_long_as_the_file_system_has_it(
+    size: int, inflight: str, server: FileServer, transports: Transports, here: Path
+) -> None:
+    (server.folder / "f").write_bytes(DATA[:size])
+    rules = fetching(transports, inflight=read_inflight(inflight))
+    await rules.fetch(announced(server.url, DATA[:size]), Target(here, "é" * 127 + "x"))
+    assert (here / ("é" * 127 + "x")).read_bytes() == DATA[:size]
+    for post in blocks(server.url, DATA[:size], size // 2):
+        await rules.fetch(post, Target(here, "b" * 255))
+    assert (here / ("b" * 255)).read_bytes() == DATA[:size]
+    assert [name for name in names(here) if name != "tmp"] == ["b" * 255, "é" * 127 + "x"]
+
+
+@pytest.mark.parametrize("path", ["x" * 256, "d" * 256 + "/f", "/".join(["deep"] * 1000)])
+@pytest.mark.parametrize("size", [1000, len(DATA)], ids=["small", "large"])
+async def test_a_longer_one_is_refused_before_anybody_is_asked(
+    size: int, path: str, server: FileServer, transports: Transports, here: Path
+) -> None:
+    posts = [announced(server.url, DATA[:size]), *blocks(server.url, DATA[:size], size // 2)]
+    for post in posts:
+        with pytest.raises(OSError) as caught:
+            await fetching(transports).fetch(post, Target(here, path))
+        assert unusable_name(caught.value)
+    assert server.asked == []
 
 
 class Measured(Pace):
@@ -306,7 +386,7 @@ async def test_no_symbolic_link_leads_out_and_nobody_is_asked(
 async def test_hosts_that_are_not_public_where_they_are_not_allowed(
     server: FileServer, here: Path
 ) -> None:
-    transports = Transports(Circumstances(hosts=HostRule(private=False)))
+    transports = Transports(Circumstances())
     with pytest.raises(ForbiddenHost):
         await fetching(transports).fetch(announced(server.url), Target(here, "f"))
     await transports.close()

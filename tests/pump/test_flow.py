@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from typing import Any, cast
 
@@ -153,6 +154,69 @@ async def test_what_cannot_succeed_is_told_and_done_with(tmp_path: Path) -> None
     await run(consumer, Given(line("f"), "no post"))
     assert consumer.tally.codes == {417: 2}
     assert len(retries) == 0
+    retries.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300),
+        UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"),
+    ],
+    ids=["too long", "no UTF-8"],
+)
+async def test_a_name_no_file_can_have_is_not_tried_again(tmp_path: Path, error: Exception) -> None:
+    attempts: list[str] = []
+
+    async def work(post: Post, letter: Letter) -> Outcome:
+        attempts.append(post.relpath)
+        raise error
+
+    retries = Retries(tmp_path / "retry.db")
+    consumer = Consumer(work, retries=retries, limits=LIMITS)
+    await run(consumer, Given(line("f")))
+    assert (attempts, consumer.tally.codes, len(retries)) == (["f"], {417: 1}, 0)
+    retries.close()
+
+
+@pytest.mark.parametrize("retrying", [True, False])
+@pytest.mark.parametrize("error", [SourceUnavailable("away"), OutsideDirectory("..")], ids=repr)
+async def test_what_failed_for_good_is_abandoned_once(
+    error: Exception, retrying: bool, tmp_path: Path
+) -> None:
+    abandoned: list[str] = []
+    done = asyncio.Event()
+
+    async def work(post: Post, letter: Letter) -> Outcome:
+        if post.relpath == "good":
+            return Outcome(201, "Downloaded")
+        assert abandoned == []
+        raise error
+
+    async def abandon(post: Post) -> None:
+        abandoned.append(post.relpath)
+        done.set()
+
+    retries = Retries(tmp_path / "retry.db") if retrying else None
+    limits = Limits(attempts=2, pause=0.0, backoff=Backoff(first=0.01, lifetime=0.0))
+    consumer = Consumer(work, retries=retries, limits=limits, abandon=abandon)
+    await run(consumer, Given(line("good"), line("f")), done)
+    assert abandoned == ["f"]
+    if retries is not None:
+        retries.close()
+
+
+async def test_what_may_succeed_later_is_not_abandoned(tmp_path: Path) -> None:
+    async def work(post: Post, letter: Letter) -> Outcome:
+        raise SourceUnavailable("away")
+
+    async def abandon(post: Post) -> None:
+        raise AssertionError("it is tried again")
+
+    retries = Retries(tmp_path / "retry.db")
+    limits = Limits(attempts=1, backoff=Backoff(first=60))
+    await run(Consumer(work, retries=retries, limits=limits, abandon=abandon), Given(line("f")))
+    assert len(retries) == 1
     retries.close()
 
 

@@ -21,6 +21,7 @@ from penstock.pump.transports import ftp as ftp_transport
 from penstock.pump.transports.contract import Circumstances, Delivery, Span, Transport
 from penstock.pump.transports.hosts import HostRule
 from penstock.pump.transports.opening import Transports
+from tests.pump.servers import EVERY_FILE
 from tests.pump.test_addresses import NAME, Checked, folder_of_one, write_certificate
 from tests.pump.test_transports import DATA, Caught
 
@@ -112,7 +113,7 @@ async def goes_both_ways(transport: Transport, url: str, folder: Path, place: Pa
 
     ours = place / "ours"
     ours.write_bytes(DATA)
-    await transport.send(Delivery(ours, ".tmp"), Source(url + "new/c"))
+    await transport.send(Delivery(ours, ".tmp", files=EVERY_FILE), Source(url + "new/c"))
     assert (folder / "new/c").read_bytes() == DATA
     await transport.remove(Source(url + "new/c"))
     assert not (folder / "new/c").exists()

@@ -18,6 +18,7 @@ from penstock.pump.transports.contract import Circumstances, Delivery, Span
 from penstock.pump.transports.hosts import HostRule
 from penstock.pump.transports.http import Http
 from penstock.pump.transports.http_pool import request
+from tests.pump.servers import EVERY_FILE, LOOPBACK
 from tests.pump.test_transports import Caught
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -67,7 +68,7 @@ async def scripted(*answers: bytes | None, closing: bool = False) -> AsyncIterat
 
 @pytest.fixture
 async def http() -> AsyncIterator[Http]:
-    transport = Http(Circumstances(timeout=30.0))
+    transport = Http(Circumstances(hosts=LOOPBACK, timeout=30.0))
     yield transport
     await transport.close()
 
@@ -173,7 +174,7 @@ async def test_a_refusal_while_a_file_is_sent_is_told(http: Http, tmp_path: Path
     path.write_bytes(b"data")
     async with scripted(b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n") as script:
         with pytest.raises(SourceUnavailable, match="507"):
-            await http.send(Delivery(path, ""), Source(script.url + "f"))
+            await http.send(Delivery(path, "", files=EVERY_FILE), Source(script.url + "f"))
 
 
 @given(st.text(), st.text())

@@ -143,7 +143,7 @@ async def test_what_is_not_right_gets_no_name_and_is_nobody_elses_fault(
     bad.draft.close()
     assert isinstance(found[0], SumMismatch)
     assert found[1] is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.tmp", "good"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good"]
 
 
 async def test_what_is_not_on_the_disk_gets_no_name(

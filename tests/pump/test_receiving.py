@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import tempfile
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.pump.errors import BadPost, OutsideDirectory, RemoveFailed
 from penstock.pump.fetching import Fetching, Rules
 from penstock.pump.flow.announcing import Announcing
 from penstock.pump.flow.letter import Letter
+from penstock.pump.landing import changes
+from penstock.pump.landing.target import Target
 from penstock.pump.outcome import REJECTED
 from penstock.pump.placement import Placement
 from penstock.pump.plugins import Plugin, Plugins
@@ -25,6 +33,7 @@ from penstock.pump.receiving import Receiving, Republishing, Wanted
 from penstock.pump.selection import Clause, Selection
 from penstock.pump.transports.contract import Circumstances
 from penstock.pump.transports.opening import Transports
+from tests.pump.servers import EVERY_FILE
 
 LETTER = Letter("v02.post", b"")
 
@@ -45,7 +54,7 @@ class Noted:
 
 @pytest.fixture
 async def transports() -> AsyncIterator[Transports]:
-    opened = Transports(Circumstances())
+    opened = Transports(Circumstances(files=EVERY_FILE))
     yield opened
     await opened.close()
 
@@ -170,6 +179,115 @@ async def test_links_that_would_point_out_are_not_made(
     with pytest.raises(OutsideDirectory):
         await receiving(event("l", link_sum(target), link=target), LETTER)
     assert not (here / "l").is_symlink()
+
+
+async def link(receiving: Receiving, path: str, target: str) -> int:
+    return (await receiving(event(path, link_sum(target), link=target), LETTER)).code
+
+
+def outward(folder: Path) -> list[str]:
+    """Links below a folder that lead out of it."""
+    home = folder.resolve()
+    links = [path for path in folder.rglob("*") if path.is_symlink()]
+    return [str(path) for path in links if not path.resolve().is_relative_to(home)]
+
+
+@pytest.mark.parametrize("target", ["..", "../e", "../e/f/g", ".", "f", "../../a", "./f//g/"])
+async def test_links_that_stay_inside(target: str, receiving: Receiving, here: Path) -> None:
+    assert await link(receiving, "a/b/l", target) == 201
+    assert outward(here) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("d", "x/y"), ("d", ".")),  # a link that is replaced
+        (("other", "z"), ("x", ".")),  # a name that becomes a link
+    ],
+)
+@pytest.mark.parametrize("target", ["d/../..", "x/y/../..", "x/../../here"])
+async def test_replacing_a_link_turns_no_other_outwards(
+    target: str,
+    first: tuple[str, str],
+    second: tuple[str, str],
+    receiving: Receiving,
+    here: Path,
+) -> None:
+    for post in (first, ("l", target), second):
+        with suppress(OutsideDirectory):
+            await link(receiving, *post)
+    (here / "y").mkdir()
+    assert outward(here) == []
+
+
+async def test_a_link_is_renamed_where_it_stays_inside(receiving: Receiving, here: Path) -> None:
+    await link(receiving, "a/b/l", "../f")
+    renamed = event("a/b/l", removal_sum("l"), newname="a/l")
+    assert (await receiving(renamed, LETTER)).code == 201
+    assert (here / "a/l").readlink() == Path("../f")
+    renamed = event("a/l", removal_sum("l"), newname="l")
+    with pytest.raises(OutsideDirectory):
+        await receiving(renamed, LETTER)
+    assert (here / "a/l").is_symlink()
+    assert outward(here) == []
+
+
+async def test_a_folder_with_links_moves_where_they_stay_inside(
+    receiving: Receiving, here: Path
+) -> None:
+    await link(receiving, "a/b/c/l", "../../f")
+    moved = event("a/b", removal_sum("b", directory=True), newname="d/e")
+    assert (await receiving(moved, LETTER)).code == 201
+    assert (here / "d/e/c/l").is_symlink()
+    moved = event("d/e/c", removal_sum("c", directory=True), newname="c")
+    with pytest.raises(OutsideDirectory):
+        await receiving(moved, LETTER)
+    assert (here / "d/e/c/l").is_symlink()
+    assert outward(here) == []
+
+
+async def test_a_link_made_while_its_folder_moves_does_not_stay(
+    receiving: Receiving, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "a/b").mkdir(parents=True)
+    rename = os.rename
+
+    def late(old: Path, new: Path) -> None:
+        (here / "a/b/l").symlink_to("../../f")
+        (here / "a/b/m").symlink_to("../f")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", late)
+    with pytest.raises(OutsideDirectory):
+        await receiving(event("a/b", removal_sum("b", directory=True), newname="b"), LETTER)
+    monkeypatch.undo()
+    assert (here / "b/m").is_symlink()
+    assert outward(here) == []
+
+
+@given(st.data())
+@hypothesis.settings(max_examples=200, deadline=None)
+def test_whatever_links_are_made_and_moved_none_leads_out(data: st.DataObject) -> None:
+    names = st.sampled_from("abc")
+    paths = st.lists(names, min_size=1, max_size=3).map("/".join)
+    targets = st.lists(st.sampled_from(["..", ".", "a", "b", "c", ""]), min_size=1, max_size=5)
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place, "home")
+        home.mkdir()
+        for _ in range(data.draw(st.integers(1, 12))):
+            path, other = Target(home, data.draw(paths)), Target(home, data.draw(paths))
+            with suppress(OutsideDirectory, RemoveFailed, OSError):
+                match data.draw(st.sampled_from(["link", "folder", "move", "remove"])):
+                    case "link":
+                        changes.make_link(path, "/".join(data.draw(targets)) or ".")
+                    case "folder":
+                        changes.make_folder(path, 0o775)
+                    case "move":
+                        changes.move(path, other)
+                    case _:
+                        changes.remove(path)
+            with suppress(RuntimeError):  # links that lead to each other lead nowhere
+                assert outward(home) == []
 
 
 async def test_a_link_that_does_not_say_where_to(receiving: Receiving) -> None:

@@ -15,11 +15,13 @@ from penstock.pump.posts.post import Post
 from penstock.pump.receiving import Wanted
 from penstock.pump.sending import Destination, Sending
 from penstock.pump.transports.contract import Circumstances
+from penstock.pump.transports.file_rule import FileRule
 from penstock.pump.transports.opening import Transports
 
 
 async def sent(here: Path, there: Path, relpath: str) -> int:
-    sending = Sending(Destination(f"file:{there}", here), Wanted(), Transports(Circumstances()))
+    destination = Destination(f"file:{there}", here, FileRule((here,)))
+    sending = Sending(destination, Wanted(), Transports(Circumstances()))
     post = Post(moment=0, base_url="http://elsewhere/", relpath=relpath)
     async with asyncio.timeout(60):
         return (await sending(post, Letter("", b""))).code

@@ -22,7 +22,7 @@ from penstock.pump.transports.contract import Circumstances, Delivery, Span, Tra
 from penstock.pump.transports.opening import Transports
 from tests.conftest import missing
 from tests.peers import PeerMissing, Process, find_program, free_port
-from tests.pump.servers import serving
+from tests.pump.servers import EVERY_FILE, LOOPBACK, serving
 
 DATA = os.urandom(300_000)
 
@@ -122,7 +122,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 @pytest.fixture
 async def transport(server: Server) -> AsyncIterator[Transport]:
     transports = Transports(
-        Circumstances(credentials=server.credentials, timeout=20.0, known_hosts=server.known_hosts)
+        Circumstances(server.credentials, LOOPBACK, 20.0, 16, server.known_hosts, EVERY_FILE)
     )
     yield transports.get(server.url.partition(":")[0])
     await transports.close()
@@ -157,7 +157,7 @@ async def test_a_file_sent_replaced_and_removed(
     target = Source(server.url + "new/deep/c%20d")
     for content in (b"first", b"second", b""):
         path.write_bytes(content)
-        await transport.send(Delivery(path, ".tmp", 0o640, 10**18), target)
+        await transport.send(Delivery(path, ".tmp", 0o640, 10**18, files=EVERY_FILE), target)
         assert (server.folder / "new/deep/c d").read_bytes() == content
     assert [each.name for each in (server.folder / "new/deep").iterdir()] == ["c d"]
     await transport.remove(target)
@@ -167,7 +167,7 @@ async def test_a_file_sent_replaced_and_removed(
 
 @pytest.mark.parametrize("scheme", ["http", "sftp", "ftp"])
 async def test_a_server_that_is_not_there(scheme: str) -> None:
-    transports = Transports(Circumstances(timeout=5.0))
+    transports = Transports(Circumstances(hosts=LOOPBACK, timeout=5.0))
     source = Source(f"{scheme}://127.0.0.1:{free_port()}/f")
     with pytest.raises(SourceUnavailable):
         await transports.get(scheme).fetch(source, Span(), Caught())
@@ -178,7 +178,7 @@ async def test_a_server_that_is_not_there(scheme: str) -> None:
 async def test_what_is_no_file_is_refused_and_holds_nobody_up(kind: str, tmp_path: Path) -> None:
     place = tmp_path / "it"
     place.mkdir() if kind == "folder" else os.mkfifo(place)
-    transports = Transports(Circumstances())
+    transports = Transports(Circumstances(files=EVERY_FILE))
     with pytest.raises(UnsupportedSource):
         await transports.get("file").fetch(Source(f"file:{place}"), Span(), Caught())
 
@@ -190,7 +190,7 @@ def test_a_scheme_nobody_has() -> None:
 
 async def test_redirects_are_followed_and_not_for_ever(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(DATA)
-    transports = Transports(Circumstances(timeout=5.0))
+    transports = Transports(Circumstances(hosts=LOOPBACK, timeout=5.0))
     with serving(tmp_path) as server:
         server.faults = ["to:/f"]
         caught = Caught()
@@ -206,7 +206,7 @@ async def test_credentials_of_one_server_are_not_given_to_another(tmp_path: Path
     (tmp_path / "f").write_bytes(DATA)
     with serving(tmp_path) as first, serving(tmp_path) as second:
         known = parse_credentials([f"{first.url} bearer_token=secret"], "test")
-        transports = Transports(Circumstances(credentials=known, timeout=5.0))
+        transports = Transports(Circumstances(known, LOOPBACK, 5.0))
         first.faults = [f"to:{second.url}f"]
         await transports.get("http").fetch(Source(first.url + "f"), Span(), Caught())
         assert (first.authorized, second.authorized) == (["Bearer secret"], [None])

@@ -23,7 +23,8 @@ from penstock.pump.config.settings import Component
 
 app = typer.Typer(
     help="Files announced, fetched, winnowed and announced again, as Sarracenia does it.",
-    epilog="Try `penstock pump post --base-url file: FILE` and `penstock pump subscribe -d DIR`.",
+    epilog="Try `penstock pump subscribe -d DIR --file-directories FROM` "
+    "and `penstock pump post --base-url file: FROM`.",
 )
 
 Paths = Annotated[list[Path] | None, typer.Argument(help="Files and directories.")]
@@ -39,6 +40,7 @@ def pump(
     ] = None,
     instance: options.Instance = None,
     metrics: options.Metrics = None,
+    pairs: options.Set = None,
     verbose: options.Verbose = False,
 ) -> None:
     """Files announced, fetched, winnowed and announced again, as Sarracenia does it."""
@@ -48,7 +50,7 @@ def pump(
     if conf is None:
         typer.echo(context.get_help())
         raise typer.Exit
-    given = {} if instance is None else {"instance": instance}
+    given = {**options.pairs_given(pairs), **({} if instance is None else {"instance": instance})}
     run(read(conf, component, given), verbose=verbose, metrics=metrics)
 
 
@@ -88,6 +90,8 @@ def _hearing(
     mirror: options.Mirror = None,
     strip: options.Strip = None,
     flatten: options.Flatten = None,
+    private_hosts: options.PrivateHosts = None,
+    file_directories: options.FileDirectories = None,
     post_broker: options.PostBroker = None,
     post_exchange: options.PostExchange = None,
     base_url: options.BaseUrl = None,

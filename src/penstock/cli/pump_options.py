@@ -72,6 +72,22 @@ Flatten = Annotated[
     str | None,
     typer.Option(metavar="CHAR", help="Make one name of the path.", rich_help_panel=PLACING),
 ]
+PrivateHosts = Annotated[
+    bool | None,
+    typer.Option(
+        "--private-hosts/--no-private-hosts",
+        help="Posts may name hosts of inner networks, this machine included.",
+        rich_help_panel=PLACING,
+    ),
+]
+FileDirectories = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="DIR",
+        help="Posts may name files below it by file: URLs; may be repeated.",
+        rich_help_panel=PLACING,
+    ),
+]
 PostBroker = Annotated[str | None, typer.Option(metavar="URL", rich_help_panel=POSTING)]
 PostExchange = Annotated[str | None, typer.Option(rich_help_panel=POSTING)]
 BaseUrl = Annotated[
@@ -139,16 +155,22 @@ def told(
     given: dict[str, Any] = {
         _RENAMED.get(name, name): value for name, value in flags.items() if value not in (None, [])
     }
-    for pair in pairs or ():
-        key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise typer.BadParameter(f"--set {pair!r} should be KEY=VALUE")
-        given[key.replace("-", "_")] = value
+    given.update(pairs_given(pairs))
     rules = [{"reject": each} for each in reject or ()]
     rules += [{"accept": each} for each in accept or ()]
     if rules:
         given["select"] = rules
     return read(conf, component, given)
+
+
+def pairs_given(pairs: Sequence[str] | None) -> dict[str, str]:
+    given = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"--set {pair!r} should be KEY=VALUE")
+        given[key.replace("-", "_")] = value
+    return given
 
 
 def read(conf: Path | None, component: Component | None, given: Mapping[str, Any]) -> PumpSettings:

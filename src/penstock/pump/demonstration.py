@@ -95,6 +95,7 @@ class Demonstration:
             accept_unmatched=True,
             directory=str(self.mirror),
             mirror=True,
+            file_directories=[self.inbox],
             report_exchange=REPORTS,
         )
 

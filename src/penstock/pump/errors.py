@@ -6,6 +6,7 @@ help. What is raised here ends one file's turn, never the pump's.
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 from penstock.core.errors import PenstockError
@@ -34,6 +35,13 @@ class OutsideDirectory(PumpError):
 
 class ForbiddenHost(PumpError):
     """A post that sends us to a host we may not be sent to."""
+
+    code = 417
+    passing = False
+
+
+class ForbiddenFile(PumpError):
+    """A post that names a file of this machine outside the directories it may name."""
 
     code = 417
     passing = False
@@ -72,3 +80,11 @@ class RemoveFailed(PumpError):
     """A file or directory that could not be removed, or a link that could not be made."""
 
     code = 500
+
+
+def unusable_name(error: Exception) -> str | None:
+    """Why no attempt can succeed, if that is so: a name too long for the file system, or one that
+    no file can have."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return "a name is too long for the file system"
+    return "a name is not UTF-8" if isinstance(error, UnicodeEncodeError) else None

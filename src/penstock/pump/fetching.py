@@ -91,6 +91,18 @@ class Fetching:
         finally:
             self._transfers.leave(transfer)
 
+    def abandon(self, post: Post, target: Target) -> None:
+        """What was not fetched will not be tried again: nothing of it stays. Blocking."""
+        target.check()
+        parts = post.parts
+        if parts is not None and not parts.single:
+            if self._rules.inplace:
+                target = _without_part_suffix(target, parts, post.sum)
+                self._assembly(post, parts, target).abandon()
+                return
+            target = _part_target(post, parts, target)
+        Draft(self._rules.inflight.path(target.place), None, None).abandon()
+
     async def _fetch_whole(self, post: Post, target: Target, transfer: Transfer) -> Outcome:
         found = await self._land(post, target, transfer, needed=self._present.whole)
         if isinstance(found, str):
@@ -179,7 +191,7 @@ class Fetching:
         self, post: Post, parts: Parts, target: Target, transfer: Transfer
     ) -> Outcome:
         target = _without_part_suffix(target, parts, post.sum)
-        assembly = Assembly(Path(self._rules.inflight.path(target.place)), parts, post.moment)
+        assembly = self._assembly(post, parts, target)
         fd = await to_the_end(self._open_block, post, parts, target, assembly)
         if fd is None:
             return Outcome(reports.NOT_MODIFIED, "block is here", place=target.place, whole=False)
@@ -219,11 +231,7 @@ class Fetching:
         self, post: Post, parts: Parts, target: Target, transfer: Transfer
     ) -> Outcome:
         """The part as a file of its own, for others to fetch, and for nobody to put together."""
-        method = post.sum.method if post.sum else "0"
-        path = target.path
-        if not path.endswith(".Part"):
-            path = part_name(path, parts, method)
-        beside = Target(target.directory, path)
+        beside = _part_target(post, parts, target)
         block = None if self._source(post).name.endswith(".Part") else parts
         async with (
             nullcontext()
@@ -235,8 +243,19 @@ class Fetching:
         told = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
         return Outcome(reports.DONE, "Downloaded", told, beside.place)
 
+    def _assembly(self, post: Post, parts: Parts, target: Target) -> Assembly:
+        return Assembly(Path(self._rules.inflight.path(target.place)), parts, post.moment)
+
     def _source(self, post: Post) -> Source:
         return source_of(post, join=self._rules.join)
+
+
+def _part_target(post: Post, parts: Parts, target: Target) -> Target:
+    """Where a part is kept as a file of its own."""
+    if target.path.endswith(".Part"):
+        return target
+    path = part_name(target.path, parts, post.sum.method if post.sum else "0")
+    return Target(target.directory, path)
 
 
 def _without_part_suffix(target: Target, parts: Parts, known: Sum | None) -> Target:

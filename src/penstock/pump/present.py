@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.pump.errors import unusable_name
 from penstock.pump.gathering import GATHERED
 from penstock.pump.landing.target import Target
 from penstock.pump.posts.parts import Parts
@@ -23,7 +24,9 @@ class Present:
         """Why a file need not be fetched, if that is so."""
         try:
             there = os.stat(target.place)  # noqa: PTH116 - it is asked for every file
-        except OSError:
+        except OSError as error:
+            if unusable_name(error):
+                raise  # before it is fetched for nothing
             return None
         if not self.overwrite:
             return "is here"
@@ -45,7 +48,9 @@ class Present:
             if there.st_size != parts.file_size:
                 return False
             return self._has(post, target.place, parts.offset, parts.length)
-        except OSError:
+        except OSError as error:
+            if unusable_name(error):
+                raise
             return False
 
     def _newer(self, post: Post, there: os.stat_result) -> bool:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from penstock.pump.errors import BadPost, OutsideDirectory
+from penstock.pump.errors import BadPost, OutsideDirectory, PumpError
 from penstock.pump.fetching import Fetching
 from penstock.pump.flow.announcing import Announcing
 from penstock.pump.flow.letter import Letter
@@ -89,6 +90,15 @@ class Receiving:
                 return Outcome(reports.NOT_MODIFIED, "duplicate")
             return await self._obtain(kept, target, letter)
 
+    async def abandon(self, post: Post) -> None:
+        """A post that failed for good: what has been fetched of its file goes."""
+        if post.event is not Event.MODIFY:
+            return
+        with suppress(PumpError, OSError, ValueError):  # there was no place for it to begin with
+            target = self._target(post, destined(post, join=self._wanted.join), post.url)
+            if isinstance(target, Target):
+                await asyncio.to_thread(self._fetching.abandon, post, target)
+
     async def _obtain(self, post: Post, target: Target, letter: Letter) -> Outcome:
         outcome = await self._do(post, target)
         told = outcome.post
@@ -147,10 +157,13 @@ class Receiving:
         return Target(placed.directory, placed.path)
 
     async def _announce(self, to: Republishing, post: Post, place: str) -> None:
+        relpath = relative(place, to.base_dir, to.base_url)
+        if not relpath:
+            return
         told = replace(
             post,
             base_url=to.base_url,
-            relpath=relative(place, to.base_dir, to.base_url),
+            relpath=relpath,
             rename=None,
             retrieve=None,
             content=None,
@@ -191,11 +204,13 @@ def post_variables(post: Post) -> dict[str, str]:
 
 
 def relative(path: str | Path, base_dir: Path, base_url: str) -> str:
-    """The path to announce a file by: below the base directory, or all of it."""
+    """The path to announce a file by: below the base directory, or all of it; of the base
+    directory itself, nothing."""
     full = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
     if base_url == "file:":
         return full
-    return full.removeprefix(_home(base_dir)).lstrip("/")
+    home = _home(base_dir)
+    return "" if full == home[:-1] else full.removeprefix(home).lstrip("/")
 
 
 @lru_cache(16)

@@ -7,12 +7,12 @@ what has a final name there is whole. Who fetches the parts from there puts them
 from __future__ import annotations
 
 import asyncio
-import stat
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from penstock.pump.errors import SourceMissing, UnsupportedSource, WrongSize
+from penstock.pump.errors import UnsupportedSource, WrongSize
 from penstock.pump.flow.announcing import Announcing
 from penstock.pump.flow.letter import Letter
 from penstock.pump.outcome import REJECTED, Outcome
@@ -24,6 +24,7 @@ from penstock.pump.posts.post import Event, Post
 from penstock.pump.receiving import Wanted, post_variables
 from penstock.pump.sources import Source, destined, source_of
 from penstock.pump.transports.contract import Delivery, Span
+from penstock.pump.transports.file_rule import FileRule
 from penstock.pump.transports.opening import Transports
 
 
@@ -31,6 +32,7 @@ from penstock.pump.transports.opening import Transports
 class Destination:
     url: str
     base_dir: Path | None  #: where the files of posts are here; else posts say it by file: URLs
+    files: FileRule = field(default_factory=FileRule)  #: which may be sent
     inflight: str = ".tmp"
     to: str | None = None  #: only what is meant for this cluster
     keep_mode: bool = True
@@ -93,13 +95,14 @@ class Sending:
         if post.event is not Event.MODIFY:
             raise UnsupportedSource(f"{post.event.value} cannot be sent")
         path = self._local(post)
-        span = await asyncio.to_thread(_checked, path, post)
+        span = await asyncio.to_thread(_checked, self._destination.files, path, post)
         delivery = Delivery(
             path,
             self._destination.inflight,
             post.mode if self._destination.keep_mode else None,
             post.mtime if self._destination.keep_times else None,
             span,
+            self._destination.files,
         )
         await transport.send(delivery, target)
         return Outcome(reports.DONE, "Sent", post, str(path))
@@ -132,15 +135,13 @@ def _as_part(remote: str, post: Post) -> str:
     return part_name(remote, post.parts, post.sum.method if post.sum else "0")
 
 
-def _checked(path: Path, post: Post) -> Span:
+def _checked(files: FileRule, path: Path, post: Post) -> Span:
     """What of the file is to be sent; it has to be as large as was announced."""
+    fd = files.open(str(path))
     try:
-        status = path.stat()
-    except OSError as error:
-        raise SourceMissing(f"{path}: {error.strerror}") from error
-    if not stat.S_ISREG(status.st_mode):  # a pipe would hold up whoever opens it
-        raise UnsupportedSource(f"{path} is no file")
-    size = status.st_size
+        size = os.fstat(fd).st_size
+    finally:
+        os.close(fd)
     parts = post.parts
     if parts is None:
         return Span()

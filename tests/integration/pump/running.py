@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,9 +21,10 @@ Component = Callable[..., Awaitable[None]]
 
 
 def settings(component: str, broker: str, state: Path, **given: Any) -> PumpSettings:
-    return settings_of(
-        {"component": component, "broker": broker, "state": state, "durable": False, **given}
-    )
+    """Servers of tests are on loopback, and their files in temporary directories."""
+    near = {"private_hosts": True, "file_directories": [tempfile.gettempdir()]}
+    told = {"component": component, "broker": broker, "state": state, "durable": False}
+    return settings_of({**told, **near, **given})
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ written outside the directory, and nothing wrong has its final name."""
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,33 @@ CASES = {
     "a size that is not true": Bad(499, headers=announced(parts="1,5,1,0,0")),
     "a sum that is not true": Bad(499, headers=announced(sum="s," + "0" * 128)),
     "a host that is not allowed": Bad(417, rules={"private_hosts": False}),
+    "a file of this machine": Bad(
+        417,
+        body=b'{"pubTime": "20261115T120000", "baseUrl": "file:", "relPath": "%(file)s"}',
+        rules={"file_directories": []},
+    ),
+    "a file of this machine, by where to retrieve it": Bad(
+        417,
+        body=b'{"pubTime": "20261115T120000", "baseUrl": "file:", "relPath": "d/f",'
+        b' "retrievePath": "%(file)s"}',
+        rules={"file_directories": []},
+    ),
+    "a file beside a listed directory": Bad(
+        417, body=b"20261115120000 file: %(file)s", rules={"file_directories": ["/usr"]}
+    ),
+    "a name that is too long": Bad(417, "d/" + "x" * 300),
+    "a directory whose name is too long": Bad(417, "d" * 300 + "/f"),
+    "a removal of a name that is too long": Bad(417, "x" * 300, headers={"sum": "R,1"}),
+    "a link whose name is too long": Bad(417, "x" * 300, headers={"sum": "L,1", "link": "f"}),
+    "a directory to make whose name is too long": Bad(417, "x" * 300, headers={"sum": "m,1"}),
+    "a link to a name that is too long": Bad(
+        417, headers={"sum": "L,1", "link": "x" * 5000}, reported=False
+    ),
+    "a name with half a character": Bad(
+        417,
+        body=rb'{"pubTime": "20261115T120000", "baseUrl": "http://h/", "relPath": "d/\ud800"}',
+        reported=False,
+    ),
     "a server that sends too much": Bad(499, fault="more"),
     "a server that sends too little": Bad(499, fault="less"),
     "a server that sends another file": Bad(499, fault="other"),
@@ -104,6 +132,7 @@ async def test_it_is_refused_and_told(
     (here / "out").symlink_to("..")
     server.faults = [bad.fault] * 10 if bad.fault else []
     body = bad.body or f"20261115120000 {server.url} {bad.path}".encode()
+    body = body.replace(b"%(file)s", os.fsencode(tmp_path / "there" / "d" / "f"))
     rules = {**bad.rules}
     rules["directory"] = str(here / rules.get("directory", ""))
     fetches = settings(
@@ -123,4 +152,4 @@ async def test_it_is_refused_and_told(
     assert {each.code for each in told} == ({bad.code} if bad.reported else set())
     assert sorted(path.name for path in outside.iterdir()) == ["here", "there"]
     assert (outside / "there").read_bytes() == b"ours"
-    assert [path for path in here.rglob("f") if not path.is_dir()] == []
+    assert [name for _, _, names in os.walk(here) for name in names] == []

@@ -35,6 +35,7 @@ def folder(
     (home / "subscribe" / "s.conf").write_text(
         f"{broker}exchange x{name}w\nsubtopic #\ninstances 2\nreport_back off\nmirror on\n"
         f"directory {tmp_path / 'copy'}\nreject .*secret.*\naccept .*\n"
+        f"file_directories {tmp_path / 'there'}\n"
     )
     yield home
     here("stop", home)

@@ -86,7 +86,7 @@ async def test_a_subscriber_killed_again_and_again(
     with serving(there) as server:
         arguments = (
             "subscribe", "--broker", penstock.url, "--exchange", f"x{name}", "--directory", here,
-            "--mirror", "--state", tmp_path / "s", "--set", "durable=no",
+            "--mirror", "--state", tmp_path / "s", "--set", "durable=no", "--private-hosts",
         )  # fmt: skip
         queues = settings(
             "subscribe", penstock.url, tmp_path / "s", exchange=f"x{name}", directory=str(here)
@@ -163,6 +163,7 @@ class Chain:
                 "sarra", "--broker", brokers[0].url, "--exchange", "xs", "--directory", self.pump,
                 "--post-broker", brokers[1].url, "--post-exchange", "xa",
                 "--base-url", f"http://127.0.0.1:{self._ports[1]}/", "--base-dir", self.pump,
+                "--private-hosts",
             ),
             "winnow": (
                 "winnow", "--broker", brokers[1].url, "--exchange", "xa",
@@ -171,7 +172,7 @@ class Chain:
             **{
                 home.name: (
                     "subscribe", "--broker", brokers[2].url, "--exchange", "xw", "--directory",
-                    home, "--mirror", "--set", "report_back=no",
+                    home, "--mirror", "--set", "report_back=no", "--private-hosts",
                 )
                 for home in self.homes
             },
@@ -266,12 +267,12 @@ async def test_configurations_run_as_they_are(
         (folder.parent / "credentials.conf").write_text(plain.replace("guest@", "guest:guest@"))
         (folder / "t.conf").write_text(
             f"broker {plain}\nexchange x{name}\nsubtopic #\ndirectory {here}\nmirror on\n"
-            "accept .*\nreport_back off\n"
+            f"accept .*\nreport_back off\nfile_directories {there}\n"
         )
     else:
         (folder / "t.toml").write_text(
             f'component = "subscribe"\nbroker = "{penstock.url}"\nexchange = "x{name}"\n'
-            f'directory = "{here}"\nmirror = true\n'
+            f'directory = "{here}"\nmirror = true\nfile_directories = "{there}"\n'
         )
     state = tmp_path / "state"
     os.environ["XDG_STATE_HOME"] = str(state)

@@ -8,20 +8,28 @@ from typing import Final
 from penstock.pump.components.control import Control
 from penstock.pump.components.readings import dialect
 from penstock.pump.components.workshop import Workshop
-from penstock.pump.flow.consumer import Consumer, Work
+from penstock.pump.flow.consumer import Abandon, Consumer, Work
 from penstock.pump.flow.hearing import Hearing
 
 #: How often the broker is asked how much waits.
 LOOK_SECONDS: Final = 5.0
 
 
-async def consume(shop: Workshop, work: Work, control: Control, *, retrying: bool = True) -> None:
+async def consume(
+    shop: Workshop,
+    work: Work,
+    control: Control,
+    *,
+    retrying: bool = True,
+    abandon: Abandon | None = None,
+) -> None:
     consumer = Consumer(
         work,
         retries=await shop.retries() if retrying else None,
         limits=shop.limits(),
         tell=await shop.reporting(),
         dialect=dialect(shop.settings),
+        abandon=abandon,
     )
     control.tally = consumer.tally
     hearing = await shop.hearing()

@@ -46,7 +46,7 @@ async def subscribe(
             suppression=await shop.suppression(),
             plugins=shop.plugins,
         )
-        await consume(shop, work, control)
+        await consume(shop, work, control, abandon=work.abandon)
 
 
 async def sarra(

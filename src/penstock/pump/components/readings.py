@@ -13,6 +13,7 @@ from penstock.pump.landing.draft import Manners
 from penstock.pump.placement import Placement
 from penstock.pump.posts.v02 import Dialect
 from penstock.pump.selection import Clause, Selection
+from penstock.pump.transports.file_rule import FileRule
 
 
 def bindings(settings: PumpSettings) -> list[Binding]:
@@ -67,6 +68,14 @@ def manners(settings: PumpSettings) -> Manners:
         folder_mode=settings.default_dir_mode or 0o775,
         durable=settings.durable,
     )
+
+
+def file_rule(settings: PumpSettings) -> FileRule:
+    """A sender's base directory holds what it is to send."""
+    listed = list(settings.file_directories)
+    if settings.component is Component.SENDER and settings.base_dir is not None:
+        listed.append(settings.base_dir)
+    return FileRule(tuple(Path(os.path.abspath(each)) for each in listed))  # noqa: PTH100
 
 
 def dialect(settings: PumpSettings) -> Dialect:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from penstock.core.errors import ConfigurationError
 from penstock.pump.components.consuming import consume
 from penstock.pump.components.control import Control
-from penstock.pump.components.readings import base_url, selection, variables
+from penstock.pump.components.readings import base_url, file_rule, selection, variables
 from penstock.pump.components.workshop import open_workshop
 from penstock.pump.config.settings import PumpSettings
 from penstock.pump.plugins import Plugin
 from penstock.pump.receiving import Wanted
 from penstock.pump.sending import Destination, Sending
+from penstock.pump.transports.hosts import HostRule
 
 
 async def sender(
@@ -26,6 +27,7 @@ async def sender(
         destination = Destination(
             settings.destination,
             settings.base_dir,
+            file_rule(settings),
             settings.inflight if settings.inflight[1:] and "/" not in settings.inflight else ".tmp",
             settings.to_clusters,
             settings.preserve_mode,
@@ -34,7 +36,7 @@ async def sender(
         work = Sending(
             destination,
             Wanted(selection(settings), settings.events, settings.join, variables(settings)),
-            shop.transports(),
+            shop.transports(HostRule(private=True)),  # the destination is the site's own word
             announcing=await shop.announcing() if telling else None,
             base_url=base_url(settings) if telling else None,
             plugins=shop.plugins,

@@ -26,7 +26,7 @@ from penstock.pump.components.naming import (
     state_folder,
     user_of,
 )
-from penstock.pump.components.readings import bindings, dialect, manners
+from penstock.pump.components.readings import bindings, dialect, file_rule, manners
 from penstock.pump.config.settings import PumpSettings
 from penstock.pump.credentials import Credentials, read_credentials
 from penstock.pump.fetching import Fetching, Rules
@@ -162,14 +162,15 @@ class Workshop:
         self.stack.push_async_callback(fetching.close)
         return fetching
 
-    def transports(self) -> Transports:
+    def transports(self, hosts: HostRule | None = None) -> Transports:
         transports = Transports(
             Circumstances(
                 credentials=self.credentials,
-                hosts=HostRule(self.settings.private_hosts),
+                hosts=hosts or HostRule(self.settings.private_hosts),
                 timeout=self.settings.timeout,
                 connections=self.settings.concurrency,
                 known_hosts=self.settings.known_hosts,
+                files=file_rule(self.settings),
             )
         )
         self.stack.push_async_callback(transports.close)

@@ -128,6 +128,8 @@ OPTIONS: Final[dict[str, tuple[str, Read]]] = {
     "defaultdirmode": ("default_dir_mode", str),
     "permdirdefault": ("default_dir_mode", str),
     "chmoddir": ("default_dir_mode", str),
+    "privatehosts": ("private_hosts", flag),
+    "filedirectories": ("file_directories", str.split),
     "sum": ("sum", sum_method),
     "identity": ("sum", sum_method),
     "integrity": ("sum", sum_method),

@@ -8,6 +8,7 @@ of credentials, but may be in a URL.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -63,8 +64,20 @@ def _events(value: object) -> object:
     return frozenset(each for word in words if word for each in aliases.get(str(word), [word]))
 
 
+def _structured(value: object) -> object:
+    """A list or a table may be written as TOML has it, where only text can be given."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        form = "['a', 'b'] or {a = 'b'}"
+        raise ValueError(f"{value!r} should be as in TOML, {form}: {error}") from None
+
+
 def _many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+    value = _structured(value)
+    return [value] if isinstance(value, str | Path) else value
 
 
 Mode = Annotated[int | None, BeforeValidator(_octal)]
@@ -72,6 +85,7 @@ Pattern = Annotated[re.Pattern[str], BeforeValidator(_pattern)]
 Strip = Annotated[int | re.Pattern[str], BeforeValidator(_strip)]
 Events = Annotated[frozenset[Event], BeforeValidator(_events)]
 Many = Annotated[list[str], BeforeValidator(_many)]
+Paths = Annotated[list[Path], BeforeValidator(_many)]
 
 
 class _Model(BaseModel):
@@ -109,7 +123,7 @@ class PumpSettings(_Model):
     exchange_suffix: str | None = None
     topic_prefix: Many = Field(["v02.post"], description="v02.post, v03, or both.")
     subtopic: Many = Field(["#"], description="Which directories, as AMQP has patterns.")
-    bindings: list[Bound] = []
+    bindings: Annotated[list[Bound], BeforeValidator(_structured)] = []
     queue: str | None = Field(None, description="Else one is made up and kept.")
     prefetch: int = Field(1024, ge=1)
     post_broker: str | None = Field(None, description="Where posts are sent; else the broker.")
@@ -135,7 +149,7 @@ class PumpSettings(_Model):
     join: bool = Field(False, description="Join base URL and path whatever they end with.")
 
     # What is wanted, and where it goes.
-    select: list[Rule] = []
+    select: Annotated[list[Rule], BeforeValidator(_structured)] = []
     accept_unmatched: bool = False
     events: Events = frozenset(Event)
     directory: str = "."
@@ -144,7 +158,7 @@ class PumpSettings(_Model):
     flatten: str = "/"
     filename: str | None = None
     base_dir: Path | None = None
-    variables: dict[str, str] = {}
+    variables: Annotated[dict[str, str], BeforeValidator(_structured)] = {}
 
     # How it is fetched.
     inflight: str = ".tmp"
@@ -165,10 +179,13 @@ class PumpSettings(_Model):
     default_dir_mode: Mode = 0o775
     durable: bool = Field(True, description="Files are on the disk before they are done.")
     strict_sums: bool = Field(True, description="Refuse another sum than announced.")
-    private_hosts: bool = Field(True, description="Posts may lead to hosts of inner networks.")
+    private_hosts: bool = Field(False, description="Posts may name hosts of inner networks.")
+    file_directories: Paths = Field(
+        [], description="Directories whose files posts may name by file: URLs."
+    )
 
     # How it is announced.
-    path: list[Path] = []
+    path: Paths = []
     post_base_url: str | None = None
     post_base_dir: Path | None = None
     sum: str = "s"

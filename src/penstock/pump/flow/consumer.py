@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from penstock.client import FabricClosed
 from penstock.core.logs import get_logger
-from penstock.pump.errors import BadPost, PumpError
+from penstock.pump.errors import BadPost, PumpError, unusable_name
 from penstock.pump.flow.hearing import Heard, Hearing
 from penstock.pump.flow.lanes import Lanes, Turn
 from penstock.pump.flow.letter import Letter
@@ -64,6 +64,8 @@ class Tally:
 
 
 Told = Callable[[Post, Outcome, float], Awaitable[None]]
+#: Called for a post that failed and will not be tried again.
+Abandon = Callable[[Post], Awaitable[None]]
 
 
 class Consumer:
@@ -75,12 +77,14 @@ class Consumer:
         limits: Limits | None = None,
         tell: Told | None = None,
         dialect: Dialect | None = None,
+        abandon: Abandon | None = None,
     ) -> None:
         self._work = work
         self._retries = retries
         self._limits = limits or Limits()
         self._tell = tell
         self._dialect = dialect
+        self._abandon = abandon
         self._lanes = Lanes()
         self._room = asyncio.Semaphore(self._limits.in_hand)
         self._under_way: set[asyncio.Task[None]] = set()
@@ -155,15 +159,32 @@ class Consumer:
                 if error.passing:
                     log.info("not yet", path=post.relpath, reason=str(error), attempt=attempt + 1)
                     continue
+                await self._refused(post, outcome)
             except Exception as error:
-                # A full disk, a broker that refuses, a plugin's mistake: the file is not to blame.
-                log.warning("failed", path=post.relpath, reason=repr(error), attempt=attempt + 1)
-                outcome = Outcome(NOT_COPIED, repr(error))
-                continue
+                if (why := unusable_name(error)) is not None:
+                    outcome = Outcome(BadPost.code, why)
+                    await self._refused(post, outcome)
+                else:
+                    # A full disk, a broker that refuses, a plugin's mistake: not the file's fault.
+                    reason = repr(error)
+                    log.warning("failed", path=post.relpath, reason=reason, attempt=attempt + 1)
+                    outcome = Outcome(NOT_COPIED, reason)
+                    continue
             await self._told(post, outcome, began)
             return outcome
         await self._told(post, outcome, began)
-        return None if self._retries is not None else outcome
+        if self._retries is not None:
+            return None
+        await self._give_up(post)
+        return outcome
+
+    async def _refused(self, post: Post, outcome: Outcome) -> None:
+        log.warning("refused", path=post.relpath, code=outcome.code, reason=outcome.message)
+        await self._give_up(post)
+
+    async def _give_up(self, post: Post) -> None:
+        if self._abandon is not None:
+            await self._abandon(post)
 
     async def _told(self, post: Post, outcome: Outcome, began: float) -> None:
         self.tally.last = time.time()
@@ -219,6 +240,7 @@ class Consumer:
                 return
             if outcome is None:
                 log.warning("given up", path=post.relpath, hours=backoff.lifetime / 3600)
+                await self._give_up(post)
             await asyncio.to_thread(retries.done, waiting)
 
     def _read(self, letter: Letter) -> Post | None:

@@ -73,6 +73,17 @@ class Assembly:
             self._list.unlink()
             return True
 
+    def abandon(self) -> None:
+        """No other attempt will follow for one of its blocks: this version will never be whole."""
+        if not self._list.exists():
+            return
+        with self._locked() as fd:
+            head = self._read_head(fd)
+            if head in (self._head, b"\n"):  # nobody makes the other
+                self._list.unlink()
+            if head == self._head:
+                self.path.unlink(missing_ok=True)
+
     def _dress(
         self, manners: Manners, mode: int | None, mtime: int | None, atime: int | None
     ) -> None:

@@ -34,9 +34,10 @@ class Manners:
 
 
 class Draft:
-    """Opened, written, and then given its name or left for the next attempt."""
+    """Opened, written, and then given its name; or closed, and then it stays only where another
+    attempt can go on with what it has."""
 
-    __slots__ = ("_digest", "_fd", "_length", "path", "written")
+    __slots__ = ("_digest", "_fd", "_length", "_resumable", "path", "written")
 
     def __init__(self, path: str, length: int | None, digest: Digest | None) -> None:
         self.path = path
@@ -44,17 +45,20 @@ class Draft:
         self._length = length
         self._digest = digest
         self._fd = -1
+        self._resumable = False
 
     def open(self, *, resume: bool = True) -> int:
         """How many bytes are there already."""
         there = self._locked()
         while there is None:
             there = self._locked()
+        self._resumable = resume and self._digest is not None and self._length is not None
         if there == 0:
             return 0
-        if not resume or self._digest is None or self._length is None or there > self._length:
+        if not self._resumable or self._length is None or there > self._length:
             os.ftruncate(self._fd, 0)
             return 0
+        assert self._digest is not None
         while there > self.written and (chunk := os.read(self._fd, CHUNK)):
             self._digest.update(chunk)
             self.written += len(chunk)
@@ -73,13 +77,13 @@ class Draft:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             ours, there = os.fstat(self._fd), os.stat(self.path)  # noqa: PTH116
         except BlockingIOError:
-            self.close()
+            self._let_go()
             raise SourceUnavailable(f"{self.path} is being written by another process") from None
         except FileNotFoundError:
-            self.close()
+            self._let_go()
             return None
         if (ours.st_ino, ours.st_dev) != (there.st_ino, there.st_dev):
-            self.close()
+            self._let_go()
             return None
         return ours.st_size
 
@@ -116,18 +120,33 @@ class Draft:
     def name(self, place: str) -> str:
         """Give it its name, which is on the disk when its folder is. That folder."""
         os.rename(self.path, place)  # noqa: PTH104 - Path.rename costs twice as much
-        self.close()
+        self._let_go()
         return os.path.dirname(place)  # noqa: PTH120
 
     def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        """Nothing to do where it has its name. It is removed while it is locked: nobody else has
+        begun to write to it."""
+        if self._fd >= 0:
+            if not self._resumable or os.fstat(self._fd).st_size == 0:
+                _unlink(self.path)
+            self._let_go()
 
-    def discard(self) -> None:
-        self.close()
-        with contextlib.suppress(OSError):
-            Path(self.path).unlink()
+    def abandon(self) -> None:
+        """No other attempt will follow; what another process is at stays."""
+        if not os.path.lexists(self.path):
+            return
+        with contextlib.suppress(OSError, SourceUnavailable):
+            self.open(resume=False)
+            self.close()
+
+    def _let_go(self) -> None:
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)  # noqa: PTH108
 
 
 def dress(

@@ -6,11 +6,32 @@ refused, nor by a symbolic link that somebody has put on the way.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from penstock.pump.errors import OutsideDirectory
+
+#: Bytes of a name, on almost all file systems.
+NAME_BYTES: Final = 255
+#: Of them, for what stands beside a file in flight (`blocks.LIST`).
+_BESIDE: Final = 8
+
+
+def temporary_name(name: str, prefix: str, suffix: str) -> str:
+    """What a file is called until it has its name; where the name leaves no room for more, by a
+    digest of it."""
+    longer = f"{prefix}{name}{suffix}"
+    if len(os.fsencode(longer)) + _BESIDE <= NAME_BYTES or len(os.fsencode(name)) > NAME_BYTES:
+        return longer
+    return f"{prefix}{hashlib.sha256(os.fsencode(name)).hexdigest()}{suffix}"
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Whether it is the directory or below it; both absolute, links resolved."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +48,8 @@ class Inflight:
 
     def path(self, place: str) -> str:
         folder, name = os.path.split(place)
-        return os.path.join(folder, self.folder, f"{self.prefix}{name}{self.suffix}")  # noqa: PTH118
+        name = temporary_name(name, self.prefix, self.suffix)
+        return os.path.join(folder, self.folder, name)  # noqa: PTH118
 
 
 def read_inflight(text: str) -> Inflight:
@@ -64,5 +86,5 @@ class Target:
 
     def check(self) -> None:
         home, parent = os.path.realpath(self.directory), os.path.realpath(self.final.parent)
-        if parent != home and not parent.startswith(home.rstrip("/") + "/"):
+        if not is_inside(parent, home):
             raise OutsideDirectory(f"{self.final} leads to {parent}, outside {home}")

@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 from penstock.pump.credentials import Credentials
 from penstock.pump.sources import Source
+from penstock.pump.transports.file_rule import FileRule
 from penstock.pump.transports.hosts import HostRule
 
 
@@ -53,6 +54,7 @@ class Delivery:
     mode: int | None = None
     mtime: int | None = None
     span: Span = field(default_factory=Span)  #: of the file here: what is sent as a file there
+    files: FileRule = field(default_factory=FileRule)  #: which may be sent
 
 
 class Transport(Protocol):
@@ -80,6 +82,7 @@ class Circumstances:
     timeout: float = 300.0
     connections: int = 16
     known_hosts: Path | None = None  #: SFTP's; else the user's own
+    files: FileRule = field(default_factory=FileRule)  #: which may be fetched by `file:`
 
 
 def near(transport: Transport) -> Near | None:

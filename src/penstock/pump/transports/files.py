@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from penstock.core.units import MiB
-from penstock.pump.errors import SourceMissing, SourceUnavailable, UnsupportedSource, WrongSize
+from penstock.pump.errors import SourceUnavailable, WrongSize
 from penstock.pump.sources import Source
 from penstock.pump.threads import to_the_end
 from penstock.pump.transports.contract import Circumstances, Delivery, Sink, Span, Writing
+from penstock.pump.transports.file_rule import FileRule, explain
 from penstock.pump.transports.stretch import Stretch
 
 CHUNK: Final = MiB
@@ -23,13 +23,13 @@ class Files:
     """Keeps `Transport`, and `Near`."""
 
     def __init__(self, circumstances: Circumstances) -> None:
-        del circumstances  # files of this machine need none
+        self._files = circumstances.files
 
     async def fetch(self, source: Source, span: Span, sink: Sink) -> None:
-        await to_the_end(_copy, source.path, span, sink.writing)
+        await to_the_end(_copy, self._files, source.path, span, sink.writing)
 
     def copy(self, source: Source, span: Span, writing: Writing) -> None:
-        _copy(source.path, span, writing)
+        _copy(self._files, source.path, span, writing)
 
     async def send(self, delivery: Delivery, target: Source) -> None:
         await to_the_end(_put, delivery, Path(target.path))
@@ -44,16 +44,10 @@ class Files:
         return
 
 
-def _copy(path: str, span: Span, writing: Writing) -> None:
-    try:
-        # What is no file must not hold us up, as a pipe does that nobody writes to.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise _explain(path, error) from error
+def _copy(files: FileRule, path: str, span: Span, writing: Writing) -> None:
+    fd = files.open(path)
     try:
         there = os.fstat(fd)
-        if not stat.S_ISREG(there.st_mode):
-            raise UnsupportedSource(f"{path} is no file")
         left = span.length
         most = min(CHUNK, there.st_size + 1)  # room that is not needed costs more than a small file
         if span.offset:
@@ -73,10 +67,10 @@ def _copy(path: str, span: Span, writing: Writing) -> None:
 
 
 def _put(delivery: Delivery, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(target.name + (delivery.inflight or ".tmp"))
     try:
-        with Stretch(delivery.path, delivery.span) as stretch, draft.open("wb") as file:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with Stretch(delivery) as stretch, draft.open("wb") as file:
             while piece := stretch.read():
                 file.write(piece)
         if delivery.mode is not None:
@@ -85,10 +79,6 @@ def _put(delivery: Delivery, target: Path) -> None:
             os.utime(draft, ns=(delivery.mtime, delivery.mtime))
         draft.rename(target)
     except OSError as error:
-        raise _explain(str(target), error) from error
-
-
-def _explain(path: str, error: OSError) -> Exception:
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return SourceMissing(f"{path} is not there")
-    return SourceUnavailable(f"{path}: {error.strerror}")
+        with suppress(OSError):
+            draft.unlink()
+        raise explain(str(target), error) from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -75,15 +75,23 @@ class Ftp:
             folder = target.path.rpartition("/")[0]
             if folder:
                 await client.make_directory(folder)
-            with await asyncio.to_thread(Stretch, delivery.path, delivery.span) as stretch:
-                async with client.upload_stream(draft) as stream:
-                    while data := await asyncio.to_thread(stretch.read):
-                        await stream.write(data)
             try:
-                await client.rename(draft, target.path)
-            except aioftp.StatusCodeError:  # some servers replace nothing
-                await client.remove_file(target.path)
-                await client.rename(draft, target.path)
+                with await asyncio.to_thread(Stretch, delivery) as stretch:
+                    async with client.upload_stream(draft) as stream:
+                        while data := await asyncio.to_thread(stretch.read):
+                            await stream.write(data)
+                await self._rename(client, draft, target.path)
+            except aioftp.StatusCodeError:
+                with suppress(aioftp.StatusCodeError):
+                    await client.remove_file(draft)
+                raise
+
+    async def _rename(self, client: aioftp.Client, draft: str, path: str) -> None:
+        try:
+            await client.rename(draft, path)
+        except aioftp.StatusCodeError:  # some servers replace nothing
+            await client.remove_file(path)
+            await client.rename(draft, path)
 
     async def remove(self, target: Source) -> None:
         try:

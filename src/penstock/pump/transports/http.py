@@ -33,7 +33,11 @@ from penstock.pump.transports.stretch import Stretch
 _IDENTITY: Final = {"Accept-Encoding": "identity"}
 _REDIRECTS: Final = 5
 _GONE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
-_NEVER: Final = (HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
+_NEVER: Final = (
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.NOT_IMPLEMENTED,
+    HTTPStatus.REQUEST_URI_TOO_LONG,
+)
 
 
 class Http:
@@ -67,7 +71,7 @@ class Http:
                         return  # the rest of it is not worth reading
 
     async def send(self, delivery: Delivery, target: Source) -> None:
-        with await asyncio.to_thread(Stretch, delivery.path, delivery.span) as stretch:
+        with await asyncio.to_thread(Stretch, delivery) as stretch:
             headers = {"Content-Length": str(stretch.size)}
             async with self._answer("PUT", target, headers, _pieces(stretch)) as answer:
                 _check_status(answer, target)

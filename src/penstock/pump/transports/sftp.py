@@ -45,15 +45,13 @@ class Sftp:
     async def send(self, delivery: Delivery, target: Source) -> None:
         path = target.path
         draft = path + (delivery.inflight or ".tmp")
+        client = None
         try:
             client = await self._client(target)
             folder = path.rpartition("/")[0]
             if folder:
                 await client.makedirs(folder, exist_ok=True)
-            if delivery.span.whole:
-                await client.put(str(delivery.path), draft)
-            else:
-                await self._write(client, delivery, draft)
+            await self._write(client, delivery, draft)
             if delivery.mode is not None:
                 await client.chmod(draft, delivery.mode & 0o777)
             if delivery.mtime is not None:
@@ -61,10 +59,16 @@ class Sftp:
                 await client.utime(draft, (seconds, seconds))
             await self._rename(client, draft, path)
         except (OSError, asyncssh.Error) as error:
+            if client is not None:
+                with suppress(OSError, asyncssh.Error):
+                    await client.remove(draft)
             raise self._explain(target, error) from error
 
     async def _write(self, client: asyncssh.SFTPClient, delivery: Delivery, draft: str) -> None:
-        with await asyncio.to_thread(Stretch, delivery.path, delivery.span) as stretch:
+        with await asyncio.to_thread(Stretch, delivery) as stretch:
+            if delivery.span.whole:
+                await client.put(stretch.path, draft)
+                return
             async with client.open(draft, "wb") as file:
                 while piece := await asyncio.to_thread(stretch.read):
                     await file.write(piece)

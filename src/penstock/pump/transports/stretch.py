@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from penstock.core.units import MiB
-from penstock.pump.errors import SourceMissing
-from penstock.pump.transports.contract import Span
+from penstock.pump.transports.contract import Delivery
 
 PIECE: Final = MiB
 
 
 class Stretch:
-    def __init__(self, path: Path, span: Span) -> None:
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise SourceMissing(f"{path}: {error.strerror}") from error
+    def __init__(self, delivery: Delivery) -> None:
+        span = delivery.span
+        self._file = os.fdopen(delivery.files.open(str(delivery.path)), "rb")
         there = max(0, os.fstat(self._file.fileno()).st_size - span.offset)
         self.size = there if span.length is None else min(there, span.length)
         self._left = self.size
@@ -35,6 +31,11 @@ class Stretch:
         trace: TracebackType | None,
     ) -> None:
         self._file.close()
+
+    @property
+    def path(self) -> str:
+        """Leads to the open file, whatever has its name meanwhile."""
+        return f"/proc/self/fd/{self._file.fileno()}"
 
     def read(self) -> bytes:
         """The next piece; nothing at the end."""
