@@ -253,6 +253,30 @@ async def test_what_cannot_be_announced_does_not_stop_the_watch(root: Path, tree
     assert said(posts) == [("modify", "good")]
 
 
+@pytest.mark.parametrize("base", ["root", "root/", "./root"])
+def test_the_base_directory_itself_is_not_announced(base: str, root: Path) -> None:
+    (root / "d").mkdir()
+    (root / "d" / "f").write_bytes(b"content")
+    described = description(root.parent / base, folders=True)
+    told = [post for path in walk(root) for post in described.of(path)]
+    assert said(told) == [("mkdir", "d"), ("modify", "d/f")]
+
+
+async def test_a_base_directory_that_goes_and_comes_back_is_not_announced(
+    root: Path, tree: Tree
+) -> None:
+    posting = Posting(description(root, folders=True), cast(Announcing, noted := Noted()))
+    watching = Watching(root, posting, tree, Manner())
+    (root / "d").mkdir()
+    await watching.look_at([root])
+    (root / "d").rmdir()
+    root.rmdir()
+    await watching.look_at([root])
+    root.mkdir()
+    await watching.look_at([root])
+    assert said(noted.posts) == [("mkdir", "d"), ("rmdir", "d")]
+
+
 def test_a_tree_in_order_and_links_not_followed(root: Path) -> None:
     (root / "b/c").mkdir(parents=True)
     (root / "b/c/f").write_text("f")

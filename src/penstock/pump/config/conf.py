@@ -73,8 +73,8 @@ def read_conf(
     given = {"component": component, "name": path.stem, "join": True, **reading.given}
     if reading.rules:
         given["select"] = reading.rules
-    if reading.bindings:
-        given["bindings"] = reading.bindings
+    if reading.bindings and "subtopic" not in (flags or {}):
+        given["bindings"] = [_overruled(each, flags or {}) for each in reading.bindings]
     credentials = home / "credentials.conf"
     if credentials.is_file():
         given["credentials"] = credentials
@@ -153,6 +153,12 @@ def _binding(value: str, reading: _Reading) -> dict[str, Any]:
     if "topic_prefix" in reading.given:
         binding["topic_prefix"] = reading.given["topic_prefix"][0]
     return binding
+
+
+def _overruled(binding: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """A flag counts before what stands above a subtopic."""
+    own = {key: value for key, value in binding.items() if key not in flags}
+    return {**own, "exchange": flags.get("exchange", binding["exchange"])}
 
 
 def _inflight(value: str, reading: _Reading) -> None:

@@ -58,9 +58,13 @@ class Description:
             target = str(path.readlink())
             told = self._post(path, status, sums.link_sum(target))
             return [replace(told, link=target, mode=None)]
-        if stat.S_ISDIR(status.st_mode) and self.folders:
+        if stat.S_ISDIR(status.st_mode) and self.folders and not self.is_base(path):
             return [self._post(path, status, sums.directory_sum(path.name))]
         return []
+
+    def is_base(self, path: Path) -> bool:
+        """Whether it is the base directory: everything is announced below it, itself not."""
+        return not relative(path, self.base_dir, self.base_url)
 
     def removed(self, path: Path, *, folder: bool = False) -> Post:
         return Post(

@@ -116,8 +116,9 @@ class Watching:
 
     async def _announce_gone(self, gone: dict[Path, Known]) -> None:
         for path, known in gone.items():
-            if not known.folder or self.posting.description.folders:
-                post = self.posting.description.removed(path, folder=known.folder)
+            describe = self.posting.description
+            if not known.folder or (describe.folders and not describe.is_base(path)):
+                post = describe.removed(path, folder=known.folder)
                 await self.posting.announce(post)
         await self.posting.flush()
         await asyncio.to_thread(self.tree.record, [(path, None) for path in gone])
