@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.jobs.archive import unpack
+from penstock.jobs.archive import contents, unpack
 from penstock.jobs.errors import FormError
 
 
@@ -91,3 +91,9 @@ def test_a_damaged_entry_is_refused(tmp_path: Path) -> None:
     data[60] ^= 0xFF
     with pytest.raises(FormError, match="not a zip"):
         unpack(bytes(data), tmp_path)
+
+
+def test_a_directory_of_too_many_files_is_refused_before_it_is_read() -> None:
+    data = zipped(*((f"{number}", b"") for number in range(1001)))
+    with pytest.raises(FormError, match="1,001 files; at most 1,000"):
+        contents(data)

@@ -1,7 +1,7 @@
 """A zip from a stranger: looked through before anything of it is written, and bounded.
 
 What would be written elsewhere than below the place it is unpacked to, what is no plain file, and
-what unpacks to more than it may is refused as a whole.
+what unpacks to more than it may is refused as a whole, before it is unpacked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from penstock.core.units import MiB
 from penstock.jobs.errors import FormError
 
 ENTRIES: Final = 1_000
-BYTES: Final = 256 * MiB
+BYTES: Final = 64 * MiB
+#: Each file has one of these: counted before there is an object for each.
+_DIRECTORY_ENTRY: Final = b"PK\x01\x02"
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED: Final = 1
 
@@ -36,12 +38,14 @@ def unpack(data: bytes, place: Path, *, most_bytes: int = BYTES) -> list[Path]:
 
 def contents(data: bytes, *, most_bytes: int = BYTES) -> dict[str, bytes]:
     """Name → content."""
+    if (count := data.count(_DIRECTORY_ENTRY)) > ENTRIES:
+        raise FormError(f"the zip has {count:,} files; at most {ENTRIES:,} are accepted")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
             _check(entries, most_bytes)
             return {_name(entry): _content(archive, entry) for entry in entries}
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
         raise FormError(f"not a zip that can be read: {error}") from error
 
 
@@ -59,8 +63,6 @@ def _name(entry: zipfile.ZipInfo) -> str:
 
 
 def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
-    if len(entries) > ENTRIES:
-        raise FormError(f"the zip has {len(entries):,} files; at most {ENTRIES:,} are accepted")
     size = sum(entry.file_size for entry in entries)
     if size > most_bytes:
         raise FormError(f"the zip unpacks to {size:,} bytes; at most {most_bytes:,} are accepted")

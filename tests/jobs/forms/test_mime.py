@@ -91,3 +91,9 @@ def test_what_is_wrong_is_told(data: bytes, what: str) -> None:
     with pytest.raises(FormError) as refused:
         read_request(data)
     assert what in str(refused.value)
+
+
+def test_headers_are_bounded() -> None:
+    data = b"--x\n" + b"a: b\n" * 10_000 + b"\nbody\n--x--\n"
+    with pytest.raises(FormError, match="no empty line ends its headers within 16,384 bytes"):
+        mime.read(data)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from penstock.jobs.errors import FormError
 from penstock.jobs.forms import xml
+from penstock.jobs.forms.tree import ELEMENTS, parse
 from penstock.jobs.model import Aging, BuildModels, Fake, PredictModels, Response, Result
 
 MADRID_IN_SUMMER = timezone(timedelta(hours=2))
@@ -153,3 +156,32 @@ def test_depth_is_bounded() -> None:
         xml.read_request(
             b"<request id='1' type='fake'>" + b"<a>" * 100 + b"</a>" * 100 + b"</request>"
         )
+
+
+def test_the_number_of_elements_is_bounded() -> None:
+    with pytest.raises(FormError, match="more than 200,000 elements"):
+        parse(b"<a>" + b"<b/>" * ELEMENTS + b"</a>")
+
+
+def test_a_tag_with_attributes_without_end_is_bounded() -> None:
+    attributes = b" ".join(b'a%d=""' % number for number in range(600_000))
+    with pytest.raises(FormError, match="a tag of more than 4,194,304 bytes"):
+        parse(b"<a " + attributes + b"/>")
+
+
+def test_text_between_elements_is_one() -> None:
+    root = parse(b"<a>one<b>two</b>three &amp; <!-- none -->four</a>")
+    assert root.text == "onethree & four"
+    assert root.children[0].text == "two"
+
+
+def test_the_time_it_takes_is_in_proportion_to_the_text() -> None:
+    """By processor time, of which 32 MiB of lines take less than a second; a text that is copied
+    for each of its pieces takes minutes."""
+    program = """
+import resource
+resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
+from penstock.jobs.forms.tree import parse
+assert len(parse(b"<a>" + b"x\\n" * 2**24 + b"</a>").text) == 2**25
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

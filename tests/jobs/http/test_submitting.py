@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from penstock.jobs import archive
 from penstock.jobs.forms import Form, write_request
 from penstock.jobs.http.app import create_app
 from penstock.jobs.http.guarding import Limits
 from penstock.jobs.model import BuildModels, Fake, PredictModels
 from penstock.jobs.options import Options
 from penstock.jobs.science import synthetic
+from penstock.jobs.science.indicators import INDICATORS
 from tests.jobs.http.conftest import URL
 from tests.jobs.http.memory import MemoryJobs
 
@@ -175,3 +180,63 @@ async def test_a_data_set_can_be_checked_without_asking_for_anything(
     ]
     few = await api.post("/datasets/check?purpose=build_models", content=SAMPLES)
     assert "at least 10 of each origin" in json.dumps(few.json()["problems"])
+
+
+def bomb(**tables: Any) -> bytes:
+    """A model that is whole but for its table: a few bytes that stand for very many."""
+    table = io.BytesIO()
+    pq.write_table(pa.table(tables), table)
+    files = {"manifest.json": b'{"schema": 1, "seed": 1}', "coefficients.json": b"{}"}
+    return archive.pack({**files, "signatures.json": b"[]", "matrix.parquet": table.getvalue()})
+
+
+async def test_models_that_are_a_bomb_are_refused(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.array([0] * 1_000_000)
+    zeros, words = pa.array([0.0]).take(rows), pa.array(["summer"]).take(rows)
+    data = bomb(CLASS=words, season=words, **dict.fromkeys(INDICATORS, zeros))
+    assert len(data) < 10_000
+
+    def read(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was decoded")
+
+    monkeypatch.setattr(pq.ParquetFile, "read", read)
+    files = {"dataset": SAMPLES, "models": data}
+    answer = await api.post("/jobs", data={"type": "predict_models"}, files=files)
+    assert answer.status_code == 400
+    assert "1,000,000 rows; at most 100,000" in answer.json()["detail"]
+
+
+async def test_models_of_values_without_end_are_refused(api: httpx.AsyncClient) -> None:
+    lists = b"[" + b"[]," * 2_000_000 + b"[]]"
+    data = archive.pack({"manifest.json": lists})
+    assert len(data) < 10_000
+    files = {"dataset": SAMPLES, "models": data}
+    answer = await api.post("/jobs", data={"type": "predict_models"}, files=files)
+    assert answer.status_code == 400
+    assert "more than 500,000 values" in answer.json()["detail"]
+
+
+async def test_trials_are_bounded_in_all_zips_together(api: httpx.AsyncClient) -> None:
+    content = b"# nothing but a comment\n" * 50_000
+    files = [("dataset", ("reference.csv", REFERENCE))]
+    for number in range(10):
+        zipped = archive.pack({f"{number}/envFC-Summer.txt": content})
+        files.append(("aging", (f"{number}.zip", zipped)))
+    answer = await api.post("/jobs", data={"type": "build_models"}, files=files)
+    assert answer.status_code == 400
+    assert "at most" in answer.json()["detail"]
+
+
+async def test_json_of_too_many_values_is_refused(api: httpx.AsyncClient) -> None:
+    body = b'{"type": "build_models", "dataset": {"a": [' + b'"",' * 1_000_001 + b'""]}}'
+    answer = await api.post("/jobs", content=body)
+    assert answer.status_code == 400
+    assert "more than 1,000,000 values" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("body", [b"{}", b" { } ", b'{"id": "a1"}', b'{,"type": "fake"}', b'{"'])
+async def test_what_is_no_request_is_refused_and_told(api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await api.post("/jobs", content=body)
+    assert answer.status_code == 400

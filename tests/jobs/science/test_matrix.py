@@ -160,3 +160,8 @@ def test_rows_can_be_taken(matrix: Matrix) -> None:
     some = matrix.take(np.array([3, 5]))
     assert some.samples == (matrix.samples[3], matrix.samples[5])
     assert (some.values == matrix.values[[3, 5]]).all()
+
+
+def test_a_csv_of_too_many_cells_is_not_taken_apart() -> None:
+    with pytest.raises(DataError, match="more than 1,000,000 cells"):
+        read_csv(b"CLASS" + b";" * 1_000_001)

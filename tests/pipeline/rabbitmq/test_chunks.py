@@ -113,3 +113,16 @@ def test_what_is_no_chunk_is_said_to_be_none() -> None:
 def test_packing_that_cannot_be_undone_is_left_to_amqp(how: int) -> None:
     with pytest.raises(Unusual):
         read_chunks([chunk([packed([b"a", b"b"], how, b"not packed like that")], 2)])
+
+
+def test_an_entry_that_decompresses_to_more_than_it_says_is_left_to_amqp() -> None:
+    bomb = gzip.compress(bytes(10_000_000))
+    with pytest.raises(Unusual, match="more than 10"):
+        read_chunks([chunk([packed([b"a", b"b"], GZIP, bomb)], 2)])
+
+
+@pytest.mark.parametrize("how", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_an_entry_that_says_it_is_huge_is_not_made_room_for(how: int) -> None:
+    huge = pack(">BHII", 0x80 | how << 4, 2, 4_000_000_000, 4) + b"tiny"
+    with pytest.raises(Unusual, match="more than 134,217,728 bytes"):
+        read_chunks([chunk([huge], 2)])

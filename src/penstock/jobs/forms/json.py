@@ -7,9 +7,13 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from penstock.jobs.errors import FormError
+from penstock.jobs.forms.values import check_json
 from penstock.jobs.model import Request, Response
 
 T = TypeVar("T")
+
+#: Fifty thousand samples have so many, in twenty columns.
+VALUES: Final = 1_000_000
 
 _REQUEST: Final[TypeAdapter[Request]] = TypeAdapter(Request)
 _RESPONSE: Final = TypeAdapter(Response)
@@ -45,6 +49,7 @@ def schema() -> dict[str, Any]:
 
 
 def _read(adapter: TypeAdapter[T], data: bytes) -> T:
+    check_json(data, VALUES)
     try:
         return adapter.validate_json(data)
     except ValidationError as error:

@@ -22,7 +22,11 @@ _BOUNDARY: Final = re.compile(
 )
 #: What a line of base64 may hold.
 _LINE: Final = 76
+_HEAD_END: Final = re.compile(rb"\r?\n(?:\r?\n|\Z)")
+_BLANKS: Final = b" \t\r\n\v\f"
 PARTS: Final = 16
+#: Of the headers of a part.
+HEAD_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,11 @@ def _part(data: bytes, number: int) -> Part:
     if text.startswith((b"\r\n", b"\n")):
         head, content = b"", text.removeprefix(b"\r\n").removeprefix(b"\n")
     else:
-        found = re.search(rb"\r?\n(?:\r?\n|$)", text)
+        found = _HEAD_END.search(text, 0, HEAD_BYTES)
         if found is None:
-            raise FormError(f"part {number}: no empty line ends its headers")
+            raise FormError(
+                f"part {number}: no empty line ends its headers within {HEAD_BYTES:,} bytes"
+            )
         head, content = text[: found.start()], text[found.end() :]
     headers = _headers(head, number)
     kind = headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
@@ -80,7 +86,7 @@ def _decoded(content: bytes, encoding: str, number: int) -> bytes:
     encoding = encoding.lower()
     if encoding == "base64":
         try:
-            return base64.b64decode(b"".join(content.split()), validate=True)
+            return base64.b64decode(content.translate(None, _BLANKS), validate=True)
         except binascii.Error as error:
             raise FormError(f"part {number}: not base64: {error}") from error
     if encoding == "quoted-printable":

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from penstock.core.units import MiB
 from penstock.jobs import archive
-from penstock.jobs.errors import DataError, Problem
+from penstock.jobs.errors import DataError, FormError, Problem
 from penstock.jobs.model import Aging, Agings, Dataset
 from penstock.jobs.science.ageing import file_means, read_trials
 from penstock.jobs.science.indicators import ANIMAL, HUMAN, INDICATORS
@@ -23,6 +24,8 @@ from penstock.jobs.science.signatures import FOLDS
 
 #: What a zip begins with.
 _ZIP: Final = b"PK"
+#: Of all trials, unpacked: a line of four bytes becomes objects of more than a hundred.
+TRIALS_BYTES: Final = 4 * MiB
 #: A data set of more cells is not looked at by eye.
 PREVIEW_ROWS: Final = 200
 
@@ -93,8 +96,14 @@ def agings(files: Mapping[str, bytes]) -> Agings:
 
 def _unzipped(files: Mapping[str, bytes]) -> dict[str, bytes]:
     plain: dict[str, bytes] = {}
+    left = TRIALS_BYTES
     for name, content in files.items():
-        plain |= archive.contents(content) if content.startswith(_ZIP) else {name: content}
+        zipped = content.startswith(_ZIP)
+        found = archive.contents(content, most_bytes=left) if zipped else {name: content}
+        left -= sum(map(len, found.values()))
+        if left < 0:
+            raise FormError(f"the trials have more than {TRIALS_BYTES:,} bytes")
+        plain |= found
     return plain
 
 

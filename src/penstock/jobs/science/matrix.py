@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,8 @@ from penstock.jobs.science.indicators import (
 
 Floats = NDArray[np.float64]
 
+#: Of a CSV: more than fifty thousand samples in twenty columns are not looked at.
+CELLS: Final = 1_000_000
 _NUMBER: Final = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 #: Below what could be counted: a hundredth of the limit stands for it.
 _CENSORED: Final = 100.0
@@ -67,6 +70,8 @@ def read_csv(data: bytes) -> dict[str, tuple[str, ...]]:
         text = data.decode("latin-1")
     if "\0" in text:
         raise DataError([Problem(1, "", "this is not text; a CSV in UTF-8 or Latin-1 is wanted")])
+    if text.count(";") + text.count("\n") > CELLS:
+        raise DataError([Problem(0, "", f"more than {CELLS:,} cells")])
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=";"))
     while rows and not any(cell.strip() for cell in rows[-1]):
         rows.pop()
@@ -95,8 +100,8 @@ def _check_names(names: list[str]) -> None:
     ]
     problems += [
         Problem(1, name, "two columns have this name")
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
+        for name, times in Counter(names).items()
+        if times > 1
     ]
     if SAMPLE not in names:
         problems.append(Problem(1, SAMPLE, "the column with the samples' ids is missing"))

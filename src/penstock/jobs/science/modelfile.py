@@ -1,6 +1,7 @@
 """A model as a file: a zip of plain data that any machine can read, and nothing that runs.
 
-Classifiers are not in it: they are fitted again, in a moment, when the file is read.
+Classifiers are not in it: they are fitted again, in a moment, when the file is read. A model comes
+from anybody: what its files decompress and decode to is bounded before that is done.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.core.units import MiB
 from penstock.jobs import archive
 from penstock.jobs.errors import FormError
+from penstock.jobs.forms.values import check_json
+from penstock.jobs.science import parquet
 from penstock.jobs.science.ageing import Coefficients
 from penstock.jobs.science.classifiers import CONFIGURATIONS
 from penstock.jobs.science.indicators import FEATURES, INDICATORS, SAMPLE, SEASON, Season
@@ -28,6 +32,12 @@ from penstock.jobs.science.simulation import SECTIONS
 
 #: What is in the files, by their first version.
 SCHEMA: Final = 1
+#: Of its files, unpacked. A thousand samples and fourteen cells of 750 signatures have 3 MiB.
+BYTES: Final = 16 * MiB
+#: In each of its JSON files: numbers, strings, lists.
+_VALUES: Final = 500_000
+#: Of the id of a sample.
+_TEXT: Final = 255
 _NAMES: Final = {configuration.name: configuration for configuration in CONFIGURATIONS}
 
 
@@ -73,13 +83,13 @@ def save(model: Model) -> bytes:
 
 
 def load(data: bytes) -> Model:
-    files = archive.contents(data)
+    files = archive.contents(data, most_bytes=BYTES)
     try:
-        manifest = json.loads(files["manifest.json"])
+        manifest = _read_json(files["manifest.json"])
         if manifest["schema"] != SCHEMA:
             raise FormError(f"a model of version {manifest['schema']}; {SCHEMA} is understood here")
-        slopes = json.loads(files["coefficients.json"])
-        bags = json.loads(files["signatures.json"])
+        slopes = _read_json(files["coefficients.json"])
+        bags = _read_json(files["signatures.json"])
         model = Model(
             _loaded_matrix(files["matrix.parquet"]),
             Coefficients(_loaded_slopes(slopes)),
@@ -88,7 +98,7 @@ def load(data: bytes) -> Model:
         )
     except KeyError as error:
         raise FormError(f"not a model: {error.args[0]!r} is not in it") from error
-    except (ValueError, TypeError, IndexError, pa.ArrowException) as error:
+    except (ValueError, TypeError, IndexError, OSError, RecursionError, pa.ArrowException) as error:
         raise FormError(f"not a model: {error}") from error
     if hashlib.sha256(model.matrix.values.tobytes()).hexdigest() != manifest["matrix"]:
         raise FormError("not the model it was: the matrix has changed")
@@ -97,6 +107,11 @@ def load(data: bytes) -> Model:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=1, allow_nan=False).encode()
+
+
+def _read_json(data: bytes) -> Any:
+    check_json(data, _VALUES)
+    return json.loads(data)
 
 
 def _saved_matrix(matrix: Matrix) -> bytes:
@@ -111,10 +126,20 @@ def _saved_matrix(matrix: Matrix) -> bytes:
 
 
 def _loaded_matrix(data: bytes) -> Matrix:
-    table = pq.read_table(io.BytesIO(data))
+    table = parquet.read_table(data, (SAMPLE, SEASON))
     values = np.column_stack([table[name].to_numpy() for name in INDICATORS]).astype(np.float64)
-    seasons = tuple(Season[name.upper()] for name in table[SEASON].to_pylist())
-    return Matrix(tuple(table[SAMPLE].to_pylist()), values, seasons)
+    seasons = tuple(Season[name.upper()] for name in _texts(table[SEASON]))
+    return Matrix(tuple(_texts(table[SAMPLE])), values, seasons)
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    found: list[str] = []
+    for chunk in column.chunks:
+        words = chunk.dictionary.to_pylist()
+        if any(len(word) > _TEXT for word in words):
+            raise FormError(f"not a model: a name is longer than {_TEXT} characters")
+        found += [words[at] for at in chunk.indices.to_pylist()]
+    return found
 
 
 def _loaded_slopes(slopes: dict[str, dict[str, float | None]]) -> Any:

@@ -17,7 +17,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.errors import FrameError
+from penstock.core.compression import inflate
+from penstock.core.errors import ContentTooLarge, FrameError
+from penstock.core.units import MiB
 from penstock.pipeline.amqp.octets import Places
 
 _HEADER: Final = Struct(">BBHIqQQIIII")
@@ -28,6 +30,8 @@ _PACKED: Final = 1 << 31
 #: How an entry of many is packed, how many it holds, their size before and after.
 _PACK: Final = Struct(">BHII")
 _GZIP: Final = 1
+#: Of the packed entries of a chunk, decompressed. A publisher says how large they are.
+CHUNK_BYTES: Final = 128 * MiB
 _CODECS: Final = {2: "snappy", 3: "lz4", 4: "zstd"}
 
 
@@ -149,7 +153,7 @@ def _stops(content: bytes, end: int, count: int) -> list[int] | None:
 
 def _unpacked(data: bytes, count: int) -> Iterator[bytes]:
     """The same with all messages behind their sizes."""
-    at = 0
+    at, left = 0, CHUNK_BYTES
     for _ in range(count):
         word = _SIZE.unpack_from(data, at)[0] if at + 4 <= len(data) else 0
         if not word & _PACKED:
@@ -158,6 +162,9 @@ def _unpacked(data: bytes, count: int) -> Iterator[bytes]:
             continue
         how, _, plain_size, size = _PACK.unpack_from(data, at)
         at += _PACK.size
+        left -= plain_size
+        if left < 0:
+            raise Unusual(f"a chunk that is packed from more than {CHUNK_BYTES:,} bytes")
         yield _decompressed(data[at : at + size], how >> 4 & 0x07, plain_size)
         at += size
 
@@ -167,8 +174,8 @@ def _decompressed(data: bytes, how: int, size: int) -> bytes:
         return data
     try:
         if how == _GZIP:
-            return zlib.decompress(data, zlib.MAX_WBITS | 16)
+            return inflate(data, size, zlib.MAX_WBITS | 16)
         codec = _CODECS[how]
         return bytes(pa.decompress(data, size, codec, asbytes=True))
-    except (KeyError, ValueError, OSError, zlib.error) as error:
+    except (KeyError, ValueError, OSError, ContentTooLarge, zlib.error) as error:
         raise Unusual(f"entries packed in way {how}: {error}") from None

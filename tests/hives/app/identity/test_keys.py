@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from pathlib import Path
 
 import httpx
@@ -200,3 +201,14 @@ async def test_a_key_that_was_rotated_out_is_believed_no_more(tmp_path: Path) ->
 
 def test_a_name_is_the_keys_thumbprint() -> None:
     assert len(name_of(a.KEY.public_key())) == 43
+
+
+async def test_a_key_set_without_end_is_not_read() -> None:
+    body = gzip.compress(bytes(50_000_000))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=body, headers={"content-encoding": "gzip"})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        with pytest.raises(KeysUnavailable, match="more than 1,048,576 bytes"):
+            await fetching(client)()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import http_ece  # type: ignore[import-untyped]
+import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -252,3 +253,18 @@ def test_an_app_may_register_with_its_installations_id() -> None:
 def test_a_file_that_is_no_service_account_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError):
         open_fcm(tmp_path / "missing.json")
+
+
+async def test_what_a_push_service_says_beside_its_status_is_not_read(vapid: Vapid) -> None:
+    class Body(httpx.AsyncByteStream):
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            raise AssertionError("it was read")
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(201, stream=Body(), headers={"content-encoding": "gzip"})
+
+    client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    channel = WebPushChannel(vapid, client)
+    outcome = await channel.send(push("https://push.example/ada", Browser().keys))
+    assert outcome.fate is Fate.SENT
+    await channel.close()

@@ -9,6 +9,7 @@ away.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +21,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from penstock.core.logs import get_logger
+from penstock.core.units import MiB
 from penstock.hives.app.identity.errors import KeysUnavailable
 from penstock.hives.app.identity.tokens import ALGORITHM
 from penstock.store.cache import SingleFlight
@@ -39,6 +41,7 @@ PAUSE_SECONDS: Final = 60.0
 #: After one that failed.
 AGAIN_SECONDS: Final = 5.0
 FETCH_SECONDS: Final = 5.0
+KEY_SET_BYTES: Final = 1 * MiB
 _MAX_AGE: Final = re.compile(r"max-age=(\d{1,9})")
 
 
@@ -89,10 +92,15 @@ def fetching(client: httpx.AsyncClient, url: str = FIREBASE_KEYS) -> Fetch:
     """From where an issuer publishes them as a JWK set."""
 
     async def fetch() -> Published:
-        response = await client.get(url, timeout=FETCH_SECONDS)
-        response.raise_for_status()
+        document = bytearray()
+        async with client.stream("GET", url, timeout=FETCH_SECONDS) as response:
+            response.raise_for_status()
+            async for piece in response.aiter_bytes():
+                document += piece
+                if len(document) > KEY_SET_BYTES:
+                    raise KeysUnavailable(f"{url} has more than {KEY_SET_BYTES:,} bytes")
         try:
-            keys = read_key_set(response.json())
+            keys = read_key_set(json.loads(document))
         except ValueError as error:
             raise KeysUnavailable(f"{url} has no key set: {error}") from error
         said = _MAX_AGE.search(response.headers.get("cache-control", ""))

@@ -15,8 +15,10 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from penstock.core.compression import inflate
+from penstock.core.errors import ContentTooLarge
 from penstock.core.logs import get_logger
-from penstock.core.units import KiB
+from penstock.core.units import KiB, MiB
 from penstock.hives.app.domain.analytics import Popularity
 from penstock.hives.app.domain.hives import Snapshot
 from penstock.hives.app.domain.plans import Plan
@@ -27,6 +29,8 @@ log = get_logger(__name__)
 
 #: memcached takes a mebibyte with the key and what it needs itself.
 PIECE_BYTES: Final = 900 * KiB
+#: Of an edition that is read, as JSON: a hundred thousand hives have less.
+EDITION_BYTES: Final = 256 * MiB
 _HEAD: Final = KEYS.key("edition", "head")
 
 
@@ -84,7 +88,7 @@ class Editions:
             return None
         try:
             return await asyncio.to_thread(_unpacked, packed)
-        except (ValidationError, zlib.error) as error:
+        except (ValidationError, ContentTooLarge, zlib.error) as error:
             log.warning("no edition", reason=str(error)[:200])
             return None
 
@@ -102,7 +106,7 @@ def _packed(edition: Edition) -> bytes:
 
 
 def _unpacked(packed: bytes) -> Edition:
-    return _EDITION.validate_json(zlib.decompress(packed))
+    return _EDITION.validate_json(inflate(packed, EDITION_BYTES))
 
 
 def age(head: Head, now: datetime) -> float:

@@ -84,10 +84,14 @@ class WebPushChannel:
             "Topic": f"n{push.notification_id}",
         }
         try:
-            response = await self._client.post(push.address, content=body, headers=headers)
+            # What the service says beside its status is not read: the address is a visitor's, and
+            # an answer may be of any size, or compressed from any.
+            async with self._client.stream(
+                "POST", push.address, content=body, headers=headers
+            ) as response:
+                return _outcome(response)
         except httpx.HTTPError as error:
             return Outcome(Fate.AGAIN, f"{type(error).__name__}: {error}")
-        return _outcome(response)
 
     async def close(self) -> None:
         await self._client.aclose()
