@@ -175,8 +175,8 @@ async def test_nothing_is_left_when_the_worker_itself_is_killed(tmp_path: Path) 
             shell = LocalShell(Path(sys.argv[1]))
             async with shell.folder() as folder:
                 print(folder.path)
-                command = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
-                await folder.run([sys.executable, "-c", command], print)
+                command = ["setsid", "sh", "-c", "echo $$; exec sleep 60"]
+                await folder.run(command, lambda line: print(line, flush=True))
 
         asyncio.run(work())
     """
@@ -196,3 +196,53 @@ def test_what_is_kept_is_the_end() -> None:
         kept.add(f"{number}\n".encode())
     assert kept.text.endswith("99999\n")
     assert kept.text.startswith("[")
+
+
+#: A daemon as they are written: a session of its own, no parent, no environment, closed outputs.
+DAEMON = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        nothing = os.open("/dev/null", os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nothing, number)
+        os.execve("/bin/sleep", ["sleep", "600"], {})
+    os._exit(0)
+os.wait()
+time.sleep(float(sys.argv[1]))
+"""
+
+
+async def test_a_daemon_ends_with_the_command_that_started_it(folder: LocalFolder) -> None:
+    done = await folder.run([*python(DAEMON), "0"])
+    assert done.good
+    assert not alive(int(done.output))
+
+
+async def test_a_daemon_ends_when_the_time_is_over(folder: LocalFolder) -> None:
+    done = await folder.run([*python(DAEMON), "600"], limits=Limits(soft=3.0, grace=0.2))
+    assert done.reason
+    assert not alive(int(done.output))
+
+
+async def test_a_daemon_ends_when_the_command_is_cancelled(folder: LocalFolder) -> None:
+    begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(
+        folder.run([*python(DAEMON), "600"], lambda line: begun.set_result(int(line)))
+    )
+    pid = await begun
+    assert alive(pid)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not alive(pid)
+
+
+async def test_a_session_of_its_own_is_asked_to_end_as_well(folder: LocalFolder) -> None:
+    inner = "trap 'echo tidying > tidy; exit' TERM; echo begun; sleep 60 & wait"
+    program = f'setsid sh -c "{inner}" & wait'
+    done = await folder.run(script(program), limits=Limits(soft=2.0, grace=30.0))
+    assert done.output == "begun\n"
+    assert await folder.read("tidy") == b"tidying\n"

@@ -186,3 +186,39 @@ asyncio.run(work())
     process.wait()
     await until(lambda: not alive(pid))
     await until(lambda: not folder.exists())
+
+
+#: A session of its own whose parents are gone.
+DAEMON = "(setsid sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1' &) ; sleep %d"
+
+
+async def test_a_daemon_ends_with_the_command_that_started_it(folder: SshFolder) -> None:
+    done = await folder.run(script(DAEMON % 1))
+    assert done.good
+    assert not alive(int(done.output))
+
+
+async def test_a_daemon_ends_when_the_time_is_over(folder: SshFolder) -> None:
+    done = await folder.run(script(DAEMON % 600), limits=Limits(soft=3.0, grace=0.2))
+    assert done.reason
+    assert not alive(int(done.output))
+
+
+async def test_a_session_without_its_environment_ends_with_its_parent(folder: SshFolder) -> None:
+    program = "setsid env -i sh -c 'echo $$; trap : TERM; while true; do sleep 600; done' & wait"
+    done = await folder.run(script(program), limits=Limits(hard=3.0, grace=0.2))
+    assert done.reason
+    assert not alive(int(done.output))
+
+
+async def test_a_daemon_ends_when_the_command_is_cancelled(folder: SshFolder) -> None:
+    begun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(
+        folder.run(script(DAEMON % 600), lambda line: begun.set_result(int(line)))
+    )
+    pid = await begun
+    assert alive(pid)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not alive(pid)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, cast
 
 from penstock.jobs.pool.parcels import Parcels, pack
+from penstock.jobs.shells.reaper import reaped
 
 
 class PoolProcess(asyncio.Protocol):
-    """Started by `start`. All it has started is in its group, and ends with it."""
+    """Started by `start`, below a reaper: all it has started ends with it."""
 
     def __init__(
         self,
@@ -32,6 +30,7 @@ class PoolProcess(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._orders: asyncio.Transport | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._reaper: socket.socket | None = None  # closed, it ends the process
         self._out: list[tuple[Any, ...]] = []
         self._gathering = False  # something was written in this turn of the loop
 
@@ -44,21 +43,22 @@ class PoolProcess(asyncio.Protocol):
         """Raises OSError where the system has no room for another process."""
         line, their_line = socket.socketpair()
         orders, their_orders = socket.socketpair()
+        self._reaper, their_reaper = socket.socketpair()
         theirs = their_line.fileno(), their_orders.fileno()
         command = [sys.executable, "-m", "penstock.jobs.pool.child", *map(str, theirs), master]
         try:
-            with their_line, their_orders:
+            with their_line, their_orders, their_reaper:
                 # Not asyncio's, which waits for processes in ways of its own: ours end with their
                 # line.
                 self._process = subprocess.Popen(  # noqa: ASYNC220
-                    command,
+                    reaped(command, their_reaper.fileno(), *theirs),
                     stdin=subprocess.DEVNULL,
-                    pass_fds=theirs,
+                    pass_fds=(their_reaper.fileno(), *theirs),
                     start_new_session=True,
                 )
         except OSError:
-            line.close()
-            orders.close()
+            for ours in (line, orders, self._reaper):
+                ours.close()
             raise
         loop = asyncio.get_running_loop()
         self._orders, _ = await loop.create_unix_connection(asyncio.Protocol, sock=orders)
@@ -81,9 +81,8 @@ class PoolProcess(asyncio.Protocol):
 
     def end(self) -> None:
         """At once, with everything it has started."""
-        if self._process is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        if self._reaper is not None:
+            self._reaper.close()
 
     async def ended(self) -> None:
         """Returns when there is nothing left of it."""

@@ -1,19 +1,24 @@
-"""Ends what a worker has started when the worker itself is gone.
+"""Clears away what a worker leaves when the worker itself is gone.
 
-A worker that is killed cannot end its commands. This small process reads from a pipe whose other
-end only the worker has: it is told of process groups and folders, and when the pipe ends it kills
-the groups and removes the folders that it was not told are done with.
+A worker that is killed cannot remove its folders. This small process reads from a pipe whose other
+end only the worker has: it is told of reapers, which end their commands themselves then, and of
+folders. When the pipe ends it waits for the reapers and removes the folders that it was not told
+are done with.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 from contextlib import suppress
-from typing import IO
+from typing import IO, Final
+
+#: A reaper needs so long for what cannot be killed, and a little more.
+_WAIT_SECONDS: Final = 10.0
 
 
 class Guardian:
@@ -28,7 +33,7 @@ class Guardian:
         )
 
     def watch(self, what: str) -> None:
-        """A folder's path, or the number of a process group."""
+        """A folder's path, or the number of a reaper's process."""
         self._say("+", what)
 
     def forget(self, what: str) -> None:
@@ -49,20 +54,23 @@ class Guardian:
 
 def guard(told: IO[bytes]) -> None:
     """The guardian's side: listen to the end, then clear away."""
-    watched: dict[str, None] = {}
+    folders: dict[str, None] = {}
+    reapers: dict[str, int] = {}
     for line in told:
         sign, what = line[:1], line[1:].decode().rstrip("\n")
-        if sign == b"+":
-            watched[what] = None
-        else:
-            watched.pop(what, None)
-    for what in watched:
-        if what.isdigit():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(int(what), signal.SIGKILL)
-    for what in watched:
         if not what.isdigit():
-            shutil.rmtree(what, ignore_errors=True)
+            folders |= {what: None}
+            if sign == b"-":
+                del folders[what]
+        elif sign == b"+":
+            with suppress(ProcessLookupError):
+                reapers[what] = os.pidfd_open(int(what))
+        elif what in reapers:
+            os.close(reapers.pop(what))
+    for reaper in reapers.values():
+        select.select([reaper], [], [], _WAIT_SECONDS)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

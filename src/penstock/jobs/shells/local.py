@@ -1,11 +1,11 @@
-"""Commands on this machine, each in a process group of its own that ends with it."""
+"""Commands on this machine, each below a reaper, which ends all it has started (`reaper.py`)."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
-import signal
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +17,7 @@ from penstock.jobs.errors import CommandError
 from penstock.jobs.shells.ending import within
 from penstock.jobs.shells.guardian import Guardian
 from penstock.jobs.shells.reading import read_lines
+from penstock.jobs.shells.reaper import reaped
 from penstock.jobs.shells.shell import Kept, Limits, Outcome
 
 #: How long pipes may stay open when the command has ended: what it left behind may hold them.
@@ -70,24 +71,31 @@ class LocalFolder:
         limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> Outcome:
         async with _pipe() as (output, to_output), _pipe() as (errors, to_errors):
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=to_output,
-                    stderr=to_errors,
-                    cwd=self._place,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise CommandError(f"cannot run {command[0]!r}: {error.strerror}") from error
-            to_output.close()  # the command has them now, and its end is to be theirs
-            to_errors.close()
-            self._guardian.watch(str(process.pid))
-            try:
-                return await _attended(process, output, errors, told, limits)
-            finally:
-                self._guardian.forget(str(process.pid))
+            orders, their_orders = socket.socketpair()
+            with orders, their_orders:
+                try:
+                    process = await asyncio.create_subprocess_exec(
+                        *reaped(command, their_orders.fileno()),
+                        stdin=asyncio.subprocess.DEVNULL,
+                        stdout=to_output,
+                        stderr=to_errors,
+                        cwd=self._place,
+                        start_new_session=True,
+                        pass_fds=[their_orders.fileno()],
+                    )
+                except OSError as error:
+                    raise CommandError(f"cannot run {command[0]!r}: {error.strerror}") from error
+                for given in (to_output, to_errors, their_orders):
+                    given.close()  # the command has them now, and its end is to be theirs
+                self._guardian.watch(str(process.pid))
+                try:
+                    ended = await _attended(process, orders, output, errors, told, limits)
+                finally:
+                    self._guardian.forget(str(process.pid))
+                if number := orders.recv(16):
+                    reason = os.strerror(int(number))
+                    raise CommandError(f"cannot run {command[0]!r}: {reason}")
+                return ended
 
 
 @asynccontextmanager
@@ -108,6 +116,7 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
 
 async def _attended(
     process: asyncio.subprocess.Process,
+    orders: socket.socket,
     from_output: asyncio.StreamReader,
     from_errors: asyncio.StreamReader,
     told: Callable[[str], None],
@@ -118,29 +127,24 @@ async def _attended(
         read_lines(from_output.read, output, told), read_lines(from_errors.read, errors)
     )
     try:
-        reason = await within(limits, process.wait, partial(_end, process))
+        reason = await within(limits, process.wait, partial(_end, process, orders))
     finally:
-        _signal(process, signal.SIGKILL)  # whatever it has left behind in its group
+        orders.shutdown(socket.SHUT_WR)  # what has not ended is ended now
         with suppress(TimeoutError):
             await asyncio.wait_for(pipes, _PIPES_SECONDS)
     assert process.returncode is not None
     return Outcome(process.returncode, output.text, errors.text, reason)
 
 
-async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
+async def _end(process: asyncio.subprocess.Process, orders: socket.socket, grace: float) -> None:
     """Ask it to end, and end it when it has not after a while."""
-    _signal(process, signal.SIGTERM)
+    with suppress(BrokenPipeError):
+        orders.send(b"T")
     try:
         await asyncio.wait_for(process.wait(), grace)
     except TimeoutError:
-        _signal(process, signal.SIGKILL)
+        orders.shutdown(socket.SHUT_WR)
         await process.wait()
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """To it and to everything it has started that stayed in its group."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
 
 
 def _write(target: Path, content: bytes) -> None:

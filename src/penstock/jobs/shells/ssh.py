@@ -2,7 +2,9 @@
 
 Nothing has to be installed there. A few lines of `sh` start the command in a session of its own and
 listen to the connection: when that ends, because the work is to end or because we are gone, they
-end the command with everything it has started, and remove its folder.
+end the command with everything it has started, and remove its folder. What left the command's group
+is found by descent and by a mark in its environment (`/proc`, on Linux): only a process that drops
+its environment and outlives its parents is not.
 """
 
 from __future__ import annotations
@@ -24,21 +26,48 @@ from penstock.jobs.shells.reading import read_lines
 from penstock.jobs.shells.shell import GRACE_SECONDS, Kept, Limits, Outcome
 
 #: Grace, folder, and the command's words. Standard input says by its end that it is over.
-_SCRIPT: Final = """
+_SCRIPT: Final = r"""
 exec 3<&0
 grace=$1 folder=$2; shift 2
 cd "$folder" || exit 125
-setsid "$@" </dev/null 3<&- & command=$!
+PENSTOCK_JOB=$folder setsid "$@" </dev/null 3<&- & command=$!
+processes() {
+  marked=$(
+    { cat "$folder/.processes"; grep -lsF "PENSTOCK_JOB=$folder" /proc/[0-9]*/environ; } |
+    tr -cs 0-9 ' '
+  )
+  grep -Hs '^PPid:' /proc/[0-9]*/status | tr -cs '0-9\n' ' ' | awk -v "marked=$marked" '
+    { parent[$1] = $2 }
+    END {
+      count = split(marked, pids, " ")
+      for (i = 1; i <= count; i++) found[pids[i]] = 1
+      do {
+        more = 0
+        for (pid in parent)
+          if (!(pid in found) && parent[pid] in found) { found[pid] = 1; more = 1 }
+      } while (more)
+      for (pid in found) if (pid in parent) print pid
+    }'
+}
+send() { kill -s "$1" -- -$command $(processes); }
+finish() {
+  tries=0
+  while send KILL; [ -n "$(processes)" ] && [ $tries -lt 50 ]; do
+    tries=$((tries + 1)); sleep 0.1
+  done
+}
 (
-  cat <&3 >/dev/null
-  kill -s TERM -- -$command
+  cat <&3
+  trap '' TERM
+  processes > "$folder/.processes"  # who loses its parent now is known by this
+  send TERM
   sleep "$grace"
-  kill -s KILL -- -$command
+  finish
   rm -rf "$folder"
 ) >/dev/null 2>&1 & listener=$!
 wait $command; status=$?
-kill -s KILL -- -$command 2>/dev/null
-kill -s KILL $listener 2>/dev/null
+finish 2>/dev/null
+kill -s TERM $listener 2>/dev/null
 exit $status
 """
 #: How much longer than it should take we wait for the other side to be done.
