@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,15 @@ def test_fake_tells_how_much_time_has_gone() -> None:
     assert progress[-1] == 1.0
     assert progress == sorted(progress)
     assert Progress().after(printed[-1]).finish is not None
+
+
+def test_fake_knows_from_the_first_line_when_it_will_end() -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    _, printed = run("fake", "2:2")
+    first = next(line for line in printed if line.startswith("finish"))
+    finish = Progress().after(first).finish
+    assert finish is not None
+    assert before + timedelta(seconds=2) <= finish <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("span", ["x", "1", "1:0", "-1:1", "1:2:3"])

@@ -180,8 +180,9 @@ def fake(
         raise typer.BadParameter(f"{span!r} should not be negative")
     printed = _Printed()
     begun = time.monotonic()
+    finish = datetime.now(UTC) + timedelta(seconds=duration)
     while (gone := time.monotonic() - begun) < duration:
-        printed(gone / duration)
+        printed(gone / duration, finish)
         time.sleep(min(interval, duration - gone))
     printed(1.0)
 
@@ -214,11 +215,13 @@ class _Printed:
     def __init__(self) -> None:
         self._begun = time.time()
 
-    def __call__(self, share: float) -> None:
+    def __call__(self, share: float, finish: datetime | None = None) -> None:
+        """When it is not known when it will end, that is estimated by the share."""
         typer.echo(f"percent: {100 * share:.1f}%")
-        if share > 0:
+        if share > 0 and finish is None:
             left = (time.time() - self._begun) * (1 - share) / share
             finish = datetime.now(UTC) + timedelta(seconds=left)
+        if finish is not None:
             typer.echo(f"finish: {finish.isoformat(timespec='seconds')}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from penstock.jobs.model import Call, Command, Fake
 from penstock.jobs.options import Options
 from penstock.jobs.service import Jobs
 from penstock.jobs.worker.assembly import Plan, assemble
+from penstock.jobs.worker.claims import Claims, claim_key
 from penstock.jobs.worker.ledger import Ledger
 from penstock.store import Database
 from tests.databases import copy_of
@@ -186,3 +188,41 @@ async def test_a_worker_with_the_history_answers_nothing_twice(
 
     assert answer.error == "the id 'twice' is another request's"
     assert (worker.figures.done, tap.finals["twice"]) == (0, 1)
+
+
+async def test_of_two_workers_with_the_history_one_is_at_a_request(
+    jobs_url: str, database: Database, tmp_path: Path
+) -> None:
+    """The copy of a request that another worker is at is acknowledged, and not begun."""
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    program = f"echo x >> {begun}; until test -e {go}; do sleep 0.1; done"
+    request = Command("shared", ("/bin/sh", "-c", program))
+    plan = Plan(programs=("/bin/sh",))
+    workers = [assemble(jobs_url, plan, Ledger(Shelf(database))) for _ in range(2)]
+    async with tapped(jobs_url, "command") as tap, JobsClient(jobs_url) as client:
+        for worker in workers:
+            await worker.open()
+        await client.submit(request)
+        await until(begun.exists)
+        await client.submit(request)
+        await until(lambda: sum(worker.figures.copies for worker in workers) == 1)
+        go.touch()
+        await until(lambda: tap.finals["shared"] == 1)
+        await client.submit(request)  # and when it is done, it is known at once
+        await until(lambda: sum(worker.figures.copies for worker in workers) == 2)
+        for worker in workers:
+            await worker.close()
+    assert begun.read_text() == "x\n"
+    assert tap.finals["shared"] == 1
+
+
+async def test_the_claims_of_a_worker_end_with_it(database: Database) -> None:
+    one, other = Claims(database.url), Claims(database.url)
+    keys = [claim_key("a", 1, 1), claim_key("a", 1, 2), claim_key("b", 1, 1)]
+    assert one.claim(keys[:2]) == set(keys[:2])
+    assert other.claim(keys) == {keys[2]}
+    one.release(keys[:1])
+    assert other.claim(keys[:2]) == {keys[0]}
+    one.close()
+    await until(lambda: other.claim(keys[1:2]) == {keys[1]})
+    other.close()

@@ -69,6 +69,10 @@ class Slow:
         await self.answers.wait()
         return {}
 
+    def release(self, job: Job) -> None: ...
+
+    async def close(self) -> None: ...
+
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):

@@ -6,8 +6,10 @@ acknowledged, and what was handed out to us before is joined to the job we have.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Final
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
@@ -21,6 +23,9 @@ from penstock.jobs.worker.ledger import Ledger
 from penstock.jobs.worker.memory import Meeting, Memory
 
 log = get_logger(__name__)
+
+#: So long a request that another worker is at stays here before it is handed out again.
+_ELSEWHERE_SECONDS: Final = 1.0
 
 
 class Intake:
@@ -86,6 +91,10 @@ class Intake:
                 self._turn_away(job, meeting)
         return new
 
+    def _give_back(self, delivery: Delivery) -> None:
+        if delivery.epoch == self._carrier.epoch:
+            self._carrier.give_back(delivery)
+
     def _join(self, job: Job) -> None:
         """The request of a job we have, handed out to us again."""
         there = self._memory.jobs[job.id]
@@ -105,7 +114,12 @@ class Intake:
             self._carrier.settle(Settlement(former, ()))
 
     def _turn_away(self, job: Job, meeting: Meeting) -> None:
-        if meeting is Meeting.COPY:
+        if meeting is Meeting.ELSEWHERE and job.delivery.redelivered:
+            # Perhaps the one request there is, which its worker has lost: it gets it again, or we
+            # do, when that worker is gone or done.
+            loop = asyncio.get_running_loop()
+            loop.call_later(_ELSEWHERE_SECONDS, self._give_back, job.delivery)
+        elif meeting in (Meeting.COPY, Meeting.ELSEWHERE):
             self._figures.copies += 1
             self._carrier.settle(Settlement(job.delivery, ()))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
@@ -23,10 +24,13 @@ class Meeting(Enum):
     AGAIN = 1  #: handed out again: the same request, whose delivery was lost
     COPY = 2  #: the same request once more: one answer serves both
     OTHER = 3  #: another request, with an id that is taken
+    ELSEWHERE = 4  #: the same request, which another worker is at
 
 
 class Memory:
-    def __init__(self) -> None:
+    def __init__(self, dropped: Callable[[Job], None] = lambda _: None) -> None:
+        """`dropped` hears of those that somebody else may have."""
+        self._dropped = dropped
         self.jobs: dict[str, Job] = {}
         self._past: dict[str, Past] = {}
         self._unsure: dict[str, Job] = {}
@@ -51,6 +55,7 @@ class Memory:
 
     def drop(self, job: Job) -> None:
         """It is not ours any more."""
+        self._dropped(job)
         if self.jobs.get(job.id) is job:
             del self.jobs[job.id]
         if self._unsure:
@@ -62,6 +67,7 @@ class Memory:
         The oldest of too many is forgotten: if its request comes again it was not safe, and is
         done again."""
         job.stage = Stage.UNSURE
+        self._dropped(job)  # its request may come to another, who is not to wait for us
         self._unsure[job.id] = job
         if len(self._unsure) > _UNSURE:
             self.drop(self._unsure[next(iter(self._unsure))])

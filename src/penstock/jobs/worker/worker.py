@@ -64,7 +64,8 @@ class Worker:
         self._kinds: Mapping[str, Kind] = {
             name: kind for kind in kinds for name in kind.types if types is None or name in types
         }
-        self._memory = Memory()
+        self._ledger = ledger
+        self._memory = Memory() if ledger is None else Memory(ledger.release)
         self._places = Places(
             settings.slots,
             self._kinds,
@@ -127,6 +128,8 @@ class Worker:
         for kind in self._all_kinds:
             await kind.close()
         await self._carrier.close()
+        if self._ledger is not None:
+            await self._ledger.close()
 
     # Taking.
 
