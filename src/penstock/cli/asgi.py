@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import ConfigurationError, PenstockError
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 
 #: What is being answered may be finished; whoever listens to events is told to come again.
 _GRACE_SECONDS: Final = 3
+
+
+def only_here(host: str) -> bool:
+    """Whether only programs on this machine reach what listens on that address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @contextlib.asynccontextmanager

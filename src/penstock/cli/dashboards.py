@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from penstock.cli.asgi import only_here
 from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.cli.pipeline_options import Database
@@ -55,7 +55,7 @@ def dashboards(
     """Serve the dashboards: one line when they are ready, a clean stop on SIGTERM or Ctrl-C."""
     from penstock.web.pages import Surroundings
 
-    if gate is None and not _only_here(host):
+    if gate is None and not only_here(host):
         raise ConfigurationError(
             f"--host {host}: without a gate, whoever comes in is an administrator. Add --gate "
             "hives, or listen on 127.0.0.1, behind a proxy that asks"
@@ -100,13 +100,6 @@ def _sections(
             section = _found(SECTIONS[name])(around)
         sections.append(section)
     return sections, keeper
-
-
-def _only_here(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _found(place: str) -> Any:

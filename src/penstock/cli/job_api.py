@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.asgi import only_here
 from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.cli.pipeline_options import Database
+from penstock.core.errors import ConfigurationError
 from penstock.core.units import MiB
 
 if TYPE_CHECKING:
     from penstock.jobs.http.guarding import Limits
 
+#: Below the data directory.
+TOKEN_FILE: Final = "jobs.token"
 _KINDS: Final = ["fake", "build_models", "predict_models"]
 
 
@@ -30,10 +37,16 @@ def api(
         str | None,
         typer.Option(
             envvar="PENSTOCK_JOBS_TOKEN",
-            help="Answer only who sends it: Authorization: Bearer TOKEN.",
+            help="Answer only who sends it: Authorization: Bearer TOKEN. By default one that is "
+            "made on the first start and kept under --data. Others see command lines: use the "
+            "variable.",
             show_envvar=True,
         ),
     ] = None,
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", help="Answer every program and user of this machine."),
+    ] = False,
     origin: Annotated[
         list[str] | None,
         typer.Option(metavar="URL", help="A site whose pages may use the API; may be repeated."),
@@ -56,9 +69,33 @@ def api(
     """Serve jobs over HTTP: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
     from penstock.jobs.http.guarding import Limits
 
+    if not token and not only_here(host):
+        raise ConfigurationError(
+            f"--host {host}: without a token, everybody who reaches this address may use the API. "
+            "Set PENSTOCK_JOBS_TOKEN, or listen on 127.0.0.1, behind a proxy that asks"
+        )
     home = prepare(file, pairs, data).settings.data
-    limits = Limits(max_bytes, token, frozenset(origin or ()), frozenset(kind or _KINDS))
+    if not token and not no_token:
+        token = _kept_token(home / TOKEN_FILE)
+    limits = Limits(max_bytes, token or None, frozenset(origin or ()), frozenset(kind or _KINDS))
     asyncio.run(_run(url, database, home, limits, host, port, with_stdin))
+
+
+def _kept_token(path: Path) -> str:
+    """The token in the file, which is its owner's alone; one is made if there is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_urlsafe(32))
+        found = path.read_text().strip()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: the token cannot be kept: {error.strerror}") from error
+    if not found:
+        raise ConfigurationError(f"{path}: the token is empty; remove the file for a new one")
+    typer.echo(f"penstock job api token: {path}", err=True)
+    return found
 
 
 async def _run(

@@ -11,10 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from starlette.responses import Response
+
+
+#: Who looks after the system: a role of people, where there is a gate.
+OPERATOR: Final = "operator"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,9 @@ def ground(
 def api(ground: Ground) -> Iterator[httpx.Client]:
     words = ground.program("job", "api", "--port", "0", "--data", str(ground.folder))
     with serving(*words) as url, httpx.Client(base_url=url, timeout=SECONDS) as client:
+        assert client.get("/jobs").status_code == 401
+        token = (ground.folder / "jobs.token").read_text()
+        client.headers["Authorization"] = f"Bearer {token}"
         yield client
 
 

@@ -13,10 +13,9 @@ from penstock.hives.app.domain.roles import EVERYWHERE, Permission
 from penstock.hives.app.identity.local import SignIn
 from penstock.hives.app.identity.opening import local
 from penstock.web.hives.office import Office
-from penstock.web.pages import Person
+from penstock.web.pages import OPERATOR, Person
 
 BUSINESS = "business"
-OPERATOR = "operator"
 
 
 class HivesGate:

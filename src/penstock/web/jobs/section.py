@@ -1,4 +1,8 @@
-"""The section of jobs: its pages over a desk that is open while the dashboards run."""
+"""The section of jobs: its pages over a desk that is open while the dashboards run.
+
+Jobs belong to nobody in particular: who sees one sees all, and may cancel them. So the pages and
+the results are for operators, where there is a gate.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from penstock.web.jobs.downloads import result_file
 from penstock.web.jobs.feed import Feed
 from penstock.web.jobs.job import JobView
 from penstock.web.jobs.listing import Listing
-from penstock.web.pages import Download, Page, Section, Surroundings, Visit
+from penstock.web.pages import OPERATOR, Download, Page, Section, Surroundings, Visit
 
 _STYLES = '<link rel="stylesheet" href="/static/jobs.css">'
 
@@ -43,10 +47,11 @@ def section_over(opened: Callable[[], AbstractAsyncContextManager[JobDesk]]) -> 
                 "science",
                 pages.board,
                 "Hand in samples, see how far work is, look at what came of it.",
+                OPERATOR,
             ),
-            Page("/jobs/{id:path}", "Job", "science", pages.job, listed=False),
+            Page("/jobs/{id:path}", "Job", "science", pages.job, role=OPERATOR, listed=False),
         ),
-        (Download("/results/{id:path}", result_file(pages.desk)),),
+        (Download("/results/{id:path}", result_file(pages.desk), OPERATOR),),
         pages.open,
     )
 
