@@ -68,3 +68,23 @@ def test_a_bad_flag_is_named(tmp_path: Path) -> None:
     shown = run("config", "--set", "broker.channel_max=0", cwd=tmp_path)
     assert shown.returncode == 2
     assert "flag --set: broker.channel_max = '0'" in shown.stderr
+
+
+def test_passwords_are_hidden(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(
+        '[broker.overlay]\npassword = "lovelace"\nneighbours = ["padres://ada:byron@host/B2"]\n'
+    )
+    for words in (["config"], ["config", "--json"], ["config", "--changed", "--explain"]):
+        shown = run(*words, cwd=tmp_path)
+        assert "lovelace" not in shown.stdout
+        assert "byron" not in shown.stdout
+        assert "padres://ada:***@host/B2" in "".join(shown.stdout.split())
+
+
+def test_a_mistake_is_told_without_the_password_in_it(tmp_path: Path) -> None:
+    said = run(
+        *("config", "--set", "broker.listen=amqp://ada:lovelace@127.0.0.1"),
+        cwd=tmp_path,
+    )
+    assert said.returncode == 2
+    assert "lovelace" not in said.stderr

@@ -78,3 +78,20 @@ def test_other_libraries_speak_from_warnings_up_in_the_same_form() -> None:
     logging.getLogger("somebody.else").warning("trouble with %s", "x")
     told = json.loads(out.getvalue())
     assert (told["event"], told["logger"]) == ("trouble with x", "somebody.else")
+
+
+def test_passwords_are_hidden_in_every_line() -> None:
+    out = io.StringIO()
+    configure(LogSettings(format="json"), out)
+    log = get_logger("penstock.test.redaction")
+    log.warning("no link", broker="padres://ada:lovelace@host/B2", password="byron")
+    log.warning("no link", brokers=["padres://ada:lovelace@host/B2"])
+    try:
+        raise ValueError("cannot reach amqp://ada:lovelace@host")
+    except ValueError:
+        log.exception("a fault")
+    logging.getLogger("someone.else").warning("at amqp://ada:%s@host", "lovelace")
+    assert "ada:***@host" in out.getvalue()
+    assert len(out.getvalue().splitlines()) == 4
+    assert "lovelace" not in out.getvalue()
+    assert "byron" not in out.getvalue()

@@ -1,4 +1,4 @@
-"""`penstock config`: the settings in force and where each came from."""
+"""`penstock config`: the settings in force and where each came from; passwords are hidden."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def config(
     rows = [row for row in found.rows() if not changed or row[2] != DEFAULT]
     if as_json:
         document = {
-            setting.key: {"value": value, "source": origin} for setting, value, origin in rows
+            setting.key: {"value": setting.shown(value), "source": origin}
+            for setting, value, origin in rows
         }
         typer.echo(json.dumps(document, indent=2, default=str))
         return
@@ -44,7 +45,7 @@ def _table(found: Effective, changed: bool, explain: bool) -> None:
         if changed and origin == DEFAULT:
             continue
         style = "dim" if origin == DEFAULT else ""
-        cells = [Text(setting.key), Text(setting.printed(value)), Text(origin)]
+        cells = [Text(setting.key), Text(setting.printed(setting.shown(value))), Text(origin)]
         if explain:
             cells.append(Text(setting.description))
         table.add_row(*cells, style=style)

@@ -6,15 +6,18 @@ group below and leave as one line and an exit status (`cli/errors.py`).
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.arguments import reveal
 from penstock.cli.equipment import EXTRA
 from penstock.cli.errors import INTERRUPTED, exit_status
 from penstock.core.errors import ConfigurationError, PenstockError
+from penstock.core.redaction import redact
 
 #: Heading → command → the module and what it is there: a function, or an application.
 COMMANDS: Final = {
@@ -58,6 +61,9 @@ class Map(TyperGroup):
                 return _load(cmd_name, section[cmd_name], heading)
         return None
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, reveal(args, os.environ))
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -75,7 +81,7 @@ class Map(TyperGroup):
 
 def _ended(error: PenstockError | ConnectionError) -> typer.Exit:
     typer.secho("penstock: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(str(error).replace("\n", "\npenstock: "), err=True)
+    typer.echo(redact(str(error)).replace("\n", "\npenstock: "), err=True)
     return typer.Exit(exit_status(error))
 
 

@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.cli.arguments import conceal
 from penstock.cli.errors import exit_status
 from penstock.cli.guardian import ChildGuardian
 from penstock.cli.lifetime import process_exit
@@ -136,9 +137,11 @@ class Keeper:
         self._enter(State.STOPPED)
 
     async def _once(self, stop: asyncio.Event) -> int:
+        words, secrets = conceal(self.part.command(self._addresses))
         # Not asyncio's: its `wait` lasts for as long as a child of the part's holds the pipe.
         process = subprocess.Popen(  # noqa: ASYNC220
-            self.part.command(self._addresses),
+            words,
+            env={**os.environ, **secrets},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

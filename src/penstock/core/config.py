@@ -23,6 +23,7 @@ from pydantic_settings import (
 
 from penstock.core.addresses import parse_address
 from penstock.core.machine import memory_total
+from penstock.core.redaction import redact_value
 from penstock.core.units import Bytes, GiB, KiB, MiB, Seconds, Unit, WholeSeconds, parse_bytes
 
 #: Environment variables of ours begin with it.
@@ -312,6 +313,10 @@ class Setting:
     """One key of the configuration, as documentation and messages show it."""
 
     __slots__ = ("default", "description", "key", "printed")
+
+    def shown(self, value: Any) -> Any:
+        """The value without secrets."""
+        return redact_value(self.key, value)
 
     def __init__(self, key: str, default: Any, description: str, unit: Unit | None) -> None:
         self.key = key

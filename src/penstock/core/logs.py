@@ -1,4 +1,4 @@
-"""Structured logs: an event and its facts, one line each.
+"""Structured logs: an event and its facts, one line each, without passwords (`redaction.py`).
 
 Every module takes its logger from `get_logger` and says `log.info("queue declared", queue=name)`.
 Loggers write through the standard library, so that a program which embeds Penstock decides what
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import structlog
 from structlog.stdlib import BoundLogger, ProcessorFormatter
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
+
+from penstock.core.redaction import redact_value
 
 if TYPE_CHECKING:
     from penstock.core.config import LogSettings
@@ -35,6 +37,13 @@ class Logger(BoundLogger):
             super().info(event, *args, **facts)
 
 
+def _redacted(_: Any, __: str, facts: EventDict) -> EventDict:
+    for name, value in facts.items():
+        if isinstance(value, str | list | tuple):
+            facts[name] = redact_value(name, value)
+    return facts
+
+
 def get_logger(name: str) -> Logger:
     """The logger of a module: `get_logger(__name__)`."""
     return cast(
@@ -47,6 +56,7 @@ def get_logger(name: str) -> Logger:
                 structlog.stdlib.add_logger_name,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 structlog.processors.format_exc_info,
+                _redacted,
                 ProcessorFormatter.wrap_for_formatter,
             ],
             wrapper_class=Logger,
@@ -84,5 +94,6 @@ def _formatter(pretty: bool, colors: bool) -> logging.Formatter:
             structlog.stdlib.add_logger_name,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _redacted,
         ],
     )

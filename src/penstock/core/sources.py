@@ -21,6 +21,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettin
 
 from penstock.core.config import PREFIX, Setting, Settings, catalogue, value_of, variable
 from penstock.core.errors import ConfigurationError
+from penstock.core.redaction import redact
 
 FILE: Final = "penstock.toml"
 #: Names the file to read.
@@ -179,9 +180,9 @@ def _explain(
     problem = details["msg"].removeprefix("Value error, ").replace("Input should", "should")
     setting = settings.get(key)
     if setting is None:  # a section as a whole: its settings do not fit together
-        return f"{origin}: {key}: {problem}"
+        return redact(f"{origin}: {key}: {problem}")
     about = setting.description[:1].lower() + setting.description[1:].rstrip(".")
-    return f"{origin}: {key} = {details['input']!r}: {problem} ({about})"
+    return redact(f"{origin}: {key} = {setting.shown(details['input'])!r}: {problem} ({about})")
 
 
 def _key(location: tuple[int | str, ...], settings: Mapping[str, Setting]) -> str:
