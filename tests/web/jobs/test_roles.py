@@ -15,11 +15,13 @@ from tests.jobs.http.memory import MemoryJobs
 
 
 class Keeper:
-    async def admit(self, name: str, password: str) -> Person | None:
+    async def admit(self, name: str, password: str) -> str | None:
         return None
 
-    async def recall(self, id: str) -> Person | None:  # noqa: A002
+    async def recall(self, key: str) -> Person | None:
         return None
+
+    async def dismiss(self, key: str) -> None: ...
 
 
 @asynccontextmanager

@@ -30,10 +30,10 @@ _SCRIPT: Final = r"""
 exec 3<&0
 grace=$1 folder=$2; shift 2
 cd "$folder" || exit 125
-PENSTOCK_JOB=$folder setsid "$@" </dev/null 3<&- & command=$!
+_PENSTOCK_JOB=$folder setsid "$@" </dev/null 3<&- & command=$!
 processes() {
   marked=$(
-    { cat "$folder/.processes"; grep -lsF "PENSTOCK_JOB=$folder" /proc/[0-9]*/environ; } |
+    { cat "$folder/.processes"; grep -lsF "_PENSTOCK_JOB=$folder" /proc/[0-9]*/environ; } |
     tr -cs 0-9 ' '
   )
   grep -Hs '^PPid:' /proc/[0-9]*/status | tr -cs '0-9\n' ' ' | awk -v "marked=$marked" '
