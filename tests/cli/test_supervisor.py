@@ -227,3 +227,20 @@ async def test_a_part_that_cannot_be_configured_ends_everything() -> None:
     assert ("two", "bad key") in journal.lines
     assert ("two", State.FAILED) in journal.steps
     assert journal.steps[-1] == ("one", State.STOPPED)
+
+
+async def test_command_lines_of_parts_have_no_secrets() -> None:
+    secret = "http://ada:lovelace@127.0.0.1:1"
+    program = (
+        "import os; variable = sys.argv[1].removeprefix('env:');"
+        f"print(os.environ[variable] == '{secret[:11]}' + 'lovelace' + '{secret[19:]}');"
+        "print('words', sys.argv[1:])"
+    )
+    whole = Part("one", lambda _: [sys.executable, "-uc", ready(program), secret])
+    journal = Journal(whole)
+    running = await journal.run()
+    (words,) = await journal.said("words")
+    journal.stop.set()
+    await running
+    assert "lovelace" not in words
+    assert ("one", "True") in journal.lines

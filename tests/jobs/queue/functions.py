@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
 from subprocess import run as imported
 from typing import Final
 
@@ -32,3 +34,12 @@ def tell_kept(seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.05)
+
+
+def start_daemon(place: str) -> None:
+    """In a session of its own, without our environment; its number is written to the place."""
+    daemon = Popen(["/bin/sleep", "600"], start_new_session=True, env={})
+    draft = Path(f"{place}.draft")
+    draft.write_text(str(daemon.pid))
+    draft.rename(place)
+    time.sleep(600)
