@@ -87,3 +87,33 @@ def test_a_message_to_several_queues_is_confirmed_once(confirming: Wire, name: s
     assert sorted(confirmed_up_to(confirming, 20)) == list(range(1, 21))
     for number in range(3):
         confirming.call(1, spec.Queue.Delete(queue=f"{name}.{number}"))
+
+
+def test_refused_and_safe_messages_have_one_answer_each(confirming: Wire, name: str) -> None:
+    full, roomy = f"{name}.full", f"{name}.roomy"
+    limits = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    confirming.call(1, spec.Queue.Declare(queue=full, exclusive=True, arguments=limits))
+    confirming.call(1, spec.Queue.Declare(queue=roomy, durable=True, exclusive=True))
+    properties = spec.BasicProperties(delivery_mode=2)
+    confirming.send(message_bytes(1, b"takes the room", routing_key=full))
+    assert confirming.receive_method().NAME == "Basic.Ack"
+
+    tags = range(2, 202)
+    keys = {tag: full if tag % 3 == 0 else roomy for tag in tags}
+    confirming.send(
+        b"".join(
+            message_bytes(1, b"", routing_key=keys[tag], properties=properties) for tag in tags
+        )
+    )
+
+    pending, answered = set(tags), dict[int, str]()
+    while pending:
+        answer = confirming.receive_method()
+        assert answer.delivery_tag in pending, "it has had its answer"
+        covered = {answer.delivery_tag}
+        if answer.multiple:
+            covered = {tag for tag in pending if tag <= answer.delivery_tag}
+        pending -= covered
+        answered |= dict.fromkeys(covered, answer.NAME)
+    outcomes = {full: "Basic.Nack", roomy: "Basic.Ack"}
+    assert answered == {tag: outcomes[key] for tag, key in keys.items()}

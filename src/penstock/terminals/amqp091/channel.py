@@ -315,8 +315,7 @@ class AmqpChannel:
 
     def end(self) -> None:
         """Give everything back: conversations end, what was not answered is requeued."""
-        if self.confirms.receipts:
-            self.confirms.write()
+        self.confirms.close()
         self.at_rest = False
         self.closing = True
         if self.content is not None:
