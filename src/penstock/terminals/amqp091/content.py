@@ -88,6 +88,8 @@ class Content:
         if self._size < 0 or self._received + len(payload) > self._size:
             raise self.unexpected("a content body")
         if self._producer is None:
+            if self.channel.transaction is not None:
+                self.channel.transaction.hold(len(payload))
             self._parts.append(bytes(payload))
             self._received += len(payload)
             if self._received == self._size:
@@ -99,6 +101,8 @@ class Content:
         channel = self.channel
         channel.content = None
         channel.at_rest = True
+        if channel.transaction is not None:
+            channel.transaction.release(len(body))  # what is published is charged as a whole
         channel.publish(self._route, self._bits, self._header, body)
 
     def _pour(self, producer: Producer, data: memoryview) -> None:
