@@ -100,11 +100,12 @@ QUEUE_ARGUMENTS = SHARED | {
 #: Quorum queues are accepted as durable classic ones, without what they lack elsewhere.
 QUORUM_ARGUMENTS = {
     name: check for name, check in QUEUE_ARGUMENTS.items() if name != "x-max-priority"
-}
+} | {"x-max-in-memory-length": _is_count, "x-max-in-memory-bytes": _is_count}
 STREAM_ARGUMENTS = SHARED | {
     "x-max-age": _is_age,
     "x-stream-max-segment-size-bytes": _is_positive,
 }
+KNOWN_ARGUMENTS = QUEUE_ARGUMENTS | QUORUM_ARGUMENTS | STREAM_ARGUMENTS
 
 
 def queue_type(
@@ -130,7 +131,7 @@ def queue_type(
             why = check(value)
             if why is not None:
                 refuse(f"arg '{argument}'", why)
-        elif argument in QUEUE_ARGUMENTS or argument in STREAM_ARGUMENTS:
+        elif argument in KNOWN_ARGUMENTS:
             refuse(f"arg '{argument}'", f"not supported by queues of type {asked}")
     if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
         refuse("arg 'x-dead-letter-routing-key'", "there is no x-dead-letter-exchange")
@@ -154,7 +155,7 @@ def check_queue(
     where = f"queue '{queue.name}' in vhost '{vhost}'"
     _compare("durable", where, durable, queue.durable)
     _compare("auto_delete", where, auto_delete, queue.auto_delete)
-    _compare_arguments(where, arguments, queue.arguments, set(QUEUE_ARGUMENTS | STREAM_ARGUMENTS))
+    _compare_arguments(where, arguments, queue.arguments, set(KNOWN_ARGUMENTS))
 
 
 def check_exchange(

@@ -83,6 +83,9 @@ def test_a_stream_is_durable_and_shared_and_stays(
     ("kind", "argument", "value"),
     [
         ("classic", "x-max-age", "1h"),
+        ("classic", "x-max-in-memory-length", 5),
+        ("classic", "x-max-in-memory-bytes", 5),
+        ("stream", "x-max-in-memory-length", 5),
         ("stream", "x-message-ttl", 5),
         ("stream", "x-max-length", 5),
         ("stream", "x-max-priority", 5),

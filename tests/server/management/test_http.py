@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -56,6 +57,19 @@ async def test_a_connection_serves_many_requests(wire: Wire) -> None:
         wire.send(f"GET /api/whoami HTTP/1.1\r\n{GUEST}\r\n")
         status, _, body = await wire.answer()
         assert (status, json.loads(body)["name"]) == (200, "guest")
+
+
+async def test_a_status_line_has_its_reason_phrase(wire: Wire) -> None:
+    for path, line in (("whoami", b"200 OK"), ("none", b"404 Not Found")):
+        wire.send(f"GET /api/{path} HTTP/1.1\r\n{GUEST}\r\n")
+        assert await wire.reader.readline() == b"HTTP/1.1 " + line + b"\r\n"
+        head = await wire.reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        assert length is not None
+        await wire.reader.readexactly(int(length[1]))
+
+    wire.send("no HTTP at all\r\n\r\n")
+    assert await wire.reader.readline() == b"HTTP/1.1 400 Bad Request\r\n"
 
 
 async def test_requests_sent_together_are_answered_in_order(wire: Wire) -> None:

@@ -147,13 +147,13 @@ def test_nonsense_raises_what_a_peer_can_be_told(stream: bytes, data: st.DataObj
 def test_a_frame_over_the_limit_is_refused_before_it_has_come() -> None:
     sink = Sink()
     with pytest.raises(FrameError, match="too large"):
-        sink.reader.feed(struct.pack(">BHI", 3, 1, FRAME_MAX - 7) + b"\0")
-    Sink().reader.feed(struct.pack(">BHI", 3, 1, FRAME_MAX - 8))
+        sink.reader.feed(struct.pack(">BHI", 3, 1, FRAME_MAX + 1) + b"\0")
+    Sink().reader.feed(struct.pack(">BHI", 3, 1, FRAME_MAX))
 
 
 def test_a_body_over_the_limit_does_not_hide_behind_a_publish() -> None:
     with pytest.raises(FrameError, match="too large"):
-        Sink().reader.feed(publish(1, b"\x00\x01q", b"x" * (FRAME_MAX - 7), cut=FRAME_MAX))
+        Sink().reader.feed(publish(1, b"\x00\x01q", b"x" * (FRAME_MAX + 1), cut=FRAME_MAX + 1))
 
 
 @pytest.mark.parametrize("end", [b"\x00", b"\xcf"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Final, cast
 from urllib.parse import parse_qsl
 
@@ -213,7 +214,7 @@ class HttpConnection(asyncio.Protocol):
             headers.append(("content-length", str(len(response.body))))
         if self._h11.their_state is not h11.DONE:
             headers.append(("connection", "close"))
-        frames = [send(h11.Response(status_code=response.status, headers=headers))]
+        frames = [send(_head(response.status, headers))]
         if isinstance(response.body, bytes):
             if response.body and not bodiless:
                 frames.append(send(h11.Data(data=response.body)))
@@ -254,7 +255,13 @@ class HttpConnection(asyncio.Protocol):
         elif self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             reason = str(error).encode()
             headers = [("content-length", str(len(reason))), ("connection", "close")]
-            response = h11.Response(status_code=error.error_status_hint, headers=headers)
+            response = _head(error.error_status_hint, headers)
             pieces = (response, h11.Data(data=reason), h11.EndOfMessage())
             self._transport.write(b"".join(self._h11.send(piece) or b"" for piece in pieces))
         self._transport.close()
+
+
+def _head(status: int, headers: list[tuple[str, str]]) -> h11.Response:
+    """The status line has its reason phrase: some clients do not take one without."""
+    reason = HTTPStatus(status).phrase.encode()
+    return h11.Response(status_code=status, headers=headers, reason=reason)

@@ -91,7 +91,7 @@ class FrameReader:
             self._tail = b""
         pos = self._resume(data) if self._left else 0
         end = len(data)
-        limit = self.frame_max - OVERHEAD
+        limit = self.frame_max  # of a payload: clients do not agree on what it covers
         channels = self._channels
         while end - pos >= OVERHEAD - 1 and not self.held:
             kind, number, size = _frame(data, pos)

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 def channel_open(terminal: Amqp091Terminal, number: int, args: Arguments) -> None:
     if number in terminal.channels:
         raise ChannelError("second 'channel.open' seen")
-    if number > terminal.channel_max:
-        raise NotAllowed(f"channel number {number} is over channel_max {terminal.channel_max}")
+    most = terminal.channel_max  # of channels, not of their numbers, as in RabbitMQ
+    if len(terminal.channels) >= most:
+        raise NotAllowed(f"{most} channels are open, the most that were agreed on (channel_max)")
     terminal.channels[number] = AmqpChannel(terminal, number)
     terminal.send(method_frame(number, methods.CHANNEL_OPEN_OK))
 
