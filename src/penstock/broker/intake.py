@@ -125,6 +125,8 @@ class Intake:
             self.pause()
 
     def _relieved(self) -> None:
+        if self._terminal.closing:  # it is read from in any case, or gone
+            return
         account = self.account
         held = self._terminal.held
         if not account.used or (not held and account.used <= account.window // 2):
@@ -159,11 +161,15 @@ class Intake:
             terminal.held = False
             terminal.data_received(b"")
 
-    def reopen(self) -> None:
-        """Read again whatever the reason was: only the client's goodbye is still awaited."""
+    def read_on(self) -> None:
+        """Read again, whatever the reason was not to."""
         if not self.reading and not self._terminal.transport.is_closing():
             self.reading = True
             self._terminal.transport.resume_reading()
+
+    def reopen(self) -> None:
+        """Read and look at what is read: only the client's goodbye is still awaited."""
+        self.read_on()
         self._terminal.held = False
 
     def alarms_changed(self) -> None:

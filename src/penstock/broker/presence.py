@@ -32,6 +32,22 @@ def arrive(terminal: Terminal, transport: asyncio.BaseTransport, choke_bytes: in
     terminal.host.kernel.metrics.connections_opened += 1
 
 
+def hang_up(terminal: Terminal, *, told: bool) -> None:
+    """Close so that what the client was `told` last is heard; the caller limits the time.
+
+    A socket that is closed over bytes nobody has read is reset, and a reset destroys what is on its
+    way to the client. So this ends our half of the connection only; the terminal reads on, and
+    discards what it reads, until the client closes. TLS has no halves: there the client, which was
+    told to go, has to close first; one that was told nothing would wait for us.
+    """
+    transport = terminal.transport
+    if transport.can_write_eof():
+        transport.write_eof()
+    elif not told:
+        transport.close()
+    terminal.intake.read_on()
+
+
 def depart(terminal: Terminal) -> None:
     """The socket is gone, and all that hung on it was let go."""
     terminal.host.client_left(terminal)

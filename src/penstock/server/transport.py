@@ -108,7 +108,7 @@ class SocketTransport(asyncio.Transport):
     # Writing.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._closing or self._lost or not data:
+        if self._closing or self._shutting or not data:
             return
         if not self._pending_bytes:
             try:
@@ -227,8 +227,10 @@ class SocketTransport(asyncio.Transport):
         self._loop.call_soon(self._end, error)
 
     def _end(self, error: OSError | None) -> None:
+        protocol = self._protocol
+        del self._protocol  # they refer to each other, and it is the last to know us
         try:
-            self._protocol.connection_lost(error)
+            protocol.connection_lost(error)
         finally:
             self._socket.close()
 

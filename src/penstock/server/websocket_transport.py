@@ -43,7 +43,11 @@ class WebSocketTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
-        return False
+        return True
+
+    def write_eof(self) -> None:
+        """A WebSocket has no halves either, but an end that both sides agree on."""
+        self._gate.close()
 
     def close(self) -> None:
         self._gate.close()

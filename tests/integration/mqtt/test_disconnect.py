@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.integration.mqtt.building import (
@@ -13,7 +15,7 @@ from tests.integration.mqtt.building import (
 )
 from tests.integration.mqtt.dialogue import Client, Connect, lasting
 from tests.integration.mqtt.packets import MQTT_5, Kind, Property, Will
-from tests.integration.mqtt.statements import mqtt_3, mqtt_5
+from tests.integration.mqtt.statements import left_open, mqtt_3, mqtt_5
 
 
 def test_the_broker_closes_without_a_word(client: Client) -> None:
@@ -126,3 +128,14 @@ def test_the_brokers_last_word_is_not_too_large(connect: Connect, limit: int) ->
 
     last = client.end()
     assert last is None or last.size <= limit
+
+
+@mqtt_5
+@left_open("mosquitto closes the socket at once")
+def test_a_client_that_goes_on_writing_hears_the_reason(client: Client) -> None:
+    client.send(packet_bytes(Kind.DISCONNECT, flags=1) + bytes(1 << 20))
+
+    assert client.receive(Kind.DISCONNECT).reason == 0x81
+    client.send(bytes(8 << 20))  # what its library had queued
+    client.socket.shutdown(socket.SHUT_WR)
+    assert client.socket.recv(1) == b""

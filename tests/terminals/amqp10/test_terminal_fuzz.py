@@ -106,6 +106,13 @@ class Cable:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """The far end closes as soon as it hears of it."""
+        self.close()
+
     def is_closing(self) -> bool:
         return self.closing
 

@@ -73,6 +73,13 @@ class Cable:
             self._terminal.connection_lost(None)
             self.changed.set()
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """The far end closes as soon as it hears of it."""
+        self.close()
+
     def is_closing(self) -> bool:
         return self.closing
 

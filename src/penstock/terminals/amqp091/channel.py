@@ -325,6 +325,7 @@ class AmqpChannel:
             producer.driver.channel_close(producer)
         if self.reply_consumer is not None:
             self.connection.vhost.replies.pop(self.reply_consumer.queue, None)
+            self.reply_consumer = None
         if self.sending is not None and self.sending.cancelled:
             self.sending.driver.channel_close(self.sending)
         self.sending = None

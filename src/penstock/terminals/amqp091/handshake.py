@@ -108,7 +108,7 @@ class Handshake:
             args.mechanism, args.response, terminal.host.kernel.settings.anonymous
         )
         self._expected = 0
-        terminal.reader.held = True
+        terminal.intake.hold()
         loop = terminal.host.kernel.loop
         self._task = loop.create_task(self._authenticate(args.mechanism, *credentials))
 
@@ -143,8 +143,8 @@ class Handshake:
             heartbeat=settings.heartbeat,
         )
         self._expected = methods.CONNECTION_TUNE_OK
-        terminal.reader.held = False
-        terminal.data_received(b"")
+        terminal.intake.resume()
+        terminal.host.kernel.turn.end()
 
     def tune_ok(self, args: Arguments) -> None:
         terminal = self._terminal

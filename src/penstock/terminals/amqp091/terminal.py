@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.host import Host
 from penstock.broker.intake import READ_BYTES, Intake
-from penstock.broker.presence import arrive, depart
+from penstock.broker.presence import arrive, depart, hang_up
 from penstock.core.errors import (
     ChannelError,
     CommandInvalid,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.broker.access import Access
     from penstock.broker.vhost import VirtualHost
 
-#: How long a client may take to answer our close.
+#: How long a client may take to answer our close, or to close once all is said.
 CLOSE_SECONDS: Final = 5.0
 
 #: What an open connection may be asked as a whole.
@@ -54,6 +54,7 @@ _log = get_logger("penstock.amqp091")
 class Amqp091Terminal(asyncio.Protocol):
     __slots__ = (
         "_handshake",
+        "_hung_up",
         "_permissions",
         "_turn",
         "access",
@@ -98,6 +99,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self.closing = False
         self._permissions = host.users.version
         self._handshake: Handshake | None = Handshake(self)
+        self._hung_up = False  #: all is said: what still comes is discarded
 
     # The socket.
 
@@ -107,6 +109,8 @@ class Amqp091Terminal(asyncio.Protocol):
         self.lifesigns.expect(seconds, self._handshake_expired)
 
     def data_received(self, data: bytes) -> None:
+        if self._hung_up:
+            return
         self.lifesigns.heard = True
         published = self.published
         if self._permissions != self.host.users.version:
@@ -163,6 +167,8 @@ class Amqp091Terminal(asyncio.Protocol):
         self._end_channels()
         self.outflow.out.clear()
         depart(self)
+        # What refers back to us would keep us, and all that was read, until cycles are looked for.
+        del self.reader, self.intake, self.outflow, self.lifesigns
 
     def _end_channels(self) -> None:
         for channel in list(self.channels.values()):
@@ -177,7 +183,9 @@ class Amqp091Terminal(asyncio.Protocol):
     def on_method(self, channel: int, payload: bytes) -> None:
         number = int.from_bytes(payload[:4], "big")
         if self.closing:
-            if number in (methods.CONNECTION_CLOSE, methods.CONNECTION_CLOSE_OK) and not channel:
+            if number == methods.CONNECTION_CLOSE and not channel:  # both at once
+                self._say_close_ok()
+            elif number == methods.CONNECTION_CLOSE_OK and not channel:
                 self.transport.close()
             return
         if self._handshake is not None:
@@ -315,7 +323,7 @@ class Amqp091Terminal(asyncio.Protocol):
             _log.info("connection closed", connection=self.name, reason=answer.text)
         if self._handshake is not None and not self._handshake.may_explain(error):
             self.closing = True
-            self.transport.close()
+            self._hang_up(told=False)
             return
         self.closing = True
         self._end_channels()
@@ -336,10 +344,18 @@ class Amqp091Terminal(asyncio.Protocol):
     def close_ok(self) -> None:
         """The client has asked to close."""
         self._end_channels()
+        self.closing = True
+        self._say_close_ok()
+
+    def _say_close_ok(self) -> None:
         self.send(method_frame(0, methods.CONNECTION_CLOSE_OK))
         self.outflow.flush()
-        self.closing = True
-        self.transport.close()
+        self._hang_up(told=True)
+
+    def _hang_up(self, *, told: bool) -> None:
+        self._hung_up = self.held = True
+        hang_up(self, told=told)
+        self.lifesigns.expect(CLOSE_SECONDS, self.transport.abort)
 
     def end(self, reason: str) -> None:
         self.fail(ConnectionForced(reason))

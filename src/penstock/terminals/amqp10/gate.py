@@ -43,6 +43,7 @@ class TerminalGate:
     def authenticate(self, mechanism: str, response: bytes) -> None:
         loop = self._terminal.host.kernel.loop
         if mechanism == PLAIN:
+            self._terminal.intake.pause()
             self._task = loop.create_task(self._check(response))
             return
         name = "guest" if mechanism == ANONYMOUS else self._identity
@@ -65,7 +66,10 @@ class TerminalGate:
         self._let_in()
 
     def _let_in(self) -> None:
+        if self._terminal.closing:
+            return
         self.opening.let_in()
+        self._terminal.intake.read_on()
         self._terminal.data_received(b"")
 
     def _turn_away(self, mechanism: str) -> None:
@@ -81,6 +85,7 @@ class TerminalGate:
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        del self.opening  # it refers back to us
 
 
 def _identity(certificate: Any) -> str:

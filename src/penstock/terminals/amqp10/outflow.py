@@ -259,8 +259,9 @@ class Outflow:
         self._loop.call_soon(self._drain, outlet, outlet.link.delivery_count)
 
     def _drain(self, outlet: Outlet, seen: int) -> None:
-        outlet.drain(seen)
-        self._turn.end()
+        if not self._terminal.closing:
+            outlet.drain(seen)
+            self._turn.end()
 
     # The end.
 

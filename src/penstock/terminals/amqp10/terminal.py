@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.access import Access
 from penstock.broker.intake import READ_BYTES, Intake
-from penstock.broker.presence import arrive, depart
+from penstock.broker.presence import arrive, depart, hang_up
 from penstock.core.errors import ConnectionForced, NotAllowed, NotFound, PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.amqp10.attaching import attach_inlet, attach_outlet
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.wire.amqp10.session import Session
     from penstock.wire.amqp10.states import Error
 
-#: How long a client may take to answer our close.
+#: How long a client may take to answer our close, or to close once all is said.
 CLOSE_SECONDS: Final = 5.0
 
 #: A client names a virtual host in the host name of its open, behind this.
@@ -56,6 +56,7 @@ _log = get_logger("penstock.amqp10")
 class Amqp10Terminal(asyncio.Protocol):
     __slots__ = (
         "_gate",
+        "_hung_up",
         "_permissions",
         "_turn",
         "access",
@@ -104,6 +105,7 @@ class Amqp10Terminal(asyncio.Protocol):
         self.closing = False
         self._permissions = host.users.version
         self._gate: TerminalGate | None = None
+        self._hung_up = False
 
     # The socket.
 
@@ -115,6 +117,8 @@ class Amqp10Terminal(asyncio.Protocol):
         self.lifesigns.expect(seconds, self._handshake_expired)
 
     def data_received(self, data: bytes) -> None:
+        if self._hung_up:
+            return
         self.lifesigns.heard = True
         published = self.published
         if self._permissions != self.host.users.version:
@@ -169,10 +173,12 @@ class Amqp10Terminal(asyncio.Protocol):
         self.closing = True
         if self._gate is not None:
             self._gate.cancel()
+            self._gate = None
         self._end_links()
-        self.connection.finished = True
-        self.connection.out.clear()
+        self.connection.lose()
         depart(self)
+        # What refers back to us would keep us, and all that was read, until cycles are looked for.
+        del self.intake, self.outflow, self.lifesigns, self.interruptions
 
     def _end_links(self) -> None:
         for link in self._links():
@@ -183,9 +189,11 @@ class Amqp10Terminal(asyncio.Protocol):
             self.vhost.release(self)
 
     def finished(self) -> None:
-        """All is said and written."""
-        self.closing = True
-        self.transport.close()
+        """All is said and written; what still comes is discarded."""
+        if not self._hung_up:
+            self._hung_up = self.closing = True
+            hang_up(self, told=False)
+            self.lifesigns.expect(CLOSE_SECONDS, self.transport.abort)
 
     # The engine: the connection.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.broker.contract import UNLIMITED, Channel
 from penstock.broker.host import Host
 from penstock.broker.intake import READ_BYTES, Intake
-from penstock.broker.presence import arrive, depart
+from penstock.broker.presence import arrive, depart, hang_up
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.mqtt.description import describe_connection, describe_consumers
@@ -136,14 +136,15 @@ class MqttTerminal(asyncio.Protocol):
         self._timer = kernel.loop.call_later(kernel.settings.handshake_timeout, self._too_late)
 
     def data_received(self, data: bytes) -> None:
+        if self.closing:
+            return
         published = self.published
         users = self._users
         if self._permissions != users.version:
             self._permissions = users.version
             self.inflow.forget_permissions()
         try:
-            if not self.closing:
-                self.reader.feed(data)
+            self.reader.feed(data)
         except Exception as error:
             self.fail(error)
         metrics = self._metrics
@@ -334,21 +335,24 @@ class MqttTerminal(asyncio.Protocol):
             reason = Reason.UNSPECIFIED_ERROR
             text = "internal error"
             _log.error("connection failed", connection=self.name, exc_info=error)
-        self._say(reason, text)
+        told = self._say(reason, text)
         self._leave()
         self.outflow.flush()
-        self.transport.close()
+        hang_up(self, told=told)
         self._stop_timer()
         self._timer = self._turn.loop.call_later(CLOSE_SECONDS, self.transport.abort)
 
-    def _say(self, reason: Reason, text: str) -> None:
-        if self.opened:
-            if self.version == 5:
-                self.send(disconnect(reason, self.explained(text)))
-        elif self.version > 4:
+    def _say(self, reason: Reason, text: str) -> bool:
+        """Why it ends; false where the version has no words for that."""
+        if self.opened and self.version == 5:
+            self.send(disconnect(reason, self.explained(text)))
+        elif not self.opened and self.version > 4:
             self.send(connack(5, False, reason, self.explained(text)))
-        elif self.version and reason in CONNACK_3:
+        elif not self.opened and self.version and reason in CONNACK_3:
             self.send(connack(self.version, False, reason))
+        else:
+            return False
+        return True
 
     def _leave(self) -> None:
         """Once: let go of everything but the socket; what was read behind is not looked at."""

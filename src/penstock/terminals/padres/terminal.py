@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.intake import READ_BYTES, Intake
-from penstock.broker.presence import arrive, depart
+from penstock.broker.presence import arrive, depart, hang_up
 from penstock.core.errors import ConnectionForced, FrameError, PenstockError
 from penstock.core.logs import get_logger
 from penstock.terminals.padres.access import LinkAccess
@@ -110,6 +110,10 @@ class PadresTerminal(asyncio.Protocol):
         self.lifesigns.expect(self.host.kernel.settings.handshake_timeout, self._too_late)
 
     def data_received(self, data: bytes) -> None:
+        if not self.closing:
+            self._take_in(data)
+
+    def _take_in(self, data: bytes) -> None:
         self.lifesigns.heard = True
         published = self.published
         try:
@@ -246,7 +250,7 @@ class PadresTerminal(asyncio.Protocol):
         self.outflow.send((b"" if self.opened else PREFACE) + encode(Close(code, text)))
         self._leave()
         self.outflow.flush()
-        self.transport.close()
+        hang_up(self, told=True)
         self.lifesigns.expect(CLOSE_SECONDS, self.transport.abort)
 
     def refuse(self, receipt: int, error: Exception) -> None:

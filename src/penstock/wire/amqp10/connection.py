@@ -173,6 +173,17 @@ class Connection:
         self.reader.held = True
         self.events.on_output()
 
+    def lose(self) -> None:
+        """The socket is gone: nobody is owed anything, and what is here refers to nothing more."""
+        self.finished = True
+        self.opening = None
+        self.out.clear()
+        for session in {*self._channels.values(), *self._remote_channels.values()}:
+            session.lose()
+        self._channels.clear()
+        self._remote_channels.clear()
+        del self.events, self.reader
+
     # Sessions.
 
     def session(self) -> Session:

@@ -114,6 +114,13 @@ class Session:
             self.send(End(error))
             self.connection.release_channel(self)
 
+    def lose(self) -> None:
+        """The connection is gone, and all that was on it."""
+        for known in (self.incoming, self.outgoing, self._links, self._handles):
+            known.clear()
+        self._remote_handles.clear()
+        del self.inward, self.outward
+
     def send(self, performative: Any) -> None:
         frame = performative_frame(self.channel, performative)
         self.connection.write_checked(frame)
