@@ -23,6 +23,7 @@ one, so a slow socket never fills memory. The terminal answers each delivery by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
@@ -94,26 +95,38 @@ class Fragment:
 class Delivery:
     """A message as one destination holds it, until a terminal confirms or fails it."""
 
-    __slots__ = ("count", "expires", "message", "offset", "position")
+    __slots__ = ("count", "expires", "message", "offset", "position", "released")
 
     def __init__(self, message: Message, position: int, offset: int = -1) -> None:
         self.message = message
         self.position = position  #: order within the destination
         self.offset = offset  #: where it stands in the log, or -1
         self.count = 0  #: how often it has been delivered before
+        self.released = False  #: it was with a client that gave it back, which does not count
         self.expires = 0.0  #: when its time to live ends (loop time), or 0
 
 
 class Channel:
     """One conversation between a terminal and a driver. Each side keeps its own state on it."""
 
-    __slots__ = ("check_topic", "credit", "driver", "settled", "state", "terminal")
+    __slots__ = (
+        "busy",
+        "check_topic",
+        "credit",
+        "driver",
+        "selects",
+        "settled",
+        "state",
+        "terminal",
+    )
 
     def __init__(self, terminal: Terminal, driver: Driver, settled: bool = False) -> None:
         self.terminal = terminal
         self.driver = driver
         self.settled = settled  #: deliveries need no answer
         self.credit = 0
+        self.busy = False  #: the driver has not looked at all there is to forward
+        self.selects: Callable[[Message], bool] | None = None  #: what of a stream is forwarded
         self.state: Any = None  #: the driver's
         #: Raises unless who posts here may publish with a topic that the route does not name.
         self.check_topic: Callable[[str], None] | None = None

@@ -35,6 +35,8 @@ RETENTION_SECONDS: Final = 10.0
 
 #: Messages a reader is given before others have their turn.
 SLICE: Final = 1000
+#: The same for one that chooses among them: each has to be decoded.
+SELECTED_SLICE: Final = 100
 
 _OFFSET_HEADER: Final = struct.Struct(">B15sBq")
 
@@ -42,13 +44,12 @@ _OFFSET_HEADER: Final = struct.Struct(">B15sBq")
 class Reader:
     """The stream's side of a reader's channel."""
 
-    __slots__ = ("at", "batch", "scheduled", "sending")
+    __slots__ = ("at", "batch", "sending")
 
     def __init__(self, at: int) -> None:
         self.at = at  #: the next offset it is to see
         #: Decoded and not yet forwarded, last first.
         self.batch: list[tuple[int, Message | None]] = []
-        self.scheduled = False
         self.sending: Sending | None = None
 
 
@@ -192,14 +193,15 @@ class Stream:
 
     def _schedule(self, channel: Channel, reader: Reader) -> None:
         """Serve a reader in a turn of its own: a long replay leaves room for others between."""
-        if not reader.scheduled and reader.sending is None:
-            reader.scheduled = True
+        if not channel.busy and reader.sending is None:
+            channel.busy = True
             self.kernel.turn.soon(lambda: self._serve(channel, reader))
 
     def _serve(self, channel: Channel, reader: Reader) -> None:
-        reader.scheduled = False
+        channel.busy = False
         forward = channel.terminal.channel_forward
-        slice_end = SLICE
+        selects = channel.selects
+        slice_end = SLICE if selects is None else SELECTED_SLICE
         while channel.credit > 0 and channel in self._readers and reader.sending is None:
             if not slice_end:
                 self._schedule(channel, reader)
@@ -210,8 +212,10 @@ class Stream:
             reader.at = offset + 1
             if message is None:
                 continue
-            channel.credit -= 1
             slice_end -= 1
+            if selects is not None and not selects(message):
+                continue
+            channel.credit -= 1
             delivery = Delivery(with_offset(message, offset), offset, offset)
             if message.spool is None:
                 forward(channel, delivery.message, delivery)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -115,3 +116,40 @@ def test_it_reads_a_stream_from_an_offset(
     with pytest.raises(StopIteration):
         consumer.run()
     assert got == [b"3", b"4"]
+
+
+def test_it_reads_what_it_wants_of_a_stream(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    penstock_channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    penstock_channel.confirm_delivery()
+    for number in range(6):
+        fruit = pika.BasicProperties(
+            headers={
+                "x-stream-filter-value": "apple" if number % 2 else "banana",
+                "from": "italy" if number > 2 else "spain",
+            }
+        )
+        penstock_channel.basic_publish("", name, str(number).encode(), fruit)
+    got: list[bytes] = []
+
+    class Handler(client.AMQPMessagingHandler):
+        def on_amqp_message(self, event: Any) -> None:
+            got.append(bytes(event.message.body))
+            self.delivery_context.accept(event)
+            if len(got) == 2:
+                raise StopIteration
+
+    wanted = client.StreamFilterOptions(
+        values=["apple"], application_properties={"from": "italy"}, match_unfiltered=True
+    )
+    consumer = connection.consumer(
+        client.AddressHelper.queue_address(name),
+        message_handler=Handler(),
+        consumer_options=client.StreamConsumerOptions(
+            offset_specification=client.OffsetSpecification.first, filter_options=wanted
+        ),
+    )
+    with pytest.raises(StopIteration):
+        consumer.run()
+    assert got == [b"3", b"5"]

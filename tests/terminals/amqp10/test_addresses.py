@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock.terminals.amqp10.addresses import Place, parse_address, queue_address
-from penstock.terminals.amqp10.filters import arguments_of, bindings, stream_offset
+from penstock.terminals.amqp10.filters import (
+    Filters,
+    StreamFilters,
+    arguments_of,
+    bindings,
+    stream_filters,
+)
 from penstock.wire.amqp10.conditions import INVALID_FIELD, NOT_FOUND, LinkFault
 from penstock.wire.amqp10.values import Described, Symbol, UInt, ULong
 
@@ -64,10 +71,27 @@ def test_the_address_of_a_queue_leads_to_it() -> None:
 def test_filters_are_known_by_descriptor_or_by_name() -> None:
     offset = Symbol("rabbitmq:stream-offset-spec")
     described = {Symbol("mine"): Described(offset, ULong(7))}
-    assert stream_offset(described) == (7, described)
-    assert stream_offset({offset: "first"}) == ("first", {offset: "first"})
-    assert stream_offset({Symbol("other"): "first"}) == ("next", None)
-    assert stream_offset(None) == ("next", None)
+    assert stream_filters(described) == StreamFilters(7, None, described)
+    assert stream_filters({offset: "first"}) == StreamFilters("first", None, {offset: "first"})
+    assert stream_filters(None) == StreamFilters("next", None, {})
+
+
+@pytest.mark.parametrize("read", [stream_filters, bindings])
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {Symbol("jms-selector"): Described(Symbol("apache.org:selector-filter:string"), "a = 1")},
+        {Symbol("jms-selector"): Described(ULong(0x468C00000004), "a = 1")},
+        {Symbol("sql-filter"): Described(Symbol("amqp:sql-filter"), "a = 1")},
+        {Symbol("other"): "first"},
+    ],
+)
+def test_a_filter_that_cannot_be_applied_is_refused(
+    read: Callable[[Filters | None], Any], unknown: Filters
+) -> None:
+    with pytest.raises(LinkFault) as caught:
+        read(unknown)
+    assert caught.value.condition == "amqp:not-implemented"
 
 
 def test_filters_bind_an_exchange() -> None:
@@ -75,7 +99,6 @@ def test_filters_bind_an_exchange() -> None:
         Symbol("keys"): Described(ULong(0x468C00000001), ["a", "b"]),
         Symbol("headers"): Described(ULong(0x468C00000002), {"x-match": "any", "n": UInt(1)}),
         Symbol("penstock:subscription"): "[class,eq,stock]",
-        Symbol("jms-selector"): Described(Symbol("apache.org:selector-filter:string"), "a = 1"),
     }
     wanted = bindings(filters)
     assert wanted.keys == ["a", "b"]

@@ -138,7 +138,7 @@ async def _row(queue: Queue, delivery: Delivery, limit: int, encoding: str) -> d
     properties = asdict(decode_header(message.header))
     return {
         "payload_bytes": message.size,
-        "redelivered": delivery.count > 0,
+        "redelivered": delivery.count > 0 or delivery.released,
         "exchange": message.exchange,
         "routing_key": message.routing_key,
         "message_count": left,

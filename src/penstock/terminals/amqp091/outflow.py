@@ -80,7 +80,7 @@ class Outflow:
         amqp.tag = tag = amqp.tag + 1
         again = False
         if delivery is not None:
-            if delivery.count:
+            if delivery.count or delivery.released:
                 again = True
                 self._metrics.redelivered += 1
             if not consumer.settled:

@@ -7,6 +7,9 @@
     /exchanges/NAME[/KEY]       the same, as RabbitMQ 4 writes it
     /topic/KEY                  the topic exchange
 
+A name alone that begins with `$` is a node of its own in other brokers (`$management`, `$cbs`), and
+no queue is made of it.
+
 Names are percent-encoded where they have a slash in them.
 """
 
@@ -35,6 +38,12 @@ def parse_address(address: Any) -> Place:
     if not isinstance(address, str):
         raise LinkFault(INVALID_FIELD, f"an address is a string, not {type(address).__name__}")
     if not address.startswith("/"):
+        if address.startswith("$"):
+            raise LinkFault(
+                NOT_FOUND,
+                f"there is no node '{address[:255]}': queues and exchanges are declared by AMQP "
+                "0-9-1 or the management API; a queue of that name is /queue/NAME",
+            )
         if address:
             return Place("queue", address, declares=True)
         raise LinkFault(NOT_FOUND, "an address that is empty names nothing")

@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.core.errors import NotFound, PenstockError, PreconditionFailed, Unsupported
 from penstock.core.properties import encode_route
 from penstock.terminals.amqp10.addresses import Place, parse_address, queue_address
-from penstock.terminals.amqp10.filters import Filters, arguments_of, bindings, stream_offset
+from penstock.terminals.amqp10.filters import (
+    Filters,
+    arguments_of,
+    bindings,
+    known_filters,
+    stream_filters,
+)
 from penstock.terminals.amqp10.inlet import CREDIT, Inlet
 from penstock.terminals.amqp10.interruption import resume_inlet, resume_outlet
 from penstock.terminals.amqp10.outlet import Outlet
 from penstock.terminals.amqp10.recovery import LONGEST
+from penstock.terminals.amqp10.selection import Selection
 from penstock.wire.amqp10.conditions import INVALID_FIELD, NOT_IMPLEMENTED, LinkFault
 from penstock.wire.amqp10.states import OUTCOME_NAMES, RELEASED
 from penstock.wire.amqp10.termini import (
@@ -65,9 +72,12 @@ def attach_outlet(terminal: Amqp10Terminal, link: Sender) -> None:
     queue = found.queue
     stream = queue.type == "stream"
     arguments: dict[str, Any] = {}
+    selects: Selection | None = None
     if stream:
-        offset, found.filters = stream_offset(source.filter)
-        arguments = {"x-stream-offset": offset, "prefetch": CREDIT}
+        wanted = stream_filters(source.filter)
+        found.filters = wanted.accepted or None
+        selects = wanted.selects
+        arguments = {"x-stream-offset": wanted.offset, "prefetch": CREDIT}
     elif source.distribution_mode == COPY:
         raise Unsupported("messages of a queue are moved: only a stream can be copied from")
     priority = (link.remote.properties or {}).get(PRIORITY)
@@ -76,6 +86,7 @@ def attach_outlet(terminal: Amqp10Terminal, link: Sender) -> None:
     outlet = Outlet(terminal.outflow, link, queue, queue.name, stream)
     outlet.arguments = arguments
     outlet.ends = found.ends
+    outlet.selects = selects
     queue.channel_open(outlet, arguments)
     unsettled = resume_outlet(terminal, outlet)
     link.context = outlet
@@ -105,12 +116,22 @@ class _Found:
 
 def _found_source(terminal: Amqp10Terminal, link: Sender, source: Source) -> _Found:
     if source.dynamic:
+        known_filters(source.filter, "a queue")
         return _Found(_temporary(terminal), _lifetime(source.dynamic_node_properties))
     place = parse_address(source.address)
     if place.kind == "exchange":
         return _subscription(terminal, link, source, place)
     vhost = terminal.vhost
-    if place.kind == "queue" and place.declares and place.name not in vhost.queues:
+    declares = place.kind == "queue" and place.declares and place.name not in vhost.queues
+    if not declares:
+        known = vhost.queues.get(place.name)
+        is_stream = known is not None and known.type == "stream"
+    else:
+        assert link.remote is not None
+        is_stream = arguments_of(link.remote.properties).get("x-queue-type") == "stream"
+    if not is_stream:
+        known_filters(source.filter, "a queue")
+    if declares:
         passing = not source.durable and source.expiry_policy == LINK_DETACH
         _declare(terminal, link, place, passing=passing)
     terminal.access.check("read", "queue", place.name)

@@ -1,13 +1,15 @@
 """Filters of a source: what a receiver wants of it.
 
     rabbitmq:stream-offset-spec                     where to begin in a stream
+    rabbitmq:stream-filter and others               which of its messages (`selection.py`)
     apache.org:legacy-amqp-topic-binding:string     the keys an exchange is bound by, one or a list
     apache.org:legacy-amqp-direct-binding:string    the same
     apache.org:legacy-amqp-headers-binding:map      the arguments a headers exchange is bound with
     penstock:subscription                           what a content exchange is to match
 
-A filter is known by its descriptor, or by its name where it has none. Those that are not known are
-not among those a source says it has, which is how a receiver learns that they are not applied.
+A filter is known by its descriptor, or by its name where it has none. The source in the broker's
+answer has those that are in force, which are all that were asked for: a link with one that cannot
+be applied is refused, since few receivers look, and what they did not want would be lost to them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from penstock.wire.amqp10.conditions import INVALID_FIELD, LinkFault
+from penstock.terminals.amqp10.selection import (
+    APPLICATION_PROPERTIES,
+    MATCH_UNFILTERED,
+    PROPERTIES,
+    STREAM_FILTER,
+    Selection,
+    read_filter,
+)
+from penstock.wire.amqp10.conditions import INVALID_FIELD, NOT_IMPLEMENTED, LinkFault
 from penstock.wire.amqp10.values import Described, Symbol, Timestamp
 
 #: First, last, next, an offset, a time, or an interval such as 1h.
@@ -26,8 +36,14 @@ DIRECT_BINDING: Final = "apache.org:legacy-amqp-direct-binding:string"
 HEADERS_BINDING: Final = "apache.org:legacy-amqp-headers-binding:map"
 SUBSCRIPTION: Final = "penstock:subscription"
 
+#: What an exchange, and what a stream may be filtered by.
+BINDINGS: Final = (TOPIC_BINDING, DIRECT_BINDING, HEADERS_BINDING, SUBSCRIPTION)
+SELECTIONS: Final = (STREAM_FILTER, MATCH_UNFILTERED, PROPERTIES, APPLICATION_PROPERTIES)
+
 #: The same by number, as they are registered.
 _CODES: Final = {
+    0x173: PROPERTIES,
+    0x174: APPLICATION_PROPERTIES,
     0x0000_468C_0000_0000: DIRECT_BINDING,
     0x0000_468C_0000_0001: TOPIC_BINDING,
     0x0000_468C_0000_0002: HEADERS_BINDING,
@@ -45,42 +61,61 @@ class Wanted:
     accepted: Filters = field(default_factory=dict)
 
 
-def _known(filters: Filters | None, *kinds: str) -> list[tuple[Any, str, Any]]:
-    """Filters of these kinds: each as its name, its kind and its value."""
+@dataclass(slots=True)
+class StreamFilters:
+    """Where a reader of a stream wants to begin, what it wants to see, and how it said so."""
+
+    offset: Any = "next"  #: as consumers of 0-9-1 say it
+    selects: Selection | None = None  #: None for everything
+    accepted: Filters = field(default_factory=dict)
+
+
+def known_filters(filters: Filters | None, of: str, *kinds: str) -> list[tuple[Any, str, Any]]:
+    """The filters of a source, each as its name, its kind and its value.
+
+    Raises when one is of another kind than these, which are what the source can be filtered by.
+    """
     found = []
     for name, wanted in (filters or {}).items():
         described = isinstance(wanted, Described)
         descriptor = wanted.descriptor if described else name
         is_code = isinstance(descriptor, int) and not isinstance(descriptor, bool)
-        kind = _CODES.get(descriptor, "") if is_code else str(descriptor)
-        if kind in kinds:
-            found.append((name, kind, wanted.value if described else wanted))
+        kind = _CODES.get(descriptor, hex(descriptor)) if is_code else str(descriptor)
+        if kind not in kinds:
+            can = f"it can be filtered by {', '.join(kinds)}" if kinds else "it cannot be filtered"
+            raise LinkFault(NOT_IMPLEMENTED, f"filter '{kind[:80]}' of {of} is not known: {can}")
+        found.append((name, kind, wanted.value if described else wanted))
     return found
 
 
-def stream_offset(filters: Filters | None) -> tuple[Any, Filters | None]:
-    """Where a reader wants to begin, as consumers of 0-9-1 say it; and the filter that says so."""
-    known = _known(filters, STREAM_OFFSET)
-    if not known:
-        return "next", None
-    name, _, value = known[0]
+def stream_filters(filters: Filters | None) -> StreamFilters:
+    """How a stream is to be read."""
+    found = StreamFilters()
+    for name, kind, value in known_filters(filters, "a stream", STREAM_OFFSET, *SELECTIONS):
+        if kind == STREAM_OFFSET:
+            found.offset = _offset(value)
+        else:
+            found.selects = found.selects or Selection()
+            read_filter(found.selects, kind, value)
+        found.accepted[Symbol(name)] = (filters or {})[name]
+    return found
+
+
+def _offset(value: Any) -> Any:
     if isinstance(value, Timestamp):
         try:
-            offset: Any = datetime.fromtimestamp(value / 1000, UTC)
+            return datetime.fromtimestamp(value / 1000, UTC)
         except (OverflowError, ValueError, OSError):
             raise LinkFault(INVALID_FIELD, f"{value} is no time in any year") from None
-    elif isinstance(value, bool) or not isinstance(value, int | str):
+    if isinstance(value, bool) or not isinstance(value, int | str):
         raise LinkFault(INVALID_FIELD, f"{STREAM_OFFSET} cannot be a {type(value).__name__}")
-    else:
-        offset = int(value) if isinstance(value, int) else str(value)
-    return offset, {Symbol(name): (filters or {})[name]}
+    return int(value) if isinstance(value, int) else str(value)
 
 
 def bindings(filters: Filters | None) -> Wanted:
     """How an exchange is to be bound."""
     wanted = Wanted()
-    kinds = (TOPIC_BINDING, DIRECT_BINDING, HEADERS_BINDING, SUBSCRIPTION)
-    for name, kind, value in _known(filters, *kinds):
+    for name, kind, value in known_filters(filters, "an exchange", *BINDINGS):
         if kind == HEADERS_BINDING and isinstance(value, dict):
             wanted.arguments |= {str(key): _plain(one) for key, one in value.items()}
         elif kind == SUBSCRIPTION and isinstance(value, str):

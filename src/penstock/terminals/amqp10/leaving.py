@@ -30,12 +30,12 @@ class Leaving:
         self._left = 0  #: of a body in several sections, beyond the one it is in
         self._section = 0  #: of that section
 
-    def begin(self, link: Sender, opening: Message, count: int) -> None:
-        """What comes before the body; it was delivered so many times before."""
+    def begin(self, link: Sender, opening: Message, count: int, released: bool) -> None:
+        """What comes before the body; it was delivered so many times before, or given back."""
         if opening.size > LONGEST:  # begin with an empty section, and go on with others
             self._left = opening.size
             opening.header = opening.header[:4] + bytes(8) + opening.header[12:]
-        before, self._after = outgoing(opening, count)
+        before, self._after = outgoing(opening, count, released)
         link.send(self.delivery, before, more=True)
 
     def send(self, link: Sender, body: memoryview, more: bool) -> None:

@@ -77,15 +77,17 @@ class Outflow:
         link = outlet.link
         outgoing = link.new(outlet.presettled, delivery)
         count = 0
+        released = False
         if delivery is not None:
-            if delivery.count:
+            released = delivery.released
+            if delivery.count or released:
                 count = delivery.count
                 self._metrics.redelivered += 1
             if not outgoing.settled:
                 outlet.open[outgoing] = None
             elif not channel.settled:
                 channel.driver.channel_confirm(channel, delivery)
-        link.send(outgoing, self._terminal.service.press.payload(fragment, count))
+        link.send(outgoing, self._terminal.service.press.payload(fragment, count, released))
         self._delivered += 1
         if link.session.waits:
             self.withdraw(link.session)
@@ -122,7 +124,8 @@ class Outflow:
         self._terminal.end_link(outlet.link, _ending(error))
 
     def payload(self, delivery: Delivery) -> bytes:
-        return self._terminal.service.press.payload(delivery.message, delivery.count)
+        press = self._terminal.service.press
+        return press.payload(delivery.message, delivery.count, delivery.released)
 
     # Large messages.
 
@@ -154,11 +157,13 @@ class Outflow:
     def _begin_large(self, outlet: Outlet, opening: Message, delivery: Delivery | None) -> None:
         link = outlet.link
         outgoing = link.new(outlet.presettled, delivery)
-        count = 0 if delivery is None else delivery.count
+        count, released = 0, False
+        if delivery is not None:
+            count, released = delivery.count, delivery.released
         if not outgoing.settled and delivery is not None:
             outlet.open[outgoing] = None
         outlet.sending = Leaving(outgoing)
-        outlet.sending.begin(link, opening, count)
+        outlet.sending.begin(link, opening, count, released)
         self._delivered += 1
         self._draw_soon(outlet)
 

@@ -78,7 +78,7 @@ class Outlet(Channel):
         link = self.link
         if not link.live or not link.draining or self.held_up:
             return  # what holds it up asks for it again
-        if link.delivery_count == seen:
+        if link.delivery_count == seen and not self.busy:
             link.drained()
             self.driver.channel_request(self, 0)
         else:
@@ -109,6 +109,7 @@ class Outlet(Channel):
         else:
             if not (isinstance(state, Modified) and state.delivery_failed):
                 delivery.count -= 1  # the queue counts it as an attempt, which it was not
+                delivery.released = True
             self.driver.channel_failure(self, delivery, True)
 
     @property

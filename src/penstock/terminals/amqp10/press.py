@@ -17,10 +17,10 @@ class Press:
         self._message: Message | None = None
         self._payload = b""
 
-    def payload(self, message: Message, count: int) -> bytes:
-        """A small message that was delivered so many times before."""
-        if count:
-            before, after = outgoing(message, count)
+    def payload(self, message: Message, count: int, released: bool) -> bytes:
+        """A small message that was delivered so many times before, or given back."""
+        if count or released:
+            before, after = outgoing(message, count, released)
             return before + message.body + after
         if message is not self._message:
             before, after = outgoing(message)

@@ -38,12 +38,17 @@ from penstock.wire.amqp10.values import UByte, UInt
 _TTL_MAX: Final = 0xFFFF_FFFF
 
 
-def outgoing(message: Message, count: int = 0) -> tuple[bytes, bytes]:
-    """What goes before the body and what after; `count` is how often it was delivered before."""
+def outgoing(message: Message, count: int = 0, released: bool = False) -> tuple[bytes, bytes]:
+    """What goes before the body and what after.
+
+    `count` is how often it was delivered before; what another link has `released` was not counted,
+    and has been acquired all the same.
+    """
+    first = not count and not released
     header = message.header
     if header[12:14] in (b"\x10\x00", b"\x00\x00"):  # nothing is said but the delivery mode
         before = (
-            _transport_out(header[14:] == b"\x02", None, None, count)
+            _transport_out(header[14:] == b"\x02", None, None, count, first)
             + _route_out(message.route)
             + _data(message.size)
         )
@@ -51,14 +56,14 @@ def outgoing(message: Message, count: int = 0) -> tuple[bytes, bytes]:
     kept = sealed(header)
     basic = read_basic(header)
     if kept is not None and ANNOTATIONS not in kept[0]:
-        return _as_it_came(message, basic, count, *kept)
+        return _as_it_came(message, basic, count, first, *kept)
     beside = Beside()
     try:
         application, annotations = sort_fields(basic, beside)
     except (WireSyntaxError, IndexError):  # a table that lies: nobody could read it
         application, annotations, beside = b"", {}, Beside()
     before = _transport_out(
-        basic.delivery_mode == 2, basic.priority, _ttl_out(basic.expiration), count
+        basic.delivery_mode == 2, basic.priority, _ttl_out(basic.expiration), count, first
     ) + _annotations(message.route, annotations)
     before += beside.properties or carry_out(basic, beside.extra)
     if application:
@@ -67,14 +72,21 @@ def outgoing(message: Message, count: int = 0) -> tuple[bytes, bytes]:
 
 
 def _as_it_came(
-    message: Message, basic: Basic, count: int, kept: dict[bytes, bytes], offset: bytes
+    message: Message,
+    basic: Basic,
+    count: int,
+    first: bool,
+    kept: dict[bytes, bytes],
+    offset: bytes,
 ) -> tuple[bytes, bytes]:
     """A message that nobody has touched since it came by AMQP 1.0."""
     beside = Beside()
     if VALUE_KIND in kept:
         beside.kind = kept[VALUE_KIND].decode("ascii", "replace")
     before = (
-        _transport_out(basic.delivery_mode == 2, basic.priority, _ttl_out(basic.expiration), count)
+        _transport_out(
+            basic.delivery_mode == 2, basic.priority, _ttl_out(basic.expiration), count, first
+        )
         + (
             _annotations(message.route, {_OFFSET: b"\x80" + offset})
             if offset
@@ -88,12 +100,14 @@ def _as_it_came(
 
 
 @lru_cache(maxsize=1024)
-def _transport_out(durable: bool, priority: int | None, ttl: int | None, count: int) -> bytes:
+def _transport_out(
+    durable: bool, priority: int | None, ttl: int | None, count: int, first: bool
+) -> bytes:
     fields = [
         durable,
         None if priority is None else UByte(priority),
         None if ttl is None else UInt(ttl),
-        count == 0,
+        first,
         UInt(count),
     ]
     return section(HEADER) + encode(fields)
