@@ -42,7 +42,10 @@ def hang_up(terminal: Terminal, *, told: bool) -> None:
     """
     transport = terminal.transport
     if transport.can_write_eof():
-        transport.write_eof()
+        try:
+            transport.write_eof()
+        except OSError:  # asyncio's own transports: the client has gone
+            transport.abort()
     elif not told:
         transport.close()
     terminal.intake.read_on()
