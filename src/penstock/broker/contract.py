@@ -23,7 +23,6 @@ one, so a slow socket never fills memory. The terminal answers each delivery by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:

@@ -122,22 +122,18 @@ def _found_source(terminal: Amqp10Terminal, link: Sender, source: Source) -> _Fo
     if place.kind == "exchange":
         return _subscription(terminal, link, source, place)
     vhost = terminal.vhost
-    declares = place.kind == "queue" and place.declares and place.name not in vhost.queues
-    if not declares:
-        known = vhost.queues.get(place.name)
-        is_stream = known is not None and known.type == "stream"
-    else:
+    if place.kind == "queue" and place.declares and place.name not in vhost.queues:
         assert link.remote is not None
-        is_stream = arguments_of(link.remote.properties).get("x-queue-type") == "stream"
-    if not is_stream:
-        known_filters(source.filter, "a queue")
-    if declares:
+        if arguments_of(link.remote.properties).get("x-queue-type") != "stream":
+            known_filters(source.filter, "a queue")  # before there is one
         passing = not source.durable and source.expiry_policy == LINK_DETACH
         _declare(terminal, link, place, passing=passing)
     terminal.access.check("read", "queue", place.name)
     queue = vhost.queue(place.name, terminal)
     if place.kind == "stream" and queue.type != "stream":
         raise PreconditionFailed(f"queue '{place.name}' in vhost '{vhost.name}' is no stream")
+    if queue.type != "stream":
+        known_filters(source.filter, "a queue")
     return _Found(queue)
 
 
