@@ -25,6 +25,8 @@ Long computations, asked for by one request and followed while they run.
     curl -N http://127.0.0.1:8081/jobs/ID/progress
     curl http://127.0.0.1:8081/jobs/ID/result
 
+Where a token is set, each has to have it: `-H 'Authorization: Bearer TOKEN'`.
+
 Errors are problem details (RFC 9457); a data set that cannot be used comes with the row and the
 column of all that is wrong with it.
 """
