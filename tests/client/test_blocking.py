@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from penstock.client import BrokerUnreachable, NoService, RemoteError, UnknownScheme
 from penstock.client import Fabric as AsyncFabric
 from penstock.client.blocking import Fabric, Message, connect
+from penstock.client.blocking.loop import LoopThread
 from tests.peers import free_port
 
 
@@ -106,3 +108,17 @@ def test_a_fabric_that_does_not_open_leaves_no_thread() -> None:
     with pytest.raises(UnknownScheme):
         connect("gopher://localhost")
     assert threading.active_count() == before
+
+
+def test_what_is_left_of_a_loop_that_stops_is_cancelled() -> None:
+    loop = LoopThread()
+
+    async def begin() -> asyncio.Task[None]:
+        async def forever() -> None:
+            await asyncio.Event().wait()
+
+        return asyncio.create_task(forever())
+
+    task = loop.wait(begin())
+    loop.stop()
+    assert task.cancelled()

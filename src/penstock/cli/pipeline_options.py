@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.fabric import hush_libraries
 from penstock.cli.options import prepare
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
@@ -122,6 +123,7 @@ def open_flow(
     if remote is None:
         check_java()  # before anything else is started
     home = prepare(file, pairs, data).settings.data
+    hush_libraries()
     private_directory(home, traversable=True)
     for folder in ("lake", "checkpoints", "progress"):
         private_directory(home / folder)

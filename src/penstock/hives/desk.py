@@ -102,6 +102,10 @@ class Desk:
         self._owing = False
         self._tell(standings)
 
+    def check(self) -> None:
+        """Raises unless changes can be told."""
+        self._publications.connect()
+
     def adopt(self, generation: int) -> None:
         with self._turn:
             with self._transaction(CURRENT) as connection:

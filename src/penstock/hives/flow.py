@@ -111,6 +111,9 @@ class HivesFlow:
             generations.create(connection, NAME, generation)
         return 0
 
+    def check_adoption(self) -> None:
+        self.desk.check()
+
     def adopt(self, generation: int) -> None:
         self.desk.adopt(generation)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from penstock.client import Fabric, connect
@@ -28,6 +28,9 @@ KEYS: Final = Keys("h", 1)
 
 class Publications(Protocol):
     """Where changes are told."""
+
+    def connect(self) -> None:
+        """Raises unless it can be told anything."""
 
     def publish(self, standings: Sequence[Standing]) -> None:
         """Returns when all of it is safe."""
@@ -64,12 +67,17 @@ class BrokerPublications:
         self._loop: LoopThread | None = None
         self._fabric: Fabric | None = None
 
+    def connect(self) -> None:
+        self._wait(self._connected())
+
     def publish(self, standings: Sequence[Standing]) -> None:
-        if not standings:
-            return
+        if standings:
+            self._wait(self._publish(standings))
+
+    def _wait(self, work: Coroutine[Any, Any, object]) -> None:
         if self._loop is None:
             self._loop = LoopThread()
-        self._loop.wait(self._publish(standings))
+        self._loop.wait(work)
 
     def close(self) -> None:
         loop, self._loop = self._loop, None
@@ -82,7 +90,7 @@ class BrokerPublications:
             self._fabric = None
             loop.stop()
 
-    async def _publish(self, standings: Sequence[Standing]) -> None:
+    async def _connected(self) -> Fabric:
         if self._fabric is None:
             fabric = await connect(self._url).open()
             try:
@@ -91,7 +99,10 @@ class BrokerPublications:
                 await fabric.close()
                 raise
             self._fabric = fabric
-        fabric = self._fabric
+        return self._fabric
+
+    async def _publish(self, standings: Sequence[Standing]) -> None:
+        fabric = await self._connected()
         posted = []
         for standing in standings:
             outflow = fabric.publisher(key(standing.hive_id), exchange=EXCHANGE)
@@ -110,6 +121,8 @@ async def _lay(fabric: Fabric) -> None:
 
 class NoPublications:
     """Nobody is told."""
+
+    def connect(self) -> None: ...
 
     def publish(self, standings: Sequence[Standing]) -> None: ...
 

@@ -85,6 +85,10 @@ class Flow(Protocol):
         come to its end is cleared.
         """
 
+    def check_adoption(self) -> None:
+        """Raises unless what `adopt` needs is there: asked before a rebuild that is to be adopted,
+        which may take hours."""
+
     def adopt(self, generation: int) -> None:
         """Make that generation what people look at, marks included, in one transaction.
 

@@ -102,6 +102,8 @@ class Replay:
         With `until`, later messages are left out and the result is left aside, for a person to look
         at, until the next replay.
         """
+        if until is None:
+            self._flow.check_adoption()
         with self._place.claims.hold(Claim.FILES):
             generation = self._number()
             lake = self._place.lake

@@ -41,6 +41,8 @@ _LOOK_SECONDS: Final = 0.2
 #: How long a batch that is applied may take to become known to the checkpoint. If it takes longer
 #: it is given again, and its mark is found.
 _COMMIT_SECONDS: Final = 5.0
+#: What is away, or a machine that is too busy, is waited for.
+FOREVER: Final = Patience(1.0, 30.0, float("inf"))
 #: Tries of a fault that is not known to pass, without a batch in between.
 _TRIES: Final = 3
 
@@ -73,7 +75,7 @@ class Engine:
     def follow(
         self,
         stop: threading.Event,
-        patience: Patience | None = None,
+        patience: Patience = FOREVER,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         """Apply batches as messages come, until told to stop; then finish the one at hand.
@@ -81,12 +83,11 @@ class Engine:
         `ready` is called once, when the streams have been reached.
         """
         trigger = {"processingTime": f"{round(self._source.every * 1000)} milliseconds"}
-        self._keep_trying(trigger, stop, patience or Patience(1.0, 30.0, float("inf")), ready)
+        self._keep_trying(trigger, stop, patience, ready)
 
-    def once(self, patience: Patience | None = None) -> None:
+    def once(self, patience: Patience = FOREVER) -> None:
         """Apply what the streams hold now."""
-        never = threading.Event()
-        self._keep_trying({"availableNow": True}, never, patience or Patience(1.0, 5.0, 60.0))
+        self._keep_trying({"availableNow": True}, threading.Event(), patience)
 
     def _keep_trying(
         self,

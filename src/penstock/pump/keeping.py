@@ -55,6 +55,9 @@ class PumpFlow:
     def begin_rebuild(self, generation: int, since: int) -> int:
         return since
 
+    def check_adoption(self) -> None:
+        """It needs nothing."""
+
     def adopt(self, generation: int) -> None:
         """The lake is all there is, and the engine has seen to that."""
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.client import blocking
+from penstock.client import BrokerUnreachable, blocking
 from penstock.hives.desk import Desk
 from penstock.hives.gold.standing import Standing
 from penstock.hives.publications import KEYS, BrokerPublications, document, keep
 from penstock.store import Database
 from penstock.store.cache import BlockingCache
 from tests.hives.gold.ledger import Bookkeeper, clock
-from tests.peers import Broker, Penstock
+from tests.peers import Broker, Penstock, free_port
 
 STANDING = Standing(
     7, 42, 42, 52.5, "moderate", "rising", "good", datetime(2026, 3, 2, tzinfo=UTC), 3
@@ -52,6 +52,13 @@ def test_a_change_is_a_topic_of_mqtt_too(penstock: Penstock) -> None:
     assert message.json() == DOCUMENT
 
 
+def test_a_broker_that_is_away_is_noticed_before_there_is_something_to_tell() -> None:
+    publications = BrokerPublications(f"amqp://127.0.0.1:{free_port()}")
+    with pytest.raises(BrokerUnreachable):
+        publications.connect()
+    publications.close()
+
+
 def test_the_cache_has_the_same_document() -> None:
     with BlockingCache(None) as cache:
         keep(cache, [STANDING])
@@ -80,9 +87,12 @@ class Told:
         self.cache = BlockingCache(None)
         self.desk = Desk("hives", database, self.cache, self, self.clock)
 
-    def publish(self, standings: Sequence[Standing]) -> None:
+    def connect(self) -> None:
         if self.failing:
             raise ConnectionError("no broker")
+
+    def publish(self, standings: Sequence[Standing]) -> None:
+        self.connect()
         self.versions += [(each.hive_id, each.version) for each in standings]
 
     def close(self) -> None: ...

@@ -33,6 +33,7 @@ class Tally:
     name: str = "tally"
     sources: Sequence[Wanted] = ()
     chores: Sequence[Chore] = ()
+    adoption: Exception | None = None  #: why it cannot be
 
     def apply(self, batch: Batch) -> None:
         _die("bronze", batch)
@@ -58,6 +59,10 @@ class Tally:
     def begin_rebuild(self, generation: int, since: int) -> int:
         self._gold(generation).unlink(missing_ok=True)
         return 0
+
+    def check_adoption(self) -> None:
+        if self.adoption is not None:
+            raise self.adoption
 
     def adopt(self, generation: int) -> None:
         aside = self._gold(generation)

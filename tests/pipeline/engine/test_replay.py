@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
+from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import NotFound
 from penstock.pipeline.compaction import compact
 from penstock.pipeline.flow import Batch
@@ -153,6 +154,20 @@ def test_a_replay_of_a_replay_can_part_it_only_where_its_batches_were(
     Replay(spark, tally, place).run()
 
     assert place.lake.boundary(1) == 0
+
+
+def test_what_a_change_of_generations_needs_is_looked_for_first(
+    spark: SparkSession, tally: Tally, place: Place, live: Live
+) -> None:
+    live.apply(60)
+    away = replace(tally, adoption=BrokerUnreachable("127.0.0.1", 1, "refused"))
+
+    with pytest.raises(BrokerUnreachable, match="refused"):
+        Replay(spark, away, place).run()
+
+    assert place.lake.generations() <= {0}
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    assert not Replay(spark, away, place).run(until=tomorrow).adopted
 
 
 def test_nothing_to_replay_is_told(spark: SparkSession, tally: Tally, place: Place) -> None:

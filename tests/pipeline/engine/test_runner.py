@@ -7,14 +7,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import AccessRefused, ResourceLocked
+from penstock.pipeline import runner
 from penstock.pipeline.applying import Applying
 from penstock.pipeline.checkpoint import open_checkpoint
 from penstock.pipeline.claims import Claim
@@ -28,6 +33,9 @@ from penstock.store import Patience, StoreUnavailable
 from tests.peers import Penstock, free_port
 from tests.pipeline.engine.conftest import Live, Town, in_lake
 from tests.pipeline.engine.tally import SILVER, Tally
+
+#: A machine at a load of ten may take several tries to start a process of Spark's.
+SOON = Patience(0.01, 0.01, float("inf"))
 
 
 def test_what_is_in_the_streams_is_in_all_three_layers_and_then_what_is_new(
@@ -112,6 +120,29 @@ def test_it_follows_until_told_to_stop_and_finishes_its_batch(
     assert not place.claims.held(Claim.RUNNING)
 
 
+def test_a_machine_that_is_busy_is_waited_for(
+    engine: Engine, tally: Tally, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Engine._start
+    faults = [PySparkException("Python worker failed to connect back.")]
+
+    def started(self: Engine, *details: Any) -> StreamingQuery:
+        if faults:
+            raise faults.pop()
+        return start(self, *details)
+
+    # Ten minutes pass each time somebody looks.
+    clock = SimpleNamespace(time=time.time, sleep=time.sleep, monotonic=count(0, 600).__next__)
+    monkeypatch.setattr(Engine, "_start", started)
+    monkeypatch.setattr(runner, "time", clock)
+    town.publish(6)
+
+    engine.once()
+
+    assert tally.counts() == town.sent
+    assert not faults
+
+
 def test_one_engine_at_a_time(engine: Engine, place: Place) -> None:
     with place.claims.hold(Claim.RUNNING), pytest.raises(ResourceLocked, match="it runs already"):
         engine.once()
@@ -133,9 +164,7 @@ def test_what_is_away_is_waited_for(
 
     town.publish(60)
 
-    Engine(spark, Away(tally.folder, tally.streams), place, Source(town.url)).once(
-        Patience(0.01, 0.01, 120.0)
-    )
+    Engine(spark, Away(tally.folder, tally.streams), place, Source(town.url)).once(SOON)
 
     assert tally.counts() == town.sent
     standing = Progress(place.progress, "tally").standing()
@@ -163,7 +192,7 @@ def test_a_mistake_is_raised_after_a_few_tries(
     flow = Mistaken(tally.folder, tally.streams)
 
     with pytest.raises(KeyError, match="colour"):
-        Engine(spark, flow, place, Source(town.url)).once(Patience(0.01, 0.01, 120.0))
+        Engine(spark, flow, place, Source(town.url)).once(SOON)
 
     standing = Progress(place.progress, "tally").standing()
     assert standing is not None
@@ -186,7 +215,7 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path
     progress = Progress(place.progress, flow.name)
     stop, ready = threading.Event(), threading.Event()
     engine = Engine(spark, flow, place, Source(late.url))
-    follow = {"patience": Patience(0.05, 0.1, 600.0), "ready": ready.set}
+    follow = {"patience": Patience(0.05, 0.1, float("inf")), "ready": ready.set}
     thread = threading.Thread(target=engine.follow, args=(stop,), kwargs=follow)
     thread.start()
     try:

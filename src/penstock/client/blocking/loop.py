@@ -11,10 +11,11 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines; `stop` it when none is left."""
+    """Runs coroutines, until `stop`."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._run, name="penstock client", daemon=True)
         self._thread.start()
 
@@ -48,9 +49,5 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        try:
+        with self._runner:  # its end cancels tasks that are left, and waits for them
             self._loop.run_forever()
-        finally:
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
@@ -37,4 +39,18 @@ class PenstockSource(DataSource):
 
 def register(spark: Any) -> None:
     """Make the format known to a session, a classic one or one of Spark Connect."""
+    _use_this_python(spark)
     spark.dataSource.register(PenstockSource)
+
+
+def _use_this_python(spark: Any) -> None:
+    """Workers on this machine are to have what is installed here: left alone, Spark takes the
+    `python3` of the path, which need not be that of a virtual environment."""
+    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none
+    if (
+        context is not None
+        and context.master.startswith("local")
+        and "PYSPARK_PYTHON" not in os.environ
+        and not context.getConf().contains("spark.pyspark.python")
+    ):
+        context.pythonExec = sys.executable
