@@ -266,3 +266,14 @@ async def test_a_bucket_is_what_it_is_said_to_be(terminal: Terminal) -> None:
     assert terminal.intake.account.used == BUCKET_BYTES
     bucket.release()
     assert not terminal.intake.filling
+
+
+async def test_who_gives_way_goes_on_after_others(stand: Stand) -> None:
+    terminal = Terminal(stand)
+    intake = Intake(terminal)
+    intake.give_way()
+    intake.give_way()
+    assert (terminal.held, terminal.transport.reading) == (True, False)
+    await asyncio.sleep(0)
+    assert (terminal.held, terminal.transport.reading) == (False, True)
+    assert terminal.looked == 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
-from penstock.broker.turn import READS, Turn
+from penstock.broker.turn import READS, TURN_LOGS, TURN_SECONDS, Turn
 from tests.doubles import Stand
 
 
@@ -124,4 +125,74 @@ def test_a_turn_ends_with_the_pass(stand: Stand) -> None:
     turn.touched.append(Socket(said))
     turn.rest()
     turn.pass_over()
+    assert said == ["flush"]
+
+
+class Reader:
+    """The input of a client."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def give_way(self) -> None:
+        self.told.append("give way")
+
+    def hold(self) -> None:
+        self.told.append("hold")
+
+    def resume(self) -> None:
+        self.told.append("resume")
+
+
+async def test_a_client_gives_way_when_the_turn_has_used_its_time(stand: Stand) -> None:
+    turn, reader = stand.kernel.turn, Reader()
+    turn.reader = reader
+    turn.spend()
+    stand.clock.advance(TURN_SECONDS)
+    turn.spend()
+    assert reader.told == []
+    stand.clock.advance(0.001)
+    turn.spend()
+    turn.spend()
+    assert reader.told == ["give way"]
+
+
+async def test_the_next_turn_has_time_of_its_own(stand: Stand) -> None:
+    turn, reader = stand.kernel.turn, Reader()
+    turn.spend()
+    stand.clock.advance(1)
+    turn.end()
+    turn.reader = reader
+    turn.spend()
+    assert reader.told == []
+
+
+async def test_many_logs_to_write_end_a_turn_too(stand: Stand) -> None:
+    turn = stand.kernel.turn
+    assert not turn.over()
+    for _ in range(TURN_LOGS + 1):
+        stand.kernel.committer.touch(Log([]))
+    assert turn.over()
+
+
+async def test_long_work_is_done_a_piece_in_each_pass_of_the_loop(stand: Stand) -> None:
+    turn = stand.kernel.turn
+    done: list[str] = []
+
+    def other() -> None:
+        done.append("other")
+
+    for name in ("one", "two", "three"):
+        turn.later(partial(done.append, name))
+    for _ in range(3):
+        asyncio.get_running_loop().call_soon(other)
+        await asyncio.sleep(0)
+    assert done == ["one", "other", "two", "other", "three", "other"]
+
+
+async def test_a_piece_of_work_is_a_turn(stand: Stand) -> None:
+    said: list[str] = []
+    turn = stand.kernel.turn
+    turn.later(lambda: turn.touched.append(Socket(said)))
+    await asyncio.sleep(0)
     assert said == ["flush"]

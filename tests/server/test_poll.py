@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import selectors
 import signal
 import socket
 import sys
+from functools import partial
 
 import pytest
 
+from penstock.server import poll as poll_module
 from penstock.server.poll import BrokerLoop, Poll, new_loop
 from tests.server.loops import (
     Recorder,
@@ -165,3 +168,29 @@ def test_a_system_without_epoll_has_asyncios_loop(monkeypatch: pytest.MonkeyPatc
     loop = new_loop()
     assert not isinstance(loop, BrokerLoop)
     loop.close()
+
+
+def _note(served: list[int], number: int, _: int) -> None:
+    served.append(number)
+
+
+def test_who_a_pass_has_no_time_for_comes_first_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(poll_module, "PASS_SECONDS", -1.0)
+    poll = Poll()
+    pairs = [socket.socketpair() for _ in range(3)]
+    served: list[int] = []
+    for number, (here, there) in enumerate(pairs):
+        poll.serve(here.fileno(), select.EPOLLIN, partial(_note, served, number))
+        there.send(b"x")
+    asyncios = socket.socketpair()
+    poll.register(asyncios[0], selectors.EVENT_READ)
+    asyncios[1].send(b"x")
+    for _ in range(6):
+        assert [key.fileobj for key, _ in poll.select(None)] == [asyncios[0]]
+    assert sorted(served) == [0, 0, 1, 1, 2, 2]
+    poll.close()
+    for one in (*pairs, asyncios):
+        for end in one:
+            end.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -96,6 +96,9 @@ class Retained(Protocol):
 
     def match(self, pattern: bytes) -> list[bytes]:
         """The keys under which something is kept that a pattern of words wants."""
+
+    def matching(self, pattern: bytes) -> Iterator[bytes]:
+        """The same, a key at a time; others may be kept and forgotten meanwhile."""
 
     def close(self) -> None: ...
 

@@ -2,7 +2,8 @@
 
 Four things stop the reading: large messages that have not reached the disk yet, a memory budget
 that is spent, an alarm that asks publishers to wait, and answers the client does not read, be they
-in the socket's buffer or behind a large message. It goes on when none of them holds.
+in the socket's buffer or behind a large message. It goes on when none of them holds. A client whose
+input takes long to process gives way to others, and goes on after them (`broker/turn.py`).
 """
 
 from __future__ import annotations
@@ -102,6 +103,12 @@ class Intake:
         """Look at nothing further until what was received of a large message is on disk."""
         self._terminal.held = True
         self.pause()
+
+    def give_way(self) -> None:
+        """Look at the rest of what was received after others had their turn."""
+        if not self._terminal.held:
+            self.hold()
+            self._terminal.host.kernel.turn.later(self.resume)
 
     @property
     def unread(self) -> bool:

@@ -9,6 +9,7 @@ and how far each letter has got, outlive the connection.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -101,8 +102,8 @@ class Session(Queue, Protocol):
     def attach(self, channel: Channel, window: int) -> None:
         """The client is here: no more letters may be out to it than its window."""
 
-    def recall(self, keys: list[bytes], subscription: Subscription) -> None:
-        """Deliver what is kept under these keys, as the client takes it."""
+    def recall(self, keys: Iterable[bytes], subscription: Subscription) -> None:
+        """Deliver what is kept under these keys, as the client takes it and turns have time."""
 
     def join(self, queue: Queue, subscription: Subscription) -> None:
         """Take a share of what comes to a queue that subscribers compete for."""

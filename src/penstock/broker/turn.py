@@ -6,11 +6,18 @@ written once, however many messages the turn brought it.
 
 Where many peers say little each, a turn may take in several reads, if the loop says when a pass of
 it is over.
+
+The time of a turn is bounded. Whoever has done something expensive says so (`spend`); when the time
+is used up, the client whose input is being processed has to give way: the rest of what it sent is
+processed in later turns. Work that is long by itself is cut into pieces that ask `over` and go on
+`later`. One such piece runs in a pass of the loop, so whoever has little to ask for is served
+between any two of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -19,14 +26,40 @@ from penstock.broker.log.committer import Committer
 #: The most reads one turn takes in: sockets must not wait long, nor their output grow large.
 READS: Final = 32
 
+#: How long a turn may take before it gives way to others.
+TURN_SECONDS: Final = 0.005
+#: To write so many logs takes about as long.
+TURN_LOGS: Final = 128
+
 
 class Flushable(Protocol):
     def flush(self) -> None:
         """Write what has gathered to the socket."""
 
 
+class Yielding(Protocol):
+    """The input of a client, of which the rest can wait."""
+
+    def give_way(self) -> None:
+        """Process the rest in a later turn."""
+
+    def hold(self) -> None:
+        """Process nothing further until told to `resume`."""
+
+    def resume(self) -> None: ...
+
+
 class Turn:
-    __slots__ = ("_reads", "committer", "gathers", "loop", "touched")
+    __slots__ = (
+        "_deadline",
+        "_pieces",
+        "_reads",
+        "committer",
+        "gathers",
+        "loop",
+        "reader",
+        "touched",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, committer: Committer) -> None:
         self.loop = loop
@@ -35,11 +68,16 @@ class Turn:
         self.touched: list[Flushable] = []
         self.gathers = False  #: somebody calls `pass_over`
         self._reads = 0
+        self._deadline = 0.0  # none yet: it begins with the first look at the clock
+        self._pieces: deque[Callable[[], None]] = deque()
+        #: The client whose input is being processed, unless nothing of it may be put off.
+        self.reader: Yielding | None = None
 
     def rest(self) -> None:
         """A read is done with, and there may be others in the same pass of the loop."""
         self._reads += 1
-        if self._reads >= READS or not self.gathers:
+        self.reader = None
+        if self._reads >= READS or not self.gathers or self._pieces:
             self._reads = 0
             self.end()
 
@@ -49,12 +87,42 @@ class Turn:
             self.end()
 
     def end(self) -> None:
+        self.reader = None
+        self._deadline = 0.0
         committer = self.committer
         if committer.pending:
             committer.write()
         touched = self.touched
         while touched:
             touched.pop().flush()
+
+    # The time of a turn.
+
+    def over(self) -> bool:
+        """Whether this turn has used up its time."""
+        now = self.loop.time()
+        if not self._deadline:
+            self._deadline = now + TURN_SECONDS
+            return False
+        return now > self._deadline or self.committer.unwritten > TURN_LOGS
+
+    def spend(self) -> None:
+        """Something expensive was done: if the turn is over, its client gives way."""
+        if self.over() and self.reader is not None:
+            reader, self.reader = self.reader, None
+            reader.give_way()
+
+    def later(self, piece: Callable[[], None]) -> None:
+        """Run a piece of long work as a turn of its own, after others had theirs."""
+        self._pieces.append(piece)
+        if len(self._pieces) == 1:
+            self.loop.call_soon(self._next_piece)
+
+    def _next_piece(self) -> None:
+        piece = self._pieces.popleft()
+        if self._pieces:
+            self.loop.call_soon(self._next_piece)
+        self._run(piece)
 
     def at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Run `callback` as a turn of its own at the loop's time `when`."""

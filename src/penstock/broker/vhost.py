@@ -53,7 +53,10 @@ class VirtualHost:
         queue_types: dict[str, QueueType],
         reply_type: ReplyType,
         retained_type: RetainedType,
+        *,
+        recover: bool = True,
     ) -> None:
+        """Without `recover`, who makes it has to run `recovery` to its end."""
         self.name = name
         self.kernel = kernel
         self.topology = topology
@@ -70,7 +73,9 @@ class VirtualHost:
         self._owned: dict[object, set[str]] = {}
         for exchange, kind in PREDECLARED.items():
             self._make_exchange(exchange, kind, True, False, False, {})
-        self._recover()
+        if recover:
+            for _ in self.recovery():
+                pass
 
     # Finding.
 
@@ -374,7 +379,8 @@ class VirtualHost:
         for exchange in self.exchanges.values():
             exchange.forget_routes()
 
-    def _recover(self) -> None:
+    def recovery(self) -> Iterator[None]:
+        """Bring back what was durable, a piece at a time: others may do something between."""
         for (_, vhost, name), value in self.topology.all("exchange"):
             if vhost == self.name and value["type"] in self.exchange_types:
                 self._make_exchange(
@@ -385,6 +391,7 @@ class VirtualHost:
                     value["internal"],
                     unpack_arguments(value["arguments"]),
                 )
+                yield
         for (_, vhost, name), value in self.topology.all("queue"):
             if vhost == self.name:
                 arguments = unpack_arguments(value["arguments"])
@@ -399,11 +406,13 @@ class VirtualHost:
                     owner=None,
                     arguments=arguments,
                 )
+                yield
         for key, _ in self.topology.all("binding"):
             _, vhost, source, kind, name, routing_key, packed = key
             registry: dict[str, Any] = self.queues if kind == "queue" else self.exchanges
             if vhost == self.name and name in registry and source in self.exchanges:
                 self.bind(source, registry[name], routing_key, unpack_arguments(packed))
+                yield
 
     def close(self, failed: Callable[[str, OSError], None]) -> None:
         """End every destination, also when the disk does not take what one has to say."""

@@ -8,6 +8,7 @@ leads is remembered until topology changes, as long as the key alone decides it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from penstock.broker.contract import (
@@ -31,12 +32,15 @@ from penstock.core.errors import (
 from penstock.core.logs import get_logger
 from penstock.core.properties import decode_header, encode_header
 from penstock.drivers.assembly import Assembly
+from penstock.drivers.fan_out import SLICE, FanOut
 
 if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 #: Routes remembered per exchange; when keys never repeat, remembering costs little and helps none.
 ROUTES: Final = 4096
+#: To push a message to more queues than this is worth a look at the clock.
+FEW: Final = 8
 
 _log = get_logger("penstock.exchange")
 
@@ -112,6 +116,7 @@ class Exchange:
         self.bindings: dict[Binding, None] = {}
         self._topics = router if isinstance(router, TopicRouter) else None
         self._keeper = keeper
+        self._turn = vhost.kernel.turn
         self._committer = vhost.kernel.committer
         self._channels: set[Channel] = set()
         self._routes: dict[bytes, tuple[Sink, ...]] = {}
@@ -134,18 +139,53 @@ class Exchange:
         sinks = self._routes.get(message.route)
         if sinks is None or message.flags & SELECTS:
             sinks = self._route(message, channel.check_topic)
+            self._turn.spend()
         outcome = 0
-        for sink in sinks:
-            outcome |= sink.push(message)
+        if len(sinks) > FEW:
+            reader = self._turn.reader
+            if reader is not None and len(sinks) > SLICE:
+                fan_out = FanOut(
+                    self._turn, reader, message, sinks, partial(self._finish, channel, receipt)
+                )
+                if not fan_out.run():
+                    channel.state = fan_out
+                    fan_out.put_off()
+                    return
+                outcome = fan_out.outcome
+            else:
+                for sink in sinks:
+                    outcome |= sink.push(message)
+            self._turn.spend()
+        else:
+            for sink in sinks:
+                outcome |= sink.push(message)
         if not sinks and self._unroutable(channel, message, receipt):
             return
         if receipt:
-            if outcome & REFUSED:
-                channel.terminal.channel_failure(channel, receipt, QueueFull(self.name))
-            elif outcome & LOGGED:
-                self._committer.wait(channel, receipt)
-            else:
-                channel.terminal.channel_confirm(channel, receipt)
+            self._answer(channel, receipt, outcome)
+
+    def _finish(
+        self,
+        channel: Channel,
+        receipt: int,
+        outcome: int,
+        behind: list[tuple[Message | Fragment, int]],
+    ) -> None:
+        """A message that went to many queues has reached the last."""
+        if isinstance(channel.state, FanOut):  # else its sender has gone
+            channel.state = None
+        if receipt:
+            self._answer(channel, receipt, outcome)
+        for fragment, next_receipt in behind:
+            self.channel_post(channel, fragment, next_receipt)
+
+    def _answer(self, channel: Channel, receipt: int, outcome: int) -> None:
+        if outcome & REFUSED:
+            channel.terminal.channel_failure(channel, receipt, QueueFull(self.name))
+        elif outcome & LOGGED:
+            self._committer.wait(channel, receipt)
+        else:
+            channel.terminal.channel_confirm(channel, receipt)
 
     def _unroutable(self, channel: Channel, message: Message, receipt: int) -> bool:
         """Nobody wants it. A mandatory message goes back to who sent it."""

@@ -149,7 +149,10 @@ class Broker:
         if default not in dict(self.topology.all("vhost")):
             self.topology.put(default, {})
         for (_, name), _value in self.topology.all("vhost"):
-            self._open_vhost(name)
+            for _ in self._open_vhost(name, recover=False).recovery():
+                if self.kernel.turn.over():
+                    self.kernel.turn.end()
+                    await asyncio.sleep(0)
         for service in dict.fromkeys(SCHEMES.values()):
             self._services[service] = service(self)
         self.kernel.turn.end()
@@ -246,9 +249,16 @@ class Broker:
 
     # Virtual hosts.
 
-    def _open_vhost(self, name: str) -> VirtualHost:
+    def _open_vhost(self, name: str, *, recover: bool = True) -> VirtualHost:
         vhost = VirtualHost(
-            name, self.kernel, self.topology, EXCHANGE_TYPES, QUEUE_TYPES, ReplyChannel, Retained
+            name,
+            self.kernel,
+            self.topology,
+            EXCHANGE_TYPES,
+            QUEUE_TYPES,
+            ReplyChannel,
+            Retained,
+            recover=recover,
         )
         self.vhosts[name] = vhost
         return vhost

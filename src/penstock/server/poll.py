@@ -14,6 +14,7 @@ import math
 import select
 import selectors
 from collections.abc import Callable, Iterator, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: The most sockets one pass serves before timers and tasks have their turn.
 MOST: Final = 512
+#: ... and how long it serves them for. The rest of them comes first in the next pass.
+PASS_SECONDS: Final = 0.01
 
 
 class Poll(selectors.BaseSelector):
@@ -29,6 +32,7 @@ class Poll(selectors.BaseSelector):
         self._keys: dict[int, selectors.SelectorKey] = {}  # asyncio's
         self._served: dict[int, Callable[[int], None]] = {}  # ours
         self._over: list[Callable[[], None]] = []
+        self._unserved: list[tuple[int, int]] = []  # what the last pass had no time for
 
     # Ours.
 
@@ -89,9 +93,21 @@ class Poll(selectors.BaseSelector):
             timeout = 0
         ready = []
         served = self._served
-        for number, events in self._epoll.poll(timeout, MOST):
+        if self._unserved:
+            found, self._unserved = self._unserved, []
+            known = {number for number, _ in found}
+            found += [one for one in self._epoll.poll(0, MOST) if one[0] not in known]
+        else:
+            found = self._epoll.poll(timeout, MOST)
+        deadline = 0.0 if len(found) < 2 else monotonic() + PASS_SECONDS
+        late = False
+        for number, events in found:
             if serve := served.get(number):
-                serve(events)
+                if late:
+                    self._unserved.append((number, events))
+                else:
+                    serve(events)
+                    late = deadline > 0 and monotonic() > deadline
             elif key := self._keys.get(number):
                 ready.append((key, _happened(events) & key.events))
         for over in self._over:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.broker import turn as turn_module
 from penstock.broker.sessions import Subscription
 from penstock.core.config import MqttSettings
 from penstock.core.errors import NotFound, ResourceLocked
@@ -236,6 +237,23 @@ async def test_what_is_kept_is_drawn_as_the_client_takes_it(stand: Stand) -> Non
     for _ in range(4):
         client.answer(next(iter(session.letters.values())))
     assert client.ear.bodies == [b"0", b"1", b"2", b"newer"]
+
+
+async def test_much_that_is_kept_is_delivered_over_several_turns(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_module, "TURN_SECONDS", -1.0)
+    session = new_session(stand)
+    subscribe(stand, session, "#", 0)
+    client = Subscriber(session)
+    keys = [b"kept.%03d" % n for n in range(500)]
+    for key in keys:
+        stand.vhost.retained.keep(publication(key, key.decode(), qos=0, retain=True))
+    session.recall(keys, Subscription("kept.#", 0))
+    publish(stand, publication(b"later", qos=0))
+    assert 0 < len(client.ear.bodies) < 500
+    await client.ear.until(lambda: b"later" in client.ear.bodies)
+    assert client.ear.bodies == [*keys, b"later"]
 
 
 async def test_a_choked_client_recalls_nothing(stand: Stand) -> None:

@@ -128,6 +128,11 @@ class Committer:
         """Whether `write` has something to do."""
         return bool(self._touched or self._touched_lazily or self._fresh)
 
+    @property
+    def unwritten(self) -> int:
+        """How many files `write` will have to write to."""
+        return len(self._touched)
+
     def write(self) -> None:
         """The end of a turn: everything pending goes to the files, and those who wait are next."""
         if self._fault is not None or not self._write_touched():

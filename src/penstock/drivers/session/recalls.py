@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from penstock.broker.contract import Message
 from penstock.broker.sessions import Grant, Subscription
@@ -17,7 +17,7 @@ class Recalls:
         self._find = find
         self._wanted: deque[tuple[Iterator[bytes], Grant]] = deque()
 
-    def add(self, keys: list[bytes], subscription: Subscription) -> None:
+    def add(self, keys: Iterable[bytes], subscription: Subscription) -> None:
         self._wanted.append((iter(keys), grant_of([subscription])))
 
     def next(self) -> tuple[Message, Grant] | None:

@@ -14,7 +14,8 @@ and its part in shared subscriptions (`shares.py`).
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import (
     EXPIRES,
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 
+#: How many messages are delivered between two looks at the clock.
+DELIVERIES: Final = 64
+
+
 class Session:
     kind = "queue"
     auto_delete = False
@@ -52,6 +57,7 @@ class Session:
     __slots__ = (
         "_channel",
         "_contents",
+        "_draining_later",
         "_grants",
         "_number",
         "_once",
@@ -109,6 +115,7 @@ class Session:
         self._recalls: Recalls | None = None
         self._shares: Shares | None = None
         self._sending: Sending | None = None
+        self._draining_later = False  #: the turn was over: it goes on in another
         self.directory = self.kernel.directory / "queues" / folder(vhost.name) / folder(name)
         if durable and self.directory.exists():
             self._waiting.hold()
@@ -259,12 +266,23 @@ class Session:
     # Out.
 
     def drain(self) -> None:
-        """Deliver what waits while the client can take it."""
+        """Deliver what waits while the client can take it, for as long as a turn may take."""
         channel = self._channel
-        if channel is not None:
+        turn = self.kernel.turn
+        if channel is not None and not self._draining_later:
+            count = 0
             while channel.credit > 0 and self._sending is None and self._deliver_next(channel):
-                pass
+                count += 1
+                if not count % DELIVERIES and turn.over():
+                    self._draining_later = True
+                    turn.later(self._drain_on)
+                    break
         self._look()
+
+    def _drain_on(self) -> None:
+        self._draining_later = False
+        if not self.deleted:
+            self.drain()
 
     def _deliver_next(self, channel: Channel) -> bool:
         if len(self.letters) >= self._window:
@@ -346,7 +364,7 @@ class Session:
 
     # What it draws as the client takes it.
 
-    def recall(self, keys: list[bytes], subscription: Subscription) -> None:
+    def recall(self, keys: Iterable[bytes], subscription: Subscription) -> None:
         if self._recalls is None:
             self._recalls = Recalls(self.vhost.retained.get)
         self._recalls.add(keys, subscription)

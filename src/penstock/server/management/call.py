@@ -7,9 +7,11 @@ import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.access import Access
+from penstock.broker.turn import TURN_SECONDS
 from penstock.broker.user import User
 from penstock.core.errors import AccessRefused, NotFound
 from penstock.server.management.errors import bad_request
@@ -27,8 +29,8 @@ BODY_BYTES: Final = 16 << 20
 #: In paths, the exchange that has no name.
 DEFAULT_EXCHANGE: Final = "amq.default"
 
-#: Things done before others have their turn.
-SLICE: Final = 200
+#: Things done between two looks at the clock.
+SLICE: Final = 16
 
 
 class Level(IntEnum):
@@ -141,11 +143,13 @@ class Call:
 
 
 async def in_slices(things: Iterable[Any], count: int = SLICE) -> AsyncIterator[Any]:
-    """The same things, with a pause after every so many."""
+    """The same things, with a pause for others whenever a turn's time is over."""
+    deadline = monotonic() + TURN_SECONDS
     for number, thing in enumerate(things, 1):
         yield thing
-        if number % count == 0:
+        if number % count == 0 and monotonic() > deadline:
             await asyncio.sleep(0)
+            deadline = monotonic() + TURN_SECONDS
 
 
 def required(body: dict[str, Any], *keys: str) -> Iterator[Any]:

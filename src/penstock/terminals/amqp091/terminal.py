@@ -112,6 +112,7 @@ class Amqp091Terminal(asyncio.Protocol):
         if self._hung_up:
             return
         self.lifesigns.heard = True
+        self._turn.reader = self.intake
         published = self.published
         if self._permissions != self.host.users.version:
             self._permissions_changed()
@@ -214,6 +215,7 @@ class Amqp091Terminal(asyncio.Protocol):
         if not channel and number not in ON_CHANNEL_ZERO:
             raise ChannelError(f"unexpected method in connection state running: '{method.name}'")
         HANDLERS[number](self, channel, args)
+        self._turn.spend()
 
     def on_header(self, channel: int, payload: bytes) -> None:
         content = self._content(channel)

@@ -58,6 +58,8 @@ class Transaction:
     def commit(self) -> None:
         """Do it all; what must be safe before the client hears of it is then with the committer."""
         self.committing = True
+        # All of it is done before the client hears that it is: nothing is put off.
+        self._channel.connection.host.kernel.turn.reader = None
         try:
             for producer, message in self._publishes:
                 producer.post(producer, message, 0)

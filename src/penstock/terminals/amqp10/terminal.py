@@ -120,6 +120,7 @@ class Amqp10Terminal(asyncio.Protocol):
         if self._hung_up:
             return
         self.lifesigns.heard = True
+        self._turn.reader = self.intake
         published = self.published
         if self._permissions != self.host.users.version:
             self._permissions_changed()

@@ -38,9 +38,8 @@ def subscribe(terminal: MqttTerminal, body: bytes) -> None:
     told = terminal.explained("; ".join(mistakes)) if mistakes else None
     terminal.send(suback(terminal.version, number, reasons, told))
     for subscription in recalls:
-        keys = terminal.vhost.retained.match(subscription.pattern.encode())
-        if keys:
-            terminal.need_session().recall(keys, subscription)
+        keys = terminal.vhost.retained.matching(subscription.pattern.encode())
+        terminal.need_session().recall(keys, subscription)
 
 
 def _subscribe(

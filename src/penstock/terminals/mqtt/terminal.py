@@ -138,6 +138,7 @@ class MqttTerminal(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.closing:
             return
+        self._turn.reader = self.intake
         published = self.published
         users = self._users
         if self._permissions != users.version:
@@ -220,8 +221,10 @@ class MqttTerminal(asyncio.Protocol):
             self.send(PINGRESP)
         elif kind == SUBSCRIBE:
             subscribe(self, body)
+            self._turn.spend()
         elif kind == UNSUBSCRIBE:
             unsubscribe(self, body)
+            self._turn.spend()
         elif kind == DISCONNECT:
             self._take_leave(body)
         elif kind == AUTH and self.version == 5:

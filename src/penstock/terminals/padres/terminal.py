@@ -115,10 +115,13 @@ class PadresTerminal(asyncio.Protocol):
 
     def _take_in(self, data: bytes) -> None:
         self.lifesigns.heard = True
+        turn = self._turn
+        turn.reader = self.intake
         published = self.published
         try:
             for frame in self.reader.frames(data):
                 self._take(frame)
+                turn.spend()
                 if self.closing:
                     break
         except Exception as error:
