@@ -224,6 +224,25 @@ def test_a_doubt_ends_with_the_next_good_report_even_in_another_batch() -> None:
     assert [row[4] for row in rows] == [Quality.FIRST, Quality.CORRUPT, 0, Quality.CORRUPT]
 
 
+@pytest.mark.parametrize("days", [0, 1, 400])
+def test_a_stale_report_with_an_impossible_date_adds_nobody(days: int) -> None:
+    """Received long after newer totals, by the broker's word: it does not say itself when."""
+    sent = [report(n, 400 + 3 * n, 300 + 2 * n) for n in range(40)]
+    stale = bytearray(report(40, 64, 40)["body"])
+    stale[8:10] = 131, 45
+    late = NOON + timedelta(days=days, minutes=40)
+    sent += [message(40, bytes(stale), at=late), report(41, 520, 380)]
+
+    found, state = run([batch(sent)], Profiles.of([sensor("s1")]))
+
+    (row,) = state.to_pylist()
+    assert (row["sum_in"], row["sum_out"]) == (120, 80)
+    _, added_in, added_out, _, quality = found[40]
+    assert (added_in, added_out) == (0, 0)
+    assert Quality(quality) & (Quality.LATE | Quality.CORRUPT)
+    assert Quality.CLOCK_SUSPECT in Quality(quality)
+
+
 #: Whatever is sent as a report, an event or a status: mostly of a length that makes it one.
 bodies = st.one_of(
     *(st.binary(min_size=length, max_size=length) for length in (8, 15, 20, 59)),

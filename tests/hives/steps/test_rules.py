@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from random import Random
 
-from penstock.hives.steps.clocks import HOUR
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.hives.steps.clocks import HOUR, SECOND
 from penstock.hives.steps.known import Known, Reading, Step
 from penstock.hives.steps.quality import Quality
-from penstock.hives.steps.rules import step
+from penstock.hives.steps.rates import Rate
+from penstock.hives.steps.rules import LEAST_G, step
 from penstock.hives.steps.states import NO_CLOCK
 
 MINUTE = HOUR // 60
@@ -149,8 +155,20 @@ def test_a_copy_of_a_scrambled_frame_confirms_nothing() -> None:
 
 def test_a_great_step_is_believed_when_the_next_report_goes_on_from_it() -> None:
     sensor = Sensor(500, 400)
-    sensor.says(900, 800)
+    sensor.says(900, 800, minute=30)
     assert told(sensor.says(903, 802)) == (403, 402, Quality.CONFIRMED)
+
+
+def test_more_than_a_door_can_pass_is_believed_when_there_was_time_enough() -> None:
+    sensor = Sensor(500, 400)
+    sensor.says(900, 800)
+    assert told(sensor.says(903, 802)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(906, 804, minute=5)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(909, 806, minute=9)) == (409, 406, Quality.CONFIRMED)
+
+
+def test_a_first_start_with_more_than_a_start_can_have_counts_nothing() -> None:
+    assert told(Sensor().says(60_000, 50_000, start=True)) == (0, 0, Quality.FIRST)
 
 
 def test_a_restart_with_many_counts_is_believed_when_confirmed() -> None:
@@ -161,7 +179,7 @@ def test_a_restart_with_many_counts_is_believed_when_confirmed() -> None:
 
 def test_a_wrap_in_an_outage_of_a_sensor_nobody_knows_is_the_lesser_step() -> None:
     sensor = Sensor(65_300, 30_000)
-    sensor.says(80, 30_300)
+    sensor.says(80, 30_300, minute=30)
     found = sensor.says(82, 30_303)
     assert (found.delta_in, found.delta_out) == (306, 303)
     assert Quality.WRAP in found.quality
@@ -247,29 +265,31 @@ def test_a_clock_set_back_by_a_day_is_no_reason_for_doubt() -> None:
     assert told(sensor.says(503, 402, minute=50)) == (2, 2, NOTHING)
 
 
-def undated(sensor: Sensor, total_in: int, total_out: int) -> Step:
-    sensor.minute += 1
+def undated(
+    sensor: Sensor, total_in: int, total_out: int, minute: int = 0, *, start: bool = False
+) -> Step:
+    sensor.minute = max(sensor.minute + 1, minute)
     received = sensor.minute * MINUTE
-    new = Reading(total_in, total_out, NO_CLOCK, received, received, start=True)
-    return step(sensor.known, new, lambda: 0)
+    new = Reading(total_in, total_out, NO_CLOCK, received, received, start)
+    return step(sensor.known, new, lambda: sensor.busiest)
 
 
 def test_a_start_without_a_date_soon_after_another_is_that_one_come_late() -> None:
     sensor = Sensor(500, 400)
     sensor.says(17, 23)
-    assert told(undated(sensor, 0, 0)) == (0, 0, Quality.LATE)
+    assert told(undated(sensor, 0, 0, start=True)) == (0, 0, Quality.LATE)
     assert told(sensor.says(20, 25)) == (3, 2, NOTHING)
 
 
 def test_and_if_it_was_another_the_next_report_shows_it() -> None:
     sensor = Sensor(500, 400)
     sensor.says(17, 23)
-    undated(sensor, 0, 0)
+    undated(sensor, 0, 0, start=True)
     assert told(sensor.says(3, 2)) == (3, 2, RESTART)
 
 
 def test_a_start_without_a_date_long_after_the_last_is_a_restart() -> None:
-    assert told(undated(Sensor(500, 400), 0, 0)) == (0, 0, RESTART)
+    assert told(undated(Sensor(500, 400), 0, 0, start=True)) == (0, 0, RESTART)
 
 
 # A wrap point nobody knows
@@ -332,3 +352,100 @@ def test_a_profile_that_says_it_later_puts_it_right_as_well() -> None:
 def test_v2_totals_have_thirty_two_bits() -> None:
     sensor = Sensor((1 << 32) - 2, 300, top=(1 << 32) - 1)
     assert told(sensor.says(1, 300)) == (3, 0, Quality.WRAP)
+
+
+# Bounds, whatever is said
+
+
+@pytest.mark.parametrize("busiest", [0, 300, 100_000])
+@pytest.mark.parametrize("minute", [2, 60, 60 * 24 * 90])
+@pytest.mark.parametrize("stale", [(547, 447), (60, 50), (0, 3), (1000, 899), (547, 900)])
+def test_a_stale_report_without_a_date_adds_nothing_however_late(
+    stale: tuple[int, int], minute: int, busiest: int
+) -> None:
+    sensor = Sensor(1000, 900, busiest=busiest)
+    assert told(undated(sensor, *stale, minute)) == (0, 0, Quality.LATE)
+    assert told(sensor.says(1003, 902)) == (3, 2, NOTHING)
+
+
+def test_a_stale_report_from_before_a_restart_adds_nothing() -> None:
+    sensor = Sensor(1000, 900, busiest=300)
+    sensor.says(2, 3, minute=10)
+    assert told(undated(sensor, 980, 890, 600)) == (0, 0, Quality.CORRUPT)
+    assert told(sensor.says(4, 3)) == (2, 0, NOTHING)
+
+
+def test_a_device_without_a_clock_counts_on_and_wraps() -> None:
+    sensor = Sensor(65_500, 900)
+    assert told(undated(sensor, 65_521, 901, 2)) == (21, 1, NOTHING)
+    assert told(undated(sensor, 4, 902, 3)) == (7, 1, Quality.WRAP)
+
+
+def test_a_device_without_a_clock_that_restarts_is_believed_by_its_second_report() -> None:
+    sensor = Sensor(1000, 900)
+    assert told(undated(sensor, 2, 1, 30)) == (0, 0, Quality.LATE)
+    assert told(undated(sensor, 5, 4, 31)) == (5, 4, RESTART | Quality.CONFIRMED)
+
+
+SPANS = (0, 1, 60, 1800, 3600, 12 * 3600, 90 * 86_400)
+
+
+def anything(random: Random) -> Iterator[Reading]:
+    """Reports in any order, with any dates and any totals; some go on from others."""
+    told: list[Reading] = []
+    at = 500_000 * HOUR
+    for _ in range(random.randint(1, 25)):
+        at += random.choice((1, 1, 1, -1)) * random.choice(SPANS) * SECOND
+        bounds = random.choice(((0, 65_535), (0, 80), (65_440, 65_535)))
+        said = random.randint(*bounds), random.randint(*bounds)
+        if told and random.random() < 0.6:
+            former = random.choice(told[-3:])
+            said = (
+                (former.total_in + random.randint(0, 90)) % 65_536,
+                (former.total_out + random.randint(0, 90)) % 65_536,
+            )
+        clock = at + random.choice((0, 0, 1, -1)) * random.choice(SPANS) * SECOND
+        times = (NO_CLOCK, at, at) if random.random() < 0.25 else (clock, clock, at)
+        told.append(Reading(*said, *times, random.random() < 0.1))
+        yield told[-1]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 1 << 32), st.sampled_from((65_503, 65_523, 65_535)), st.integers(0, 200_000))
+def test_no_report_adds_more_than_a_door_can_pass(seed: int, top: int, burst: int) -> None:
+    known, rate = Known(told_top=top), Rate()
+    rate.observe(500_000 * HOUR - 2 * HOUR, 0)
+    rate.observe(500_000 * HOUR - HOUR, burst)  # a backlog that came at once, or worse
+    for new in anything(Random(seed)):
+        compared = (known.last, known.suspect, known.former)
+        before = [each for each in compared if each is not None]
+        found = step(known, new, lambda: rate.percentile(known.last.received if known.last else 0))
+        if found.accepted:
+            rate.observe(new.received, found.delta_in + found.delta_out)
+        elapsed = max((new.received - each.received for each in before), default=0)
+        most = LEAST_G + 3600 * max(elapsed, 0) // HOUR
+        assert 0 <= found.delta_in <= most
+        assert 0 <= found.delta_out <= most
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_stale_reports_without_a_date_change_no_sum(seed: int) -> None:
+    """Copies of old reports, dates scrambled, between those of a device that counts."""
+    random = Random(seed)
+    known = Known(told_top=65_523)
+    totals, at = (30_000, 64_000), 500_000 * HOUR
+    sent: list[tuple[int, int]] = []
+    added_in = added_out = 0
+    for _ in range(random.randint(2, 20)):
+        at += random.choice((1, 60, 1800, 20_000)) * SECOND
+        totals = totals[0] + random.randint(0, 5), totals[1] + random.randint(0, 5)
+        sent.append(totals)
+        readings = [Reading(*totals, at, at, at)]
+        if random.random() < 0.5:
+            later = at + SECOND
+            readings.append(Reading(*random.choice(sent), NO_CLOCK, later, later))
+        for new in readings:
+            found = step(known, new, lambda: 5000)
+            added_in, added_out = added_in + found.delta_in, added_out + found.delta_out
+    assert (added_in, added_out) == (totals[0] - sent[0][0], totals[1] - sent[0][1])

@@ -10,6 +10,12 @@ and what was believed before stays. If the next one goes on from there, both are
 step is what the rules say of it: a sensor that insists is right, a frame that was scrambled never
 says the same twice. So bad totals cost nothing, and good ones at most one report's delay.
 
+Two bounds hold whatever reports say. None adds more than a door can pass in the time since the
+report it is compared with: 64 events, and one a second. What would add more is set aside until so
+much time has passed. And the time of a report without a date is not known: it may be stale,
+whenever it was received. So `G` is 64 events for it, and a fall of its totals is believed only as a
+wrap within that, or when the next report confirms it.
+
 Two things are put right later. A late report from before a restart has what the device forgot: it
 is compared with the last one before the restart. And a wrap at a point that nobody knew yet is made
 good once the point is known; what was too much is taken off the next reports, none below nothing.
@@ -33,7 +39,7 @@ LEAST_G: Final = 64
 _BUSIEST: Final = 4
 #: People come by chance: so many standard deviations above the busiest hours nobody has seen.
 _DEVIATIONS: Final = 5
-#: Nobody passes a door more often than once a second for long: by the hour.
+#: Nobody passes a door more often than once a second for long, either way: by the hour.
 _A_SECOND: Final = 3600
 #: Totals of sixteen bits that are this near to others are so by chance once in sixteen times each.
 _COINCIDENCE: Final = 4096
@@ -67,7 +73,11 @@ def _step(known: Known, new: Reading, busy: Busy) -> Step:
         return forgotten
     found = _judge(known, last, new, busy)
     if not older:
-        return _doubt(known, last, new, busy) if found is None else _accept(known, new, found)
+        if found is not None:
+            return _accept(known, new, found)
+        return _doubt(
+            known, last, new, busy, Quality.LATE if _stale(last, new) else Quality.CORRUPT
+        )
     if found is None or found.quality:
         # Overtaken by a wrap or by a restart.
         return Step(0, 0, Quality.LATE, False)
@@ -78,9 +88,15 @@ def _step(known: Known, new: Reading, busy: Busy) -> Step:
 
 def _first(known: Known, new: Reading) -> Step:
     _believe(known, new)
-    if new.start:
+    if new.start and max(new.total_in, new.total_out) <= LEAST_G:
         return Step(new.total_in, new.total_out, Quality.FIRST | Quality.RESTART, True)
     return Step(0, 0, Quality.FIRST, True)
+
+
+def _stale(last: Reading, new: Reading) -> bool:
+    """A report without a date that says nothing new: most likely an old one."""
+    fell = new.total_in <= last.total_in and new.total_out <= last.total_out
+    return new.clock == NO_CLOCK and fell
 
 
 def _same(old: Reading, new: Reading) -> bool:
@@ -117,7 +133,8 @@ def _judge(known: Known, last: Reading, new: Reading, busy: Busy) -> Step | None
     started = new.start or last.utc < known.boot <= new.utc
     if not started and 0 <= rise_in <= LEAST_G and 0 <= rise_out <= LEAST_G:
         return Step(rise_in, rise_out, _NOTHING, True)
-    reach = _reach(last, new, busy)
+    undated = new.clock == NO_CLOCK
+    reach = LEAST_G if undated else _reach(last, new, busy)
     small = new.total_in <= reach and new.total_out <= reach
     if started:
         return _restarted(new) if small else None
@@ -127,16 +144,17 @@ def _judge(known: Known, last: Reading, new: Reading, busy: Busy) -> Step | None
     over = _over_the_top(known, last, new, reach, busy)
     if over is not None:
         return over
-    return _restarted(new) if small else None
+    return _restarted(new) if small and not undated else None
 
 
 def _over_the_top(known: Known, last: Reading, new: Reading, reach: int, busy: Busy) -> Step | None:
     """The step as a wrap of whichever total fell, if they were and are near enough to it."""
     top = known.top.at
+    most = LEAST_G + _passable(last, new)
     quality = Quality.WRAP
     for old, now in ((last.total_in, new.total_in), (last.total_out, new.total_out)):
         fell = now < old
-        if fell and (top - old > reach or now > reach):
+        if fell and (top - old > reach or now > reach or top - old + now + 1 > most):
             return None
         if not fell and now - old > reach:
             return None
@@ -173,9 +191,7 @@ def _restarted(new: Reading) -> Step:
     return Step(new.total_in, new.total_out, _RESTART, True)
 
 
-def _doubt(
-    known: Known, last: Reading, new: Reading, busy: Busy, quality: Quality = Quality.CORRUPT
-) -> Step:
+def _doubt(known: Known, last: Reading, new: Reading, busy: Busy, quality: Quality) -> Step:
     """Believed if the report before said so, too, else set aside."""
     suspect = known.suspect
     if suspect is None or not _goes_on(suspect, new, busy):
@@ -190,6 +206,9 @@ def _doubt(
         return _accept(known, new, Step(rise_in, rise_out, quality, True))
     far = _resolve(known, last, suspect, busy)
     deltas = far.delta_in + rise_in, far.delta_out + rise_out
+    if max(deltas) > LEAST_G + _passable(last, new):
+        known.suspect = replace_start(new)
+        return Step(0, 0, quality, False)
     step = Step(*deltas, far.quality | Quality.CONFIRMED, True)
     return _accept(known, new, step, began=suspect.utc)
 
@@ -239,5 +258,10 @@ def _believe(known: Known, new: Reading) -> None:
 
 def _reach(old: Reading, new: Reading, busy: Busy) -> int:
     """`G`: how far totals can have moved from one report to the other."""
-    elapsed = max(new.received - old.received, 0)
-    return max(LEAST_G, _BUSIEST * busy() * elapsed // HOUR)
+    usual = _BUSIEST * busy() * max(new.received - old.received, 0) // HOUR
+    return max(LEAST_G, min(usual, _passable(old, new)))
+
+
+def _passable(old: Reading, new: Reading) -> int:
+    """How many can pass a door from one receipt to the other."""
+    return _A_SECOND * max(new.received - old.received, 0) // HOUR
