@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import aio_pika
@@ -18,7 +19,7 @@ from pika import spec
 
 from penstock.broker.user import User
 from penstock.core.config import BrokerSettings
-from penstock.core.errors import AuthenticationFailed
+from penstock.core.errors import AuthenticationFailed, QueueFull
 from penstock.server.broker import Broker
 from penstock.server.poll import new_loop
 from penstock.wire.amqp10.frames import AMQP_HEADER, SASL_HEADER
@@ -183,3 +184,29 @@ def test_a_connection_that_has_ended_is_freed_at_once(
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(leave_nothing(tmp_path, use))
+
+
+async def test_answers_that_come_after_the_end_are_nobodys(broker: Broker) -> None:
+    """A disk that is slow answers when the client has gone."""
+    url = broker.addresses[0].replace("://", "://guest:guest@")
+    connection = await aio_pika.connect(url)
+    channel = await connection.channel()
+    await channel.declare_queue("q")
+    await channel.default_exchange.publish(aio_pika.Message(b"x"), "q")
+    peer = await Peer().connect(urlsplit(broker.addresses[0]).port or 0)
+    await peer.send(await peer.sender("/queue/q"), Message(b"x"))
+    exchange = cast(Any, broker.vhosts["/"].exchanges[""])
+    producers = list(exchange._channels)
+    assert len(producers) == 2
+
+    await connection.close()
+    await peer.hang_up()
+    async with asyncio.timeout(PATIENCE):
+        while broker.clients:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+
+    for producer in producers:
+        producer.terminal.channel_confirm(producer, 2)
+        producer.terminal.channel_failure(producer, 3, QueueFull("q"))
+    broker.kernel.turn.end()
+    assert not broker.kernel.turn.touched

@@ -1,4 +1,7 @@
-"""The end of a connection: what was said last is heard, whatever is still on its way."""
+"""The end of a connection: what was said last is heard, whatever is still on its way.
+
+Of Penstock alone: RabbitMQ 3.10 resets a client that goes on writing after its close.
+"""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Amqp10Terminal(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lifesigns.stop()
         self.intake.end()
-        self.closing = True
+        self.closing = self._hung_up = True
         if self._gate is not None:
             self._gate.cancel()
             self._gate = None
