@@ -149,9 +149,14 @@ class World:
         account = (await self.make("/accounts", admin, {"name": "Ada's Places"}))["id"]
         if plan is not None:
             self.subscribe(plan, account=account)
-        path = f"/accounts/{account}/members/{await self.number(member)}"
-        assert (await self.put(path, admin, {"role": "account_member"})).status_code == 200
+        await self.join(account, admin, member)
         return Business(admin, member, account, await self.hive(admin, account, **hive))
+
+    async def join(self, account: int, admin: str, who: str, role: str = "account_member") -> None:
+        """Somebody is invited, and accepts."""
+        path = f"/accounts/{account}/invitations/{await self.number(who)}"
+        assert (await self.put(path, admin, {"role": role})).status_code == 200
+        await self.make(f"/me/invitations/{account}/accept", who)
 
     async def hive(self, admin: str, account: int, **values: Any) -> int:
         self.type(values.get("type", "bar"))

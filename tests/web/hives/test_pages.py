@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, StorageState, expect
 
 from penstock.client.blocking import connect
 from penstock.hives.publications import EXCHANGE
+from penstock.store import Database
 from tests.databases import copy_of
 from tests.hives.app.public.snapshots import document
 from tests.peers import Penstock
@@ -26,10 +27,22 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 expect.set_options(timeout=PATIENCE)
 
 
+_INVITE = """
+    INSERT INTO account_invitation (account_id, user_id, role, created_at, expires_at)
+    SELECT h.account_id, u.id, 'account_member', now(), now() + interval '1 day'
+    FROM hive h, app_user u WHERE h.id = 1 AND u.nickname = 'Bob'
+"""
+_LEAVE = """
+    WITH bob AS (UPDATE app_user SET role = 'user' WHERE nickname = 'Bob' RETURNING id)
+    DELETE FROM account_member WHERE user_id IN (SELECT id FROM bob)
+"""
+
+
 @dataclass(frozen=True)
 class Business:
     url: str
     broker: str
+    database: str
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +54,7 @@ def business(
     with copy_of(embedded_template) as database:
         furnish_business(database, folder)
         with serving("-m", server, str(folder), database, penstock.url) as url:
-            yield Business(url, penstock.url)
+            yield Business(url, penstock.url, database)
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +174,24 @@ def test_who_belongs_to_no_business_is_refused(stranger: Page) -> None:
     expect(stranger.get_by_text("is for people with the role")).to_be_visible()
     expect(stranger.get_by_role("link", name="Amber Café")).to_be_hidden()
     assert stranger.request.get("/hives/export/1").status == 403
+
+
+def test_who_is_invited_belongs_to_a_business_once_they_accept(
+    stranger: Page, business: Business
+) -> None:
+    sign_in(stranger, "/hives/invitations", BOB)
+    expect(stranger.get_by_text("No invitations")).to_be_visible()
+    with Database(business.database) as database:
+        with database.transaction() as connection:
+            connection.execute(_INVITE)
+        stranger.reload()
+        expect(stranger.get_by_text("You would act for it as a member.")).to_be_visible()
+        stranger.get_by_role("button", name="Accept").click()
+        expect(stranger.get_by_role("link", name="Amber Café")).to_be_visible()
+        stranger.goto("/hives/invitations")
+        expect(stranger.get_by_text("No invitations")).to_be_visible()
+        with database.transaction() as connection:
+            connection.execute(_LEAVE)
 
 
 def test_a_place_of_another_business_is_not_there(page: Page) -> None:

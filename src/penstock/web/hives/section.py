@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from penstock.web.gate import Gate
-from penstock.web.hives import deals, feedback, overview, place, sensors
+from penstock.web.hives import deals, feedback, invitations, overview, place, sensors
 from penstock.web.hives.exports import export
 from penstock.web.hives.gate import BUSINESS, HivesGate
 from penstock.web.hives.office import Office
@@ -36,6 +36,13 @@ def section_over(office: Office) -> Section:
             page("/hives/deals", "Deals", "local_offer", deals.draw, "And what came of them."),
             page("/hives/feedback", "Feedback", "forum", feedback.draw, "What people say."),
             page("/hives/sensors", "Sensors", "sensors", sensors.draw, "Whether doors are heard."),
+            Page(
+                invitations.PATH,
+                "Invitations",
+                "mail",
+                partial(invitations.draw, office),
+                "Businesses that ask you to join.",
+            ),
             page("/hives/place/{id}", "Place", "hive", place.draw, "", listed=False),
         ),
         (Download("/hives/export/{id}", export(office), BUSINESS),),

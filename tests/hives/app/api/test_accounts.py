@@ -67,12 +67,98 @@ async def test_members_may_go_and_not_send_others_away(world: World) -> None:
     assert [each["user_id"] for each in left] == [admin]
 
 
-async def test_nobody_admits_who_is_not_there(world: World) -> None:
-    business = await world.business()
+async def test_nobody_is_a_member_without_their_consent(world: World) -> None:
+    business, who = await world.business(), await world.user()
+    number = await world.number(who)
+    account = f"/accounts/{business.account}"
 
-    answer = await world.put(f"/accounts/{business.account}/members/999999", business.admin, {})
+    for person in (number, 999_999_999):
+        added = await world.put(f"{account}/members/{person}", business.admin, {})
+        assert added.status_code == 404
+        assert "invite" in added.json()["detail"]
+    invited = await world.put(f"{account}/invitations/{number}", business.admin, {})
 
-    assert answer.status_code == 404
+    assert invited.status_code == 200
+    assert "nickname" not in invited.json()
+    assert (await world.read("/me", who))["memberships"] == []
+    assert (await world.get(account, who)).status_code == 403
+    [mine] = await world.read("/me/invitations", who)
+    assert (mine["account_id"], mine["role"]) == (business.account, "account_member")
+    [note] = (await world.read("/inbox", who))["items"]
+    assert (note["kind"], note["title"]) == ("invitation", "Join Ada's Places?")
+
+    joined = await world.make(f"/me/invitations/{business.account}/accept", who)
+    assert joined["role"] == "account_member"
+    assert (await world.get(account, who)).status_code == 200
+    assert await world.read("/me/invitations", who) == []
+    again = await world.call("POST", f"/me/invitations/{business.account}/accept", who)
+    assert again.status_code == 404
+
+
+async def test_an_invitation_is_declined_or_withdrawn_and_ends_by_itself(world: World) -> None:
+    business, who = await world.business(), await world.user()
+    invitations = f"/accounts/{business.account}/invitations"
+    invitation = f"{invitations}/{await world.number(who)}"
+    mine = f"/me/invitations/{business.account}"
+
+    await world.put(invitation, business.admin, {})
+    assert (await world.delete(mine, who)).status_code == 204
+    assert (await world.call("POST", f"{mine}/accept", who)).status_code == 404
+
+    await world.put(invitation, business.admin, {})
+    assert (await world.delete(invitation, business.admin)).status_code == 204
+    assert (await world.delete(invitation, business.admin)).status_code == 404
+    assert (await world.call("POST", f"{mine}/accept", who)).status_code == 404
+
+    await world.put(invitation, business.admin, {})
+    world.clock.now = NOON + timedelta(days=15)
+    assert await world.read("/me/invitations", who) == []
+    assert await world.read(invitations, business.admin) == []
+    assert (await world.call("POST", f"{mine}/accept", who)).status_code == 404
+
+
+async def test_who_declines_is_told_of_another_invitation_once_a_day(world: World) -> None:
+    business, who = await world.business(), await world.user()
+    invitation = f"/accounts/{business.account}/invitations/{await world.number(who)}"
+    for _ in range(3):
+        await world.put(invitation, business.admin, {})
+        await world.delete(f"/me/invitations/{business.account}", who)
+    assert len((await world.read("/inbox", who))["items"]) == 1
+
+
+async def test_an_invitation_is_for_who_was_asked_in_the_role_they_were_asked_for(
+    world: World,
+) -> None:
+    business, who, other = await world.business(), await world.user(), await world.user()
+    invitation = f"/accounts/{business.account}/invitations/{await world.number(who)}"
+    await world.put(invitation, business.admin, {})
+    await world.put(invitation, business.admin, {"role": "account_admin"})
+
+    accept = f"/me/invitations/{business.account}/accept"
+    assert (await world.call("POST", accept, other)).status_code == 404
+    assert (await world.make(accept, who))["role"] == "account_admin"
+    assert (await world.read("/me", who))["role"] == "account_admin"
+
+
+async def test_only_admins_invite_and_not_who_is_there_or_nowhere(world: World) -> None:
+    business, who = await world.business(), await world.user()
+    invitations = f"/accounts/{business.account}/invitations"
+    number, member = await world.number(who), await world.number(business.member)
+
+    assert (await world.put(f"{invitations}/{number}", business.member, {})).status_code == 403
+    assert (await world.get(invitations, business.member)).status_code == 403
+    assert (await world.put(f"{invitations}/{member}", business.admin, {})).status_code == 409
+    assert (await world.put(f"{invitations}/999999999", business.admin, {})).status_code == 404
+
+
+async def test_a_closed_account_invites_nobody(world: World) -> None:
+    business, who = await world.business(), await world.user()
+    await world.put(
+        f"/accounts/{business.account}/invitations/{await world.number(who)}", business.admin, {}
+    )
+    await world.delete(f"/accounts/{business.account}", business.admin)
+    accept = await world.call("POST", f"/me/invitations/{business.account}/accept", who)
+    assert accept.status_code == 404
 
 
 async def test_a_closed_account_hides_its_hives(world: World) -> None:

@@ -40,8 +40,7 @@ async def test_a_profile_has_the_plan_and_the_features_of_all_providers_together
     who = await world.user()
     world.subscribe("basic", user=await world.number(who))
     business = await world.business(plan="business")
-    path = f"/accounts/{business.account}/members/{await world.number(who)}"
-    await world.put(path, business.admin, {"role": "account_member"})
+    await world.join(business.account, business.admin, who)
 
     profile = await world.read("/me", who)
 

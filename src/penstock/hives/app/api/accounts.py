@@ -14,7 +14,7 @@ from penstock.hives.app.api.idempotency import IdempotentRoute
 from penstock.hives.app.api.pages import Cursor, Limit, Page
 from penstock.hives.app.api.public import from_cache
 from penstock.hives.app.domain.callers import Caller
-from penstock.hives.app.domain.people import Account, Member
+from penstock.hives.app.domain.people import Account, Invitation, Member, Membership
 from penstock.hives.app.domain.plans import Plan, Subscription, Transaction
 from penstock.hives.app.domain.roles import Permission, Role
 
@@ -100,17 +100,53 @@ async def list_members(account: Id, caller: Insider, services: Served) -> list[M
 
 
 @router.put("/accounts/{account}/members/{user}")
-async def admit_member(
+async def appoint_member(
     account: Id, user: Id, body: MemberRole, caller: Host, services: Served
 ) -> Member:
-    """Somebody joins, or gets another role."""
-    return await services.accounts.admit(caller, account, user, Role(body.role))
+    """A member gets another role. Others are invited."""
+    return await services.accounts.appoint(caller, account, user, Role(body.role))
 
 
 @router.delete("/accounts/{account}/members/{user}", status_code=204)
 async def dismiss_member(account: Id, user: Id, caller: Insider, services: Served) -> None:
     """Admins may dismiss anybody but the last admin; members may go."""
     await services.accounts.dismiss(caller, account, user)
+
+
+@router.get("/accounts/{account}/invitations")
+async def list_invitations(account: Id, caller: Host, services: Served) -> list[Invitation]:
+    """Who has been asked to join, and has not answered."""
+    return await services.invitations.of_account(caller, account)
+
+
+@router.put("/accounts/{account}/invitations/{user}")
+async def invite(
+    account: Id, user: Id, body: MemberRole, caller: Host, services: Served
+) -> Invitation:
+    """Ask somebody to join. They find it in their inbox, and are a member once they accept."""
+    return await services.invitations.invite(caller, account, user, Role(body.role))
+
+
+@router.delete("/accounts/{account}/invitations/{user}", status_code=204)
+async def withdraw_invitation(account: Id, user: Id, caller: Host, services: Served) -> None:
+    await services.invitations.withdraw(caller, account, user)
+
+
+@router.get("/me/invitations")
+async def my_invitations(caller: Self, services: Served) -> list[Invitation]:
+    """Accounts that ask you to join."""
+    return await services.invitations.mine(caller)
+
+
+@router.post("/me/invitations/{account}/accept")
+async def accept_invitation(account: Id, caller: Self, services: Served) -> Membership:
+    """Join the account, in the role you were asked for."""
+    return await services.invitations.accept(caller, account)
+
+
+@router.delete("/me/invitations/{account}", status_code=204)
+async def decline_invitation(account: Id, caller: Self, services: Served) -> None:
+    await services.invitations.decline(caller, account)
 
 
 @router.get("/plans", response_model=list[Plan], tags=["plans"])

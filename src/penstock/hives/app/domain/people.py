@@ -64,6 +64,18 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Invitation:
+    """To join an account; nothing changes before it is accepted."""
+
+    account_id: int
+    account: str
+    user_id: int
+    role: str
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class ApiKey:
     id: int
     name: str

@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock.hives.app.domain.callers import Caller
-from penstock.hives.app.domain.people import Account, ApiKey, Member, Membership, Profile, User
+from penstock.hives.app.domain.people import (
+    Account,
+    ApiKey,
+    Invitation,
+    Member,
+    Membership,
+    Profile,
+    User,
+)
 from penstock.hives.app.domain.roles import Role
 from penstock.hives.app.repositories import changes
 from penstock.hives.app.repositories.plans import ENTITLED
@@ -32,6 +40,22 @@ _CALLER: Final = f"""
 """
 _RANKED: Final = """
     SELECT code FROM subscription_type WHERE code = ANY (%(plans)s) ORDER BY rank DESC LIMIT 1
+"""
+_INVITE: Final = """
+    INSERT INTO account_invitation (account_id, user_id, role, invited_by, created_at, expires_at)
+    SELECT %(account)s, id, %(role)s, %(by)s, %(now)s, %(until)s FROM app_user
+    WHERE id = %(user)s AND deleted_at IS NULL
+    ON CONFLICT (account_id, user_id) DO UPDATE SET role = excluded.role,
+        invited_by = excluded.invited_by, created_at = excluded.created_at,
+        expires_at = excluded.expires_at
+"""
+_INVITATIONS: Final = """
+    SELECT i.account_id, a.name AS account, i.user_id, i.role, i.created_at, i.expires_at
+    FROM account_invitation i
+    JOIN account a ON a.id = i.account_id AND a.status <> 'closed'
+    WHERE (%(account)s::bigint IS NULL OR i.account_id = %(account)s)
+      AND (%(user)s::bigint IS NULL OR i.user_id = %(user)s) AND i.expires_at > %(now)s
+    ORDER BY i.account_id, i.user_id
 """
 _MEMBERSHIPS: Final = """
     SELECT m.account_id, a.name AS account, m.role FROM account_member m
@@ -62,6 +86,7 @@ _ERASE: Final = (
     "DELETE FROM deal_recommendation WHERE user_id = %(user)s",
     "DELETE FROM api_key WHERE user_id = %(user)s",
     "DELETE FROM account_member WHERE user_id = %(user)s",
+    "DELETE FROM account_invitation WHERE user_id = %(user)s",
     "DELETE FROM credential WHERE uid = (SELECT firebase_uid FROM app_user WHERE id = %(user)s)",
     "UPDATE deal_event SET user_id = NULL WHERE user_id = %(user)s AND kind <> 'redeemed'",
     """UPDATE app_user SET deleted_at = now(), nickname = NULL, age_band = NULL, gender = NULL,
@@ -214,6 +239,27 @@ class AccountRepository:
 
     async def remove_member(self, account: int, user: int) -> bool:
         statement = "DELETE FROM account_member WHERE account_id = %s AND user_id = %s"
+        return (await self._connection.execute(statement, (account, user))).rowcount == 1
+
+    async def invite(
+        self, account: int, user: int, role: str, by: int | None, now: datetime, until: datetime
+    ) -> bool:
+        """Whether there is such a user. An invitation that is there already is renewed."""
+        given = {"account": account, "user": user, "role": role, "by": by, "now": now}
+        given["until"] = until
+        return (await self._connection.execute(_INVITE, given)).rowcount == 1
+
+    async def invitations(
+        self, now: datetime, *, account: int | None = None, user: int | None = None
+    ) -> list[Invitation]:
+        """Those that hold: of an account, to a user, or both."""
+        given = {"account": account, "user": user, "now": now}
+        found = await self._connection.execute(_INVITATIONS, given)
+        return [Invitation(**row) async for row in found]
+
+    async def withdraw(self, account: int, user: int) -> bool:
+        """Whether there was an invitation, whether or not it still held."""
+        statement = "DELETE FROM account_invitation WHERE account_id = %s AND user_id = %s"
         return (await self._connection.execute(statement, (account, user))).rowcount == 1
 
     async def entitle(self, user: int) -> None:

@@ -20,6 +20,7 @@ from penstock.hives.app.services.deals import Deals
 from penstock.hives.app.services.formulas import check_formula
 from penstock.hives.app.services.hives import Hives
 from penstock.hives.app.services.images import Images
+from penstock.hives.app.services.invitations import Invitations
 from penstock.hives.app.services.messages import Messages
 from penstock.hives.app.services.occupancy import Occupancies
 from penstock.hives.app.services.people import ApiKeys, Users
@@ -37,6 +38,7 @@ class Services:
     keys: ApiKeys
     messages: Messages
     accounts: Accounts
+    invitations: Invitations
     plans: Plans
     hives: Hives
     occupancy: Occupancies
@@ -60,6 +62,7 @@ class Services:
             keys=ApiKeys(pool, clock),
             messages=Messages(pool),
             accounts=Accounts(pool, clock),
+            invitations=Invitations(pool, clock),
             plans=Plans(pool, clock),
             hives=Hives(pool, clock),
             occupancy=Occupancies(pool, clock),

@@ -49,7 +49,7 @@ class Accounts:
         caller.require(Permission.READ_ACCOUNT, account)
         async with self._pool.reading() as connection:
             found = await AccountRepository(connection).get(account, self._clock())
-        return _there(found, account)
+        return there(found, account)
 
     async def edit(
         self, caller: Caller, account: int, values: Mapping[str, Any], seen: str | None
@@ -57,20 +57,20 @@ class Accounts:
         caller.require(Permission.EDIT_ACCOUNT, account)
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
-            held = _there(await accounts.get(account, self._clock(), lock=True), account)
+            held = there(await accounts.get(account, self._clock(), lock=True), account)
             unchanged(held, seen)
             await accounts.change(account, values)
             await AuditRepository(connection).record(
                 caller, "edit", "account", account, account, {"fields": sorted(values)}
             )
-            return _there(await accounts.get(account, self._clock()), account)
+            return there(await accounts.get(account, self._clock()), account)
 
     async def close(self, caller: Caller, account: int) -> None:
         """Its hives are hidden with it; nothing is erased."""
         caller.require(Permission.EDIT_ACCOUNT, account)
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
-            _there(await accounts.get(account, self._clock(), lock=True), account)
+            there(await accounts.get(account, self._clock(), lock=True), account)
             await accounts.change(account, {"status": "closed"})
             await connection.execute(
                 "UPDATE hive SET status = 'closed' WHERE account_id = %s", (account,)
@@ -82,18 +82,23 @@ class Accounts:
         async with self._pool.reading() as connection:
             return await AccountRepository(connection).members(account)
 
-    async def admit(self, caller: Caller, account: int, user: int, role: Role) -> Member:
+    async def appoint(self, caller: Caller, account: int, user: int, role: Role) -> Member:
+        """Give a member another role. Who is none is invited (`Invitations`)."""
         caller.require(Permission.EDIT_MEMBERS, account)
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
-            _there(await accounts.get(account, self._clock(), lock=True), account)
+            there(await accounts.get(account, self._clock(), lock=True), account)
+            if user not in {member.user_id for member in await accounts.members(account)}:
+                raise NotFound(
+                    f"user {user} is no member of account {account}: invite them, they are one "
+                    "when they accept"
+                )
             if role is not Role.ACCOUNT_ADMIN:
                 await _keep_an_admin(accounts, account, user)
-            if not await accounts.set_member(account, user, role):
-                raise NotFound(f"there is no user {user}")
+            await accounts.set_member(account, user, role)
             await accounts.entitle(user)
             await AuditRepository(connection).record(
-                caller, "admit", "user", user, account, {"role": role.value}
+                caller, "appoint", "user", user, account, {"role": role.value}
             )
             members = await accounts.members(account)
         return next(member for member in members if member.user_id == user)
@@ -104,7 +109,7 @@ class Accounts:
             caller.require(Permission.EDIT_MEMBERS, account)
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
-            _there(await accounts.get(account, self._clock(), lock=True), account)
+            there(await accounts.get(account, self._clock(), lock=True), account)
             await _keep_an_admin(accounts, account, user)
             if not await accounts.remove_member(account, user):
                 raise NotFound(f"user {user} is no member of account {account}")
@@ -118,7 +123,7 @@ async def _keep_an_admin(accounts: AccountRepository, account: int, leaving: int
         raise Conflict(f"account {account} would have no admin: appoint another first")
 
 
-def _there(found: Account | None, account: int) -> Account:
+def there(found: Account | None, account: int) -> Account:
     if found is None:
         raise NotFound(f"there is no account {account}")
     return found
