@@ -101,7 +101,10 @@ async def test_a_read_of_ones_own_needs_a_token(furnished: str, tmp_path: Path) 
 async def test_the_api_describes_itself(furnished: str, tmp_path: Path) -> None:
     async with site(tmp_path, furnished) as client:
         described = await client.get("/v1/openapi.json")
+        docs = await client.get("/v1/docs")
     assert "/v1/hives" in described.json()["paths"]
+    assert docs.status_code == 200
+    assert "<code>/v1/hives</code>" in docs.text
 
 
 async def test_live_begins_with_all_hives_that_were_heard_of(

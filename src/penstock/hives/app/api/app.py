@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from itertools import count
 from typing import Final
 
 from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 
 from penstock import __version__
 from penstock.core.errors import PenstockError
@@ -36,11 +39,14 @@ from penstock.hives.app.api import (
 )
 from penstock.hives.app.api.bodies import BodyLimit
 from penstock.hives.app.api.description import describe
+from penstock.hives.app.api.docs_page import render
 from penstock.hives.app.resources import Resources
 
 log = get_logger(__name__)
 
 PREFIX: Final = "/v1"
+#: The page of the description is whole by itself.
+DOCS_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 #: Seconds between two looks at what sensors are to be told.
 TEND_SECONDS: Final = 30.0
 #: Looks at sensors between two at the files of pictures.
@@ -85,9 +91,20 @@ def create_app(resources: Resources, extra: Sequence[APIRouter] = ()) -> FastAPI
         app.include_router(router, prefix=PREFIX)
     problems.install(app)
     describe(app, routers, PREFIX)
+    _show_docs(app)
     limits = resources.settings
     app.add_middleware(BodyLimit, limit=limits.body_bytes, uploads=limits.image_bytes)
     return app
+
+
+def _show_docs(app: FastAPI) -> None:
+    """The description for people, made when it is first asked for."""
+    page = cache(lambda: render(app.openapi()))
+
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(page(), headers={"Content-Security-Policy": DOCS_POLICY})
+
+    app.add_route(f"{PREFIX}/docs", docs, include_in_schema=False)
 
 
 async def _tend(resources: Resources) -> None:
