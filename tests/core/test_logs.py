@@ -95,3 +95,26 @@ def test_passwords_are_hidden_in_every_line() -> None:
     assert len(out.getvalue().splitlines()) == 4
     assert "lovelace" not in out.getvalue()
     assert "byron" not in out.getvalue()
+
+
+@pytest.mark.parametrize("control", ["\x1b[2J", "\x9b2J", "\r", "\n", "\x07", "\u202e", "\x7f"])
+def test_a_terminal_gets_no_control_character_of_a_peer(control: str) -> None:
+    out = Terminal()
+    configure(LogSettings(), out)
+    mark = f"a{control}b"
+    get_logger("penstock.test").warning(mark, user=mark, names=[mark])
+    logging.getLogger("somebody.else").warning("trouble with %s", mark)
+    assert mark not in out.getvalue()
+    assert out.getvalue().count("\n") == 2
+
+
+def test_the_traceback_of_an_exception_keeps_its_lines_and_nothing_else() -> None:
+    out = Terminal()
+    configure(LogSettings(), out)
+    try:
+        raise ValueError("what\x1b[2Jhappened")
+    except ValueError:
+        get_logger("penstock.test").exception("failed")
+    assert "\x1b[2J" not in out.getvalue()
+    assert "what\\x1b[2Jhappened" in out.getvalue()
+    assert "Traceback (most recent call last):\n" in out.getvalue()

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from penstock.core.units import format_bytes, format_seconds, parse_bytes, parse_seconds
+from penstock.core.units import (
+    format_bytes,
+    format_seconds,
+    parse_bytes,
+    parse_count,
+    parse_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +55,15 @@ def test_a_size_that_is_printed_reads_as_the_same_size(size: int) -> None:
 def test_a_duration_that_is_printed_reads_as_the_same_duration(milliseconds: int) -> None:
     seconds = milliseconds / 1000
     assert parse_seconds(format_seconds(seconds)) == pytest.approx(seconds, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "²", "٣", "-1", "+1", "1_0", " 1", "1.0", "9" * 5000, "65536"]
+)
+def test_a_text_that_is_no_count_is_none(text: str) -> None:
+    assert parse_count(text, 65535) is None
+
+
+@given(some.integers(0, 65535))
+def test_a_count_is_read_in_digits(number: int) -> None:
+    assert parse_count(str(number), 65535) == number

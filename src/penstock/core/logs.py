@@ -3,7 +3,8 @@
 Every module takes its logger from `get_logger` and says `log.info("queue declared", queue=name)`.
 Loggers write through the standard library, so that a program which embeds Penstock decides what
 becomes of them; a process of our own calls `configure` once, at its edge: readable lines in a
-terminal, JSON otherwise, on standard error.
+terminal, JSON otherwise, on standard error. Control characters are escaped in both: names and
+reasons come from peers, and must not move the cursor or fake a line in somebody's terminal.
 """
 
 from __future__ import annotations
@@ -78,6 +79,23 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     logging.getLogger(ROOT).setLevel(settings.level.upper())
 
 
+def escaped(text: str, *, lines: bool = False) -> str:
+    """The text with everything that is not printable escaped; `lines` keeps line ends and tabs."""
+    if text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(
+        char if char.isprintable() or char in kept else ascii(char)[1:-1] for char in text
+    )
+
+
+def _escape(_: Any, __: str, facts: EventDict) -> EventDict:
+    for key, value in facts.items():
+        if isinstance(value, str):
+            facts[key] = escaped(value, lines=key in ("exception", "stack"))
+    return facts
+
+
 def _formatter(pretty: bool, colors: bool) -> logging.Formatter:
     renderer: Processor
     if pretty:
@@ -87,7 +105,11 @@ def _formatter(pretty: bool, colors: bool) -> logging.Formatter:
     else:
         renderer = structlog.processors.JSONRenderer(default=str)
     return ProcessorFormatter(
-        processors=[ProcessorFormatter.remove_processors_meta, renderer],
+        processors=[
+            ProcessorFormatter.remove_processors_meta,
+            *([_escape] if pretty else []),
+            renderer,
+        ],
         # What other libraries write gets the same facts.
         foreign_pre_chain=[
             structlog.stdlib.add_log_level,

@@ -33,6 +33,18 @@ _SECONDS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 
 _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
+def parse_count(text: str, most: int = (1 << 63) - 1) -> int | None:
+    """A whole number in ASCII digits, from 0 to `most`; None if the text is anything else.
+
+    For numbers that peers send: `str.isdigit` accepts digits `int` does not read, and `int` raises
+    for a text of thousands of digits.
+    """
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
+        return None
+    number = int(text)
+    return number if number <= most else None
+
+
 def parse_bytes(text: str) -> int:
     number, factor = _read(text, _BYTES, "a size such as 65536, 64KiB, 16MiB or 2GB")
     return round(number * factor)

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
+import pytest
 from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 
+from penstock.client import connect
+from penstock.client.padres import Client
+from penstock.core.config import BrokerSettings
+from penstock.server import Broker
 from tests.server.management.conftest import As
 from tests.server.management.given import user
 
@@ -69,3 +77,34 @@ async def test_one_sees_and_closes_only_ones_own(
     assert (await as_user("ada", "ada").get("/connections")).json() == []
     assert (await as_user("ada", "ada").delete(f"/connections/{name}")).status_code == 404
     assert len((await as_user("eve", "eve").get("/connections")).json()) == 1
+
+
+@asynccontextmanager
+async def _subscribed(scheme: str, url: str) -> AsyncIterator[None]:
+    if scheme == "padres":
+        async with Client(url) as client:
+            await client.subscribe("[class,eq,stock]")
+            yield
+    else:
+        async with connect(url) as fabric, fabric.subscribe("orders"):
+            yield
+
+
+@pytest.mark.parametrize("scheme", ["mqtt", "padres", "amqp10"])
+async def test_consumers_of_every_protocol_are_shown(tmp_path: Path, scheme: str) -> None:
+    settings = BrokerSettings(listen=[f"{scheme}://127.0.0.1:0", "http://127.0.0.1:0"])
+    async with Broker(settings, data=tmp_path / "data") as broker:
+        address, http = broker.addresses
+        url = address.replace("amqp10", "amqp+1.0").replace("://", "://guest:guest@")
+        api = httpx.AsyncClient(base_url=f"{http}/api", auth=("guest", "guest"), timeout=60)
+        async with api, _subscribed(scheme, url):
+            listed = await api.get("/consumers")
+            assert listed.status_code == 200
+            [consumer] = listed.json()
+            name = quote(consumer["queue"]["name"], safe="")
+            one = await api.get(f"/queues/%2F/{name}")
+
+    assert consumer["channel_details"]["connection_name"].startswith("127.0.0.1:")
+    assert isinstance(consumer["channel_details"]["number"], int)
+    assert one.status_code == 200
+    assert one.json()["consumer_details"] == [consumer]

@@ -54,6 +54,9 @@ async def test_a_column_that_is_nowhere_changes_no_order(listed: httpx.AsyncClie
     [
         ("page=0", "invalid_pagination_parameters"),
         ("page=x", "invalid_pagination_parameters"),
+        ("page=²", "invalid_pagination_parameters"),
+        ("page=" + "1" * 5000, "invalid_pagination_parameters"),
+        ("page=1&page_size=²", "invalid_pagination_parameters"),
         ("page=1&page_size=501", "invalid_pagination_parameters"),
         ("page=9", "page_out_of_range"),
         ("page=1&name=(&use_regex=true", "bad_request"),

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.server import Broker
-from tests.server.management.given import publish, queue
+from tests.server.management.given import publish, queue, user
 
 
 async def scrape(broker: Broker, path: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """Samples by name and by the values of their labels; nobody has to log in."""
-    async with httpx.AsyncClient(base_url=broker.addresses[1], timeout=60) as scraper:
+    """Samples by name and by the values of their labels; `/metrics` asks for no name."""
+    auth = None if path == "/metrics" else ("guest", "guest")
+    async with httpx.AsyncClient(base_url=broker.addresses[1], auth=auth, timeout=60) as scraper:
         answer = await scraper.get(path)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -46,3 +48,17 @@ async def test_figures_of_each_queue_are_apart(api: httpx.AsyncClient, served: B
     }
     assert samples["penstock_stream_next_offset"] == {("/", "events"): 1}
     assert set(of_one["penstock_queue_messages_ready"]) == {("lab", 'a"b\\\n')}
+
+
+@pytest.mark.parametrize("path", ["/metrics/detailed", "/metrics/per-object"])
+async def test_figures_of_each_queue_need_the_tag_monitoring(
+    api: httpx.AsyncClient, served: Broker, path: str
+) -> None:
+    await user(api, "ada", "management")
+
+    async with httpx.AsyncClient(base_url=served.addresses[1], timeout=60) as scraper:
+        nobody = await scraper.get(path)
+        ada = await scraper.get(path, auth=("ada", "ada"))
+
+    assert (nobody.status_code, ada.status_code) == (401, 401)
+    assert "queue" not in nobody.text

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.core.errors import AccessRefused, AuthenticationFailed, ContentTooLarge, PenstockError
-from penstock.core.units import MiB
+from penstock.core.units import MiB, parse_count
 from penstock.jobs.http.problems import answer
 
 _READING: Final = ("GET", "HEAD", "OPTIONS")
@@ -73,7 +73,7 @@ class Guard:
             ):
                 raise AuthenticationFailed("the token is missing or wrong: Authorization: Bearer …")
         length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > self._limits.body_bytes:
+        if parse_count(length, self._limits.body_bytes) is None:
             raise _too_large(self._limits.body_bytes)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from starlette.responses import StreamingResponse
 
 from penstock.core.errors import ConfigurationError
+from penstock.core.units import parse_count
 from penstock.jobs.history.records import JobRecord
 from penstock.jobs.http.models import Job
 
@@ -30,9 +31,10 @@ def last_seen(header: str | None) -> int | None:
     """Of the header `Last-Event-ID`."""
     if header is None or not header.strip():
         return None
-    if not header.strip().isdecimal() or len(header) > 18:
+    number = parse_count(header.strip())
+    if number is None:
         raise ConfigurationError(f"Last-Event-ID: {header!r} is no id of an event from here")
-    return int(header)
+    return number
 
 
 def streamed(changes: Changes, quiet: float = QUIET_SECONDS) -> StreamingResponse:

@@ -14,6 +14,7 @@ from penstock.broker.access import Access
 from penstock.broker.turn import TURN_SECONDS
 from penstock.broker.user import User
 from penstock.core.errors import AccessRefused, NotFound
+from penstock.core.units import parse_count
 from penstock.server.management.errors import bad_request
 from penstock.server.management.http import Request
 
@@ -179,10 +180,10 @@ def table_in(body: dict[str, Any], key: str) -> dict[str, Any]:
 def number_in(body: dict[str, Any], key: str, default: int) -> int:
     """A count; RabbitMQ's own command line sends it as text."""
     value = body.get(key, default)
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
+    if isinstance(value, str):
+        value = parse_count(value)
     if type(value) is not int or value < 0:
-        raise bad_request(f"{key}: a whole number is expected, not {value!r}")
+        raise bad_request(f"{key}: a whole number is expected, not {body[key]!r}")
     return value
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from penstock.broker.host import Client
 from penstock.core.errors import NotFound
+from penstock.core.units import parse_count
 from penstock.server.management.call import Call, Level
 from penstock.server.management.http import DONE, Response
 from penstock.server.management.listing import Row, listed, shown
@@ -21,7 +22,7 @@ def describe(call: Call, client: Client) -> Row:
         "node": node_name(call.broker),
         "type": "network",
         "host": host,
-        "port": int(port) if port.isdecimal() else 0,
+        "port": parse_count(port) or 0,
         "user_who_performed_action": described["user"],
         **described,
     }
@@ -57,10 +58,9 @@ def channels_of(call: Call, client: Client) -> Iterator[Row]:
 def consumers_of(call: Call, client: Client) -> Iterator[Row]:
     described = client.describe()
     for consumer in client.describe_consumers():
-        channel = consumer["channel_details"]["name"]
         details = {
-            "name": channel,
-            "number": int(channel.rpartition("(")[2].rstrip(")")),
+            "number": 0,  # MQTT and PADRES have no channels
+            **consumer["channel_details"],
             "connection_name": client.name,
             "node": node_name(call.broker),
             "peer_host": described["peer_host"],

@@ -8,6 +8,7 @@ from penstock.broker.contract import Message
 from penstock.core.addresses import parse_address
 from penstock.core.errors import NotFound
 from penstock.core.properties import Properties, encode_header, encode_route
+from penstock.core.units import parse_count
 from penstock.server.management.call import Call, Level
 from penstock.server.management.errand import Fetching, Posting
 from penstock.server.management.errors import bad_request
@@ -57,9 +58,9 @@ async def ready(call: Call) -> Response:
 
 
 async def port_listener(call: Call) -> Response:
-    if not call.names["port"].isdecimal():
+    port = parse_count(call.names["port"], 65535)
+    if port is None:
         raise bad_request("Invalid port")
-    port = int(call.names["port"])
     ports = [parse_address(url).port for url in call.broker.addresses]
     if port in ports:
         return _ok(port=port)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from penstock.core.units import parse_count
 from penstock.server.management.call import Call, in_slices
 from penstock.server.management.errors import Refusal, bad_request
 from penstock.server.management.http import JSON, Response, encode_json
@@ -67,13 +68,14 @@ async def _encoded(rows: list[Row], columns: list[list[str]]) -> bytes:
 
 
 def _page(page: str, size: str) -> tuple[int, int]:
-    if not (page.isdigit() and size.isdigit() and int(page) and 0 < int(size) <= MOST_ROWS):
+    number, rows = parse_count(page), parse_count(size, MOST_ROWS)
+    if not number or not rows:
         raise Refusal(
             400,
             "invalid_pagination_parameters",
             f"Invalid pagination parameters: page number {page}, page size {size}",
         )
-    return int(page), int(size)
+    return number, rows
 
 
 def _named(rows: list[Row], name: str, is_pattern: bool) -> list[Row]:

@@ -15,6 +15,7 @@ from penstock.broker.destinations import Queue
 from penstock.broker.properties import flags_of
 from penstock.core.errors import AccessRefused, PreconditionFailed
 from penstock.core.properties import Properties, decode_header, encode_header, encode_route
+from penstock.core.units import parse_count
 from penstock.server.management.call import Call, Level, number_in, required, table_in, text_in
 from penstock.server.management.errand import Fetching, Posting
 from penstock.server.management.errors import bad_request
@@ -91,7 +92,7 @@ def _properties(call: Call, given: Any) -> Properties:
             f"user_id property set to '{properties.user_id}' but authenticated user was "
             f"'{call.user.name}'"
         )
-    if properties.expiration is not None and not properties.expiration.isdecimal():
+    if properties.expiration is not None and parse_count(properties.expiration) is None:
         raise PreconditionFailed(f"invalid expiration '{properties.expiration}'")
     return properties
 

@@ -1,7 +1,7 @@
 """`/metrics` for Prometheus: the broker's figures, and apart from them those of each queue.
 
-Neither asks for a password, as RabbitMQ's do not: they hold names and numbers, and a scraper has
-no business with more. Figures by queue are many: who wants them asks for `/metrics/detailed`.
+`/metrics` needs no password: it has totals only. `/metrics/detailed` names virtual hosts and
+queues, so it asks for a user with the tag `monitoring`; Prometheus sends one by `basic_auth`.
 """
 
 from __future__ import annotations
@@ -56,6 +56,6 @@ def _escaped(text: str) -> str:
 
 routes: Final = (
     Route("GET", "/metrics", Level.ANYONE, metrics),
-    Route("GET", "/metrics/detailed", Level.ANYONE, detailed),
-    Route("GET", "/metrics/per-object", Level.ANYONE, detailed),
+    Route("GET", "/metrics/detailed", Level.MONITORING, detailed),
+    Route("GET", "/metrics/per-object", Level.MONITORING, detailed),
 )

@@ -14,6 +14,7 @@ import penstock
 from penstock.core.addresses import parse_address
 from penstock.core.errors import NotFound
 from penstock.core.machine import memory_used
+from penstock.core.units import parse_count
 from penstock.server.management import rates
 from penstock.server.management.call import Call, Level
 from penstock.server.management.http import Response, as_json
@@ -62,8 +63,7 @@ async def overview(call: Call) -> Response:
     broker = call.broker
     metrics = broker.kernel.metrics
     metrics.refresh()
-    age = call.request.query.get("msg_rates_age", "")
-    seconds = int(age) if age.isdecimal() else 0
+    seconds = parse_count(call.request.query.get("msg_rates_age", "")) or 0
     return shown(
         call,
         {

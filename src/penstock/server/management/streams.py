@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.errors import NotFound, Unsupported
 from penstock.core.logs import get_logger
+from penstock.core.units import parse_count
 from penstock.drivers.stream import Stream
 from penstock.server.management.call import Call, Level
 from penstock.server.management.errors import Refusal, bad_request
@@ -128,9 +129,10 @@ def _start(query: Any, log: Log) -> int:
 
 
 def _offset(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    offset = parse_count(text)
+    if offset is None:
         raise bad_request(f"{name}={text}: a number is expected, or from=first, last or next")
-    return int(text)
+    return offset
 
 
 async def _arrow(stream: Stream, start: int, stop: int) -> AsyncIterator[bytes | memoryview]:

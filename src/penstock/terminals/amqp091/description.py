@@ -52,7 +52,7 @@ def describe_consumers(terminal: Amqp091Terminal) -> list[dict[str, Any]]:
         {
             "consumer_tag": consumer.tag,
             "queue": {"name": consumer.queue, "vhost": terminal.vhost.name},
-            "channel_details": {"name": f"{terminal.name} ({number})"},
+            "channel_details": {"name": f"{terminal.name} ({number})", "number": number},
             "ack_required": not consumer.settled,
             "prefetch_count": consumer.prefetch,
             "exclusive": consumer.exclusive,

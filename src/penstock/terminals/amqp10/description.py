@@ -60,7 +60,10 @@ def describe_consumers(terminal: Amqp10Terminal) -> list[dict[str, Any]]:
         {
             "consumer_tag": outlet.link.name,
             "queue": {"name": outlet.queue, "vhost": terminal.vhost.name},
-            "channel_details": {"name": f"{terminal.name} ({outlet.link.session.channel})"},
+            "channel_details": {
+                "name": f"{terminal.name} ({outlet.link.session.channel})",
+                "number": outlet.link.session.channel,
+            },
             "ack_required": not outlet.presettled,
             "prefetch_count": max(0, outlet.link.credit),
             "exclusive": False,

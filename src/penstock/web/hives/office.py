@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from penstock import store
 from penstock.core.errors import AccessRefused, NotFound
+from penstock.core.units import parse_count
 from penstock.hives.app.domain.callers import Caller
 from penstock.hives.app.domain.hives import HiveSettings
 from penstock.hives.app.domain.people import Account
@@ -126,7 +127,7 @@ class Office:
     async def hive(self, visit: Visit) -> tuple[Caller, HiveSettings]:
         """The hive a page is about, if it is the visitor's."""
         caller = await self.caller(visit.person)
-        number = visit.parameters["id"]
-        if not number.isdecimal() or len(number) > 18:
-            raise NotFound(f"there is no hive {number}")
-        return caller, await self.services.hives.settings(caller, int(number))
+        number = parse_count(visit.parameters["id"])
+        if number is None:
+            raise NotFound(f"there is no hive {visit.parameters['id']}")
+        return caller, await self.services.hives.settings(caller, number)

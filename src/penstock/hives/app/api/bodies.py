@@ -8,6 +8,7 @@ from __future__ import annotations
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.core.units import parse_count
 from penstock.hives.app.api.problems import problem
 
 
@@ -49,5 +50,5 @@ class BodyLimit:
 def _announced(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length":
-            return int(value) if value.isdigit() else 0
+            return parse_count(value.decode("latin-1")) or 0
     return 0

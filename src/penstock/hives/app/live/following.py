@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qs
 
+from penstock.core.units import parse_count
 from penstock.hives.app.live.bulletin import Bulletin
 
 #: Hives one stream may name; who wants more wants all.
@@ -42,5 +43,4 @@ def place(bulletin: Bulletin) -> str:
 def number_of(told: bytes | None, bulletin: Bulletin) -> int | None:
     """The issue a client saw last, if it is one of this bulletin's."""
     name, _, number = (told or b"").decode("latin-1").partition("-")
-    plain = number.isdecimal() and len(number) < 19
-    return int(number) if plain and name == bulletin.name else None
+    return parse_count(number) if name == bulletin.name else None

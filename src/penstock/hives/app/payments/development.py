@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from penstock.core.errors import ConfigurationError
+from penstock.core.units import parse_count
 from penstock.hives.app.payments.events import (
     Event,
     Money,
@@ -66,10 +67,10 @@ class DevelopmentProvider:
         return body, self._signed(body, int(now))
 
     def read(self, body: bytes, signature: str | None) -> Event:
-        stamp = (signature or "").partition(",")[0].removeprefix("t=")
-        if not stamp.isdecimal() or abs(self._clock() - int(stamp)) > TOLERANCE:
+        stamp = parse_count((signature or "").partition(",")[0].removeprefix("t="))
+        if stamp is None or abs(self._clock() - stamp) > TOLERANCE:
             raise WebhookRefused("the webhook has no signature, or an old one")
-        if not hmac.compare_digest(self._signed(body, int(stamp)), signature or ""):
+        if not hmac.compare_digest(self._signed(body, stamp), signature or ""):
             raise WebhookRefused("the webhook's signature is wrong")
         try:
             return _event(json.loads(body))

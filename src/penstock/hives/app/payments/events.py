@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from penstock.core.errors import AccessRefused
+from penstock.core.units import parse_count
 
 
 class WebhookRefused(AccessRefused):
@@ -60,9 +61,9 @@ class Owner:
     def of(cls, facts: Mapping[str, Any]) -> Owner | None:
         """From what we put on a purchase when it was begun; None, if it is not one of ours."""
         for name in ("user_id", "account_id"):
-            value = str(facts.get(name) or "")
-            if value.isdecimal() and len(value) < 19:
-                return cls(**{name: int(value)})
+            value = parse_count(str(facts.get(name) or ""))
+            if value is not None:
+                return cls(**{name: value})
         return None
 
 

@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from penstock.core.units import parse_count
 from penstock.hives.app.domain.analytics import Interest, Recent
 from penstock.hives.app.domain.errors import Fault, Invalid
 from penstock.hives.app.domain.geography import Point
@@ -51,9 +52,10 @@ def hive_query(given: Values) -> HiveQuery:
 
 
 def limit(text: str, most: int = MOST) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:9]) <= most:
+    number = parse_count(text, most)
+    if not number:
         raise Invalid("no such limit", [Fault("limit", f"is a number from 1 to {most}")])
-    return int(text)
+    return number
 
 
 def day(text: str) -> date:
@@ -93,8 +95,7 @@ def hours_ahead(text: str | None, now: datetime) -> datetime | None:
 
 def number(text: str) -> int | None:
     """A number as paths spell it; none, if it is not one."""
-    plain = text.isascii() and text.isdecimal() and len(text) < 19
-    return int(text) if plain else None
+    return parse_count(text)
 
 
 def _text(text: str) -> str:
