@@ -6,7 +6,9 @@ Rows are encoded in slices: ten thousand queues hold nobody up.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -14,11 +16,14 @@ from penstock.core.units import parse_count
 from penstock.server.management.call import Call, in_slices
 from penstock.server.management.errors import Refusal, bad_request
 from penstock.server.management.http import JSON, Response, encode_json
+from penstock.server.management.pattern import Pattern
 
 Row = dict[str, Any]
 
 PAGE_SIZE: Final = 100
 MOST_ROWS: Final = 500
+#: How long names are matched before others have their turn.
+TURN_SECONDS: Final = 0.01
 
 
 async def listed(call: Call, rows: Iterable[Row]) -> Response:
@@ -33,7 +38,7 @@ async def listed(call: Call, rows: Iterable[Row]) -> Response:
     if "page" not in query:
         return Response(200, await _encoded(every, columns), JSON)
     page, size = _page(query.get("page", ""), query.get("page_size", str(PAGE_SIZE)))
-    found = _named(every, query.get("name", ""), query.get("use_regex") == "true")
+    found = await _named(every, query.get("name", ""), query.get("use_regex") == "true")
     count = max(-(-len(found) // size), 1)
     if page > count:
         raise Refusal(
@@ -78,16 +83,23 @@ def _page(page: str, size: str) -> tuple[int, int]:
     return number, rows
 
 
-def _named(rows: list[Row], name: str, is_pattern: bool) -> list[Row]:
+async def _named(rows: list[Row], name: str, is_pattern: bool) -> list[Row]:
     if not name:
         return rows
     if not is_pattern:
         return [row for row in rows if name in row.get("name", "")]
     try:
-        pattern = re.compile(name)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise bad_request(f"{name!r} is not a regular expression: {error}") from None
-    return [row for row in rows if pattern.search(row.get("name", ""))]
+        pattern = Pattern(name)
+    except (ValueError, re.error) as error:
+        raise bad_request(f"{name!r} is not a regular expression for a list: {error}") from None
+    found, began = [], time.monotonic()
+    for row in rows:
+        if pattern.search(row.get("name", "")):
+            found.append(row)
+        if time.monotonic() - began > TURN_SECONDS:
+            await asyncio.sleep(0)
+            began = time.monotonic()
+    return found
 
 
 def _columns(text: str | None) -> list[list[str]]:
