@@ -38,7 +38,7 @@ def ada(data: Path) -> Path:
 async def test_add_reads_the_password_from_the_input(data: Path) -> None:
     added = run("user", "add", "ada", "--password-stdin", "--data", data, stdin="se cret\n")
     assert (added.returncode, added.stdout, added.stderr) == (0, "", "")
-    assert (await users(data).authenticate("ada", "se cret", loopback=True)).name == "ada"
+    assert (await users(data).authenticate("ada", "se cret", address="127.0.0.1")).name == "ada"
     assert user(data, "ada").permissions == {}
 
 
@@ -83,7 +83,7 @@ def test_an_empty_password_is_refused(data: Path) -> None:
 
 async def test_password_changes_it(ada: Path) -> None:
     run("user", "password", "ada", "--password-stdin", "--data", ada, stdin="new\n")
-    assert (await users(ada).authenticate("ada", "new", loopback=True)).name == "ada"
+    assert (await users(ada).authenticate("ada", "new", address="127.0.0.1")).name == "ada"
 
 
 def test_delete(ada: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, cast
 
+from penstock.broker.admission import Admission
 from penstock.server.door import Door, open_door
 from penstock.server.poll import BrokerLoop
 
@@ -78,6 +79,11 @@ async def passes_until(holds: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
+def anybody() -> Admission:
+    """An admission that turns nobody away."""
+    return Admission(1 << 20, 1 << 20)
+
+
 async def open_recorder(made: Callable[[], Recorder] = Recorder) -> tuple[Door, list[Recorder]]:
     """A door that gives every visitor a recorder of its own."""
     recorders: list[Recorder] = []
@@ -86,7 +92,7 @@ async def open_recorder(made: Callable[[], Recorder] = Recorder) -> tuple[Door, 
         recorders.append(made())
         return recorders[-1]
 
-    return await open_door(this_loop(), "127.0.0.1", 0, recorder, 16), recorders
+    return await open_door(this_loop(), "127.0.0.1", 0, recorder, anybody()), recorders
 
 
 async def visit(door: Door) -> socket.socket:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import ssl
 import stat
+import sys
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -23,7 +25,8 @@ from penstock.broker.permissions import Permission
 from penstock.core.config import BrokerSettings, TlsSettings
 from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed, ResourceLocked
 from penstock.server import Broker
-from tests.peers import free_port
+from penstock.server.management import connection as http_connection
+from tests.peers import Process, free_port
 
 AMQP = "amqp://127.0.0.1:0"
 
@@ -264,3 +267,74 @@ async def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> Non
 def test_a_tls_listener_needs_a_certificate() -> None:
     with pytest.raises(ValueError, match=r"tls\.certificate"):
         settings("amqps://127.0.0.1:0")
+
+
+# Connections nobody has logged in on.
+
+#: Few of them, and time alone sends nobody away.
+PATIENT: dict[str, Any] = {"max_unauthenticated": 5, "handshake_timeout": 600.0}
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "mqtt", "ws", "padres", "http"])
+async def test_those_who_have_not_logged_in_make_room_for_those_who_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setattr(http_connection, "FIRST_SECONDS", PATIENT["handshake_timeout"])
+    listen = (AMQP, f"{scheme}://127.0.0.1:0")
+    async with Broker(settings(*listen, **PATIENT), data=tmp_path) as broker:
+        known = await connect(broker)
+        port = int(broker.addresses[1].rpartition(":")[2])
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        for reader, _ in idle[:15]:
+            assert await asyncio.wait_for(reader.read(), 60) == b""
+
+        later = await connect(broker)
+
+        await (await known.channel()).declare_queue("q")
+        for _, writer in idle:
+            writer.close()
+        await known.close()
+        await later.close()
+
+
+async def test_a_tls_handshake_that_does_not_begin_makes_room_too(
+    tmp_path: Path,
+) -> None:
+    tls = certificate(tmp_path / "tls")
+    secure = settings(AMQP, "amqps://127.0.0.1:0", tls=tls, **PATIENT)
+    async with Broker(secure, data=tmp_path / "data") as broker:
+        port = int(broker.addresses[1].rpartition(":")[2])
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        for reader, _ in idle[:15]:
+            assert await asyncio.wait_for(reader.read(), 60) == b""
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_connections_leave_descriptors_to_the_log(tmp_path: Path) -> None:
+    """With few descriptors and many idle connections, a message still reaches the disk."""
+    port = free_port()
+    limited = 'ulimit -Sn 128; ulimit -Hn 128; exec "$@"'
+    command = [*("-m", "penstock", "broker", "--data", str(tmp_path / "data"))]
+    command += ["--listen", f"amqp://127.0.0.1:{port}"]
+    broker = Process(
+        ["sh", "-c", limited, "sh", sys.executable, *command],
+        tmp_path / "broker.log",
+        dict(os.environ),
+    )
+    idle: list[asyncio.StreamWriter] = []
+    try:
+        broker.wait_for_line("penstock broker ready")
+        publisher = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/")
+        for _ in range(300):
+            idle.append((await asyncio.open_connection("127.0.0.1", port))[1])
+        channel = await publisher.channel()
+        for number in range(8):
+            await channel.declare_queue(f"q{number}", durable=True)
+            message = aio_pika.Message(b"x", delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+            await channel.default_exchange.publish(message, f"q{number}", timeout=60)
+        await publisher.close()
+    finally:
+        for writer in idle:
+            writer.close()
+        broker.end(signal.SIGTERM)

@@ -14,6 +14,7 @@ from penstock.server import door as doors
 from penstock.server.door import Door, open_door
 from tests.server.loops import (
     Recorder,
+    anybody,
     on_broker_loop,
     open_recorder,
     passes_until,
@@ -88,7 +89,7 @@ async def test_it_waits_and_goes_on_when_the_system_has_no_room(
         recorders.append(Recorder())
         return recorders[-1]
 
-    door = Door(this_loop(), [cast(socket.socket, crowded)], recorder)
+    door = Door(this_loop(), [cast(socket.socket, crowded)], recorder, anybody())
     peer = socket.create_connection(crowded._listening.getsockname())
     await passes_until(lambda: recorders)
     assert crowded._refusals == []
@@ -100,7 +101,7 @@ async def test_it_waits_and_goes_on_when_the_system_has_no_room(
 async def test_it_does_not_open_again_once_it_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doors, "REST_SECONDS", 0.01)
     crowded = Crowded(listening_socket(), [errno.EMFILE] * 1000)
-    door = Door(this_loop(), [cast(socket.socket, crowded)], Recorder)
+    door = Door(this_loop(), [cast(socket.socket, crowded)], Recorder, anybody())
     peer = socket.create_connection(crowded._listening.getsockname())
     await passes_until(lambda: len(crowded._refusals) < 1000)
     door.close()
@@ -119,7 +120,7 @@ async def test_a_visitor_who_has_gone_again_is_nobodys_concern() -> None:
         made.set()
         return Recorder()
 
-    door = Door(this_loop(), [cast(socket.socket, crowded)], recorder)
+    door = Door(this_loop(), [cast(socket.socket, crowded)], recorder, anybody())
     peer = socket.create_connection(crowded._listening.getsockname())
     await made.wait()
     peer.close()
@@ -130,5 +131,5 @@ async def test_a_visitor_who_has_gone_again_is_nobodys_concern() -> None:
 async def test_an_address_that_is_taken_is_an_error_and_leaves_nothing_open() -> None:
     taken = listening_socket()
     with pytest.raises(OSError, match="in use"):
-        await open_door(this_loop(), "127.0.0.1", taken.getsockname()[1], Recorder, 16)
+        await open_door(this_loop(), "127.0.0.1", taken.getsockname()[1], Recorder, anybody())
     taken.close()

@@ -80,3 +80,13 @@ def test_a_page_that_is_not_there_says_so(page: Page) -> None:
 
 def test_without_a_gate_downloads_are_for_everyone(shell: str) -> None:
     assert httpx.get(f"{shell}/levels.csv", timeout=60).text == "pond,level\nnorth,3\n"
+
+
+def test_names_and_sites_that_are_not_ours_are_refused(shell: str) -> None:
+    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    upgrade |= {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "origin": "http://localhost:1"}
+    sockets = f"{shell}/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+
+    assert httpx.get(shell, headers={"host": "rebound.example"}).status_code == 403
+    assert httpx.get(sockets, headers=upgrade).status_code == 403
+    assert httpx.get(shell, timeout=60).status_code == 200

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from penstock.broker.admission import Admission
 from penstock.broker.alarms import Alarms
 from penstock.broker.kernel import Kernel
 from penstock.broker.routing import Router
@@ -49,6 +50,7 @@ class Host(Protocol):
     users: Users
     vhosts: dict[str, VirtualHost]
     alarms: Alarms
+    admission: Admission
     clients: dict[Client, None]
     product: dict[str, Any]  #: what the broker tells of itself
     draining: bool

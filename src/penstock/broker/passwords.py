@@ -2,28 +2,27 @@
 
 New passwords are kept as argon2id. Hashes exported from RabbitMQ (a salt of four bytes and a
 SHA-256 or SHA-512 digest, in base64) are accepted as they are. Checking takes tens of milliseconds
-and 19 MiB on purpose, so it happens in a thread, few at a time; a password that was found right is
-remembered for the life of the process as a keyed digest, so that a thousand reconnections cost one
-check. A refusal takes as long for a user who does not exist as for one who does.
+and 19 MiB on purpose, so it happens in threads (`check_pool.py`); a password that was found right
+is remembered for the life of the process as a keyed digest, so that a thousand reconnections cost
+one check. A refusal takes as long for a user who does not exist as for one who does.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
 import os
+from functools import partial
 from typing import Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
+from penstock.broker.check_pool import CheckPool
 from penstock.core.errors import PreconditionFailed
 
-#: Checks at the same time: each holds memory and one of the threads that the log syncs with.
-_AT_ONCE: Final = 2
 #: Right passwords remembered before starting over; each takes about 100 bytes.
 _REMEMBERED: Final = 16_384
 _SALT: Final = 4
@@ -38,31 +37,30 @@ def moderate_hasher() -> PasswordHasher:
 class Passwords:
     """Hashes passwords and checks them."""
 
-    __slots__ = ("_at_once", "_hasher", "_key", "_right")
+    __slots__ = ("_hasher", "_key", "_pool", "_right")
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or moderate_hasher()
         self._key = os.urandom(32)
         self._right: set[bytes] = set()
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._pool = CheckPool()
 
     def hash(self, password: str) -> str:
         if not password:
             raise PreconditionFailed("a password must not be empty")
         return self._hasher.hash(_bytes(password))
 
-    async def check(self, stored: str | None, password: str | bytes) -> bool:
-        """Whether the password is the one that was stored; no one's password is `None`."""
+    async def check(self, stored: str | None, password: str | bytes, address: str) -> bool:
+        """Whether the password is the one that was stored; no one's password is `None`.
+
+        `address` is where it came from. Raises `AuthenticationFailed` when too many wait there.
+        """
         given = _bytes(password)
         digest = self._digest(_bytes(stored or ""), given)
         if digest in self._right:
             return True
-        async with self._at_once:
-            # Others with the same password may have been ahead in the line.
-            if digest in self._right:
-                return True
-            if not await asyncio.to_thread(self._verify, stored, given):
-                return False
+        if not await self._pool.run(address, digest, partial(self._verify, stored, given)):
+            return False
         if len(self._right) >= _REMEMBERED:
             self._right.clear()
         self._right.add(digest)

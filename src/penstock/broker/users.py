@@ -29,6 +29,7 @@ from penstock.broker.permissions import (
 from penstock.broker.user import User
 from penstock.broker.user_definitions import users_from_definitions, users_to_definitions
 from penstock.broker.users_file import Stamp, UsersFile
+from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
     AuthenticationFailed,
     ConfigurationError,
@@ -43,6 +44,8 @@ _LOOK_EVERY: Final = 1.0
 _ANSWERS: Final = 4096
 #: Users with a well-known password, who may not come from afar.
 LOOPBACK_ONLY: Final = frozenset({"guest"})
+#: The first user whose permissions clients without a name have.
+ANONYMOUS: Final = "anonymous"
 
 _log = get_logger("penstock.users")
 
@@ -71,14 +74,20 @@ class Users:
     # The file.
 
     def load(self) -> None:
-        """Read the file; the first time there is none, and it is made with one user, guest."""
+        """Read the file; the first time there is none, and it is made with the first users.
+
+        `guest` administers. `anonymous` has no password, so that nobody logs in by that name, and
+        may publish and subscribe through MQTT's exchange and nothing else.
+        """
         with self._file.locked():
             if self._file.stamp() is None:
                 everything = Permission(".*", ".*", ".*")
                 guest = User(
                     "guest", self._passwords.hash("guest"), ("administrator",), {"/": everything}
                 )
-                self._file.write({guest.name: guest})
+                topics = Permission("", r"^amq\.topic$", r"^amq\.topic$")
+                anonymous = User(ANONYMOUS, permissions={"/": topics})
+                self._file.write({user.name: user for user in (guest, anonymous)})
             self._read()
 
     def refresh(self) -> bool:
@@ -114,19 +123,31 @@ class Users:
 
     # Who is this?
 
-    async def authenticate(self, name: str, password: str | bytes, *, loopback: bool) -> User:
-        """The user with this name and password. `loopback` says where the peer is."""
+    async def authenticate(self, name: str, password: str | bytes, *, address: str) -> User:
+        """The user with this name and password; `address` is where the peer is."""
         self.refresh()
-        if name in self._loopback_only and not loopback:
+        if name in self._loopback_only and not is_loopback(address):
             raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
         user = self._users.get(name)
-        right = await self._passwords.check(user.password_hash if user else None, password)
+        right = await self._passwords.check(user.password_hash if user else None, password, address)
         current = self._users.get(name)
         if user is None or current is None or not right:
             raise AuthenticationFailed(f"user '{name}': invalid credentials")
         if current.password_hash != user.password_hash:
             raise AuthenticationFailed(f"user '{name}': the password has just been changed")
         return current
+
+    def anonymous(self, name: str, *, address: str) -> User:
+        """The user whose permissions a client has that gave no name."""
+        user = self._users.get(name)
+        if user is None:
+            raise AuthenticationFailed(
+                f"no user '{name}' for clients without a user name: add the user, or name another "
+                "with broker.anonymous_user"
+            )
+        if name in self._loopback_only and not is_loopback(address):
+            raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
+        return user
 
     def get(self, name: str) -> User:
         user = self._users.get(name)

@@ -11,7 +11,7 @@ from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Listen, Overrides, prepare
 from penstock.cli.status import status
 from penstock.core.config import Settings
-from penstock.core.machine import give_back_large_blocks
+from penstock.core.machine import give_back_large_blocks, raise_descriptor_limit
 
 app = typer.Typer(help="Run a broker alone, or look at one that runs.")
 app.command()(status)
@@ -42,6 +42,7 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
     from penstock.server import Broker
 
     give_back_large_blocks()
+    raise_descriptor_limit()
     async with (
         until_stopped(with_stdin) as stop,
         Broker(settings.broker, data=settings.data, on_shutdown=stop.set) as broker,

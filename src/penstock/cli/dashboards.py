@@ -44,6 +44,12 @@ def dashboards(
             metavar="NAME", help="Ask who comes in, by the people of this section: hives."
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A name they are reached by, beside addresses; may be repeated."
+        ),
+    ] = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
@@ -63,22 +69,23 @@ def dashboards(
     home = prepare(file, pairs, data).settings.data
     around = Surroundings(home, url, database)
     sections, keeper = _sections(only or list(SECTIONS), gate, around)
-    asyncio.run(_run(around, sections, keeper, host, port, with_stdin))
+    hosts = [*(allow_host or ()), host]
+    asyncio.run(_run(around, sections, keeper, hosts, port, with_stdin))
 
 
 async def _run(
     around: Surroundings,
     sections: list[Section],
     keeper: Gate | None,
-    host: str,
+    hosts: list[str],
     port: int,
     with_stdin: bool,
 ) -> None:
     from penstock.cli.asgi import served
     from penstock.web.app import create_app
 
-    app = create_app(sections, around.data, keeper)
-    async with until_stopped(with_stdin) as stop, served(app, host, port) as address:
+    app = create_app(sections, around.data, keeper, hosts)
+    async with until_stopped(with_stdin) as stop, served(app, hosts[-1], port) as address:
         typer.echo(f"penstock dashboards ready: {address}")
         await stop.wait()
 

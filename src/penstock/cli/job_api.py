@@ -51,6 +51,12 @@ def api(
         list[str] | None,
         typer.Option(metavar="URL", help="A site whose pages may use the API; may be repeated."),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A name it is reached by, beside addresses; may be repeated."
+        ),
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(metavar="TYPE", help="What may be asked for; may be repeated."),
@@ -77,7 +83,13 @@ def api(
     home = prepare(file, pairs, data).settings.data
     if not token and not no_token:
         token = _kept_token(home / TOKEN_FILE)
-    limits = Limits(max_bytes, token or None, frozenset(origin or ()), frozenset(kind or _KINDS))
+    limits = Limits(
+        max_bytes,
+        token or None,
+        frozenset(origin or ()),
+        frozenset((*(allow_host or ()), host)),
+        frozenset(kind or _KINDS),
+    )
     asyncio.run(_run(url, database, home, limits, host, port, with_stdin))
 
 

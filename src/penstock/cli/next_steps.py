@@ -20,10 +20,10 @@ from penstock.core.addresses import PORTS
 _REACH = {
     "amqp": "AMQP, guest/guest",
     "amqps": "AMQP over TLS",
-    "mqtt": "MQTT, guest/guest or nobody",
+    "mqtt": "MQTT, guest/guest or no name",
     "mqtts": "MQTT over TLS",
-    "ws": "MQTT in a browser",
-    "wss": "MQTT in a browser, TLS",
+    "ws": "MQTT over WebSocket, guest/guest",
+    "wss": "MQTT over WebSocket and TLS",
     "padres": "PADRES",
     "padress": "PADRES over TLS",
     "http": "the broker's page, guest/guest",

@@ -121,7 +121,9 @@ class MqttSettings(BaseModel):
     exchange: str = Field(default="amq.topic", min_length=1, max_length=255)
     """The topic exchange that MQTT topics lead to and come from."""
     anonymous: bool = True
-    """Whether clients without a user name are let in as guest, and so from this machine only."""
+    """Whether clients of this machine may leave the user name out, for anonymous_user's rights."""
+    anonymous_websocket: bool = False
+    """Whether they may do so over WebSocket as well, where any program in a browser can."""
     max_packet_bytes: Bytes = Field(default=268_435_460, ge=KiB, le=268_435_460)
     """The largest packet a client may send."""
     max_inflight: int = Field(default=2048, ge=1, le=65535)
@@ -228,7 +230,13 @@ class BrokerSettings(BaseModel):
     default_vhost: str = Field(default="/", min_length=1, max_length=255)
     """The virtual host that exists from the first start."""
     anonymous: bool = False
-    """Whether clients may connect as nobody in particular (SASL ANONYMOUS), with guest's rights."""
+    """Whether AMQP and PADRES clients may leave the user name out (SASL ANONYMOUS)."""
+    anonymous_user: str = Field(default="anonymous", min_length=1, max_length=255)
+    """The user whose permissions clients without a user name have."""
+    allowed_hosts: Texts = []
+    """Names that HTTP and WebSocket are reached by beside addresses and localhost; * for any."""
+    allowed_origins: Texts = []
+    """Sites whose pages may use HTTP and WebSocket, https://host[:port] each; * for any."""
     tls: TlsSettings = TlsSettings()
     """Certificates for amqps, https, mqtts, padress and wss listeners."""
     mqtt: MqttSettings = MqttSettings()
@@ -248,6 +256,8 @@ class BrokerSettings(BaseModel):
     """How long a client may take from connecting to being let in."""
     max_connections: int = Field(default=0, ge=0)
     """The most connections at a time; 0 for as many as the system allows."""
+    max_unauthenticated: int = Field(default=1000, ge=1)
+    """The most connections that have not logged in; one more, and the oldest is closed."""
     max_message_bytes: Bytes = Field(default=16 * GiB, ge=0)
     """The largest message; 0 for any size."""
 

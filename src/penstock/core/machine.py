@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 from pathlib import Path
 from typing import Final
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 #: glibc's M_MMAP_THRESHOLD.
 _MMAP_THRESHOLD: Final = -3
+#: More descriptors than anybody has a use for.
+MOST_DESCRIPTORS: Final = 1 << 20
 _LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -43,6 +46,21 @@ def disk_free(path: Path) -> int:
     """Bytes that may still be written under a directory."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def descriptor_limit() -> int:
+    """How many descriptors (sockets, files) this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process have as many as the system allows it, within reason; how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return descriptor_limit()
 
 
 def give_back_large_blocks(size: int = 1 << 20) -> None:

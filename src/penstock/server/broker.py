@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import penstock
+from penstock.broker.admission import Admission
 from penstock.broker.alarms import Alarms
 from penstock.broker.buckets import BucketPool
 from penstock.broker.host import Client, Host
@@ -26,12 +27,14 @@ from penstock.core.addresses import Address, parse_address
 from penstock.core.config import BrokerSettings, data_home
 from penstock.core.data_directory import FileLock, lock_directory, private_directory
 from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
+from penstock.core.host_policy import HostPolicy
 from penstock.core.logs import get_logger
-from penstock.core.machine import memory_used
+from penstock.core.machine import descriptor_limit, memory_used
 from penstock.core.metrics import Metrics
 from penstock.drivers.reply import ReplyChannel
 from penstock.drivers.retained import Retained
-from penstock.server.listener import SCHEMES, Listener, Service, listen, tls_context
+from penstock.server.door import Door
+from penstock.server.listener import SCHEMES, Service, listen, tls_context
 from penstock.server.overlay import Overlay
 from penstock.server.poll import BrokerLoop
 from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
@@ -67,6 +70,7 @@ class Broker:
         self.settings = settings or BrokerSettings()
         self.data = data or data_home()
         self.alarms = Alarms(self._alarms_changed)
+        self.admission = Admission(self.settings.max_unauthenticated, descriptor_limit())
         self.vhosts: dict[str, VirtualHost] = {}
         self.clients: dict[Client, None] = {}
         self.draining = False
@@ -79,7 +83,7 @@ class Broker:
             "cluster_name": self.settings.server_name,
             "information": "A message fabric in Python",
         }
-        self._servers: list[Listener] = []
+        self._servers: list[Door] = []
         self._strangers: set[WebSocketGate] = set()
         self._services: dict[Callable[[Host], Service], Service] = {}
         self._management: Management | None = None
@@ -177,24 +181,37 @@ class Broker:
     async def _listen(self, addresses: list[Address]) -> None:
         secure = any(address.tls for address in addresses)
         context = tls_context(self.settings.tls) if secure else None
+        policy = self._host_policy(addresses)
         opened = dict.fromkeys(range(len(addresses)), "")
         # Management first: AMQP clients are told where it is when they connect.
         for index in sorted(opened, key=lambda index: addresses[index].scheme in SCHEMES):
             address = addresses[index]
             if address.scheme in SCHEMES:
                 service = self._services[SCHEMES[address.scheme]]
-                server, actual = await listen(self, service, address, context, self._strangers)
+                server, actual = await listen(
+                    self, service, address, context, policy, self._strangers
+                )
                 self._servers.append(server)
             else:
-                actual = await self._manage(address, context)
+                actual = await self._manage(address, context, policy)
             opened[index] = str(actual)
         self.addresses += opened.values()
 
-    async def _manage(self, address: Address, context: ssl.SSLContext | None) -> Address:
+    def _host_policy(self, addresses: list[Address]) -> HostPolicy:
+        """What is listened on by name is reached by that name."""
+        return HostPolicy(
+            [*self.settings.allowed_hosts, *(address.host for address in addresses)],
+            self.settings.allowed_origins,
+            setting="broker.allowed_hosts or broker.allowed_origins",
+        )
+
+    async def _manage(
+        self, address: Address, context: ssl.SSLContext | None, policy: HostPolicy
+    ) -> Address:
         from penstock.server.management.management import Management  # a broker may do without
 
         if self._management is None:
-            self._management = Management(self)
+            self._management = Management(self, policy)
         actual = await self._management.listen(address, context)
         # A client that came over TLS is to send its password over TLS.
         name = "arrow_tls" if actual.tls else "arrow"

@@ -17,10 +17,10 @@ from penstock.broker.host import Host
 from penstock.core.addresses import Address
 from penstock.core.config import TlsSettings
 from penstock.core.errors import ConfigurationError
+from penstock.core.host_policy import HostPolicy
 from penstock.core.units import KiB
 from penstock.server.amqp import Amqp
 from penstock.server.door import Door, open_door
-from penstock.server.poll import BrokerLoop
 from penstock.server.websocket import WebSocketGate
 from penstock.terminals.amqp10.service import Amqp10
 from penstock.terminals.mqtt.service import Mqtt
@@ -55,15 +55,6 @@ SCHEMES: Final[dict[str, Callable[[Host], Service]]] = {
 PATHS: Final = frozenset({"/ws", "/mqtt", "/"})
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
-#: Connections the system holds for us before we accept them.
-BACKLOG: Final = 1024
-
-
-class Listener(Protocol):
-    """An open door."""
-
-    def close(self) -> None: ...
-
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
     assert settings.certificate is not None
@@ -84,8 +75,9 @@ async def listen(
     service: Service,
     address: Address,
     context: ssl.SSLContext | None,
+    policy: HostPolicy,
     strangers: set[WebSocketGate],
-) -> tuple[Listener, Address]:
+) -> tuple[Door, Address]:
     """Open a listener; returns it with the address it really has.
 
     Those who have not said yet that they speak WebSocket are among the `strangers`.
@@ -99,20 +91,22 @@ async def listen(
             PATHS,
             settings.mqtt.max_packet_bytes + KiB,  # what is too large is MQTT's to say
             settings.handshake_timeout,
+            policy,
             strangers,
         )
 
     loop = host.kernel.loop
     protocol = gate if address.scheme in ("ws", "wss") else service.terminal
-    server: Door | asyncio.Server
     try:
-        if isinstance(loop, BrokerLoop) and not address.tls:
-            server = await open_door(loop, address.host, address.port, protocol, BACKLOG)
-        else:
-            tls = context if address.tls else None
-            server = await loop.create_server(
-                protocol, address.host, address.port, ssl=tls, backlog=BACKLOG
-            )
+        server = await open_door(
+            loop,
+            address.host,
+            address.port,
+            protocol,
+            host.admission,
+            context if address.tls else None,
+            settings.handshake_timeout,
+        )
     except OSError as error:
         raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
     return server, Address(address.scheme, address.host, server.sockets[0].getsockname()[1])

@@ -18,6 +18,7 @@ from typing import Final, cast
 
 from websockets.frames import CloseCode
 
+from penstock.core.host_policy import HostPolicy
 from penstock.core.logs import get_logger
 from penstock.server.websocket_frames import (
     End,
@@ -58,6 +59,7 @@ class WebSocketGate(asyncio.Protocol):
         paths: frozenset[str],
         max_bytes: int,
         timeout: float,
+        policy: HostPolicy,
         strangers: set[WebSocketGate] | None = None,
     ) -> None:
         """A gate is among the `strangers` until it is open: those a server ends by itself."""
@@ -66,7 +68,7 @@ class WebSocketGate(asyncio.Protocol):
         self._timeout = timeout
         self._strangers = strangers
         self._socket: asyncio.Transport
-        self._opening: Opening | None = Opening(subprotocols, paths)
+        self._opening: Opening | None = Opening(subprotocols, paths, policy)
         self._frames: FrameReader | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._opened = False  # the terminal knows of the connection

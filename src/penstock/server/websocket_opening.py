@@ -1,9 +1,8 @@
 """A WebSocket's opening handshake: an HTTP request in, the response to it out. No I/O.
 
 The request is gathered up to a bound and then judged by the `websockets` library: a GET for a path
-we have, an upgrade, a subprotocol we speak. Compression is not agreed to. The `Origin` is not
-looked at: a page of any site may connect, since what lets a client in is the name and password of
-the protocol inside, which a browser, unlike cookies, does not add by itself.
+we have, an upgrade, a subprotocol we speak. Compression is not agreed to. A browser connects for
+the page of any site: which names and sites are answered is for a `HostPolicy` to say.
 """
 
 from __future__ import annotations
@@ -16,6 +15,9 @@ from typing import Final
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
+
+from penstock.core.errors import AccessRefused
+from penstock.core.host_policy import HostPolicy
 
 #: A request with its headers; the library has its own limits for a line and their number.
 HEAD_BYTES: Final = 16 * 1024
@@ -36,10 +38,13 @@ class Verdict:
 
 
 class Opening:
-    __slots__ = ("_head", "_paths", "_subprotocols")
+    __slots__ = ("_head", "_paths", "_policy", "_subprotocols")
 
-    def __init__(self, subprotocols: Sequence[str], paths: Collection[str]) -> None:
+    def __init__(
+        self, subprotocols: Sequence[str], paths: Collection[str], policy: HostPolicy
+    ) -> None:
         """The first subprotocol that a client offers as well is the one it gets."""
+        self._policy = policy
         self._subprotocols = subprotocols
         self._paths = paths
         self._head = bytearray()
@@ -72,10 +77,21 @@ class Opening:
         if request.path.partition("?")[0] not in self._paths:
             known = ", ".join(sorted(self._paths))
             return self._refused(HTTPStatus.NOT_FOUND, f"There is no such path; there is {known}")
+        try:
+            self._check(request)
+        except AccessRefused as error:
+            return self._refused(HTTPStatus.FORBIDDEN, str(error))
         response = library.accept(request)
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
             return Verdict(response.serialize())
         return Verdict(response.serialize(), library.subprotocol, rest)
+
+    def _check(self, request: Request) -> None:
+        hosts = request.headers.get_all("Host")
+        for host in hosts:
+            self._policy.check_host(host)
+        for origin in request.headers.get_all("Origin"):
+            self._policy.check_origin(origin, hosts[0] if hosts else None)
 
     def _refused(self, status: HTTPStatus, reason: str) -> Verdict:
         return Verdict(self._library().reject(status, f"{reason}.\n").serialize())

@@ -24,6 +24,7 @@ from starlette.responses import RedirectResponse, Response
 
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import PenstockError
+from penstock.core.host_policy import HostCheck, HostPolicy
 from penstock.web import home, signing_in, theme
 from penstock.web.failing import missing, tell
 from penstock.web.frame import Frame
@@ -44,7 +45,10 @@ def create_app(
     data: Path,
     gate: Gate | None = None,
     recall_seconds: float = RECALL_SECONDS,
+    hosts: Sequence[str] = (),
 ) -> FastAPI:
+    """`hosts` are the names it is reached by beside addresses and localhost."""
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -83,6 +87,7 @@ def create_app(
         reconnect_timeout=30.0,
         session_middleware_kwargs={"same_site": "lax"},
     )
+    server.add_middleware(HostCheck, policy=HostPolicy(hosts, setting="--allow-host"))
     return server
 
 

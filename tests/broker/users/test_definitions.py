@@ -45,20 +45,20 @@ async def test_users_of_rabbitmq_keep_their_passwords(users: Users, algorithm: s
         }
     )
 
-    ana = await users.authenticate("ana", "secret", loopback=False)
+    ana = await users.authenticate("ana", "secret", address="192.0.2.1")
 
     assert ana.tags == ("management", "monitoring")
     assert ana.permissions == {"/": Permission("^a", ".*", "")}
     assert ana.topic_permissions == {"/": {"amq.topic": TopicPermission("^a", ".*")}}
     with pytest.raises(AuthenticationFailed):
-        await users.authenticate("ana", "wrong", loopback=False)
+        await users.authenticate("ana", "wrong", address="192.0.2.1")
 
 
 async def test_a_user_without_a_password_cannot_use_one(users: Users) -> None:
     users.restore({"users": [{"name": "certificate", "password_hash": "", "tags": []}]})
 
     with pytest.raises(AuthenticationFailed):
-        await users.authenticate("certificate", "", loopback=True)
+        await users.authenticate("certificate", "", address="127.0.0.1")
 
 
 async def test_what_is_exported_can_be_imported(
@@ -75,13 +75,13 @@ async def test_what_is_exported_can_be_imported(
 
     assert other.all() == users.all()
     assert exported["users"][0]["hashing_algorithm"] == "argon2id"
-    await other.authenticate("ana", "secret", loopback=True)
+    await other.authenticate("ana", "secret", address="127.0.0.1")
 
 
 def test_client_ids_are_written_only_where_there_are_any(users: Users) -> None:
     users.add("ana", "secret", client_ids="sensor-7")
 
-    ana, guest = users.export()["users"]
+    ana, _, guest = users.export()["users"]
 
     assert ana["client_ids"] == "sensor-7"
     assert "client_ids" not in guest  # RabbitMQ's own fields, and no other

@@ -38,7 +38,7 @@ async def test_everything_is_there_after_a_restart(
     again = open_users()
 
     assert again.all() == users.all()
-    assert (await again.authenticate("ana", "secret", loopback=False)).tags == ("monitoring",)
+    assert (await again.authenticate("ana", "secret", address="192.0.2.1")).tags == ("monitoring",)
 
 
 async def test_a_change_by_another_process_is_taken_in_at_the_next_login(
@@ -47,7 +47,7 @@ async def test_a_change_by_another_process_is_taken_in_at_the_next_login(
     open_users().add("ana", "secret")
     clock.now += 1.0
 
-    assert (await users.authenticate("ana", "secret", loopback=True)).name == "ana"
+    assert (await users.authenticate("ana", "secret", address="127.0.0.1")).name == "ana"
 
 
 def test_the_file_is_looked_at_once_a_second(
@@ -70,7 +70,7 @@ def test_a_change_builds_on_what_another_process_changed(
 
     users.add("ben", "secret")
 
-    assert [user.name for user in users.all()] == ["ana", "ben", "guest"]
+    assert [user.name for user in users.all()] == ["ana", "anonymous", "ben", "guest"]
 
 
 def test_changes_from_many_threads_all_hold(users: Users) -> None:
@@ -82,7 +82,7 @@ def test_changes_from_many_threads_all_hold(users: Users) -> None:
     for thread in threads:
         thread.join()
 
-    assert len(users.all()) == 9
+    assert len(users.all()) == 10
 
 
 def test_a_broken_file_leaves_the_users_as_they_were(
@@ -92,7 +92,7 @@ def test_a_broken_file_leaves_the_users_as_they_were(
     clock.now += 1.0
 
     assert not users.refresh()
-    assert [user.name for user in users.all()] == ["guest"]
+    assert [user.name for user in users.all()] == ["anonymous", "guest"]
 
 
 def test_a_missing_file_leaves_the_users_as_they_were(
@@ -102,7 +102,7 @@ def test_a_missing_file_leaves_the_users_as_they_were(
     clock.now += 1.0
 
     assert not users.refresh()
-    assert [user.name for user in users.all()] == ["guest"]
+    assert [user.name for user in users.all()] == ["anonymous", "guest"]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_write_that_was_interrupted_does_no_harm(users: Users, path: Path) -> 
 
     users.add("ana", "secret")
 
-    assert set(json.loads(path.read_text())["users"]) == {"guest", "ana"}
+    assert set(json.loads(path.read_text())["users"]) == {"anonymous", "guest", "ana"}
 
 
 def test_names_must_be_free_to_add_and_known_to_change(users: Users) -> None:

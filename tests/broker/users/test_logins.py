@@ -18,7 +18,7 @@ from tests.broker.users.ground import EVERYTHING, CountingHasher, salted
 async def test_the_first_start_makes_guest_an_administrator_of_the_default_vhost(
     users: Users,
 ) -> None:
-    guest = await users.authenticate("guest", "guest", loopback=True)
+    guest = await users.authenticate("guest", "guest", address="127.0.0.1")
 
     assert guest.tags == ("administrator",)
     assert guest.permissions == {"/": EVERYTHING}
@@ -26,13 +26,13 @@ async def test_the_first_start_makes_guest_an_administrator_of_the_default_vhost
 
 async def test_guest_comes_from_loopback_only(users: Users) -> None:
     with pytest.raises(AuthenticationFailed, match="'guest' can only connect via localhost"):
-        await users.authenticate("guest", "guest", loopback=False)
+        await users.authenticate("guest", "guest", address="192.0.2.1")
 
 
 async def test_another_user_comes_from_anywhere(users: Users) -> None:
     users.add("ana", "secret")
 
-    assert (await users.authenticate("ana", b"secret", loopback=False)).name == "ana"
+    assert (await users.authenticate("ana", b"secret", address="192.0.2.1")).name == "ana"
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ async def test_a_wrong_name_or_password_is_refused(users: Users, name: str, pass
     users.add("ana", "secret")
 
     with pytest.raises(AuthenticationFailed):
-        await users.authenticate(name, password, loopback=True)
+        await users.authenticate(name, password, address="127.0.0.1")
 
 
 async def test_a_right_password_is_checked_once(users: Users, hasher: CountingHasher) -> None:
     before = hasher.worked
 
     for _ in range(3):
-        await users.authenticate("guest", "guest", loopback=True)
+        await users.authenticate("guest", "guest", address="127.0.0.1")
 
     assert hasher.worked == before + 1
 
@@ -60,7 +60,7 @@ async def test_many_at_once_with_the_same_password_wait_for_few_checks(
 ) -> None:
     before = hasher.worked
 
-    logins = [users.authenticate("guest", "guest", loopback=True) for _ in range(50)]
+    logins = [users.authenticate("guest", "guest", address="127.0.0.1") for _ in range(50)]
     await asyncio.gather(*logins)
 
     assert hasher.worked - before <= 2
@@ -75,7 +75,7 @@ async def test_a_refusal_takes_the_same_work_for_any_user(
     for name in ("guest", "nobody", "rabbit"):
         before = hasher.worked
         with pytest.raises(AuthenticationFailed):
-            await users.authenticate(name, "wrong", loopback=True)
+            await users.authenticate(name, "wrong", address="127.0.0.1")
         work.append(hasher.worked - before)
 
     assert work == [1, 1, 1]
@@ -85,20 +85,20 @@ async def test_the_check_runs_beside_the_loop(users: Users, hasher: CountingHash
     threads: list[threading.Thread] = []
     hasher.checked = lambda: threads.append(threading.current_thread())
 
-    await users.authenticate("guest", "guest", loopback=True)
+    await users.authenticate("guest", "guest", address="127.0.0.1")
 
     assert threads
     assert threading.current_thread() not in threads
 
 
 async def test_a_changed_password_is_the_only_one(users: Users) -> None:
-    await users.authenticate("guest", "guest", loopback=True)
+    await users.authenticate("guest", "guest", address="127.0.0.1")
 
     users.set_password("guest", "new")
 
     with pytest.raises(AuthenticationFailed):
-        await users.authenticate("guest", "guest", loopback=True)
-    await users.authenticate("guest", "new", loopback=True)
+        await users.authenticate("guest", "guest", address="127.0.0.1")
+    await users.authenticate("guest", "new", address="127.0.0.1")
 
 
 async def test_a_password_changed_during_the_check_does_not_let_in(
@@ -107,7 +107,7 @@ async def test_a_password_changed_during_the_check_does_not_let_in(
     hasher.checked = lambda: users.set_password("guest", "new")
 
     with pytest.raises(AuthenticationFailed, match="just been changed"):
-        await users.authenticate("guest", "guest", loopback=True)
+        await users.authenticate("guest", "guest", address="127.0.0.1")
 
 
 def test_an_empty_password_cannot_be_set(users: Users) -> None:

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
-from websockets.typing import Subprotocol
+from websockets.typing import Origin, Subprotocol
 
 from tests.integration.mqtt.building import PINGREQ, connect_bytes, publish_bytes
 from tests.integration.mqtt.clients_paho import MQTT_3, MQTT_5, Paho, Will
@@ -17,6 +17,7 @@ from tests.peers import MqttBroker, Penstock
 PATIENCE = 60
 PINGRESP = b"\xd0\x00"
 UNSUPPORTED_DATA = 1003
+NOT_AUTHORIZED = 0x87
 
 
 class WebBroker(MqttBroker, Protocol):
@@ -143,3 +144,23 @@ def test_text_is_not_mqtt(mqtt_penstock: Penstock) -> None:
 
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == UNSUPPORTED_DATA
+
+
+def test_over_websocket_a_user_name_is_needed(mqtt_penstock: Penstock, name: str) -> None:
+    """A page of any program in a browser could come in otherwise."""
+    url = f"ws://127.0.0.1:{mqtt_penstock.ws_port}/ws"
+    with connect(url, subprotocols=[Subprotocol("mqtt")], open_timeout=PATIENCE) as websocket:
+        websocket.send(connect_bytes(name))
+        answer = websocket.recv(PATIENCE)
+
+    assert isinstance(answer, bytes)
+    assert (answer[0], answer[3]) == (0x20, NOT_AUTHORIZED)
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "http://127.0.0.1:3000"])
+def test_pages_of_other_sites_do_not_connect(mqtt_penstock: Penstock, origin: str) -> None:
+    url = f"ws://127.0.0.1:{mqtt_penstock.ws_port}/ws"
+    with pytest.raises(InvalidStatus) as refused:
+        connect(url, subprotocols=[Subprotocol("mqtt")], origin=Origin(origin))
+
+    assert refused.value.response.status_code == 403

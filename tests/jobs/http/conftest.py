@@ -10,7 +10,7 @@ import pytest
 from penstock.jobs.http.app import create_app
 from tests.jobs.http.memory import MemoryJobs
 
-URL = "http://jobs.test"
+URL = "http://jobs.localhost"
 
 
 @pytest.fixture

@@ -173,3 +173,19 @@ async def test_with_a_token_only_who_has_it_is_answered(desk: MemoryJobs) -> Non
 async def test_schemas_are_published(api: httpx.AsyncClient) -> None:
     assert "$defs" in (await api.get("/schemas/jobs.json")).json()
     assert b"schema" in (await api.get("/schemas/ichnaea.xsd")).content
+
+
+async def test_a_request_to_a_name_that_is_not_the_apis_is_refused(desk: MemoryJobs) -> None:
+    rebound = {"host": "rebound.example"}
+    form = {"type": (None, "fake"), "id": (None, "a1")}
+
+    async def ask(limits: Limits) -> tuple[int, int]:
+        transport = httpx.ASGITransport(create_app(desk, limits))
+        async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
+            listed = await client.get("/jobs", headers=rebound)
+            asked = await client.post("/jobs", files=form, headers=rebound)
+        return listed.status_code, asked.status_code
+
+    assert await ask(Limits()) == (403, 403)
+    assert await desk.counts() == dict.fromkeys(JobState, 0)
+    assert await ask(Limits(hosts=frozenset({"rebound.example"}))) == (200, 202)

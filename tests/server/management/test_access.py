@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 
+from penstock.core.config import BrokerSettings
+from penstock.core.host_policy import HostPolicy
 from penstock.server import Broker
 from tests.server.management.conftest import As
 from tests.server.management.given import queue, user
@@ -83,14 +87,52 @@ async def test_permissions_hold_as_they_do_in_amqp(api: httpx.AsyncClient, as_us
         assert refused.json()["error"] == "not_authorised"
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_another_sites_page_changes_nothing(api: httpx.AsyncClient, site: str) -> None:
+@pytest.mark.parametrize(
+    "from_elsewhere",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://elsewhere.example"},
+        {"origin": "http://127.0.0.1:3000", "sec-fetch-site": "same-site"},
+        {"origin": "null"},
+    ],
+)
+async def test_another_sites_page_changes_nothing(
+    api: httpx.AsyncClient, from_elsewhere: dict[str, str]
+) -> None:
     """A browser that remembers the password would send it with a stranger's form."""
-    assert (await api.put("/vhosts/new", headers={"sec-fetch-site": site})).status_code == 403
-    assert (await api.get("/vhosts", headers={"sec-fetch-site": site})).status_code == 200
+    assert (await api.put("/vhosts/new", headers=from_elsewhere)).status_code == 403
+    assert (await api.get("/vhosts", headers=from_elsewhere)).status_code == 200
     own = {"sec-fetch-site": "same-origin"}
     assert (await api.put("/vhosts/new", headers=own)).status_code == 201
     assert (await api.put("/vhosts/other")).status_code == 201
+
+
+async def test_a_name_that_is_not_the_brokers_is_not_answered(api: httpx.AsyncClient) -> None:
+    """A site may let its own name resolve to this machine: a browser takes us for that site."""
+    rebound = {"host": "rebound.example:15672", "origin": "http://rebound.example:15672"}
+    eve = {"password": "eve", "tags": "administrator"}
+
+    made = await api.put("/users/eve", json=eve, headers=rebound)
+    read = await api.get("/users", headers=rebound)
+
+    assert (made.status_code, read.status_code) == (403, 403)
+    assert "broker.allowed_hosts" in made.json()["reason"]
+    assert (await api.get("/users/eve")).status_code == 404
+
+
+async def test_names_and_sites_can_be_allowed(tmp_path: Path) -> None:
+    settings = BrokerSettings(
+        listen=["http://127.0.0.1:0"],
+        allowed_hosts=["broker.example"],
+        allowed_origins=["https://console.example"],
+    )
+    headers = {"host": "broker.example", "origin": "https://console.example"}
+    async with Broker(settings, data=tmp_path) as broker:
+        async with httpx.AsyncClient(base_url=broker.addresses[0], auth=("guest", "guest")) as api:
+            made = await api.put("/api/vhosts/new", headers=headers)
+
+    assert made.status_code == 201
 
 
 async def test_guest_comes_only_from_this_machine(served: Broker) -> None:
@@ -101,7 +143,7 @@ async def test_guest_comes_only_from_this_machine(served: Broker) -> None:
         return b""
 
     guest = {"authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="}
-    management = Management(served)
+    management = Management(served, HostPolicy(setting="broker.allowed_hosts"))
     try:
         near = await management.answer(Request("GET", "/api/whoami", {}, guest, "127.0.0.1", read))
         far = await management.answer(Request("GET", "/api/whoami", {}, guest, "192.0.2.1", read))

@@ -62,11 +62,12 @@ async def test_what_does_not_outlive_the_broker_is_not_exported(api: httpx.Async
 
 async def test_rabbitmq_can_read_the_users(api: httpx.AsyncClient) -> None:
     """It knows no argon2: the hash stands where it does not look."""
-    [guest] = (await api.get("/definitions")).json()["users"]
+    anonymous, guest = (await api.get("/definitions")).json()["users"]
 
     assert guest["password_hash"] == ""
     assert guest["hashing_algorithm"] == "rabbit_password_hashing_sha256"
     assert guest["argon2_hash"].startswith("$argon2id$")
+    assert anonymous["password_hash"] == ""  # nobody logs in by that name
 
 
 async def test_one_virtual_host_alone(api: httpx.AsyncClient) -> None:

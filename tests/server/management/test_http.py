@@ -20,7 +20,7 @@ from penstock.core.properties import Properties, encode_header, encode_route
 from penstock.server import Broker
 from tests.client.test_tls import write_certificate
 
-GUEST = "Host: x\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
+GUEST = "Host: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
 
 
 class Wire:
@@ -97,7 +97,9 @@ async def test_a_client_may_wait_to_be_asked_for_the_body(wire: Wire) -> None:
 
 
 async def test_a_stranger_is_refused_before_the_body_comes(wire: Wire) -> None:
-    wire.send("POST /api/definitions HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n{")
+    wire.send(
+        "POST /api/definitions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000000\r\n\r\n{"
+    )
 
     status, headers, _ = await wire.answer()
 
@@ -127,8 +129,8 @@ async def _pour(wire: Wire, size: int) -> None:
     [
         "hello\r\n\r\n",
         "GET / HTTP/1.1\r\n\r\n",  # no host
-        "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         "AMQP\x00\x00\x09\x01\r\n\r\n",
         "GET / HTTP/1.1\r\nX: " + "x" * 40_000 + "\r\n\r\n",
     ],

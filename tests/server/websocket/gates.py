@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 
 from penstock.server.websocket import WebSocketGate
 from penstock.server.websocket_transport import WebSocketTransport
-from tests.server.websocket.test_request import request
+from tests.server.websocket.test_request import POLICY, request
 
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 PATHS = frozenset({"/", "/ws", "/mqtt"})
@@ -91,7 +91,7 @@ class Server:
         terminal = Terminal()
         self.terminals.append(terminal)
         return WebSocketGate(
-            terminal, SUBPROTOCOLS, PATHS, MAX_BYTES, self._timeout, self.strangers
+            terminal, SUBPROTOCOLS, PATHS, MAX_BYTES, self._timeout, POLICY, self.strangers
         )
 
     def client(self, path: str = "/ws", **options: Any) -> connect:

@@ -15,7 +15,7 @@ from penstock.core.config import BrokerSettings
 from penstock.server import Broker
 from penstock.server.websocket import WebSocketGate
 from tests.server.websocket.gates import MAX_BYTES, MQTT, PATHS, SUBPROTOCOLS, Terminal, frame
-from tests.server.websocket.test_request import request
+from tests.server.websocket.test_request import POLICY, request
 from tests.terminals.toy import ToyTerminal
 
 
@@ -31,7 +31,7 @@ async def test_an_open_gate_is_small() -> None:
     count = 500
 
     def opened() -> WebSocketGate:
-        gate = WebSocketGate(terminal, SUBPROTOCOLS, PATHS, MAX_BYTES, 30)
+        gate = WebSocketGate(terminal, SUBPROTOCOLS, PATHS, MAX_BYTES, 30, POLICY)
         gate.connection_made(Socket())
         gate.data_received(request(Cookie="x" * 4000))
         gate.data_received(frame(Opcode.BINARY, b"connect"))
@@ -59,7 +59,7 @@ async def test_a_terminal_of_the_broker_speaks_through_it(tmp_path: Path) -> Non
         broker.vhosts["/"].declare_queue("jobs", durable=True)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: WebSocketGate(ToyTerminal(broker), SUBPROTOCOLS, PATHS, MAX_BYTES, 30),
+            lambda: WebSocketGate(ToyTerminal(broker), SUBPROTOCOLS, PATHS, MAX_BYTES, 30, POLICY),
             "127.0.0.1",
             0,
         )

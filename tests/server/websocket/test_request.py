@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.host_policy import HostPolicy
 from penstock.server.websocket_opening import HEAD_BYTES, Opening, Verdict
 
 PATHS = frozenset({"/ws", "/mqtt"})
@@ -17,7 +18,7 @@ HEADERS = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Protocol": "mqtt",
     "Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits",
-    "Origin": "https://elsewhere.example",
+    "Origin": "https://app.example",
 }
 
 
@@ -28,8 +29,11 @@ def request(line: str = "GET /ws HTTP/1.1", /, **changes: str | None) -> bytes:
     return "\r\n".join([line, *lines, "", ""]).encode()
 
 
+POLICY = HostPolicy(origins=["https://app.example"], setting="broker.allowed_origins")
+
+
 def opening() -> Opening:
-    return Opening(("mqtt", "mqttv3.1"), PATHS)
+    return Opening(("mqtt", "mqttv3.1"), PATHS, POLICY)
 
 
 def verdict(sent: bytes) -> Verdict:
@@ -52,6 +56,25 @@ def test_a_client_that_speaks_mqtt_is_let_in() -> None:
     assert b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in found.response
     assert b"Sec-WebSocket-Protocol: mqtt\r\n" in found.response
     assert (found.subprotocol, found.rest) == ("mqtt", b"")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Origin": "https://elsewhere.example"},
+        {"Origin": "http://localhost:3000"},
+        {"Origin": "null"},
+        {"Host": "rebound.example"},
+        {"Host": "rebound.example", "Origin": "http://rebound.example"},
+    ],
+)
+def test_a_page_of_another_site_is_refused(changed: dict[str, str | None]) -> None:
+    assert status(request(**changed)) == 403
+
+
+@pytest.mark.parametrize("origin", [None, "http://localhost", "https://app.example"])
+def test_a_program_and_pages_of_allowed_sites_are_let_in(origin: str | None) -> None:
+    assert verdict(request(Origin=origin)).subprotocol == "mqtt"
 
 
 def test_compression_is_not_agreed_to() -> None:

@@ -104,6 +104,7 @@ async def open_broker(tmp_path: Path) -> AsyncIterator[Broker]:
     settings = BrokerSettings(
         listen=["amqp10://127.0.0.1:0"],
         anonymous=True,
+        anonymous_user="guest",
         heartbeat=1,
         drain_seconds=0.1,
         max_connections=2,

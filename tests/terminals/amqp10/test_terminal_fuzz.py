@@ -182,7 +182,9 @@ Play = Callable[[list[bytes]], bytes]
 @pytest.fixture(scope="module")
 def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
     """Feed frames to a terminal of a broker; returns what it wrote."""
-    settings_ = BrokerSettings(listen=[], anonymous=True, spool_threshold=4096)
+    settings_ = BrokerSettings(
+        listen=[], anonymous=True, anonymous_user="guest", spool_threshold=4096
+    )
     with asyncio.Runner() as runner:
         broker = Broker(settings_, data=tmp_path_factory.mktemp("fuzz"))
         runner.run(broker.start())

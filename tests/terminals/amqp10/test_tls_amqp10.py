@@ -28,6 +28,7 @@ async def test_a_client_comes_in_over_tls(tmp_path: Path, scheme: str, mechanism
     settings = BrokerSettings(
         listen=[f"{scheme}://127.0.0.1:0"],
         anonymous=True,
+        anonymous_user="guest",
         drain_seconds=0.1,
         tls=TlsSettings(certificate=certificate, key=key, authority=certificate, verify_peer=True),
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from penstock.broker.admission import Admission
 from penstock.broker.alarms import Alarms
 from penstock.broker.host import Client, Links
 from penstock.broker.passwords import Passwords
@@ -52,6 +53,7 @@ class Cable:
         self.lost = False
         self.unsent = 0  #: what a test says the far end has not taken
         self.max_size = 0
+        self.websocket: str | None = None  #: the subprotocol, if a WebSocket is in between
 
     # What a terminal asks of it.
 
@@ -97,7 +99,8 @@ class Cable:
         """The test decides when it is full."""
 
     def get_extra_info(self, name: str) -> Any:
-        return {"peername": self._peer, "sockname": ("127.0.0.1", 1883)}.get(name)
+        facts = {"peername": self._peer, "sockname": ("127.0.0.1", 1883)}
+        return {**facts, "websocket": self.websocket}.get(name)
 
     # What a test asks of it.
 
@@ -284,6 +287,7 @@ class House:
         self.users = Users(directory / "users.json", passwords=Passwords(CountingHasher()))
         self.users.load()
         self.alarms = Alarms(self._alarms_changed)
+        self.admission = Admission(1000, 1024)
         self.clients: dict[Client, None] = {}
         self.product: dict[str, Any] = {}
         self.mqtt = Mqtt(self)

@@ -99,9 +99,35 @@ async def test_nobody_comes_in_without_a_name_from_elsewhere(house: House) -> No
     assert reason == Reason.NOT_AUTHORIZED
 
 
-async def test_nobody_comes_in_without_a_name_where_guest_is_gone(house: House) -> None:
-    house.users.delete("guest")
-    _, reason, _ = await house.caller().connect()
+async def test_nobody_comes_in_without_a_name_where_the_user_for_it_is_gone(house: House) -> None:
+    house.users.delete("anonymous")
+    _, reason, told = await house.caller().connect()
+    assert reason == Reason.NOT_AUTHORIZED
+    assert "broker.anonymous_user" in told[Property.REASON_STRING]
+
+
+async def test_who_gives_no_name_is_no_administrator(house: House) -> None:
+    caller = await house.connected()
+    user = caller.terminal.access.user
+    assert (user.name, user.tags) == ("anonymous", ())
+    assert house.users.may(user, "/", "write", "amq.topic")
+    assert house.users.may(user, "/", "read", "amq.topic")
+    for name in ("amq.direct", "amq.default", "content", "orders", "my.amq.topic", "amq.topics"):
+        for kind in ("configure", "write", "read"):
+            assert not house.users.may(user, "/", kind, name)
+    assert not house.users.may(user, "/", "configure", "amq.topic")
+
+
+async def test_nobody_logs_in_as_the_user_of_those_without_a_name(house: House) -> None:
+    for password in (b"", b"anonymous", None):
+        _, reason, _ = await house.caller().connect(username="anonymous", password=password)
+        assert reason == Reason.BAD_USER_NAME_OR_PASSWORD
+
+
+async def test_over_websocket_a_name_is_needed(house: House) -> None:
+    caller = house.caller()
+    caller.cable.websocket = "mqtt"
+    _, reason, _ = await caller.connect()
     assert reason == Reason.NOT_AUTHORIZED
 
 

@@ -36,6 +36,8 @@ class SiteSettings(BaseModel):
     """The application's settings; those that are missing are the environment's."""
     identity: dict[str, Any] = {}
     """Who vouches for people; likewise."""
+    hosts: list[str] = []
+    """Names the site is reached by, beside addresses and localhost; * for any."""
     brokers: list[str] = []
     """Where live figures are heard of; the next when one is away."""
     pictures: Path = Field(default_factory=lambda: data_home() / "hives" / "pictures")

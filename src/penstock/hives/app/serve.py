@@ -20,6 +20,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from penstock.core.errors import ConfigurationError
+from penstock.core.host_policy import ANY, HostCheck, HostPolicy
 from penstock.core.logs import get_logger
 from penstock.hives.app.api.app import create_app
 from penstock.hives.app.configuration import SiteSettings
@@ -91,7 +92,10 @@ async def application(
         for chore in _chores(given, resources, window, feed, bulletin, draining):
             await stack.enter_async_context(_running(chore))
         health = _health(window, feed, delays)
-        yield _site(given, resources, window, answers, api, bulletin, disk, health)
+        site = _site(given, resources, window, answers, api, bulletin, disk, health)
+        # Live figures are for pages of all sites.
+        policy = HostPolicy(given.hosts, [ANY], setting="hosts in [site]")
+        yield HostCheck(site, policy)
 
 
 def _site(

@@ -1,7 +1,7 @@
 """What is refused before anything is read: too much, from elsewhere, or without the token.
 
-A page of another site can make a browser send a form here, even to loopback; but the browser says
-whose page it was. Programs say nothing of that, and are let through.
+A page of another site can make a browser send a form here, even to loopback; which names and sites
+are answered is for `core/host_policy.py` to say.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.core.errors import AccessRefused, AuthenticationFailed, ContentTooLarge, PenstockError
+from penstock.core.errors import AuthenticationFailed, ContentTooLarge, PenstockError
+from penstock.core.host_policy import HostPolicy, check_scope
 from penstock.core.units import MiB, parse_count
 from penstock.jobs.http.problems import answer
 
-_READING: Final = ("GET", "HEAD", "OPTIONS")
 #: Without a token these can be asked for: they tell nothing of jobs.
 _OPEN: Final = ("/health", "/openapi.json")
 
@@ -31,6 +30,7 @@ class Limits:
     body_bytes: int = 64 * MiB
     token: str | None = None  #: to be sent as `Authorization: Bearer …`
     origins: frozenset[str] = frozenset()  #: sites whose pages may use the API, `https://host`
+    hosts: frozenset[str] = frozenset()  #: names it is reached by beside addresses and localhost
     #: Types of requests. Those that run commands of the sender's choice are not among them unless
     #: somebody wants that.
     kinds: frozenset[str] = field(
@@ -44,6 +44,7 @@ class Guard:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
         self._limits = limits
+        self._policy = HostPolicy(limits.hosts, limits.origins, setting="--allow-host or --origin")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,14 +58,7 @@ class Guard:
         await self._app(scope, _bounded(receive, self._limits.body_bytes), send)
 
     def _look(self, scope: Scope, headers: Headers) -> None:
-        origin = headers.get("origin")
-        if (
-            origin is not None
-            and scope["method"] not in _READING
-            and urlsplit(origin).netloc != headers.get("host")
-            and origin not in self._limits.origins
-        ):
-            raise AccessRefused(f"pages of {origin} may not use this; --origin allows a site")
+        check_scope(self._policy, scope)
         token = self._limits.token
         if token is not None and scope["path"] not in _OPEN and scope["method"] != "OPTIONS":
             scheme, _, given = headers.get("authorization", "").partition(" ")

@@ -169,6 +169,7 @@ class HttpConnection(asyncio.Protocol):
             headers,
             self._peer,
             self._read,
+            self._transport,
         )
         self._body, self._body_bytes, self._limit = [], 0, 0
         self._complete = self._loop.create_future()

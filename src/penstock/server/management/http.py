@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ class Request:
     headers: Mapping[str, str]  #: by lower-case name
     peer: str  #: the address it came from
     read: Callable[[int], Awaitable[bytes]]  #: the body, refused when it is larger than that
+    transport: asyncio.BaseTransport | None = None  #: the connection it came by
 
 
 @dataclass(frozen=True, slots=True)

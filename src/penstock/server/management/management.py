@@ -10,7 +10,7 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.user import User
-from penstock.core.addresses import Address, is_loopback
+from penstock.core.addresses import Address
 from penstock.core.errors import (
     AccessRefused,
     AuthenticationFailed,
@@ -18,7 +18,9 @@ from penstock.core.errors import (
     ConnectionForced,
     NotFound,
 )
+from penstock.core.host_policy import READING, HostPolicy
 from penstock.core.logs import get_logger
+from penstock.server.door import Door, open_door
 from penstock.server.management.call import Call, Level, level_of
 from penstock.server.management.connection import HttpConnection
 from penstock.server.management.errors import Refusal, answer_to, status_of
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 #: How long answers under way may take once the broker closes.
 FINISH_SECONDS: Final = 2.0
 
+#: What a browser says of our own pages; those of another port of the same machine are none.
+OWN: Final = frozenset({"same-origin", "none"})
+
 #: Who asks for what needs no name.
 NOBODY: Final = User("")
 
@@ -46,12 +51,13 @@ _log = get_logger("penstock.management")
 
 
 class Management:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, policy: HostPolicy) -> None:
         self._broker = broker
+        self._policy = policy
         self._routing = Routing(ROUTES)
         self._rates = Rates(broker.kernel.loop, broker.kernel.metrics)
         self._rates.start()
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Door] = []
         self._connections: set[HttpConnection] = set()
 
     # Life.
@@ -60,11 +66,14 @@ class Management:
         """Open a listener; returns the address it really has."""
         loop = self._broker.kernel.loop
         try:
-            server = await loop.create_server(
-                lambda: HttpConnection(loop, self._connections, self.answer),
+            server = await open_door(
+                loop,
                 address.host,
                 address.port,
-                ssl=context if address.tls else None,
+                lambda: HttpConnection(loop, self._connections, self.answer),
+                self._broker.admission,
+                context if address.tls else None,
+                self._broker.settings.handshake_timeout,
             )
         except OSError as error:
             raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
@@ -106,6 +115,7 @@ class Management:
     async def _answer(self, request: Request) -> Response:
         if self._broker.draining:
             raise ConnectionForced("the broker is shutting down")
+        self._check_site(request)
         found = self._routing.find(request.path)
         if found is None:
             raise NotFound("Not Found")
@@ -114,26 +124,33 @@ class Management:
         if route is None:
             allow = {"allow": ", ".join(["HEAD", *methods, "OPTIONS"])}
             return Response(200 if request.method == "OPTIONS" else 405, b"", allow)
-        site = request.headers.get("sec-fetch-site", "none")
-        if site not in ("same-origin", "none") and request.method != "GET":
-            # A browser that remembers a password would lend it to any page that sends a form,
-            # and a page of a sibling domain or of another port of this host is any page, too.
-            raise Refusal(403, "forbidden", "another site's page may not change anything here")
         user = NOBODY if route.level is Level.ANYONE else await self._user(request, route)
         return await route.handler(Call(self._broker, self._rates, request, user, names))
+
+    def _check_site(self, request: Request) -> None:
+        """A browser that remembers a password would lend it to any page that sends a form."""
+        host, origin = request.headers.get("host"), request.headers.get("origin")
+        try:
+            self._policy.check_host(host)
+            if request.method not in READING:
+                self._policy.check_origin(origin, host)
+                if origin is None and request.headers.get("sec-fetch-site", "none") not in OWN:
+                    raise AccessRefused("another site's page may not change anything here")
+        except AccessRefused as error:
+            raise Refusal(403, "forbidden", str(error)) from None
 
     async def _user(self, request: Request, route: Route) -> User:
         name, password = _credentials(request.headers.get("authorization", ""))
         try:
-            user = await self._broker.users.authenticate(
-                name, password, loopback=is_loopback(request.peer)
-            )
+            user = await self._broker.users.authenticate(name, password, address=request.peer)
         except AuthenticationFailed as error:
             self._broker.kernel.metrics.refused += 1
             _log.info("login refused", user=name, peer=request.peer, reason=str(error))
             raise AuthenticationFailed("Login failed") from None
         if level_of(user) < route.level:
             raise AccessRefused(_REFUSED[route.level])
+        if request.transport is not None:
+            self._broker.admission.admit(request.transport)
         return user
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.access import Access
-from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
     AuthenticationFailed,
     CommandInvalid,
@@ -116,11 +115,12 @@ class Handshake:
         terminal = self._terminal
         users = terminal.host.users
         try:
+            address = terminal.peer[0]
             if mechanism == "ANONYMOUS":
-                user = users.get("guest")
+                name = terminal.host.kernel.settings.anonymous_user
+                user = users.anonymous(name, address=address)
             else:
-                loopback = is_loopback(terminal.peer[0])
-                user = await users.authenticate(name, password, loopback=loopback)
+                user = await users.authenticate(name, password, address=address)
         except PenstockError:
             terminal.host.kernel.metrics.refused += 1
             terminal.fail(

@@ -292,6 +292,7 @@ class Amqp091Terminal(asyncio.Protocol):
         self.vhost = vhost
         self.access = access
         self.opened = True
+        self.host.admission.admit(self.transport)
         self._handshake = None
         self.lifesigns.begin(heartbeat)
 

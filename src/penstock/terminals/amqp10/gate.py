@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.addresses import is_loopback
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.wire.amqp10.opening import ANONYMOUS, EXTERNAL, PLAIN, ServerOpening, read_plain
@@ -46,9 +45,13 @@ class TerminalGate:
             self._terminal.intake.pause()
             self._task = loop.create_task(self._check(response))
             return
-        name = "guest" if mechanism == ANONYMOUS else self._identity
+        host = self._terminal.host
         try:
-            self.user = self._terminal.host.users.get(name)
+            if mechanism == ANONYMOUS:
+                name = host.kernel.settings.anonymous_user
+                self.user = host.users.anonymous(name, address=self._terminal.peer[0])
+            else:
+                self.user = host.users.get(self._identity)
         except PenstockError:
             self._turn_away(mechanism)
             return
@@ -58,8 +61,8 @@ class TerminalGate:
         terminal = self._terminal
         try:
             name, password = read_plain(response)
-            loopback = is_loopback(terminal.peer[0])
-            self.user = await terminal.host.users.authenticate(name, password, loopback=loopback)
+            users, address = terminal.host.users, terminal.peer[0]
+            self.user = await users.authenticate(name, password, address=address)
         except PenstockError:
             self._turn_away(PLAIN)
             return

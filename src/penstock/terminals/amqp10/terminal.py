@@ -231,6 +231,7 @@ class Amqp10Terminal(asyncio.Protocol):
         self.vhost = vhost
         self.access = Access(host.users, user, vhost.name)
         self.opened = True
+        self.host.admission.admit(self.transport)
         product = {Symbol(key): str(value) for key, value in host.product.items()}
         self.connection.open(
             idle_time_out=settings.heartbeat * 1000 or None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.user import User
 from penstock.core.addresses import is_loopback
-from penstock.core.errors import AuthenticationFailed, NotFound
+from penstock.core.errors import AuthenticationFailed
 from penstock.terminals.mqtt.access import Access
 from penstock.terminals.mqtt.connect import Connect, decode_connect
 from penstock.terminals.mqtt.encode import connack
@@ -83,19 +83,19 @@ class Joining:
         """The user, and the virtual host: the user name may begin with it, as `vhost:user`."""
         host = self._terminal.host
         settings = host.kernel.settings
-        loopback = is_loopback(self._terminal.peer[0])
+        address = self._terminal.peer[0]
         name, vhost = request.username, settings.default_vhost
         if name is None:
-            if not settings.mqtt.anonymous or not loopback:
+            if not self._may_be_anonymous(address):
                 raise MqttError(Reason.NOT_AUTHORIZED, "a user name and a password are needed")
             try:
-                user = host.users.get("guest")
-            except NotFound as error:
+                user = host.users.anonymous(settings.anonymous_user, address=address)
+            except AuthenticationFailed as error:
                 raise MqttError(Reason.NOT_AUTHORIZED, str(error)) from None
         else:
             if ":" in name:
                 vhost, name = name.split(":", 1)
-            user = await host.users.authenticate(name, request.password or b"", loopback=loopback)
+            user = await host.users.authenticate(name, request.password or b"", address=address)
         if vhost not in host.vhosts:
             raise MqttError(Reason.BAD_USER_NAME_OR_PASSWORD, f"no virtual host '{vhost}'")
         if not host.users.may_enter(user, vhost):
@@ -103,6 +103,13 @@ class Joining:
                 Reason.NOT_AUTHORIZED, f"access to vhost '{vhost}' refused for user '{user.name}'"
             )
         return host.vhosts[vhost], user
+
+    def _may_be_anonymous(self, address: str) -> bool:
+        terminal = self._terminal
+        settings = terminal.host.kernel.settings.mqtt
+        websocket = terminal.transport.get_extra_info("websocket") is not None
+        allowed = settings.anonymous_websocket if websocket else settings.anonymous
+        return allowed and is_loopback(address)
 
     def _enter(self, request: Connect, vhost: VirtualHost, user: User) -> None:
         terminal = self._terminal

@@ -284,6 +284,7 @@ class MqttTerminal(asyncio.Protocol):
     def open(self, exchange: Exchange, *, window: int, aliases: int) -> None:
         """The client is let in."""
         self.opened = True
+        self.host.admission.admit(self.transport)
         self.reader.limit = self.host.kernel.settings.mqtt.max_packet_bytes
         self._joining = None
         self._window = window

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.access import Access as NamedAccess
 from penstock.broker.routing import OWN_HOPS
-from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
     AccessRefused,
     ConnectionForced,
@@ -60,6 +59,7 @@ class Joining:
             if terminal.closing:
                 return
             vhost = self._enter(opened, user)
+            terminal.host.admission.admit(terminal.transport)
             if opened.role is Role.BROKER:
                 terminal.become_link(opened, vhost, user)
                 return
@@ -74,12 +74,12 @@ class Joining:
 
     async def _identify(self, opened: Open) -> User:
         host = self._terminal.host
-        loopback = is_loopback(self._terminal.peer[0])
+        address = self._terminal.peer[0]
         if opened.user:
-            return await host.users.authenticate(opened.user, opened.password, loopback=loopback)
+            return await host.users.authenticate(opened.user, opened.password, address=address)
         if not host.kernel.settings.anonymous:
             raise AccessRefused("a user name and a password are needed")
-        return host.users.get("guest")
+        return host.users.anonymous(host.kernel.settings.anonymous_user, address=address)
 
     def _enter(self, opened: Open, user: User) -> VirtualHost:
         host = self._terminal.host

@@ -98,6 +98,14 @@ async def test_a_read_of_ones_own_needs_a_token(furnished: str, tmp_path: Path) 
         assert forged.status_code == 401
 
 
+async def test_a_name_that_is_not_the_sites_is_not_answered(furnished: str, tmp_path: Path) -> None:
+    rebound = {"host": "rebound.example"}
+    async with site(tmp_path, furnished) as client:
+        answers = [await client.get(path, headers=rebound) for path in ("/", "/v1/hives", "/v1/me")]
+    assert [answer.status_code for answer in answers] == [403, 403, 403]
+    assert "hosts in [site]" in answers[0].json()["detail"]
+
+
 async def test_the_api_describes_itself(furnished: str, tmp_path: Path) -> None:
     async with site(tmp_path, furnished) as client:
         described = await client.get("/v1/openapi.json")

@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 
 from penstock.core.errors import ConfigurationError
 from penstock.core.logs import configure, get_logger
+from penstock.core.machine import raise_descriptor_limit
 from penstock.hives.app.engine.asgi import Application
 from penstock.hives.app.engine.serving import Serving
 from penstock.hives.app.engine.settings import EngineSettings
@@ -103,6 +104,7 @@ class _Lifeline(asyncio.Protocol):
 def main(arguments: list[str]) -> int:
     settings = EngineSettings.model_validate_json(sys.stdin.readline())
     configure(settings.log)
+    raise_descriptor_limit()
     listener = socket.socket(fileno=int(arguments[0]))
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
