@@ -60,7 +60,7 @@ def test_a_user_with_client_ids_that_are_no_pattern_is_not_added(data: Path) -> 
     added = run("user", "add", "seven", *flags, "--data", data, stdin="x\n")
     assert added.returncode == 5
     assert "'(' is not a regular expression" in added.stderr
-    assert [each.name for each in users(data).all()] == ["guest"]
+    assert [each.name for each in users(data).all()] == ["anonymous", "guest"]
 
 
 def test_no_flag_takes_a_password() -> None:
@@ -88,7 +88,7 @@ async def test_password_changes_it(ada: Path) -> None:
 
 def test_delete(ada: Path) -> None:
     assert run("user", "delete", "ada", "--data", ada).returncode == 0
-    assert [each.name for each in users(ada).all()] == ["guest"]
+    assert [each.name for each in users(ada).all()] == ["anonymous", "guest"]
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,12 @@ def test_list(ada: Path) -> None:
     assert [line.split() for line in shown.stdout.splitlines()] == [
         ["user", "tags", "vhosts", "client-ids"],
         ["ada"],
+        ["anonymous", "/"],
         ["guest", "administrator", "/"],
     ]
     told = json.loads(run("user", "list", "--json", "--data", ada).stdout)
     guest = {"name": "guest", "tags": ["administrator"], "vhosts": ["/"], "client_ids": ""}
-    assert told[1] == guest
+    assert told[2] == guest
 
 
 def test_permissions_are_set_listed_and_cleared(ada: Path) -> None:
