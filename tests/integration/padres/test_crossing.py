@@ -38,7 +38,11 @@ async def channel(padres: PadresBroker, ada: Client) -> AsyncIterator[AbstractCh
 @pytest.fixture
 async def mqtt(padres: PadresBroker) -> AsyncIterator[aiomqtt.Client]:
     async with aiomqtt.Client(
-        "127.0.0.1", padres.server.mqtt_port, protocol=aiomqtt.ProtocolVersion.V5
+        "127.0.0.1",
+        padres.server.mqtt_port,
+        username="guest",
+        password="guest",
+        protocol=aiomqtt.ProtocolVersion.V5,
     ) as client:
         yield client
 

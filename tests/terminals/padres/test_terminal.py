@@ -194,7 +194,13 @@ async def test_a_filter_too_many_of_an_mqtt_client_exceeds_its_quota(tmp_path: P
     settings = {"listen": [PADRES, "mqtt://127.0.0.1:0"], "overlay": OverlaySettings(max_asked=2)}
     async with serving(tmp_path, **settings) as broker, Client(url(broker)):
         port = int(broker.addresses[1].rpartition(":")[2])
-        async with aiomqtt.Client("127.0.0.1", port, protocol=aiomqtt.ProtocolVersion.V5) as client:
+        async with aiomqtt.Client(
+            "127.0.0.1",
+            port,
+            username="guest",
+            password="guest",
+            protocol=aiomqtt.ProtocolVersion.V5,
+        ) as client:
             filters = [(f"$content/[class,eq,k{number}]", 1) for number in range(3)]
             granted = await client.subscribe(filters, timeout=SECONDS)
         assert [getattr(code, "value", code) for code in granted] == [1, 1, 0x97]
