@@ -366,6 +366,7 @@ async def _subscribe(padres: PadresBroker, topic: str) -> tuple[int, str]:
 
     client.on_connect = on_connect
     client.on_subscribe = on_subscribe
+    client.username_pw_set("guest", "guest")
     client.connect("127.0.0.1", padres.server.mqtt_port)
     client.loop_start()
     try:
