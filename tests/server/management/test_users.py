@@ -99,7 +99,7 @@ async def test_permissions_are_given_and_taken(api: httpx.AsyncClient) -> None:
     assert (await api.put(where, json={**ALL, "read": "^a"})).status_code == 204
     assert (await api.get(where)).json() == {"user": "ada", "vhost": "/", **ALL, "read": "^a"}
     assert (await api.get("/users/ada/permissions")).json() == [(await api.get(where)).json()]
-    assert len((await api.get("/vhosts/%2F/permissions")).json()) == 2
+    assert len((await api.get("/vhosts/%2F/permissions")).json()) == 3
     assert (await api.delete(where)).status_code == 204
     assert (await api.delete(where)).status_code == 404
 

@@ -271,7 +271,9 @@ class House:
     draining = False
 
     def __init__(self, directory: Path, **settings: Any) -> None:
+        """Callers without a name are guest here, unless the settings name another."""
         mqtt = {"sys_interval": 0.0, **settings.pop("mqtt", {})}
+        settings.setdefault("anonymous_user", "guest")
         self._settings = settings
         self._mqtt = mqtt
         self._directory = directory

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,29 +95,39 @@ async def test_a_wrong_password_is_refused(house: House) -> None:
     assert not house.clients
 
 
+@pytest.fixture
+async def nameless(tmp_path: Path) -> AsyncIterator[House]:
+    """A house as it is when nobody has set anything."""
+    house = House(tmp_path, anonymous_user="anonymous")
+    yield house
+    await house.close()
+
+
 async def test_nobody_comes_in_without_a_name_from_elsewhere(house: House) -> None:
     caller = house.caller(peer=("192.0.2.1", 4000))
     _, reason, _ = await caller.connect()
     assert reason == Reason.NOT_AUTHORIZED
 
 
-async def test_nobody_comes_in_without_a_name_where_the_user_for_it_is_gone(house: House) -> None:
-    house.users.delete("anonymous")
-    _, reason, told = await house.caller().connect()
+async def test_nobody_comes_in_without_a_name_where_the_user_for_it_is_gone(
+    nameless: House,
+) -> None:
+    nameless.users.delete("anonymous")
+    _, reason, told = await nameless.caller().connect()
     assert reason == Reason.NOT_AUTHORIZED
     assert "broker.anonymous_user" in told[Property.REASON_STRING]
 
 
-async def test_who_gives_no_name_is_no_administrator(house: House) -> None:
-    caller = await house.connected()
+async def test_who_gives_no_name_is_no_administrator(nameless: House) -> None:
+    caller = await nameless.connected()
     user = caller.terminal.access.user
     assert (user.name, user.tags) == ("anonymous", ())
-    assert house.users.may(user, "/", "write", "amq.topic")
-    assert house.users.may(user, "/", "read", "amq.topic")
+    assert nameless.users.may(user, "/", "write", "amq.topic")
+    assert nameless.users.may(user, "/", "read", "amq.topic")
     for name in ("amq.direct", "amq.default", "content", "orders", "my.amq.topic", "amq.topics"):
         for kind in ("configure", "write", "read"):
-            assert not house.users.may(user, "/", kind, name)
-    assert not house.users.may(user, "/", "configure", "amq.topic")
+            assert not nameless.users.may(user, "/", kind, name)
+    assert not nameless.users.may(user, "/", "configure", "amq.topic")
 
 
 async def test_nobody_logs_in_as_the_user_of_those_without_a_name(house: House) -> None:
