@@ -84,7 +84,7 @@ async def _run(
     from penstock.cli.asgi import served
     from penstock.web.app import create_app
 
-    app = create_app(sections, around.data, keeper, hosts)
+    app = create_app(sections, around.data, keeper, hosts=hosts)
     async with until_stopped(with_stdin) as stop, served(app, hosts[-1], port) as address:
         typer.echo(f"penstock dashboards ready: {address}")
         await stop.wait()
