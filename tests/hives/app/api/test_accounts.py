@@ -159,6 +159,9 @@ async def test_a_closed_account_invites_nobody(world: World) -> None:
     await world.delete(f"/accounts/{business.account}", business.admin)
     accept = await world.call("POST", f"/me/invitations/{business.account}/accept", who)
     assert accept.status_code == 404
+    path = f"/accounts/{business.account}/invitations/{await world.number(who)}"
+    operator = await world.user(role="operator")
+    assert (await world.put(path, operator, {})).status_code == 409
 
 
 async def test_a_closed_account_hides_its_hives(world: World) -> None:

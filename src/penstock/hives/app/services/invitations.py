@@ -41,6 +41,8 @@ class Invitations:
         async with self._pool.transaction() as connection:
             accounts = AccountRepository(connection)
             held = there(await accounts.get(account, now, lock=True), account)
+            if held.status == "closed":
+                raise Conflict(f"account {account} is closed: nobody can join it")
             if user in {member.user_id for member in await accounts.members(account)}:
                 raise Conflict(f"user {user} is a member of account {account} already")
             waiting = await accounts.invitations(now, account=account)
