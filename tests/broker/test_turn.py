@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import cast
 
-from penstock.broker.turn import READS, TURN_LOGS, TURN_SECONDS, Turn
+import pytest
+
+from penstock.broker.turn import (
+    PAUSE_SECONDS,
+    PAUSES_SECONDS,
+    READS,
+    TURN_LOGS,
+    TURN_SECONDS,
+    Turn,
+)
 from tests.doubles import Stand
 
 
@@ -196,3 +207,109 @@ async def test_a_piece_of_work_is_a_turn(stand: Stand) -> None:
     turn.later(lambda: turn.touched.append(Socket(said)))
     await asyncio.sleep(0)
     assert said == ["flush"]
+
+
+class Passes:
+    """A loop of which the test runs the passes: what is due now, and what is put off."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.soon: list[Callable[[], None]] = []
+        self.late: list[Callable[[], None]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, _: float, callback: Callable[[], None]) -> None:
+        self.late.append(callback)
+
+    def run(self) -> None:
+        due, self.soon = self.soon, []
+        for callback in due:
+            callback()
+
+    def wait(self) -> None:
+        self.now += PAUSE_SECONDS
+        self.soon, self.late = self.late, []
+        self.run()
+
+
+def turn_with_pieces(stand: Stand, passes: Passes, pieces: int) -> tuple[Turn, list[str]]:
+    turn = Turn(cast(asyncio.AbstractEventLoop, passes), stand.kernel.committer)
+    said: list[str] = []
+    for _ in range(pieces):
+        turn.later(partial(said.append, "piece"))
+    return turn, said
+
+
+def ask(turn: Turn) -> None:
+    turn.reader = Reader()
+    turn.rest()
+
+
+def test_pieces_follow_each_other_while_nobody_asks_for_anything(stand: Stand) -> None:
+    passes = Passes()
+    _, said = turn_with_pieces(stand, passes, 2)
+
+    passes.run()
+    assert said == ["piece"]
+    passes.run()
+    assert said == ["piece", "piece"]
+    assert not passes.late
+
+
+@pytest.mark.parametrize("come", [ask, Turn.expect], ids=["ask", "connect"])
+def test_the_next_piece_waits_while_others_are_being_served(
+    stand: Stand, come: Callable[[Turn], None]
+) -> None:
+    passes = Passes()
+    turn, said = turn_with_pieces(stand, passes, 1)
+
+    come(turn)
+    passes.run()
+    assert said == []
+    ask(turn)
+    passes.wait()
+    assert said == []
+    passes.wait()  # nobody came in the meantime
+    assert said == ["piece"]
+
+
+def test_a_piece_does_not_wait_forever(stand: Stand) -> None:
+    passes = Passes()
+    turn, said = turn_with_pieces(stand, passes, 1)
+
+    ask(turn)
+    passes.run()
+    passes.now += PAUSES_SECONDS
+    ask(turn)
+    passes.wait()
+    assert said == ["piece"]
+
+
+def test_whoever_had_to_give_way_is_not_waited_for(stand: Stand) -> None:
+    passes = Passes()
+    turn, said = turn_with_pieces(stand, passes, 1)
+
+    turn.reader = None  # as `spend` leaves it
+    turn.rest()
+    passes.run()
+    assert said == ["piece"]
+
+
+def test_work_that_goes_on_later_is_one_piece_a_pass(stand: Stand) -> None:
+    passes = Passes()
+    turn, said = turn_with_pieces(stand, passes, 0)
+
+    def go_on() -> None:
+        said.append("piece")
+        turn.later(go_on)
+
+    turn.later(go_on)
+    for expected in range(1, 4):
+        passes.run()
+        assert len(said) == expected
+        assert len(passes.soon) == 1

@@ -11,7 +11,8 @@ The time of a turn is bounded. Whoever has done something expensive says so (`sp
 is used up, the client whose input is being processed has to give way: the rest of what it sent is
 processed in later turns. Work that is long by itself is cut into pieces that ask `over` and go on
 `later`. One such piece runs in a pass of the loop, so whoever has little to ask for is served
-between any two of them.
+between any two of them. While others are being served, the next piece waits: a login takes several
+questions and answers, and has them all between two pieces instead of one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ READS: Final = 32
 
 #: How long a turn may take before it gives way to others.
 TURN_SECONDS: Final = 0.005
+#: While others are being served, the next piece waits so long for what they ask next, ...
+PAUSE_SECONDS: Final = 0.001
+#: ... but not longer than this altogether.
+PAUSES_SECONDS: Final = 0.005
 #: To write so many logs takes about as long.
 TURN_LOGS: Final = 128
 
@@ -52,6 +57,8 @@ class Yielding(Protocol):
 class Turn:
     __slots__ = (
         "_deadline",
+        "_has_served_others",
+        "_pause_until",
         "_pieces",
         "_reads",
         "committer",
@@ -70,16 +77,24 @@ class Turn:
         self._reads = 0
         self._deadline = 0.0  # none yet: it begins with the first look at the clock
         self._pieces: deque[Callable[[], None]] = deque()
+        self._has_served_others = False  # since the last piece, or the last pause
+        self._pause_until = 0.0
         #: The client whose input is being processed, unless nothing of it may be put off.
         self.reader: Yielding | None = None
 
     def rest(self) -> None:
         """A read is done with, and there may be others in the same pass of the loop."""
         self._reads += 1
-        self.reader = None
+        if self.reader is not None:  # it did not have to give way
+            self._has_served_others = True
+            self.reader = None
         if self._reads >= READS or not self.gathers or self._pieces:
             self._reads = 0
             self.end()
+
+    def expect(self) -> None:
+        """Somebody has connected, and is about to say something."""
+        self._has_served_others = True
 
     def pass_over(self) -> None:
         if self._reads:
@@ -116,13 +131,24 @@ class Turn:
         """Run a piece of long work as a turn of its own, after others had theirs."""
         self._pieces.append(piece)
         if len(self._pieces) == 1:
-            self.loop.call_soon(self._next_piece)
+            self._begin_pause()
+
+    def _begin_pause(self) -> None:
+        self._has_served_others = False
+        self._pause_until = self.loop.time() + PAUSES_SECONDS
+        self.loop.call_soon(self._next_piece)
 
     def _next_piece(self) -> None:
-        piece = self._pieces.popleft()
-        if self._pieces:
-            self.loop.call_soon(self._next_piece)
-        self._run(piece)
+        if self._has_served_others and self.loop.time() < self._pause_until:
+            self._has_served_others = False
+            self.loop.call_later(PAUSE_SECONDS, self._next_piece)
+            return
+        try:
+            self._run(self._pieces[0])
+        finally:
+            self._pieces.popleft()
+            if self._pieces:
+                self._begin_pause()
 
     def at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Run `callback` as a turn of its own at the loop's time `when`."""

@@ -11,6 +11,7 @@ from penstock.cli.lifetime import until_stopped
 from penstock.cli.options import ConfigFile, Data, Listen, Overrides, prepare
 from penstock.cli.status import status
 from penstock.core.config import Settings
+from penstock.core.garbage_collection import short_gc_pauses
 from penstock.core.machine import give_back_large_blocks, raise_descriptor_limit
 
 app = typer.Typer(help="Run a broker alone, or look at one that runs.")
@@ -48,4 +49,5 @@ async def _run(settings: Settings, with_stdin: bool) -> None:
         Broker(settings.broker, data=settings.data, on_shutdown=stop.set) as broker,
     ):
         typer.echo(f"penstock broker ready: {' '.join(broker.addresses)}")
-        await stop.wait()
+        with short_gc_pauses():
+            await stop.wait()

@@ -55,6 +55,7 @@ class FanOut:
     def put_off(self) -> None:
         """The turn is over: go on later, and hold the sender back until it is done."""
         self._reader.hold()
+        self._turn.reader = None
         self._turn.later(self._go_on)
 
     def _go_on(self) -> None:

@@ -84,9 +84,13 @@ async def listen(
     """
     settings = host.kernel.settings
 
+    def terminal() -> asyncio.Protocol:
+        host.kernel.turn.expect()
+        return service.terminal()
+
     def gate() -> asyncio.Protocol:
         return WebSocketGate(
-            service.terminal(),
+            terminal(),
             SUBPROTOCOLS,
             PATHS,
             settings.mqtt.max_packet_bytes + KiB,  # what is too large is MQTT's to say
@@ -96,7 +100,7 @@ async def listen(
         )
 
     loop = host.kernel.loop
-    protocol = gate if address.scheme in ("ws", "wss") else service.terminal
+    protocol = gate if address.scheme in ("ws", "wss") else terminal
     try:
         server = await open_door(
             loop,
