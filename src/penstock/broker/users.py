@@ -28,7 +28,7 @@ from penstock.broker.permissions import (
 )
 from penstock.broker.user import User
 from penstock.broker.user_definitions import users_from_definitions, users_to_definitions
-from penstock.broker.users_file import Stamp, UsersFile
+from penstock.broker.users_file import Stamp, UsersFile, anonymous_user
 from penstock.core.addresses import is_loopback
 from penstock.core.errors import (
     AuthenticationFailed,
@@ -44,8 +44,6 @@ _LOOK_EVERY: Final = 1.0
 _ANSWERS: Final = 4096
 #: Users with a well-known password, who may not come from afar.
 LOOPBACK_ONLY: Final = frozenset({"guest"})
-#: The first user whose permissions clients without a name have.
-ANONYMOUS: Final = "anonymous"
 
 _log = get_logger("penstock.users")
 
@@ -77,7 +75,8 @@ class Users:
         """Read the file; the first time there is none, and it is made with the first users.
 
         `guest` administers. `anonymous` has no password, so that nobody logs in by that name, and
-        may publish and subscribe through MQTT's exchange and nothing else.
+        may publish and subscribe through MQTT's exchange and nothing else. A file from before there
+        was one gets it here, once.
         """
         with self._file.locked():
             if self._file.stamp() is None:
@@ -85,9 +84,10 @@ class Users:
                 guest = User(
                     "guest", self._passwords.hash("guest"), ("administrator",), {"/": everything}
                 )
-                topics = Permission("", r"^amq\.topic$", r"^amq\.topic$")
-                anonymous = User(ANONYMOUS, permissions={"/": topics})
-                self._file.write({user.name: user for user in (guest, anonymous)})
+                self._file.write({user.name: user for user in (guest, anonymous_user())})
+            elif not self._file.is_current():
+                self._file.write(self._file.read())
+                _log.info("users file upgraded")
             self._read()
 
     def refresh(self) -> bool:

@@ -155,3 +155,53 @@ def test_names_must_be_free_to_add_and_known_to_change(users: Users) -> None:
         users.delete("ana")
     with pytest.raises(NotFound, match="no user 'ana'"):
         users.get("ana")
+
+
+def without_version(path: Path) -> None:
+    """As it was written before there was a user for clients without a name."""
+    document = json.loads(path.read_text())
+    del document["version"], document["users"]["anonymous"]
+    path.write_text(json.dumps(document))
+
+
+def test_a_file_from_before_gets_the_user_of_clients_without_a_name(
+    users: Users, path: Path, open_users: Callable[[], Users]
+) -> None:
+    first = users.get("anonymous")
+    users.add("ana", "secret")
+    without_version(path)
+
+    upgraded = open_users()
+
+    assert upgraded.get("anonymous") == first
+    assert [user.name for user in upgraded.all()] == ["ana", "anonymous", "guest"]
+    assert json.loads(path.read_text())["version"] == 1
+
+
+def test_it_gets_it_once(users: Users, path: Path, open_users: Callable[[], Users]) -> None:
+    without_version(path)
+    open_users().delete("anonymous")
+
+    assert [user.name for user in open_users().all()] == ["guest"]
+
+
+def test_the_permissions_it_has_already_stay(
+    users: Users, path: Path, open_users: Callable[[], Users]
+) -> None:
+    users.set_permissions("anonymous", "/", Permission("", "", "a"))
+    document = json.loads(path.read_text())
+    del document["version"]
+    path.write_text(json.dumps(document))
+
+    assert open_users().get("anonymous").permissions == {"/": Permission("", "", "a")}
+
+
+@pytest.mark.parametrize("version", [2, -1, "1", None, []])
+def test_a_version_that_is_not_known_is_refused(
+    users: Users, path: Path, open_users: Callable[[], Users], version: object
+) -> None:
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "version": version}))
+
+    with pytest.raises(ConfigurationError, match=r"users\.json: version"):
+        open_users()
