@@ -17,7 +17,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from penstock.client.errors import BrokerUnreachable
 from penstock.core.errors import AccessRefused
@@ -122,6 +122,11 @@ def _spelling() -> tuple[Callable[[str], bool], Callable[[str, bool], str]]:
     return speaks_mqtt, spelled
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        """None: the redirect is raised as the error that it is here."""
+
+
 def _ask(url: str, verb: str, path: str, body: Any) -> None:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
@@ -130,11 +135,13 @@ def _ask(url: str, verb: str, path: str, body: Any) -> None:
     request = Request(
         f"{parts.scheme}://{host}{path}",
         data=None if body is None else json.dumps(body).encode(),
-        headers={"authorization": f"Basic {credentials}", "content-type": "application/json"},
+        headers={"content-type": "application/json"},
         method=verb,
     )
+    # For this address alone. A redirect is no answer: nothing is asked of where it leads to.
+    request.add_unredirected_header("authorization", f"Basic {credentials}")
     try:
-        with urlopen(request, timeout=PATIENCE) as answer:
+        with build_opener(_NoRedirects).open(request, timeout=PATIENCE) as answer:
             answer.read()
     except HTTPError as error:
         if verb == "DELETE" and error.code == 404:

@@ -16,7 +16,7 @@ from penstock.core.errors import AuthenticationFailed
 from penstock.hives.app.domain.errors import Conflict, Invalid, TooManyRequests
 from penstock.hives.app.identity.issuer import LocalIssuer
 from penstock.hives.app.identity.letters import FiledLetters
-from penstock.hives.app.identity.local import SignIn
+from penstock.hives.app.identity.local import SignIn, spelled
 from penstock.hives.app.identity.passwords import Passwords
 from penstock.hives.app.identity.signing import SigningKeys
 from penstock.hives.app.repositories.pool import Pool
@@ -265,3 +265,31 @@ async def test_sessions_that_are_over_are_forgotten(desk: SignIn, pool: Pool, cl
     clock.now += timedelta(days=31)
     await desk.sign_in(LOGIN, PASSWORD)
     assert len(await pool.rows("SELECT FROM refresh_token")) == 1
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        "a@x,b@y",
+        "a@x;b@y",
+        "a@x@y",
+        "a,b@y",
+        "<a@x>",
+        "group:a@x",
+        "a(b)@x",
+        '"a"@x',
+        "a@[127.0.0.1]",
+        "a@",
+        "@x",
+        "ada",
+        "a b@x",
+        "a@x\nb@y",
+    ],
+)
+def test_a_login_is_one_address(login: str) -> None:
+    with pytest.raises(Invalid):
+        spelled(login)
+
+
+def test_a_login_is_kept_in_small_letters() -> None:
+    assert spelled(" Ada.O'Neil+bees@Bees.Example ") == "ada.o'neil+bees@bees.example"

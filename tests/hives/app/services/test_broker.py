@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 import pytest
@@ -86,3 +87,28 @@ async def test_an_installation_without_a_broker_says_so() -> None:
         await broker.retain("commands/sensor/x", b"")
     with pytest.raises(NotConfigured):
         await broker.admit("x", "sensor-x", "secret")
+
+
+async def test_a_redirect_is_refused_and_the_password_stays_here() -> None:
+    heard: list[bytes] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(elsewhere, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+
+        async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            location = f"Location: http://127.0.0.1:{port}/"
+            writer.write(f"HTTP/1.0 302 Found\r\n{location}\r\n\r\n".encode())
+            await writer.drain()
+            writer.close()
+
+        async with await asyncio.start_server(redirect, "127.0.0.1", 0) as server:
+            asked = server.sockets[0].getsockname()[1]
+            broker = Broker(None, f"http://guest:guest@127.0.0.1:{asked}")
+            with pytest.raises(AccessRefused, match="302"):
+                await broker.dismiss("sensor-x")
+    assert heard == []

@@ -28,6 +28,8 @@ log = get_logger(__name__)
 
 REFRESH_LIFE: Final = timedelta(days=30)
 RESET_LIFE: Final = timedelta(hours=1)
+#: What a letter's header has between addresses or around them (RFC 5322): no part of one here.
+_SEPARATORS: Final = frozenset('(),:;<>[]\\"')
 _WRONG: Final = "the login or the password is wrong"
 _ENDED: Final = "this refresh token does not hold: sign in"
 
@@ -166,11 +168,12 @@ class SignIn:
 
 
 def spelled(login: str) -> str:
-    """A login as it is kept: an address, in small letters."""
+    """A login as it is kept: one address, in small letters."""
     spelled = login.strip().lower()
-    name, at, domain = spelled.rpartition("@")
-    if not (name and at and domain) or len(spelled) > 254 or not spelled.isprintable():
-        raise Invalid("no such login", [Fault("login", "is an e-mail address")])
     if any(letter.isspace() for letter in spelled):
         raise Invalid("no such login", [Fault("login", "has no blanks")])
+    name, at, domain = spelled.partition("@")
+    one = name and at and domain and not _SEPARATORS & set(spelled) and "@" not in domain
+    if not one or len(spelled) > 254 or not spelled.isprintable():
+        raise Invalid("no such login", [Fault("login", "is an e-mail address")])
     return spelled
