@@ -79,7 +79,7 @@ async def test_nothing_is_read_while_a_login_is_decided(
 ) -> None:
     asked, decided = asyncio.Event(), asyncio.Event()
 
-    async def authenticate(name: str, password: bytes, *, loopback: bool) -> User:
+    async def authenticate(name: str, password: bytes, *, address: str) -> User:
         asked.set()
         await decided.wait()
         raise AuthenticationFailed("no")
