@@ -26,6 +26,8 @@ from penstock.wire.amqp10.frames import AMQP_HEADER, SASL_HEADER
 from penstock.wire.amqp10.message import Message
 from penstock.wire.amqp10.opening import plain
 from penstock.wire.amqp10.performatives import SaslInit, sasl_frame
+from penstock.wire.padres.codec import encode
+from penstock.wire.padres.frames import PREFACE, Open, Role
 from tests.integration.amqp091.wire import PROTOCOL_HEADER, method_bytes
 from tests.terminals.amqp10.peer import Peer
 
@@ -146,6 +148,59 @@ async def fail_amqp10(broker: Broker) -> None:
         await receive_until(stranger, b"\x00\x53\x44")
 
 
+def port_of(broker: Broker, scheme: str) -> int:
+    return next(urlsplit(one).port or 0 for one in broker.addresses if one.startswith(scheme))
+
+
+async def talk_mqtt(broker: Broker, *said: tuple[bytes, int]) -> None:
+    """Say each, and read so many bytes of what is answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(broker, "mqtt:"))
+    for packet, answer in said:
+        writer.write(packet)
+        async with asyncio.timeout(PATIENCE):
+            await reader.readexactly(answer)
+    writer.close()
+    await writer.wait_closed()
+
+
+MQTT_CONNECT = b"\x10\x1d\x00\x04MQTT\x04\xc2\x00\x00\x00\x03ada\x00\x05guest\x00\x05guest"
+MQTT_SUBSCRIBE = b"\x82\x06\x00\x01\x00\x01t\x01"
+MQTT_PUBLISH = b"\x32\x06\x00\x01t\x00\x02x"
+
+
+async def use_mqtt(broker: Broker) -> None:
+    delivery_and_ack = len(MQTT_PUBLISH) + 4
+    said = (MQTT_CONNECT, 4), (MQTT_SUBSCRIBE, 5), (MQTT_PUBLISH, delivery_and_ack)
+    await talk_mqtt(broker, *said, (b"\xe0\x00", 0))
+
+
+async def lose_mqtt(broker: Broker) -> None:
+    """Without a word, and a delivery open."""
+    await talk_mqtt(broker, (MQTT_CONNECT, 4), (MQTT_SUBSCRIBE, 5), (MQTT_PUBLISH, 4))
+
+
+async def fail_mqtt(broker: Broker) -> None:
+    await talk_mqtt(broker, (MQTT_CONNECT[:-1] + b"!", 4))
+
+
+async def talk_padres(broker: Broker, password: str) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(broker, "padres:"))
+    hello = Open(Role.CLIENT, "ada", user="guest", password=password)
+    writer.write(PREFACE + encode(hello))
+    async with asyncio.timeout(PATIENCE):
+        await reader.readexactly(len(PREFACE) + 1)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def use_padres(broker: Broker) -> None:
+    await talk_padres(broker, "guest")
+
+
+async def fail_padres(broker: Broker) -> None:
+    await talk_padres(broker, "wrong")
+
+
 def living() -> Counter[str]:
     """What there is of connections, by its type."""
     modules = ("penstock.terminals", "penstock.broker.intake", "penstock.server.transport")
@@ -154,7 +209,8 @@ def living() -> Counter[str]:
 
 
 async def leave_nothing(folder: Path, use: Callable[[Broker], Awaitable[None]]) -> None:
-    settings = BrokerSettings(listen=["amqp://127.0.0.1:0"], drain_seconds=0.1)
+    listen = [f"{scheme}://127.0.0.1:0" for scheme in ("amqp", "mqtt", "padres")]
+    settings = BrokerSettings(listen=listen, drain_seconds=0.1)
     async with Broker(settings, data=folder) as broker:
 
         async def once() -> None:
@@ -175,7 +231,13 @@ async def leave_nothing(folder: Path, use: Callable[[Broker], Awaitable[None]]) 
             gc.enable()
 
 
-@pytest.mark.parametrize("use", [use_amqp091, use_amqp10, fail_amqp091, fail_amqp10])
+@pytest.mark.parametrize(
+    "use",
+    [
+        *(use_amqp091, use_amqp10, fail_amqp091, fail_amqp10),
+        *(use_mqtt, lose_mqtt, fail_mqtt, use_padres, fail_padres),
+    ],
+)
 @pytest.mark.parametrize("new_loop", [new_loop, asyncio.new_event_loop], ids=["ours", "asyncio"])
 def test_a_connection_that_has_ended_is_freed_at_once(
     tmp_path: Path,

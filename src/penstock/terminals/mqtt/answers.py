@@ -72,6 +72,11 @@ class Answers:
         if later is not None and later.channel.state is None and session is not None:
             session.remember(later.number)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether there is something to do yet when the disk has answered."""
+        return bool(self._deferred or self._keeping)
+
     # Receipts.
 
     def receipt(self, qos: int, number: int) -> int:

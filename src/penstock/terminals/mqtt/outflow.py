@@ -234,6 +234,8 @@ class Outflow:
         self._terminal.inflow.answers.confirmed(receipt)
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
+        if self._gone and not receipt:
+            return
         if channel is not self.channel:
             self._terminal.inflow.answers.failed(receipt, error)
         elif isinstance(error, OSError):  # half a message is out, and the rest cannot be read

@@ -184,6 +184,10 @@ class MqttTerminal(asyncio.Protocol):
         self.intake.end()
         self.outflow.forget()
         depart(self)
+        if not self.inflow.answers.is_awaited:
+            # What refers back to us would keep us, and all that was read, until cycles are looked
+            # for.
+            del self.reader, self.inflow, self.intake, self.outflow
 
     # Whether it is read from.
 

@@ -9,6 +9,7 @@ the router of its virtual host (`notes.py`), what the router has for it comes ou
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.intake import READ_BYTES, Intake
@@ -165,6 +166,10 @@ class PadresTerminal(asyncio.Protocol):
         self.lifesigns.stop()
         self.intake.end()
         depart(self)
+        # What refers back to us would keep us, and all that was read, until cycles are looked for.
+        del self.intake, self.outflow, self.lifesigns, self._notes
+        with suppress(AttributeError):  # who was not let in may have none
+            del self.mailbox
 
     # Whether it is read from.
 
