@@ -115,6 +115,7 @@ async def use_amqp091(broker: Broker) -> None:
     channel = await connection.channel()
     queue = await channel.declare_queue("q", durable=True)
     await queue.consume(accept)
+    await channel.declare_queue("own", exclusive=True)
     persistent = aio_pika.Message(b"x", delivery_mode=2)
     await channel.default_exchange.publish(persistent, "q")
     transactional = await connection.channel(publisher_confirms=False)

@@ -4,7 +4,7 @@ A full collection looks at every object there is: with 2,000 queues it stops the
 of a second, again and again while more is added. Here, what a full collection has left is not
 looked at by the next one, so each takes only as long as what has come since. Objects that are no
 longer referred to are freed at once all the same; cycles among old ones are found when all is
-looked at again, which is seldom.
+looked at again, once a minute at most.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-#: Between two collections that look at everything.
-COMPLETE_SECONDS: Final = 600.0
+#: Between two collections that look at everything, at least.
+COMPLETE_SECONDS: Final = 60.0
 #: The generation of a full collection.
 _FULL: Final = 2
 

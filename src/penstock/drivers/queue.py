@@ -329,6 +329,7 @@ class Queue:
             channel.terminal.channel_failure(channel, 0, why)
         self._stop()
         self._holding.delete()
+        self.owner = None  # which may have gone, and is not to wait for us
 
     def _stop(self) -> None:
         self._disuse.close()
