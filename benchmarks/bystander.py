@@ -7,6 +7,7 @@ load. A load is done when its last message has been confirmed or has arrived.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -30,7 +31,8 @@ _COLUMNS: Final = ("load", "seconds", "login p50", "p99", "max", "ping p50", "p9
 _ACCOUNT: Final = """# Bystanders
 
 `{command}`. One client loads the broker, another logs in (AMQP) and pings (MQTT) all the while;
-milliseconds until it is answered.
+milliseconds until it is answered. The first login checks a password, the others are remembered. The
+load average of the machine ({cores} cores) was {load:.1f} when it began.
 
 {table}
 """
@@ -68,6 +70,7 @@ def main(
 ) -> None:
     """Measure the bystander beside each load."""
     measured = []
+    load_average = os.getloadavg()[0]
     for name in LOADS if loads == "all" else loads.split(","):
         with TemporaryDirectory() as folder, _Broker(Path(folder)) as ports:
             one = measure(name, ports)
@@ -76,9 +79,13 @@ def main(
     if markdown is not None:
         head = f"| {' | '.join(_COLUMNS)} |\n|:--|{'--:|' * (len(_COLUMNS) - 1)}\n"
         table = head + "\n".join(f"| {' | '.join(one.row())} |" for one in measured)
-        put_chapter(
-            markdown, _ACCOUNT.format(command="python -m benchmarks.bystander", table=table)
+        account = _ACCOUNT.format(
+            command="python -m benchmarks.bystander",
+            table=table,
+            cores=os.cpu_count(),
+            load=load_average,
         )
+        put_chapter(markdown, account)
 
 
 class _Broker:
