@@ -12,7 +12,7 @@ NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5.0"}
 
 def describe_connection(terminal: MqttTerminal) -> dict[str, Any]:
     opened = terminal.opened
-    blocked = terminal.intake.blocked
+    blocked = terminal.opened and terminal.intake.blocked  # who has gone has no intake
     return {
         "name": terminal.name,
         "protocol": NAMES.get(terminal.version, "MQTT"),

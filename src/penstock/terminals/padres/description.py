@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def describe_connection(terminal: PadresTerminal) -> dict[str, Any]:
     opened = terminal.opened
-    blocked = terminal.intake.blocked
+    blocked = terminal.opened and terminal.intake.blocked  # who has gone has no intake
     return {
         "name": terminal.name,
         "protocol": "PADRES",
@@ -31,7 +31,7 @@ def describe_connection(terminal: PadresTerminal) -> dict[str, Any]:
 
 
 def describe_consumers(terminal: PadresTerminal) -> list[dict[str, Any]]:
-    if terminal.outflow.channel is None:
+    if not terminal.opened or terminal.outflow.channel is None:
         return []
     return [
         {
