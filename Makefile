@@ -9,9 +9,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Every package, in order of need.
+PACKAGES := penstock penstock-store penstock-spark penstock-history penstock-hives penstock-jobs \
+	penstock-pump pytest-penstock
+EDITABLE := $(foreach package,$(PACKAGES),-e packages/$(package))
+
 # Tests mostly wait for servers: six files at a time, each with servers of its own, the longest first
-# (tests/order.py). One that fails is tried once more, and the summary names it: other programs and
-# their clocks have their moods.
+# (tests/order.py). A test that fails is run once more, and the summary names it.
 APART := -n 6 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
 
 # Tests start some thousand programs: what those were compiled to is kept, whatever the shell says.
@@ -35,20 +39,20 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers lint checked collected test test-all bench docs clean
+.PHONY: help setup up peers lint checked collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump)
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-setup: $(STAMP) ## The environment: .venv with Penstock and all that tests it
+setup: $(STAMP) ## The environment: .venv with every package and all that tests them
 
 # Remade when what it is made from changed; otherwise this costs nothing.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml requirements-test.txt constraints.txt $(wildcard packages/*/pyproject.toml)
 	@test -n '$(PYTHON)' || { echo "$$NO_PYTHON" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { echo "$$NO_VENV" >&2; exit 1; }
 	@echo "Installing into $(VENV) what Penstock needs, once; this takes a few minutes."
 	@$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 \
-		-c constraints.txt -e '.[dev]'
+		-c constraints.txt $(EDITABLE) -r requirements-test.txt -r requirements-bench.txt
 	@touch $@
 
 # Spark runs on Java, which no wheel brings. Without it everything else runs, and says so.
@@ -70,6 +74,13 @@ test: checked ## All checks and the tests that do not take long
 
 test-all: checked ## The same, and the tests that do take long
 	$(BIN)/pytest $(APART)
+
+# One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.
+test-broker test-store test-spark test-history test-hives test-jobs test-pump: test-%: peers
+	@scripts/test-package $*
+
+dist: setup ## The wheels and source distributions of all packages, in dist/
+	@for package in $(PACKAGES); do (cd packages/$$package && ../../$(BIN)/python -m hatchling build -d ../../dist); done
 
 # What comes before the tests, side by side: the one works, the other mostly waits for the network.
 checked: setup
@@ -97,5 +108,5 @@ docs: setup ## The pages that are made from the code
 	$(BIN)/python -m scripts.configuration_page
 
 clean: ## Forget the environment and everything that can be made again
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

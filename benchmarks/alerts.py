@@ -17,9 +17,8 @@ from typing import Annotated, Final
 import typer
 
 from benchmarks.harness.page import put_chapter
-from penstock.hives.app.alerts.definitions import Definition, Kind, Unit
-from penstock.hives.app.alerts.publications import Figure
-from penstock.hives.app.alerts.table import AlertTable
+from penstock_hives.alerts.matcher import AlertMatcher, OccupancyReport
+from penstock_hives.alerts.models import AlertDefinition, AlertKind, ThresholdUnit
 
 _AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _COLUMNS: Final = ("definitions", "hives", "load/s", "figures/s", "crossings/figure", "turns/s")
@@ -75,18 +74,18 @@ def main(
 def measure(size: int, hives: int, seconds: float) -> Measured:
     chance = Random(size + hives)
     definitions = [
-        Definition(
+        AlertDefinition(
             number,
             number,
-            chance.choice((Kind.OCCUPANCY_ABOVE, Kind.OCCUPANCY_BELOW)),
+            chance.choice((AlertKind.OCCUPANCY_ABOVE, AlertKind.OCCUPANCY_BELOW)),
             chance.randrange(hives),
             float(chance.randrange(5, 100)),
-            Unit.PERCENT,
+            ThresholdUnit.PERCENT,
             5.0,
         )
         for number in range(size)
     ]
-    table = AlertTable()
+    table = AlertMatcher()
     began = thread_time()
     for definition in definitions:
         table.put(definition)
@@ -101,7 +100,7 @@ def measure(size: int, hives: int, seconds: float) -> Measured:
 
 
 def _walk(
-    table: AlertTable, levels: list[float], chance: Random, seconds: float, step: float
+    table: AlertMatcher, levels: list[float], chance: Random, seconds: float, step: float
 ) -> tuple[float, float]:
     """Figures a second, and crossings of each."""
     done = crossed = 0
@@ -114,7 +113,7 @@ def _walk(
     return done / spent, crossed / done
 
 
-def _turn(table: AlertTable, figure: Figure) -> int:
+def _turn(table: AlertMatcher, figure: OccupancyReport) -> int:
     crossings = table.crossings(figure)
     for crossing in crossings:
         table.turn(crossing)
@@ -122,7 +121,7 @@ def _turn(table: AlertTable, figure: Figure) -> int:
 
 
 def check(
-    table: AlertTable, definitions: list[Definition], levels: list[float], chance: Random
+    table: AlertMatcher, definitions: list[AlertDefinition], levels: list[float], chance: Random
 ) -> None:
     """After a leap to the top exactly those have fired that the obvious rule says."""
     hive = chance.randrange(len(levels))
@@ -135,15 +134,15 @@ def check(
         each.id
         for each in definitions
         if each.hive_id == hive
-        and each.kind is Kind.OCCUPANCY_ABOVE
+        and each.kind is AlertKind.OCCUPANCY_ABOVE
         and each.threshold is not None
         and levels[hive] < each.threshold
     }
     assert fired == expected, f"{len(fired)} fired, {len(expected)} should have"
 
 
-def _figure(hive: int, percent: float, version: int) -> Figure:
-    return Figure(hive, int(percent), percent, "busy", "good", _AT, version)
+def _figure(hive: int, percent: float, version: int) -> OccupancyReport:
+    return OccupancyReport(hive, int(percent), percent, "busy", "good", _AT, version)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from penstock.broker.contract import Message
 from penstock.broker.log import AckFile, Committer, Log
-from penstock.broker.log.arrow import batches, write_ipc
+from penstock.broker.log.arrow import record_batches, write_ipc
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -70,7 +70,7 @@ def run(directory: Path, rows: int, size: int, batch: int, keys: int) -> None:
             chunk.messages()
 
     def hand_on() -> None:
-        write_ipc(batches(log, 0, rows), Response())
+        write_ipc(record_batches(log, 0, rows), Response())
 
     acks = AckFile(directory / "acks", committer)
 

@@ -12,7 +12,7 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from penstock.core.config import Setting, Settings, catalogue
+from penstock.core.config import SettingInfo, Settings, list_settings
 from penstock.core.units import Unit
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
@@ -20,7 +20,7 @@ PAGE: Final = Path(__file__).parents[1] / "docs" / "configuration.md"
 _HEAD: Final = """\
 # Configuration
 
-<!-- Made by `make docs` from src/penstock/core/config.py; change that file, not this one. -->
+<!-- Made by `make docs` from penstock/core/config.py. -->
 
 Every setting has a default that runs on one machine; nothing has to be configured to begin. A value
 comes from the first of these places that has one:
@@ -79,7 +79,7 @@ _DATA_HOME: Final = "`$XDG_DATA_HOME/penstock`, else `~/.local/share/penstock`"
 def page() -> str:
     fields = dict(_fields(Settings))
     sections: dict[str, list[str]] = {}
-    for key, setting in catalogue().items():
+    for key, setting in list_settings().items():
         section = key.rpartition(".")[0]
         sections.setdefault(section, []).append(_row(setting, fields[key]))
     parts = [_HEAD]
@@ -100,7 +100,7 @@ def _fields(model: type[BaseModel], prefix: str = "") -> list[tuple[str, FieldIn
     return found
 
 
-def _row(setting: Setting, field: FieldInfo) -> str:
+def _row(setting: SettingInfo, field: FieldInfo) -> str:
     printed = setting.printed(setting.default)
     default = _DATA_HOME if setting.key == "data" else f"`{printed}`" if printed else ""
     name = setting.key.rpartition(".")[2]

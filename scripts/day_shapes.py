@@ -1,6 +1,7 @@
 """Derive the day shapes of the simulated fleet from counts of pedestrians.
 
-    python scripts/day_shapes.py auckland_hourly_2023_2024.csv > …/hives/sensors/fleet/shapes.csv
+    python scripts/day_shapes.py auckland_hourly_2023_2024.csv >
+    …/penstock_hives/sensors/fleet/shapes.csv
 
 Each shape is the median over two years, for every hour of the week, of a few streets that live
 alike; medians, so that holidays and festivals leave no mark. The mean of a shape is 1.

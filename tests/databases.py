@@ -1,6 +1,6 @@
 """Databases for tests: a server has one template with the schema, and each test a copy of it.
 
-The servers are fixtures: `embedded` for all (`tests/conftest.py`), others where they are tested.
+The servers are fixtures: `embedded` for all (`tests/fixtures.py`), others where they are tested.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from psycopg.sql import SQL, Identifier
 
-from penstock.store import connect, migrate
+from penstock_store import connect, migrate
 
 
 @contextmanager

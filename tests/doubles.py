@@ -15,21 +15,28 @@ from pathlib import Path
 from typing import Any, Self
 
 from penstock.broker.buckets import BucketPool
-from penstock.broker.contract import UNLIMITED, Channel, Delivery, Driver, Fragment, Message
-from penstock.broker.destinations import Sink
+from penstock.broker.content_header import message_flags
+from penstock.broker.contract import (
+    UNLIMITED_CREDIT,
+    Channel,
+    Delivery,
+    Driver,
+    Fragment,
+    Message,
+    Sink,
+)
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.committer import Committer
-from penstock.broker.properties import flags_of
 from penstock.broker.spool import Spools
 from penstock.broker.topology import Topology
-from penstock.broker.turn import Turn
 from penstock.broker.vhost import VirtualHost
+from penstock.broker.write_batch import WriteBatch
+from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.config import BrokerSettings
 from penstock.core.metrics import Metrics
-from penstock.core.properties import Properties, encode_header, encode_route
-from penstock.drivers.reply import ReplyChannel
-from penstock.drivers.retained import Retained
-from penstock.server.types import EXCHANGE_TYPES, QUEUE_TYPES
+from penstock.destinations.direct_reply_to import ReplyChannel
+from penstock.destinations.retained import RetainedStore
+from penstock.server.destination_types import EXCHANGE_TYPES, QUEUE_TYPES
 
 
 class Listener:
@@ -113,7 +120,7 @@ class Client(Channel):
     def post(self, fragment: Message | Fragment, receipt: int = 0) -> None:
         self.driver.channel_post(self, fragment, receipt)
 
-    def request(self, credit: int = UNLIMITED) -> Self:
+    def request(self, credit: int = UNLIMITED_CREDIT) -> Self:
         self.driver.channel_request(self, credit)
         return self
 
@@ -134,8 +141,8 @@ class Client(Channel):
 def message(
     body: bytes = b"hello", key: str = "key", exchange: str = "", **properties: Any
 ) -> Message:
-    header = encode_header(Properties(**properties), len(body))
-    return Message(encode_route(exchange, key), header, body, flags_of(header))
+    header = encode_header(BasicProperties(**properties), len(body))
+    return Message(encode_route(exchange, key), header, body, message_flags(header))
 
 
 def persistent(body: bytes = b"hello", key: str = "key", **properties: Any) -> Message:
@@ -215,7 +222,7 @@ class Stand:
             real,
             on_fault=self.faults.append,
             on_recovered=lambda: None,
-            on_synced=lambda: self.kernel.turn.end(),
+            on_synced=lambda: self.kernel.write_batch.flush(),
             retry_seconds=0.01,
             sync=sync,
         )
@@ -226,7 +233,7 @@ class Stand:
             settings=BrokerSettings.model_construct(**{**dict(BrokerSettings()), **settings}),
             directory=directory,
             committer=committer,
-            turn=Turn(stepped, committer),
+            write_batch=WriteBatch(stepped, committer),
             pool=pool,
             spools=Spools(
                 directory / "spool",
@@ -243,7 +250,13 @@ class Stand:
 
     def open_vhost(self, name: str) -> VirtualHost:
         return VirtualHost(
-            name, self.kernel, self.topology, EXCHANGE_TYPES, QUEUE_TYPES, ReplyChannel, Retained
+            name,
+            self.kernel,
+            self.topology,
+            EXCHANGE_TYPES,
+            QUEUE_TYPES,
+            ReplyChannel,
+            RetainedStore,
         )
 
     def queue(self, name: str = "q", *, durable: bool = False, **arguments: Any) -> Any:
@@ -271,14 +284,14 @@ class Stand:
         """Until all that was appended so far is on disk."""
         done = asyncio.get_running_loop().create_future()
         self.kernel.committer.after(lambda: done.set_result(None), done.set_exception)
-        self.kernel.turn.end()
+        self.kernel.write_batch.flush()
         await done
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self.kernel.turn.end()
+        self.kernel.write_batch.flush()
         await self.kernel.committer.close()
         self.vhost.close(lambda name, error: self.faults.append(error))
         self.topology.close()

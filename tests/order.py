@@ -13,11 +13,9 @@ from typing import Final
 
 import pytest
 
-_TESTS: Final = Path(__file__).parent
-
 LONGEST: Final = (
     "pipeline/engine/test_kills.py",
-    "cli/test_up_whole.py",
+    "up/test_up_whole.py",
     "integration/mqtt/test_durability_mqtt.py",
     "hives/forecast/test_nightly.py",
     "integration/test_durability.py",
@@ -38,7 +36,7 @@ LONGEST: Final = (
     "web/hives/test_pages.py",
     "integration/pump/test_restarts.py",
     "pipeline/engine/test_lake.py",
-    "cli/test_up.py",
+    "up/test_up.py",
     "web/jobs/test_whole.py",
     "integration/mqtt/test_bad_peers_mqtt.py",
     "hives/steps/test_silver.py",
@@ -51,5 +49,9 @@ LONGEST: Final = (
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Order files, and leave the order within each as it is."""
-    place = {_TESTS / name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (place.get(item.path, len(place)), item.path))
+    place = {name: number for number, name in enumerate(LONGEST)}
+
+    def key(item: pytest.Item) -> tuple[int, Path]:
+        return place.get(str(item.path).rpartition("/tests/")[2], len(place)), item.path
+
+    items.sort(key=key)

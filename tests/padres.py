@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
-from penstock.client.padres import Client, Received
+from penstock.client.padres import PadresClient, ReceivedPublication
 from tests.peers import Penstock, free_port
 
 #: Long enough for a busy machine; nothing is waited for that does not come.
@@ -40,21 +40,21 @@ class PadresBroker:
 class Watcher:
     """A client that can say what has come so far, and thereby what has not."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: PadresClient) -> None:
         self.client = client
         self._marks = 0
 
     @classmethod
-    async def of(cls, client: Client) -> Self:
+    async def of(cls, client: PadresClient) -> Self:
         await client.subscribe(MARK.format(id=client.id))
         await client.advertise("[class,eq,mark],[to,isPresent,''],[n,isPresent,0]")
         return cls(client)
 
-    async def got(self) -> list[Received]:
+    async def got(self) -> list[ReceivedPublication]:
         """All that was published before this was asked: a mark comes behind it."""
         self._marks += 1
         await self.client.publish(f"[class,mark],[to,{self.client.id}],[n,{self._marks}]")
-        found: list[Received] = []
+        found: list[ReceivedPublication] = []
         async with asyncio.timeout(SECONDS):
             while True:
                 received = await self.client.receive()
@@ -69,5 +69,5 @@ class Watcher:
 
 @asynccontextmanager
 async def watching(url: str, id: str = "") -> AsyncIterator[Watcher]:  # noqa: A002
-    async with Client(url, id=id) as client:
+    async with PadresClient(url, id=id) as client:
         yield await Watcher.of(client)

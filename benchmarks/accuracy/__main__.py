@@ -35,7 +35,7 @@ is spared duplicates and late reports, and sensors that send events.
 `undecidable` are sensors of which the frames do not tell what happened: a total wrapped during an
 outage, at a point nobody knows, and none has wrapped in sight since. Devices that wrap at different
 points, and counted 12, 20 or 32 people more or less meanwhile, send the very same bytes
-(`tests/hives/steps/test_wraps.py` shows it), so no rule can know. The point in the middle is
+(`test_wraps.py` shows it), so no rule can know. The point in the middle is
 assumed, the report is flagged, and the sum is put right when the sensor's other total, a later wrap
 or `wrap_at` in its profile tells. *≤ {bound}* is the share of all other sensors that keep the
 promise one by one.

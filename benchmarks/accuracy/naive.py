@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from penstock.hives.steps.profiles import Profiles
+from penstock_hives.occupancy.profiles import SensorProfiles
 
 
 class Naive:
-    def __init__(self, profiles: Profiles) -> None:
+    def __init__(self, profiles: SensorProfiles) -> None:
         self._profiles = profiles
         self._swapped = profiles.swapped.tolist()
         self._last: dict[int, tuple[int, int, int]] = {}

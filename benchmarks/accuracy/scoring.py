@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy.naive import Naive
 from benchmarks.accuracy.troubles import Trouble
-from penstock.hives.sensors.fleet import Fleet
-from penstock.hives.steps import memories, states
-from penstock.hives.steps.counting import count
-from penstock.hives.steps.decode import decode_messages
-from penstock.hives.steps.decoded import DECODED, MESSAGES, Part
-from penstock.hives.steps.profiles import Profiles, SensorProfile
-from penstock.hives.steps.quality import Quality
+from penstock_hives.occupancy import sensor_states
+from penstock_hives.occupancy.counts import count_reports
+from penstock_hives.occupancy.decoder import decode_messages
+from penstock_hives.occupancy.profiles import SensorProfile, SensorProfiles
+from penstock_hives.occupancy.schemas import DECODED_SCHEMA, MESSAGE_SCHEMA, Quality, SilverPart
+from penstock_hives.sensors.fleet import Fleet
 
 Numbers = NDArray[np.int64]
 
@@ -52,16 +51,16 @@ def score(trouble: Trouble, *, start: datetime, days: int, sensors: int, seed: i
     fleet = Fleet(start=start, seed=seed, sensors=sensors, quirks=trouble.quirks)
     profiles = profiles_of(fleet)
     naive = Naive(profiles)
-    state = states.empty()
+    state = sensor_states.empty_states()
     seen = dict.fromkeys(SEEN, 0)
     reports = 0
     for messages in _messages(fleet, start + timedelta(days=days)):
-        decoded = pa.Table.from_batches(decode_messages(messages, profiles), DECODED)
+        decoded = pa.Table.from_batches(decode_messages(messages, profiles), DECODED_SCHEMA)
         rows, statuses = (
             decoded.filter(pc.equal(decoded["part"], part.value)).combine_chunks()
-            for part in (Part.REPORT, Part.STATUS)
+            for part in (SilverPart.REPORT, SilverPart.STATUS)
         )
-        found = count(rows, statuses, profiles, state)
+        found = count_reports(rows, statuses, profiles, state)
         naive.count(rows.filter(rows["total_in"].is_valid()).sort_by("offset"))
         others = pc.invert(pc.is_in(state["sensor"], value_set=found.states["sensor"]))
         state = pa.concat_tables([state.filter(others), pa.Table.from_batches([found.states])])
@@ -89,15 +88,15 @@ def score(trouble: Trouble, *, start: datetime, days: int, sensors: int, seed: i
     )
 
 
-def _open(state: pa.Table, profiles: Profiles) -> NDArray[np.bool_]:
-    held = memories.load(state, profiles.serials)
+def _open(state: pa.Table, profiles: SensorProfiles) -> NDArray[np.bool_]:
+    held = sensor_states.load_states(state, profiles.serials)
     assumed: NDArray[np.bool_] = held.assumed_in + held.assumed_out > 0
     return assumed
 
 
-def profiles_of(fleet: Fleet) -> Profiles:
+def profiles_of(fleet: Fleet) -> SensorProfiles:
     zones = {hive.id: hive.time_zone for hive in fleet.hives}
-    return Profiles.of(
+    return SensorProfiles.of(
         SensorProfile(
             *(each.serial, each.id, each.hive_id, zones[each.hive_id], each.protocol),
             firmware=each.profile,
@@ -114,12 +113,12 @@ def _messages(fleet: Fleet, until: datetime) -> Iterator[pa.RecordBatch]:
         columns = {
             "stream": pa.repeat("sensors", len(frames)),
             "offset": pa.array(np.arange(offset, offset + len(frames))),
-            "timestamp": frames["timestamp"].cast(MESSAGES.field("timestamp").type),
+            "timestamp": frames["timestamp"].cast(MESSAGE_SCHEMA.field("timestamp").type),
             "routing_key": frames["routing_key"].cast(pa.string()),
             "body": frames["body"],
         }
         offset += len(frames)
-        yield pa.RecordBatch.from_pydict(columns, MESSAGES)
+        yield pa.RecordBatch.from_pydict(columns, MESSAGE_SCHEMA)
 
 
 def _both(ledger: pa.RecordBatch, name: str) -> Numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.hives.sensors.fleet import Quirks
+from penstock_hives.sensors.fleet import Quirks
 
 #: Devices that wrap, and clocks and mountings as they are; nothing happens to them or to frames.
 _CALM: Final = Quirks(

@@ -9,8 +9,15 @@ import numpy as np
 from benchmarks.amqp10.scenarios import Scenario
 from benchmarks.harness.rows import Column, Octets, Sequences, Template, body, body_columns
 from penstock.wire.amqp10.codec import encode
-from penstock.wire.amqp10.message import Header, Properties, write_header, write_properties
-from penstock.wire.amqp10.sections import APPLICATION_PROPERTIES, DATA, section
+from penstock.wire.amqp10.message import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    Amqp10Header,
+    Amqp10Properties,
+    encode_header_section,
+    encode_properties_section,
+    section_prefix,
+)
 from penstock.wire.amqp10.values import Described, UByte, UInt, ULong
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x18
@@ -50,10 +57,10 @@ def accepted(first: int, last: int) -> bytes:
 
 def transfers(scenario: Scenario) -> Template:
     """Transfers that differ by their delivery's number, its tag and the numbers in the body."""
-    message = write_header(Header(durable=scenario.durable))
+    message = encode_header_section(Amqp10Header(durable=scenario.durable))
     if scenario.told:
-        message += write_properties(
-            Properties(
+        message += encode_properties_section(
+            Amqp10Properties(
                 message_id="bench-00000001",
                 correlation_id="bench-00000000",
                 content_type="application/octet-stream",
@@ -61,10 +68,10 @@ def transfers(scenario: Scenario) -> Template:
             )
         )
         told = {"station": "north", "depth": UInt(3), "valid": True}
-        message += section(APPLICATION_PROPERTIES) + encode(told)
+        message += section_prefix(APPLICATION_PROPERTIES) + encode(told)
     size = scenario.body
     length = bytes((0xA0, size)) if size < 256 else b"\xb0" + size.to_bytes(4, "big")
-    message += section(DATA) + length
+    message += section_prefix(DATA) + length
     settled = b"\x41" if scenario.settled else b"\x42"
     fields = b"\x43" + b"\x70\0\0\0\0" + b"\xa0\x04\0\0\0\0" + b"\x43" + settled
     head = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 5))

@@ -20,8 +20,8 @@ from benchmarks.content.links import table as links_table
 from benchmarks.content.measuring import Figures, measure
 from benchmarks.content.workloads import quotes
 from benchmarks.harness.page import put_chapter
-from penstock.content import parse_publication, print_message
-from penstock.content.matching.kernel import Kernel, build, compiled
+from penstock.content import format_message, parse_publication
+from penstock.content.matching.kernel import NativeKernel, build_kernel, load_kernel
 
 Wanted = dict[str, dict[int, int]]
 
@@ -107,18 +107,18 @@ def main(
         put_chapter(markdown, account)
 
 
-def _compiled() -> Kernel | None:
+def _compiled() -> NativeKernel | None:
     """The inner loops in C, made for this run alone."""
     with tempfile.TemporaryDirectory() as directory:
         library = Path(directory) / "kernel.so"
-        build(library)
-        return compiled(library)
+        build_kernel(library)
+        return load_kernel(library)
 
 
 def parse_rate(seconds: float) -> float:
     """Publications read a second."""
     now = datetime.now(UTC)
-    texts = [print_message(quote) for quote in islice(quotes(Random(1)), 500)]
+    texts = [format_message(quote) for quote in islice(quotes(Random(1)), 500)]
     best = spent = 0.0
     while spent < seconds:
         start = thread_time()

@@ -20,7 +20,7 @@ import typer
 
 from benchmarks.content.workloads import equalities_wanted, quotes
 from benchmarks.peers import Peer, available, start_penstock, start_rabbitmq
-from penstock.content import Subscription, print_message
+from penstock.content import Subscription, format_message
 
 #: What binds a subscription: the arguments of its binding.
 Spell = Callable[[Subscription], dict[str, Any]]
@@ -32,7 +32,7 @@ def as_headers(subscription: Subscription) -> dict[str, Any]:
 
 
 def as_content(subscription: Subscription) -> dict[str, Any]:
-    return {"x-subscription": print_message(subscription)}
+    return {"x-subscription": format_message(subscription)}
 
 
 @dataclass(frozen=True, slots=True)

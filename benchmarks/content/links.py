@@ -29,8 +29,8 @@ import typer
 from benchmarks.content.workloads import quotes
 from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.usage import usage_of
-from penstock.client.padres import Client
-from penstock.content import print_message
+from penstock.client.padres import PadresClient
+from penstock.content import format_message
 
 #: Publications that are on their way to the first broker at a time.
 _WINDOW: Final = 500
@@ -87,12 +87,12 @@ async def measure(count: int, durable: bool, seed: int = 1) -> LinkFigures:
         async with (
             _broker(folder, "B1") as (near, near_pid),
             _broker(folder, "B2", near) as (far, far_pid),
-            Client(near) as publisher,
-            Client(far) as subscriber,
+            PadresClient(near) as publisher,
+            PadresClient(far) as subscriber,
         ):
             await publisher.advertise(_OFFER)
             await subscriber.subscribe("[class,eq,stock]")
-            texts = [print_message(one) for one in islice(quotes(Random(seed)), 1000)]
+            texts = [format_message(one) for one in islice(quotes(Random(seed)), 1000)]
             await _linked(publisher, subscriber, texts[0])
             before = usage_of([near_pid]).cpu_seconds, usage_of([far_pid]).cpu_seconds
             begun = perf_counter()
@@ -104,7 +104,7 @@ async def measure(count: int, durable: bool, seed: int = 1) -> LinkFigures:
         )
 
 
-async def _linked(publisher: Client, subscriber: Client, text: str) -> None:
+async def _linked(publisher: PadresClient, subscriber: PadresClient, text: str) -> None:
     """Returns when publications arrive, and none is under way any more."""
     async with asyncio.timeout(_SECONDS):
         while True:
@@ -119,7 +119,7 @@ async def _linked(publisher: Client, subscriber: Client, text: str) -> None:
 
 
 async def _carry(
-    publisher: Client, subscriber: Client, texts: list[str], count: int, durable: bool
+    publisher: PadresClient, subscriber: PadresClient, texts: list[str], count: int, durable: bool
 ) -> None:
     async def say(number: int) -> None:
         await publisher.publish(texts[number % len(texts)], durable=durable)

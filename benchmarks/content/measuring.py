@@ -19,7 +19,7 @@ from benchmarks.content.naive import Naive
 from benchmarks.content.workloads import WORKLOADS, Make, quotes
 from benchmarks.errors import WrongDelivery
 from penstock.content.matching import Matcher
-from penstock.content.matching.kernel import Kernel
+from penstock.content.matching.kernel import NativeKernel
 from penstock.content.messages import Publication, Subscription
 
 _CHECKED: Final = 3
@@ -46,7 +46,7 @@ def measure(
     count: int,
     seconds: float = 2.0,
     seed: int = 1,
-    kernel: Kernel | None = None,
+    kernel: NativeKernel | None = None,
 ) -> Figures:
     make = WORKLOADS[workload]
     random = Random(seed)

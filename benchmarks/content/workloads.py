@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
-from penstock.content.messages import Predicate, Publication, Subscription
-from penstock.content.operators import Operator
+from penstock.content.messages import Operator, Predicate, Publication, Subscription
 
 SYMBOLS: Final = tuple(f"S{number:03}" for number in range(1000))
 #: Attributes that are asked for ranges; each is even between 0 and 1000.

@@ -1,6 +1,6 @@
 """`python -m benchmarks.forecast`: both open data sets, the table of each, and the page's plot.
 
-The same as two calls of `penstock pipeline backtest`. It fits a dozen models and takes some
+The same as two calls of `penstock hives backtest`. It fits a dozen models and takes some
 minutes; figures depend on the data and the seed, not on the machine.
 """
 
@@ -13,11 +13,11 @@ from typing import Final
 
 from rich.console import Console
 
-from penstock.cli.backtest import table
-from penstock.hives.forecast.backtest import Span, backtest
-from penstock.hives.forecast.counts import read
-from penstock.hives.forecast.plot import draw
-from penstock.hives.forecast.public_days import PublicDays
+from penstock_hives.commands.forecast import backtest_table
+from penstock_hives.forecast.backtest import BacktestSpan, run_backtest
+from penstock_hives.forecast.plot import draw_backtest
+from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.venues import read_count_file
 
 HERE: Final = Path(__file__).parents[2]
 COUNTS: Final = HERE / "tests" / "data" / "people-counts"
@@ -25,11 +25,16 @@ PLOT: Final = HERE / "docs" / "forecasts.svg"
 SETS: Final = (
     (
         "auckland_hourly_2023_2024.csv",
-        PublicDays("NZ", "AUK"),
-        Span(date(2024, 7, 1), date(2025, 1, 1), 31),
+        PublicHolidays("NZ", "AUK"),
+        BacktestSpan(date(2024, 7, 1), date(2025, 1, 1), 31),
         PLOT,
     ),
-    ("calit2.data", PublicDays("US", "CA"), Span(date(2005, 10, 9), date(2005, 11, 6), 28), None),
+    (
+        "calit2.data",
+        PublicHolidays("US", "CA"),
+        BacktestSpan(date(2005, 10, 9), date(2005, 11, 6), 28),
+        None,
+    ),
 )
 
 
@@ -37,11 +42,11 @@ def main() -> None:
     console = Console()
     for name, public, span, plot in SETS:
         started = perf_counter()
-        found = backtest(read(COUNTS / name, public), span, told=console.print)
-        console.print(table(found))
+        found = run_backtest(read_count_file(COUNTS / name, public), span, told=console.print)
+        console.print(backtest_table(found))
         console.print(f"{name}: {found.verdict.reason}; {perf_counter() - started:.0f} s")
         if plot is not None:
-            draw(found, plot)
+            draw_backtest(found, plot)
 
 
 if __name__ == "__main__":

@@ -102,12 +102,12 @@ def _account(
 ) -> str:
     from benchmarks.hives.applications import HIVES
     from benchmarks.hives.editions import edition
-    from penstock.hives.app.api.encoding import encode
+    from penstock_hives.encoding import encode_json
 
     taken = figures.bytes - figures.before_bytes
     return _ACCOUNT.format(
         hives=HIVES,
-        bytes=len(encode(edition(1).snapshot.details[0])),
+        bytes=len(encode_json(edition(1).snapshot.details[0])),
         connections=connections,
         rounds=rounds,
         load=os.getloadavg()[0],

@@ -15,33 +15,39 @@ from typing import Any
 from fastapi import FastAPI, Response
 
 from benchmarks.hives.editions import edition
-from penstock.hives.app.api.encoding import encode
-from penstock.hives.app.domain.hives import HiveDetail
-from penstock.hives.app.engine.asgi import Application, Receive, Scope, Send, problem
-from penstock.hives.app.live.bulletin import Bulletin, Figure
-from penstock.hives.app.live.desk import PATH, live
-from penstock.hives.app.public.answers import Answers
-from penstock.hives.app.public.fast import fast_path
-from penstock.hives.app.public.window import Window
-from penstock.hives.app.site import Location, Site
+from penstock_hives.encoding import encode_json
+from penstock_hives.live.change_feed import ChangeFeed, EncodedOccupancy
+from penstock_hives.live.endpoints import LIVE_PATH, live_endpoint
+from penstock_hives.places.models import HiveDetail
+from penstock_hives.public.reader import PublicReader, public_endpoint
+from penstock_hives.public.view import PublicView
+from penstock_hives.server.asgi import (
+    AsgiApplication,
+    Location,
+    LocationRouter,
+    Receive,
+    Scope,
+    Send,
+    send_problem,
+)
 
 HIVES = 1000
 
 
 async def _nobody(scope: Scope, receive: Receive, send: Send) -> None:
-    await problem(send, 404, "not measured")
+    await send_problem(send, 404, "not measured")
 
 
 @asynccontextmanager
-async def fast(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[Application]:
-    window = Window()
+async def fast(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[AsgiApplication]:
+    window = PublicView()
     window.show(edition(HIVES))
-    answers = fast_path(Answers(window), _nobody)
-    yield Site([Location("/v1/", answers, quick=True)], {})
+    answers = public_endpoint(PublicReader(window), _nobody)
+    yield LocationRouter([Location("/v1/", answers, quick=True)], {})
 
 
 @asynccontextmanager
-async def plain(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[Application]:
+async def plain(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[AsgiApplication]:
     details = {each.id: each for each in edition(HIVES).snapshot.details}
     app = FastAPI()
 
@@ -53,8 +59,10 @@ async def plain(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterat
 
 
 @asynccontextmanager
-async def encoded(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[Application]:
-    details = {each.id: encode(each) for each in edition(HIVES).snapshot.details}
+async def encoded(
+    options: dict[str, Any], draining: asyncio.Event
+) -> AsyncIterator[AsgiApplication]:
+    details = {each.id: encode_json(each) for each in edition(HIVES).snapshot.details}
     app = FastAPI()
 
     @app.get("/v1/hives/{hive}")
@@ -65,22 +73,24 @@ async def encoded(options: dict[str, Any], draining: asyncio.Event) -> AsyncIter
 
 
 @asynccontextmanager
-async def streams(options: dict[str, Any], draining: asyncio.Event) -> AsyncIterator[Application]:
+async def streams(
+    options: dict[str, Any], draining: asyncio.Event
+) -> AsyncIterator[AsgiApplication]:
     """Fifty hives, of which one changes so many times a second."""
-    bulletin = Bulletin()
+    bulletin = ChangeFeed()
     bulletin.open()
-    window = Window(bulletin.tell)
+    window = PublicView(bulletin.tell)
     window.show(edition(50))
     changing = asyncio.create_task(_change(window, bulletin, float(options["changes"])))
-    yield Site([Location(PATH, live(bulletin), quick=True)], {})
+    yield LocationRouter([Location(LIVE_PATH, live_endpoint(bulletin), quick=True)], {})
     changing.cancel()
     bulletin.close()
 
 
-async def _change(window: Window, bulletin: Bulletin, rate: float) -> None:
+async def _change(window: PublicView, bulletin: ChangeFeed, rate: float) -> None:
     version = 1
     while True:
         await asyncio.sleep(1 / rate)
         version += 1
         figure = window.figures()[version % 50]
-        bulletin.tell(Figure(figure.hive, version, figure.body))
+        bulletin.tell(EncodedOccupancy(figure.hive, version, figure.body))

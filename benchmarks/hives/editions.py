@@ -5,26 +5,31 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from penstock.hives.app.domain.hives import Address, HiveDetail, HiveSummary, HiveType, Snapshot
-from penstock.hives.app.domain.occupancy import (
+from penstock_hives.occupancy.models import (
     Forecast,
     ForecastHour,
     Occupancy,
-    Relation,
     TypicalHour,
     TypicalWeek,
-    Usual,
+    UsualOccupancy,
+    UsualRelation,
 )
-from penstock.hives.app.public.editions import Edition
-from penstock.hives.sensors.fleet.catalogue import Hive, hives
-from penstock.hives.sensors.fleet.hive_types import HIVE_TYPES
+from penstock_hives.places.models import (
+    HiveAddress,
+    HiveDetail,
+    HiveSnapshot,
+    HiveSummary,
+    HiveType,
+)
+from penstock_hives.public.snapshot import PublicSnapshot
+from penstock_hives.sensors.fleet.catalogue import HIVE_TYPES, SimulatedHive, simulated_hives
 
 
-def edition(count: int) -> Edition:
+def edition(count: int) -> PublicSnapshot:
     now = datetime.now(UTC)
-    fleet = list(islice(hives(), count))
+    fleet = list(islice(simulated_hives(), count))
     types = tuple(HiveType(n, kind.code, kind.name) for n, kind in enumerate(HIVE_TYPES, 1))
-    snapshot = Snapshot(
+    snapshot = HiveSnapshot(
         now,
         tuple(_summary(hive, now) for hive in fleet),
         tuple(_detail(hive, now) for hive in fleet),
@@ -33,22 +38,22 @@ def edition(count: int) -> Edition:
         types,
         (),
     )
-    return Edition(snapshot)
+    return PublicSnapshot(snapshot)
 
 
-def _occupancy(hive: Hive, now: datetime) -> Occupancy:
+def _occupancy(hive: SimulatedHive, now: datetime) -> Occupancy:
     people = hive.id * 7 % hive.capacity
     percent = round(100 * people / hive.capacity, 1)
-    usual = Usual(people + 4.0, 6, Relation.QUIETER)
+    usual = UsualOccupancy(people + 4.0, 6, UsualRelation.QUIETER)
     return Occupancy(hive.id, people, percent, "moderate", "steady", "good", now, 1, usual)
 
 
-def _address(hive: Hive) -> Address:
+def _address(hive: SimulatedHive) -> HiveAddress:
     where = hive.address
-    return Address(where.street, where.city, where.zip, where.country, where.lat, where.lon)
+    return HiveAddress(where.street, where.city, where.zip, where.country, where.lat, where.lon)
 
 
-def _summary(hive: Hive, now: datetime) -> HiveSummary:
+def _summary(hive: SimulatedHive, now: datetime) -> HiveSummary:
     return HiveSummary(
         id=hive.id,
         name=hive.name,
@@ -64,7 +69,7 @@ def _summary(hive: Hive, now: datetime) -> HiveSummary:
     )
 
 
-def _detail(hive: Hive, now: datetime) -> HiveDetail:
+def _detail(hive: SimulatedHive, now: datetime) -> HiveDetail:
     return HiveDetail(
         id=hive.id,
         account_id=1,
@@ -85,12 +90,12 @@ def _detail(hive: Hive, now: datetime) -> HiveDetail:
     )
 
 
-def _week(hive: Hive, now: datetime) -> TypicalWeek:
+def _week(hive: SimulatedHive, now: datetime) -> TypicalWeek:
     hours = (TypicalHour(d, h, 12.5, 20.0, 6) for d in range(7) for h in range(24))
     return TypicalWeek(hive.id, now, tuple(hours))
 
 
-def _forecast(hive: Hive, now: datetime) -> Forecast:
+def _forecast(hive: SimulatedHive, now: datetime) -> Forecast:
     begin = now.replace(minute=0, second=0, microsecond=0)
     hours = tuple(ForecastHour(begin + timedelta(hours=h), 11.0, 19.5) for h in range(24))
     return Forecast(hive.id, now.date(), "medians", now, hours, None)

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.hives.app.engine.master import Master
-from penstock.hives.app.engine.settings import EngineSettings
+from penstock_hives.server.master import Master
+from penstock_hives.server.settings import EngineSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ async def engine(name: str, **options: Any) -> AsyncIterator[Running]:
             running.result()
         url = await address
         assert master.generation is not None
-        pid = master.generation.seats[0].pid
+        pid = master.generation.slots[0].pid
         assert pid is not None
         yield Running(int(url.rpartition(":")[2]), pid)
     finally:

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import cast
 
 from benchmarks.hives.applications import HIVES
-from penstock.hives.app.engine.worker import loop_factory
+from penstock_hives.server.worker import loop_factory
 
 
 class Asking(asyncio.Protocol):

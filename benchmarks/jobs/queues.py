@@ -21,14 +21,14 @@ from typing import Any, Final, Protocol
 from benchmarks.errors import PeerFailed
 from benchmarks.jobs import stamps
 from penstock.client.amqp091.connection import connect
-from penstock.core.properties import PERSISTENT, Properties
-from penstock.jobs.queue.topology import declare, request_name
-from penstock.wire.amqp091.address import parse_address
+from penstock.core.basic_properties import PERSISTENT, BasicProperties
+from penstock.wire.amqp091.address import parse_amqp_url
+from penstock_jobs.queue.topology import declare, request_name
 
 URL: Final = "JOBS_BENCH_URL"
 FORK: Final = 2
 _EXCHANGE: Final = request_name("call")
-_SAID: Final = Properties("application/json", delivery_mode=PERSISTENT)
+_SAID: Final = BasicProperties("application/json", delivery_mode=PERSISTENT)
 _STOP_SECONDS: Final = 60.0
 
 
@@ -72,7 +72,7 @@ class _PenstockSender:
         self._loop.run_until_complete(self._open(url))
 
     async def _open(self, url: str) -> None:
-        self._connection = await connect(parse_address(url), "benchmark")
+        self._connection = await connect(parse_amqp_url(url), "benchmark")
         await declare(self._connection, "call")
         self._channel = await self._connection.channel()
 

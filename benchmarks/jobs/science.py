@@ -15,15 +15,14 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.usage import usage_of
-from penstock.jobs.science import synthetic
-from penstock.jobs.science.ageing import coefficients
-from penstock.jobs.science.classifiers import CONFIGURATIONS
-from penstock.jobs.science.indicators import INDICATORS
-from penstock.jobs.science.matrix import prepare
-from penstock.jobs.science.model import ALL, Model, build, searches, unbuilt
-from penstock.jobs.science.signatures import FOLDS
-from penstock.jobs.steps import building, predicting, simulating
-from penstock.pipeline import open_session
+from penstock_jobs.science import spark as building
+from penstock_jobs.science import spark_simulation, synthetic
+from penstock_jobs.science.classifiers import CONFIGURATIONS
+from penstock_jobs.science.decay import decay_coefficients
+from penstock_jobs.science.indicators import INDICATORS
+from penstock_jobs.science.matrix import prepare
+from penstock_jobs.science.model import ALL, FOLDS, SourceModel, build, new_model, searches
+from penstock_spark import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,8 +78,10 @@ def builds(
     model = _unbuilt()
     for number in cores:
         with _session(number) as spark:
-            building.build(spark, model, wanted[:number])  # processes start, libraries load
-            seconds, cpu = _timed(lambda: building.build(spark, model, wanted))
+            building.build_on_spark(
+                spark, model, wanted[:number]
+            )  # processes start, libraries load
+            seconds, cpu = _timed(lambda: building.build_on_spark(spark, model, wanted))
             fits = len(wanted) * EVALUATIONS * FOLDS
             yield Build(number, cells, len(chosen), len(wanted), len(whole), fits, seconds, cpu)
 
@@ -88,10 +89,10 @@ def builds(
 def judged(samples: Sequence[int], cores: int) -> Iterator[Judged]:
     model = _quick_model()
     with _session(cores) as spark:
-        simulating.judge(spark, model, model.matrix, 20_000)
+        spark_simulation.score_simulated(spark, model, model.matrix, 20_000)
         for count in samples:
             seconds, cpu = _timed(
-                lambda: simulating.judge(spark, model, model.matrix, count)  # noqa: B023
+                lambda: spark_simulation.score_simulated(spark, model, model.matrix, count)  # noqa: B023
             )
             yield Judged(count, seconds, cpu, usage_of([os.getpid()]).rss_bytes)
 
@@ -111,18 +112,18 @@ def small(runs: int, cores: int) -> Small:
         for _ in range(runs + 1):
             begun = time.perf_counter()
             frame = spark.createDataFrame(rows, names)
-            found = predicting.predict(frame, model).collect()
+            found = spark_simulation.predict(frame, model).collect()
             spans.append(time.perf_counter() - begun)
             assert len(found) == 3 * len(rows)
         return Small(len(rows), runs, median(spans[1:]))
 
 
-def _unbuilt() -> Model:
+def _unbuilt() -> SourceModel:
     matrix = prepare(synthetic.reference_columns(1))
-    return unbuilt(matrix, coefficients(synthetic.agings(1)))
+    return new_model(matrix, decay_coefficients(synthetic.agings(1)))
 
 
-def _quick_model() -> Model:
+def _quick_model() -> SourceModel:
     few = [each for each in CONFIGURATIONS if each.name in _QUICK_ONES]
     return build(_unbuilt(), searches(configurations=few))
 

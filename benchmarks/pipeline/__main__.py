@@ -14,7 +14,7 @@ from benchmarks.harness import command
 from benchmarks.harness.machine import this_machine
 from benchmarks.harness.page import put_chapter
 from benchmarks.pipeline import catchup, engines, live, tables
-from penstock.pipeline.opening import engine_session
+from penstock_spark.session import flow_session
 
 _CHOICES: Final = ("live", "backlog", "engines")
 _SIZES: Final = "100000,1000000,10000000"
@@ -46,7 +46,7 @@ def main(
     if "live" in wanted:
         found.lived = live.live(sensors, seconds, interval, warm, master)
     if {"backlog", "engines"} & set(wanted):
-        with engine_session("benchmark", master) as spark:
+        with flow_session("benchmark", master) as spark:
             if "engines" in wanted:
                 size = min(max(counts), 1_000_000)
                 found.took = engines.compare(spark, size, sensors, rounds=1 if quick else 3)

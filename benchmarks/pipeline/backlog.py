@@ -20,15 +20,20 @@ from pamqp import commands
 from benchmarks.spark.peers import Peer, start_with_management
 from penstock.broker.contract import Message
 from penstock.broker.log import Committer, Log
-from penstock.client.amqp091.blocking import BlockingConnection
-from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
-from penstock.hives.sensors.fleet import Fleet
-from penstock.wire.amqp091.address import parse_address
+from penstock.client.amqp091.blocking_connection import BlockingConnection
+from penstock.core.basic_properties import (
+    PERSISTENT,
+    BasicProperties,
+    encode_header,
+    encode_shortstr,
+)
+from penstock.wire.amqp091.address import parse_amqp_url
+from penstock_hives.sensors.fleet import Fleet
 
 STREAM: Final = "sensors"
 EXCHANGE: Final = "amq.topic"
 _A_BATCH: Final = 100
-_SAID: Final = Properties(delivery_mode=PERSISTENT)
+_SAID: Final = BasicProperties(delivery_mode=PERSISTENT)
 _DURABLE: Final = 1  # a message's flag
 
 
@@ -53,7 +58,7 @@ def broker_with(fleet: Fleet | None, folder: Path, reports: int) -> Iterator[Pee
 
 
 def declare(url: str) -> None:
-    with contextlib.closing(BlockingConnection(parse_address(url))) as connection:
+    with contextlib.closing(BlockingConnection(parse_amqp_url(url))) as connection:
         channel = connection.open_channel()
         new = commands.Queue.Declare(0, STREAM, durable=True, arguments={"x-queue-type": "stream"})
         connection.call(channel, new, commands.Queue.DeclareOk)
@@ -91,7 +96,9 @@ def _batches(fleet: Fleet, reports: int) -> Iterator[tuple[int, list[Message]]]:
             for key, body in zip(keys[start:stop], bodies[start:stop], strict=True):
                 route = routes.get(key)
                 if route is None:
-                    route = shortstr(EXCHANGE, "exchange") + shortstr(key, "routing_key")
+                    route = encode_shortstr(EXCHANGE, "exchange") + encode_shortstr(
+                        key, "routing_key"
+                    )
                     routes[key] = route
                 header = headers.get(len(body))
                 if header is None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.errors import WrongDelivery
 from benchmarks.pipeline.ground import ground
 from benchmarks.pipeline.parts import Spent
-from penstock.hives.flow import HivesFlow
-from penstock.hives.sensors.fleet import Fleet
-from penstock.pipeline.place import Place
-from penstock.pipeline.progress import Progress
-from penstock.pipeline.runner import Engine, Source
+from penstock_hives.occupancy.flow import HivesFlow
+from penstock_hives.sensors.fleet import Fleet
+from penstock_spark.directory import FlowDirectory
+from penstock_spark.progress import FlowProgress
+from penstock_spark.runner import FlowRunner, SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,13 +54,13 @@ def catch_up(
         ground(Path(folder), fleet.hives, fleet.sensors, fleet, reports) as found,
     ):
         flow = HivesFlow(found.database.url)
-        place = Place(found.data, flow.name)
-        engine = Engine(spark, flow, place, Source(found.url, max_offsets=most))
+        place = FlowDirectory(found.data, flow.name)
+        engine = FlowRunner(spark, flow, place, SourceOptions(found.url, max_offsets=most))
         before, began = found.spent(), time.perf_counter()
         engine.once()
         seconds, used = time.perf_counter() - began, found.spent().since(before)
         flow.close()
-        done = Progress(place.progress, flow.name).done()
+        done = FlowProgress(place.progress, flow.name).done()
         marked = found.database.rows("SELECT sum(rows)::bigint AS rows FROM pipeline_batch")
         if done is None or marked[0]["rows"] != reports:
             raise WrongDelivery(f"of {reports} reports {marked[0]['rows']} were entered")

@@ -23,13 +23,11 @@ import pyarrow as pa
 
 from benchmarks.accuracy.scoring import profiles_of
 from benchmarks.errors import WrongDelivery
-from penstock.hives import readings
-from penstock.hives.sensors.fleet import Fleet, Quirks
-from penstock.hives.steps import states
-from penstock.pipeline.bronze import MESSAGES, SCHEMA
-from penstock.pipeline.flow import Batch
-from penstock.pipeline.lake import Lake
-from penstock.pipeline.stock import Stock
+from penstock_hives.occupancy import sensor_states, silver
+from penstock_hives.sensors.fleet import Fleet, Quirks
+from penstock_spark.bronze import MESSAGES_SCHEMA, MESSAGES_TABLE, BronzeFiles
+from penstock_spark.flow import FlowBatch
+from penstock_spark.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +75,7 @@ class Bronze:
     """Files, and whose sensors they are of."""
 
     lake: Lake
-    stock: Stock
+    stock: BronzeFiles
     fleet: Fleet
     reports: int
 
@@ -118,27 +116,27 @@ def compare(spark: SparkSession, reports: int, sensors: int, rounds: int = 3) ->
 def _fill(folder: Path, reports: int, sensors: int) -> Bronze:
     fleet = Fleet(start=START, seed=1, sensors=sensors, quirks=Quirks.none())
     lake = Lake(folder, "hives")
-    table = lake.table(MESSAGES)
+    table = lake.table(MESSAGES_TABLE)
     draft = table.draft(0)
     files, done = [], 0
     for window in fleet.windows(slots=288):
         rows = pa.Table.from_batches([window.frames]).slice(0, reports - done)
         for start in range(0, len(rows), _FILE_ROWS):
-            writing = draft.begin(SCHEMA)
+            writing = draft.begin(MESSAGES_SCHEMA)
             writing.add(_messages(rows.slice(start, _FILE_ROWS), done + start))
             files += writing.close()
         done += len(rows)
         if done >= reports:
             break
-    entry = table.enter(0, files, SCHEMA)
-    return Bronze(lake, Stock(table.folder, entry.files), fleet, done)
+    entry = table.enter(0, files, MESSAGES_SCHEMA)
+    return Bronze(lake, BronzeFiles(table.folder, entry.files), fleet, done)
 
 
 def _messages(frames: pa.Table, first: int) -> pa.Table:
     count = len(frames)
-    times = frames["timestamp"].cast(SCHEMA.field("timestamp").type)
+    times = frames["timestamp"].cast(MESSAGES_SCHEMA.field("timestamp").type)
     columns: dict[str, Any] = {
-        name: pa.nulls(count, SCHEMA.field(name).type) for name in SCHEMA.names
+        name: pa.nulls(count, MESSAGES_SCHEMA.field(name).type) for name in MESSAGES_SCHEMA.names
     }
     columns |= {
         "stream": pa.repeat("sensors", count),
@@ -150,13 +148,13 @@ def _messages(frames: pa.Table, first: int) -> pa.Table:
         "day": times.cast(pa.date32()),
         "batch": pa.array(np.zeros(count, np.int32)),
     }
-    return pa.table(columns, SCHEMA)
+    return pa.table(columns, MESSAGES_SCHEMA)
 
 
 def _ours(spark: SparkSession, bronze: Bronze) -> Table:
-    messages = bronze.stock.frame(spark, bronze.lake.table(MESSAGES))
-    batch = Batch(0, messages, bronze.stock, bronze.reports, bronze.lake)
-    readings.write(batch, profiles_of(bronze.fleet), states.empty())
+    messages = bronze.stock.frame(spark, bronze.lake.table(MESSAGES_TABLE))
+    batch = FlowBatch(0, messages, bronze.stock, bronze.reports, bronze.lake)
+    silver.write_silver(batch, profiles_of(bronze.fleet), sensor_states.empty_states())
     rows = spark.sql(_SPARK, reports=bronze.lake.read(spark, "silver.reports")).toArrow()
     return _listed(rows)
 

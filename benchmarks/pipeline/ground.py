@@ -11,9 +11,9 @@ from typing import Final
 from benchmarks.pipeline.backlog import broker_with, url_of
 from benchmarks.pipeline.parts import Spent, spent
 from benchmarks.spark.peers import Peer
-from penstock.hives import catalogue
-from penstock.hives.sensors.fleet import Fleet, Hive, Sensor
-from penstock.store import Database, EmbeddedServer, migrate
+from penstock_hives.sensors import catalogue_writer
+from penstock_hives.sensors.fleet import Fleet, SimulatedHive, SimulatedSensor
+from penstock_store import Database, EmbeddedServer, migrate
 
 #: Below the folder of a run.
 DATA: Final = "pipeline"
@@ -40,8 +40,8 @@ class Ground:
 @contextmanager
 def ground(
     folder: Path,
-    hives: Sequence[Hive],
-    sensors: Sequence[Sensor],
+    hives: Sequence[SimulatedHive],
+    sensors: Sequence[SimulatedSensor],
     backlog: Fleet | None = None,
     reports: int = 0,
 ) -> Iterator[Ground]:
@@ -52,5 +52,5 @@ def ground(
         Database(server.url) as database,
     ):
         migrate(server.url)
-        catalogue.write(database, hives, sensors)
+        catalogue_writer.write_catalogue(database, hives, sensors)
         yield Ground(folder / DATA, broker, server, database)

@@ -29,13 +29,18 @@ import numpy as np
 from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.pipeline.backlog import EXCHANGE
 from benchmarks.pipeline.ground import Ground, ground
-from penstock.client import blocking
-from penstock.client.amqp091.publisher import Publisher
+from penstock.client import blocking_client
+from penstock.client.amqp091.bulk_publisher import BulkPublisher
+from penstock.core.basic_properties import (
+    PERSISTENT,
+    BasicProperties,
+    encode_header,
+    encode_shortstr,
+)
 from penstock.core.errors import PenstockError
-from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
-from penstock.hives.sensors.fleet import Fleet, Hive, Quirks, Sensor
-from penstock.hives.sensors.messages import Report, ReportType
-from penstock.wire.amqp091.address import parse_address
+from penstock.wire.amqp091.address import parse_amqp_url
+from penstock_hives.sensors.fleet import Fleet, Quirks, SimulatedHive, SimulatedSensor
+from penstock_hives.sensors.protocol import ReportType, ReportV1
 
 #: How often the sender wakes.
 _TICK: Final = 0.05
@@ -65,7 +70,7 @@ class _Figures:
 
     def listen(self, url: str) -> None:
         with (
-            blocking.connect(url) as fabric,
+            blocking_client.connect(url) as fabric,
             fabric.subscribe("#", exchange="occupancy") as figures,
         ):
             self.ready.set()
@@ -110,14 +115,18 @@ def live(
 
 
 def _report(
-    url: str, hives: tuple[Hive, ...], sensors: list[Sensor], interval: float, seconds: float
+    url: str,
+    hives: tuple[SimulatedHive, ...],
+    sensors: list[SimulatedSensor],
+    interval: float,
+    seconds: float,
 ) -> tuple[float, dict[int, float]]:
     """When it began, and when each hive's last report was sent."""
     zones = {hive.id: ZoneInfo(hive.time_zone) for hive in hives}
     sent: dict[int, float] = {}
     pace = len(sensors) / interval
     began = time.time()
-    with Publisher(parse_address(url), mandatory=True, patience=60.0) as publisher:
+    with BulkPublisher(parse_amqp_url(url), mandatory=True, patience=60.0) as publisher:
         number = 0
         while (elapsed := time.time() - began) < seconds:
             while number < elapsed * pace:
@@ -125,10 +134,10 @@ def _report(
                 sensor = sensors[which]
                 local = datetime.now(zones[sensor.hive_id]).replace(tzinfo=None)
                 totals = (2 * turn, turn)
-                body = Report(ReportType.EVENTS, *totals, local).encode(sensor.profile)
-                key = shortstr(f"sensors.{sensor.serial}.report", "routing_key")
-                header = encode_header(Properties(delivery_mode=PERSISTENT), len(body))
-                publisher.publish(shortstr(EXCHANGE, "exchange") + key, header, body)
+                body = ReportV1(ReportType.EVENTS, *totals, local).encode(sensor.profile)
+                key = encode_shortstr(f"sensors.{sensor.serial}.report", "routing_key")
+                header = encode_header(BasicProperties(delivery_mode=PERSISTENT), len(body))
+                publisher.publish(encode_shortstr(EXCHANGE, "exchange") + key, header, body)
                 sent[sensor.hive_id] = time.time()
                 number += 1
             publisher.flush()

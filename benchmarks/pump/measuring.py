@@ -28,7 +28,7 @@ from benchmarks.errors import PeerFailed, WrongDelivery
 from benchmarks.pump.grounds import Ground
 from benchmarks.pump.programs import Feed, Penstock, Program
 from benchmarks.usage import usage_of
-from penstock.client import Inflow, connect
+from penstock.client import MessageReceiver, connect
 
 _SECONDS: Final = 300.0
 _READY_SECONDS: Final = 60.0
@@ -114,7 +114,7 @@ async def _latencies(
     return [heard[name] - begun[name] for name in begun]
 
 
-async def _listen(inflow: Inflow, heard: dict[str, float], files: int) -> None:
+async def _listen(inflow: MessageReceiver, heard: dict[str, float], files: int) -> None:
     while len(heard) < files:
         message = await inflow.receive()
         name = message.text.split(" ")[2].rpartition("/")[2]
@@ -123,7 +123,7 @@ async def _listen(inflow: Inflow, heard: dict[str, float], files: int) -> None:
 
 
 async def _until_watched(
-    inflow: Inflow, aside: Path, folder: Path, child: subprocess.Popen[bytes]
+    inflow: MessageReceiver, aside: Path, folder: Path, child: subprocess.Popen[bytes]
 ) -> None:
     """Move files in until one is seen: the watch stands then."""
     deadline = time.monotonic() + _READY_SECONDS

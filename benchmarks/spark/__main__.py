@@ -22,7 +22,7 @@ from benchmarks.spark.fill import BODY_BYTES, fill, reports_a_chunk
 from benchmarks.spark.peers import Peer, start_with_management
 from benchmarks.spark.rates import Way, in_turns
 from benchmarks.spark.ways import batch, consume, follow, take
-from penstock.pipeline import open_session
+from penstock_spark import open_session
 
 _METHOD: Final = (
     f"Reports of {BODY_BYTES} bytes, persistent, from 1,000 sensors by a topic exchange, read from "

@@ -13,13 +13,18 @@ from typing import Final
 
 from pamqp import commands
 
-from penstock.client.amqp091.blocking import BlockingConnection
-from penstock.client.amqp091.publisher import Publisher
-from penstock.core.properties import PERSISTENT, Properties, encode_header, shortstr
-from penstock.pipeline.brokers.contract import Range
-from penstock.pipeline.rabbitmq.connection import StreamConnection
-from penstock.pipeline.rabbitmq.lanes import Lanes
-from penstock.wire.amqp091.address import parse_address
+from penstock.client.amqp091.blocking_connection import BlockingConnection
+from penstock.client.amqp091.bulk_publisher import BulkPublisher
+from penstock.core.basic_properties import (
+    PERSISTENT,
+    BasicProperties,
+    encode_header,
+    encode_shortstr,
+)
+from penstock.wire.amqp091.address import parse_amqp_url
+from penstock_spark.rabbitmq.backend import ParallelRangeReader
+from penstock_spark.rabbitmq.connection import StreamConnection
+from penstock_spark.streams.backend import StreamRange
 
 BODY_BYTES: Final = 59
 SENSORS: Final = 1000
@@ -31,19 +36,19 @@ _SILENCE_SECONDS: Final = 60.0
 
 def fill(url: str, counts: Mapping[str, int]) -> None:
     """Declare the streams anew and put so many reports into each."""
-    address = parse_address(url)
+    address = parse_amqp_url(url)
     with closing(BlockingConnection(address)) as connection:
         _declare(connection, counts)
     # As most publishers of small reports do it: persistent, and nothing more.
-    header = encode_header(Properties(delivery_mode=PERSISTENT), BODY_BYTES)
+    header = encode_header(BasicProperties(delivery_mode=PERSISTENT), BODY_BYTES)
     keys = {
         stream: [
-            shortstr(EXCHANGE, "") + shortstr(f"{stream}.{sensor:04d}.report", "")
+            encode_shortstr(EXCHANGE, "") + encode_shortstr(f"{stream}.{sensor:04d}.report", "")
             for sensor in range(SENSORS)
         ]
         for stream in counts
     }
-    with Publisher(address, mandatory=True, patience=60.0) as publisher:
+    with BulkPublisher(address, mandatory=True, patience=60.0) as publisher:
         for stream, numbers in _turns(counts):
             for number in numbers:
                 body = (b"%d" % number).ljust(BODY_BYTES, b".")
@@ -53,9 +58,11 @@ def fill(url: str, counts: Mapping[str, int]) -> None:
 
 def reports_a_chunk(url: str, stream_port: int, counts: Mapping[str, int]) -> float:
     """How they lie in RabbitMQ's streams, on average."""
-    address = parse_address(url)
-    ranges = [Range(stream, 0, count) for stream, count in counts.items()]
-    with closing(Lanes(lambda _: StreamConnection(address, stream_port), ranges)) as lanes:
+    address = parse_amqp_url(url)
+    ranges = [StreamRange(stream, 0, count) for stream, count in counts.items()]
+    with closing(
+        ParallelRangeReader(lambda _: StreamConnection(address, stream_port), ranges)
+    ) as lanes:
         chunks = sum(len(contents) for _, contents in lanes.chunks(_SILENCE_SECONDS))
     return sum(counts.values()) / chunks
 

@@ -1,0 +1,3 @@
+"""The fixtures of all packages' tests: see `tests/fixtures.py`."""
+
+pytest_plugins = ["pytester", "tests.fixtures", "tests.web.browser"]

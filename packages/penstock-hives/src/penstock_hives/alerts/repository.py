@@ -1,0 +1,200 @@
+"""Definitions, where they stand, and what a verdict about them needs, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from penstock_hives.alerts.matcher import DealEvent, OccupancyReport
+from penstock_hives.alerts.models import AlertDefinition, AlertKind, GeoRadius, ThresholdUnit
+from penstock_hives.database import Connection
+from penstock_hives.places.models import GeoPoint
+
+#: Reminders of deals for who has not said when.
+EXPIRY_HOURS: Final = (24, 2)
+_READ_AT_ONCE: Final = 5000
+
+_DEFINITIONS: Final = """
+    SELECT d.id, d.user_id, d.kind, d.hive_id, d.threshold, d.unit, d.hysteresis, d.cooldown_s,
+           d.quiet_from, d.quiet_to, d.channels,
+           coalesce(s.armed, true) AS armed,
+           coalesce(p.kinds, '{}') AS deal_kinds, coalesce(p.hive_types, '{}') AS hive_types,
+           p.expiry_hours, p.within_km, p.lat, p.lon,
+           CASE WHEN d.kind = 'favourite_deal' THEN ARRAY(
+               SELECT f.hive_id FROM user_hive f WHERE f.user_id = d.user_id AND f.favourite
+               ORDER BY f.hive_id
+           ) END AS favourites
+    FROM user_notification_def d
+    JOIN app_user u ON u.id = d.user_id AND u.deleted_at IS NULL
+    LEFT JOIN notification_state s ON s.definition_id = d.id AND s.hive_id = d.hive_id
+    LEFT JOIN deal_preference p ON p.user_id = d.user_id AND d.kind LIKE '%%deal%%'
+    WHERE d.enabled
+"""
+_ALL: Final = _DEFINITIONS + " AND d.id > %(after)s ORDER BY d.id LIMIT %(limit)s"
+_SOME: Final = _DEFINITIONS + " AND d.id = ANY(%(ids)s)"
+_STATES: Final = """
+    SELECT s.hive_id, s.occupancy, s.percent, s.level, s.quality, s.as_of, s.version
+    FROM hive_status s JOIN hive h ON h.id = s.hive_id AND h.status = 'active'
+"""
+#: Locked so that none goes before what is written about it is.
+_RECIPIENTS: Final = """
+    SELECT d.id, d.user_id, h.id AS hive_id, h.name AS hive, u.time_zone AS zone,
+           s.last_fired_at AS last_told, coalesce(told.notes, 0) AS told_today
+    FROM unnest(%(ids)s::bigint[], %(hives)s::bigint[]) AS given (id, hive_id)
+    JOIN user_notification_def d ON d.id = given.id AND d.enabled
+    JOIN app_user u ON u.id = d.user_id AND u.deleted_at IS NULL
+    JOIN hive h ON h.id = given.hive_id
+    LEFT JOIN notification_state s ON s.definition_id = d.id AND s.hive_id = h.id
+    LEFT JOIN LATERAL (
+        SELECT count(*) AS notes FROM notification n
+        WHERE n.user_id = u.id
+          AND n.created_at >= date_trunc('day', %(now)s::timestamptz, u.time_zone)
+          AND EXISTS (SELECT FROM notification_delivery WHERE notification_id = n.id)
+    ) told ON true
+    FOR KEY SHARE OF d, h
+"""
+_STATE: Final = """
+    INSERT INTO notification_state AS held
+        (definition_id, hive_id, armed, last_value, last_fired_at)
+    SELECT * FROM unnest(%(ids)s::bigint[], %(hives)s::bigint[], %(armed)s::boolean[],
+                         %(values)s::real[], %(fired)s::timestamptz[])
+    ON CONFLICT (definition_id, hive_id) DO UPDATE SET
+        armed = excluded.armed,
+        last_value = coalesce(excluded.last_value, held.last_value),
+        last_fired_at = coalesce(excluded.last_fired_at, held.last_fired_at)
+"""
+_NEWS: Final = """
+    WITH marks AS (
+        SELECT NULL::integer AS hours, 'new' AS mark
+        UNION SELECT hours, hours || 'h'
+        FROM (SELECT unnest(expiry_hours) FROM deal_preference
+              UNION SELECT unnest(%(hours)s::integer[])) AS wanted (hours)
+    )
+    SELECT deal.id AS deal_id, deal.hive_id, hive.name AS hive, hive_type.code AS hive_type,
+           deal.kind, deal.title, deal.expires_at, marks.hours, address.lat, address.lon
+    FROM deal
+    CROSS JOIN marks
+    JOIN hive ON hive.id = deal.hive_id AND hive.status = 'active' AND hive.public
+    JOIN hive_type ON hive_type.id = hive.hive_type_id
+    LEFT JOIN address ON address.id = hive.address_id
+    WHERE deal.status = 'published' AND deal.starts_at <= %(now)s AND deal.expires_at > %(now)s
+      AND (marks.hours IS NULL
+           OR deal.expires_at - marks.hours * interval '1 hour' <= %(now)s
+          AND deal.expires_at - marks.hours * interval '1 hour' > deal.starts_at)
+      AND NOT EXISTS (SELECT FROM deal_told told
+                      WHERE told.deal_id = deal.id AND told.mark = marks.mark)
+    ORDER BY deal.id, marks.hours DESC
+"""
+_TOLD: Final = """
+    INSERT INTO deal_told (deal_id, mark, at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertState:
+    """A definition, and whether it waits for the crossing or for the way back."""
+
+    definition: AlertDefinition
+    armed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientState:
+    """Of somebody who is about to be told something of a hive."""
+
+    user_id: int
+    hive: str
+    zone: str
+    last_told: datetime | None
+    told_today: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlertTransition:
+    """What is to be remembered of a definition and a hive."""
+
+    definition_id: int
+    hive_id: int
+    armed: bool
+    value: float | None
+    told_at: datetime | None  #: None: as it was
+
+
+class AlertRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def every(self) -> AsyncIterator[list[AlertState]]:
+        """All that are enabled, so many at a time."""
+        after = 0
+        while rows := await self._read(_ALL, {"after": after, "limit": _READ_AT_ONCE}):
+            yield rows
+            after = rows[-1].definition.id
+
+    async def some(self, ids: Collection[int]) -> list[AlertState]:
+        return await self._read(_SOME, {"ids": list(ids)})
+
+    async def standings(self) -> list[OccupancyReport]:
+        """How every hive stands."""
+        rows = await (await self._connection.execute(_STATES)).fetchall()
+        return [OccupancyReport(**row) for row in rows]
+
+    async def circumstances(
+        self, pairs: Sequence[tuple[int, int]], now: datetime
+    ) -> dict[tuple[int, int], RecipientState]:
+        """By definition and hive; those that have gone meanwhile are left out."""
+        ids, hives = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        given = {"ids": ids, "hives": hives, "now": now}
+        rows = await (await self._connection.execute(_RECIPIENTS, given)).fetchall()
+        return {(row.pop("id"), row.pop("hive_id")): RecipientState(**row) for row in rows}
+
+    async def turn(self, turned: Sequence[AlertTransition]) -> None:
+        given = {
+            "ids": [each.definition_id for each in turned],
+            "hives": [each.hive_id for each in turned],
+            "armed": [each.armed for each in turned],
+            "values": [each.value for each in turned],
+            "fired": [each.told_at for each in turned],
+        }
+        await self._connection.execute(_STATE, given)
+
+    async def news(self, now: datetime) -> list[DealEvent]:
+        """What has become of deals and nobody was told."""
+        given = {"now": now, "hours": list(EXPIRY_HOURS)}
+        rows = await (await self._connection.execute(_NEWS, given)).fetchall()
+        return [DealEvent(**row) for row in rows]
+
+    async def told(self, news: DealEvent, now: datetime) -> bool:
+        """Whether nobody else has told it meanwhile."""
+        given = (news.deal_id, news.mark, now)
+        return (await self._connection.execute(_TOLD, given)).rowcount == 1
+
+    async def _read(self, statement: str, given: Mapping[str, Any]) -> list[AlertState]:
+        rows = await (await self._connection.execute(statement, given)).fetchall()
+        return [AlertState(_definition(row), row["armed"]) for row in rows]
+
+
+def _definition(row: Mapping[str, Any]) -> AlertDefinition:
+    near = None
+    if None not in (row["within_km"], row["lat"], row["lon"]):
+        near = GeoRadius(GeoPoint(row["lat"], row["lon"]), row["within_km"])
+    return AlertDefinition(
+        row["id"],
+        row["user_id"],
+        AlertKind(row["kind"]),
+        row["hive_id"],
+        row["threshold"],
+        None if row["unit"] is None else ThresholdUnit(row["unit"]),
+        row["hysteresis"],
+        row["cooldown_s"],
+        None if row["quiet_from"] is None else (row["quiet_from"], row["quiet_to"]),
+        "inbox" in row["channels"],
+        "push" in row["channels"],
+        tuple(row["favourites"] or ()),
+        tuple(row["deal_kinds"]),
+        tuple(row["hive_types"]),
+        EXPIRY_HOURS if row["expiry_hours"] is None else tuple(row["expiry_hours"]),
+        near,
+    )

@@ -1,0 +1,235 @@
+"""Figures for businesses: series, KPIs, comparisons, metrics of their own, insights."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from penstock_hives.analytics.models import (
+    AccountMetric,
+    ComparisonDays,
+    Demographics,
+    Insight,
+    Kpi,
+    MetricValue,
+    PeerComparison,
+    PeriodComparison,
+    PeriodSummary,
+    Popularity,
+    PopularityDays,
+    PopularityMeasure,
+    PreferenceShift,
+    SeriesBucket,
+    SeriesPoint,
+)
+from penstock_hives.api.dependencies import Reader, ResourcesDep, ServicesDep, require_permission
+from penstock_hives.api.fields import (
+    FirstDay,
+    LastDay,
+    ObjectId,
+    PathId,
+    RequestBody,
+    RequestPart,
+    ShortText,
+    Timestamp,
+    check_span,
+    fields_set,
+    whole_days,
+)
+from penstock_hives.api.idempotency import IdempotentRoute
+from penstock_hives.api.responses import PUBLIC, IfMatch, Limit, etag_response, read_from_cache
+from penstock_hives.people.permissions import AppPermission, Caller
+
+router = APIRouter(route_class=IdempotentRoute, tags=["analytics"])
+
+Analyst = Annotated[Caller, Depends(require_permission(AppPermission.READ_ANALYTICS))]
+Definer = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_METRICS))]
+
+Hives = Annotated[list[ObjectId], Query(min_length=1, max_length=50, description="Of these hives.")]
+From = Annotated[Timestamp, Query(alias="from")]
+To = Annotated[Timestamp, Query(alias="to")]
+Days = Annotated[int, Query(ge=1, le=366)]
+Formula = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[\w\s+*/().,-]+$")]
+
+
+class MetricFilter(RequestPart):
+    """Which hives and weekdays count; all of them, if it is not said."""
+
+    hives: Annotated[list[ObjectId], Field(max_length=100)] | None = None
+    weekdays: Annotated[list[Annotated[int, Field(ge=0, le=6)]], Field(max_length=7)] | None = None
+    deal: ObjectId | None = None
+
+
+class NewMetric(RequestBody):
+    """A formula over series of a hive's days, as `visits / deal_redemptions`."""
+
+    name: ShortText
+    formula: Formula
+    filter: MetricFilter = MetricFilter()
+    goal: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    window_days: Annotated[int, Field(ge=1, le=366)] = 7
+
+
+class MetricEdit(RequestBody):
+    name: ShortText | None = None
+    formula: Formula | None = None
+    filter: MetricFilter | None = None
+    goal: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    window_days: Annotated[int, Field(ge=1, le=366)] | None = None
+
+
+@router.get("/analytics/occupancy")
+async def occupancy_series(
+    caller: Analyst,
+    services: ServicesDep,
+    hive: Hives,
+    begin: From,
+    end: To,
+    bucket: SeriesBucket = SeriesBucket.HOUR,
+) -> list[SeriesPoint]:
+    """Entries, exits, peak and mean, by the hives' own clocks."""
+    check_span(begin, end, 62 if bucket is SeriesBucket.HOUR else 1100)
+    return await services.analytics.series(caller, hive, begin, end, bucket)
+
+
+@router.get("/analytics/kpis")
+async def kpis(
+    caller: Analyst, services: ServicesDep, hive: Hives, begin: FirstDay, end: LastDay
+) -> list[Kpi]:
+    """Visits, mean occupancy, peak hour and coverage of each day."""
+    whole_days(begin, end)
+    return await services.analytics.kpis(caller, hive, begin, end)
+
+
+@router.get("/analytics/compare/hives")
+async def compare_hives(
+    caller: Analyst, services: ServicesDep, hive: Hives, begin: FirstDay, end: LastDay
+) -> list[PeriodSummary]:
+    """The same days at several hives."""
+    whole_days(begin, end)
+    return await services.analytics.compare_hives(caller, hive, begin, end)
+
+
+@router.get("/analytics/compare/peers")
+async def compare_peers(
+    caller: Analyst,
+    services: ServicesDep,
+    hive: Hives,
+    window_days: ComparisonDays = ComparisonDays.MONTH,
+) -> list[PeerComparison]:
+    """The last days beside those before, and beside other hives of the type, by the last night."""
+    return await services.analytics.compare_peers(caller, hive, window_days)
+
+
+@router.get("/analytics/compare/periods")
+async def compare_periods(
+    caller: Analyst,
+    services: ServicesDep,
+    hive: Annotated[ObjectId, Query()],
+    before_from: date,
+    before_to: date,
+    after_from: date,
+    after_to: date,
+) -> PeriodComparison:
+    """The same hive before a change and after it, in windows of your choice."""
+    whole_days(before_from, before_to)
+    whole_days(after_from, after_to)
+    return await services.analytics.compare_periods(
+        caller, hive, (before_from, before_to), (after_from, after_to)
+    )
+
+
+@router.get("/hives/{hive}/demographics")
+async def demographics(hive: PathId, caller: Analyst, services: ServicesDep) -> Demographics:
+    """Of those who keep the hive and chose to say; groups of ten and more."""
+    return await services.analytics.demographics(caller, hive)
+
+
+@router.get("/popular", response_model=list[Popularity])
+async def popular_hives(
+    request: Request,
+    caller: Reader,
+    context: ResourcesDep,
+    window_days: PopularityDays = PopularityDays.WEEK,
+    by: PopularityMeasure = PopularityMeasure.ALL,
+    limit: Limit = 20,
+) -> Response:
+    """Hives that are looked at, looked for, kept and visited most: by all of it, or by one."""
+    if (answer := await read_from_cache(context.public, caller, request)) is not None:
+        return answer
+    found = await context.services.analytics.popular(window_days, by, limit)
+    return etag_response(request, found, PUBLIC)
+
+
+@router.get("/analytics/shifts")
+async def preference_shifts(
+    caller: Analyst, services: ServicesDep, window_days: PopularityDays = PopularityDays.MONTH
+) -> list[PreferenceShift]:
+    """How the share of each type of hive has changed against the window before."""
+    return await services.analytics.shifts(caller, window_days)
+
+
+@router.get("/accounts/{account}/insights")
+async def insights(
+    account: PathId,
+    caller: Analyst,
+    services: ServicesDep,
+    hive: Annotated[ObjectId | None, Query()] = None,
+    limit: Limit = 20,
+) -> list[Insight]:
+    """What stands out, in words."""
+    return await services.analytics.insights(caller, account, hive, limit)
+
+
+@router.get("/accounts/{account}/metrics")
+async def list_metrics(
+    account: PathId, caller: Analyst, services: ServicesDep
+) -> list[AccountMetric]:
+    return await services.metrics.of_account(caller, account)
+
+
+@router.post("/accounts/{account}/metrics", status_code=201)
+async def define_metric(
+    account: PathId, body: NewMetric, caller: Definer, services: ServicesDep, response: Response
+) -> AccountMetric:
+    """A metric of your own; its values are there after the next night."""
+    made = await services.metrics.define(caller, account, body.model_dump())
+    response.headers["Location"] = f"/v1/metrics/{made.id}"
+    return made
+
+
+@router.get("/metrics/{metric}", response_model=AccountMetric)
+async def get_metric(
+    request: Request, metric: PathId, caller: Analyst, services: ServicesDep
+) -> Response:
+    return etag_response(request, await services.metrics.get(caller, metric))
+
+
+@router.patch("/metrics/{metric}", response_model=AccountMetric)
+async def edit_metric(
+    request: Request,
+    metric: PathId,
+    body: MetricEdit,
+    caller: Definer,
+    services: ServicesDep,
+    seen: IfMatch = None,
+) -> Response:
+    return etag_response(
+        request, await services.metrics.edit(caller, metric, fields_set(body), seen)
+    )
+
+
+@router.delete("/metrics/{metric}", status_code=204)
+async def remove_metric(metric: PathId, caller: Definer, services: ServicesDep) -> None:
+    await services.metrics.remove(caller, metric)
+
+
+@router.get("/metrics/{metric}/values")
+async def metric_values(
+    metric: PathId, caller: Analyst, services: ServicesDep, begin: FirstDay, end: LastDay
+) -> list[MetricValue]:
+    whole_days(begin, end)
+    return await services.metrics.values(caller, metric, begin, end)

@@ -1,0 +1,229 @@
+"""Insights: sentences about a hive that its business can act on.
+
+A rule gets the figures of one hive and returns an insight or none. An insight has a weight, by
+which it is ranked, and the figures it is based on. Small numbers give no insight.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from penstock_hives.analytics.trends import in_window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+Figures = Mapping[str, Any]
+
+#: Of the visits a day.
+MIN_CHANGE: Final = 0.15
+#: Visits a day below which no change is one.
+MIN_VISITS: Final = 10.0
+MIN_LIFT: Final = 0.10
+MIN_COVERAGE: Final = 0.8
+MIN_MESSAGES: Final = 3
+MIN_SENTIMENT: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class HiveInsight:
+    kind: str
+    title: str
+    body: str
+    weight: float
+    data: Mapping[str, Any]
+
+
+def change_insight(figures: Figures) -> HiveInsight | None:
+    now, before = figures["visits_now"], figures["visits_before"]
+    if now is None or before is None or max(now, before) < MIN_VISITS or not before:
+        return None
+    by = (now - before) / before
+    if abs(by) < MIN_CHANGE:
+        return None
+    kind = "busier" if by > 0 else "quieter"
+    return HiveInsight(
+        kind,
+        f"{figures['hive']} is {kind} than before",
+        f"{now:.0f} visits a day in the last four weeks, {before:.0f} in the four before: "
+        f"{by:+.0%}.",
+        min(abs(by), 2.0),
+        {"now": now, "before": before, "change": by},
+    )
+
+
+def rank_insight(figures: Figures) -> HiveInsight | None:
+    """Beside others of its type: worth a word at the top, and far below the middle."""
+    now, peers, middle = figures["visits_now"], figures["peers"], figures["peer_visits"]
+    if (
+        now is None
+        or not peers
+        or peers < MIN_MESSAGES
+        or not middle
+        or max(now, middle) < MIN_VISITS
+    ):
+        return None
+    kind = figures["hive_type"]
+    if figures["rank"] == 1:
+        title = f"{figures['hive']} is the busiest {kind} of {peers + 1}"
+        body = f"{now:.0f} visits a day; half of the others have {middle:.0f} or fewer."
+        return HiveInsight("busiest", title, body, 0.5, {"now": now, "median": middle})
+    if now < middle / 2:
+        title = f"{figures['hive']} has room to grow"
+        body = (
+            f"{now:.0f} visits a day, where half of the other places of type {kind} have "
+            f"{middle:.0f} or more. A deal in its quiet hours may help."
+        )
+        return HiveInsight("behind", title, body, 0.4, {"now": now, "median": middle})
+    return None
+
+
+def coverage_insight(figures: Figures) -> HiveInsight | None:
+    coverage = figures["coverage"]
+    if coverage is None or coverage >= MIN_COVERAGE:
+        return None
+    return HiveInsight(
+        "unheard",
+        f"{figures['hive']} was not heard of all the time",
+        f"Its sensors were heard of in {coverage:.0%} of the opening hours of the last week. "
+        "A sensor nearer to a window, or to the router, is heard better.",
+        1.0 - coverage,
+        {"coverage": coverage},
+    )
+
+
+def sentiment_insight(figures: Figures) -> HiveInsight | None:
+    messages, sentiment = figures["feedback"], figures["sentiment"]
+    if (
+        not messages
+        or messages < MIN_MESSAGES
+        or sentiment is None
+        or abs(sentiment) < MIN_SENTIMENT
+    ):
+        return None
+    good = sentiment > 0
+    said = "well" if good else "badly"
+    advice = "" if good else " The latest messages say why."
+    return HiveInsight(
+        "praised" if good else "criticised",
+        f"People speak {said} of {figures['hive']}",
+        f"{messages} messages in the last four weeks, sentiment {sentiment:+.2f} on a scale from "
+        f"-1 to 1.{advice}",
+        abs(sentiment),
+        {"messages": messages, "sentiment": sentiment},
+    )
+
+
+def deal_insight(figures: Figures) -> HiveInsight | None:
+    lift, title = figures["lift"], figures["deal"]
+    if lift is None or abs(lift) < MIN_LIFT or (figures["deal_expected"] or 0) < MIN_VISITS:
+        return None
+    data = {"deal": figures["deal_id"], "lift": lift}
+    visits, expected = figures["deal_visits"], figures["deal_expected"]
+    counted = f"{visits:.0f} visits a day while it ran, {expected:.0f} on such days before"
+    if lift > 0:
+        body = f"{counted}: {lift:+.0%}. Worth repeating."
+        return HiveInsight(
+            "deal_worked", f"“{title}” brought people in", body, min(lift, 2.0), data
+        )
+    body = f"{counted}: {lift:+.0%}. Another day or another offer may do better."
+    return HiveInsight("deal_failed", f"“{title}” brought nobody in", body, -lift, data)
+
+
+INSIGHT_RULES: Final[tuple[Callable[[Figures], HiveInsight | None], ...]] = (
+    change_insight,
+    rank_insight,
+    coverage_insight,
+    sentiment_insight,
+    deal_insight,
+)
+
+INSIGHT_SCHEMA: Final = pa.schema(
+    [
+        ("account_id", pa.int64()),
+        ("hive_id", pa.int64()),
+        ("kind", pa.string()),
+        ("title", pa.string()),
+        ("body", pa.string()),
+        ("weight", pa.float32()),
+        ("data", pa.string()),
+    ]
+)
+
+
+def hive_insights(
+    figures: Figures, rules: Iterable[Callable[[Figures], HiveInsight | None]] = INSIGHT_RULES
+) -> list[HiveInsight]:
+    return [found for rule in rules if (found := rule(figures)) is not None]
+
+
+def insight_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task does: figures of hives in, `INSIGHT_SCHEMA` out."""
+    for batch in batches:
+        rows = [
+            {
+                "account_id": figures["account_id"],
+                "hive_id": figures["hive_id"],
+                "kind": found.kind,
+                "title": found.title,
+                "body": found.body,
+                "weight": found.weight,
+                "data": json.dumps(found.data),
+            }
+            for figures in batch.to_pylist()
+            for found in hive_insights(figures)
+        ]
+        yield from pa.Table.from_pylist(rows, INSIGHT_SCHEMA).to_batches()
+
+
+def make_insights(
+    days: DataFrame, compared: DataFrame, effects: DataFrame, deals: DataFrame, day: date
+) -> DataFrame:
+    """A row for each thing that stands out. `compared` is of four weeks."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    week, month = in_window(day, 7), in_window(day, 28)
+    of_hive = days.groupBy("hive_id", "account_id", "hive", "hive_type").agg(
+        f.avg(f.when(week, f.col("coverage"))).alias("coverage"),
+        f.sum(f.when(month, f.col("feedback"))).alias("feedback"),
+        # By messages, not by days.
+        (
+            f.sum(f.when(month, f.col("sentiment") * f.col("feedback")))
+            / f.nullif(f.sum(f.when(month, f.col("feedback"))), f.lit(0))
+        ).alias("sentiment"),
+    )
+    # Of several deals the one that did most, either way, while it is fresh.
+    fresh = deals.where(f.col("last") >= f.date_sub(f.lit(day), 7))
+    told = (
+        effects.join(fresh.select("deal_id", "hive_id", "title"), "deal_id")
+        .where("lift IS NOT NULL")
+        .groupBy("hive_id")
+        .agg(
+            f.max_by(
+                f.struct("deal_id", "title", "lift", "visits", "expected"), f.abs("lift")
+            ).alias("best")
+        )
+        .select(
+            "hive_id",
+            f.col("best.deal_id").alias("deal_id"),
+            f.col("best.title").alias("deal"),
+            f.col("best.lift").alias("lift"),
+            f.col("best.visits").alias("deal_visits"),
+            f.col("best.expected").alias("deal_expected"),
+        )
+    )
+    columns = ("visits_now", "visits_before", "peers", "peer_visits", "rank")
+    return (
+        of_hive.join(compared.select("hive_id", *columns), "hive_id", "left")
+        .join(told, "hive_id", "left")
+        .mapInArrow(insight_step, from_arrow_schema(INSIGHT_SCHEMA))
+        .withColumn("day", f.lit(day))
+    )

@@ -1,0 +1,225 @@
+"""Figures for businesses and operators: series, KPIs, comparisons, what people look for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import IntEnum, StrEnum
+from typing import Any
+
+
+class SeriesBucket(StrEnum):
+    """What a series is cut into, by each hive's own clock."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    WEEKDAY = "weekday"
+    HOUR_OF_DAY = "hour_of_day"
+    TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """`bucket` is a local moment or day, a weekday (Monday is 0) or an hour, by the kind asked
+    for."""
+
+    hive_id: int
+    bucket: str
+    entries: int
+    exits: int
+    peak: int | None
+    mean: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kpi:
+    hive_id: int
+    day: date
+    visits: int
+    mean_occupancy: float | None
+    mean_percent: float | None
+    peak: int | None
+    peak_hour: int | None
+    coverage: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodSummary:
+    """Figures of a hive from one day on, before another."""
+
+    hive_id: int
+    begins: date
+    ends: date
+    days: int
+    visits: int
+    visits_a_day: float | None
+    mean_occupancy: float | None
+    peak: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodComparison:
+    """What came after against what came before, and by how much it differs."""
+
+    before: PeriodSummary
+    after: PeriodSummary
+    visits_change: float | None
+    mean_change: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShare:
+    """How many of a group; groups of fewer than ten are not shown."""
+
+    group: str
+    people: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demographics:
+    hive_id: int
+    age_bands: tuple[GroupShare, ...]
+    genders: tuple[GroupShare, ...]
+
+
+class ComparisonDays(IntEnum):
+    """Days that are compared with as many before them."""
+
+    WEEK = 7
+    MONTH = 28
+
+
+@dataclass(frozen=True, slots=True)
+class PeerComparison:
+    """A hive's last days beside those before, and beside others of its type; a day, on average."""
+
+    hive_id: int
+    day: date  #: the last of them
+    window_days: int
+    visits_now: float | None
+    visits_before: float | None
+    occupancy_now: float | None
+    occupancy_before: float | None
+    peers: int  #: others of its type
+    peer_visits: float | None  #: the median of theirs
+    rank: int | None  #: among all of its type; the busiest is 1
+
+
+class PopularityDays(IntEnum):
+    """Days that are summed up."""
+
+    DAY = 1
+    WEEK = 7
+    MONTH = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Popularity:
+    hive_id: int
+    name: str
+    rank: int
+    score: float
+    views: int
+    searches: int
+    favourites: int
+    visits: int
+    day: date
+    window_days: int
+
+
+class PopularityMeasure(StrEnum):
+    """What hives are ranked by."""
+
+    ALL = "all"
+    VIEWS = "views"
+    SEARCHES = "searches"
+    FAVOURITES = "favourites"
+    VISITS = "visits"
+
+    def place(self, each: Popularity) -> tuple[int, int]:
+        """Where a hive comes: the most of it first, then the most popular."""
+        return (0 if self is PopularityMeasure.ALL else -getattr(each, self)), each.rank
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceShift:
+    hive_type: str
+    share_before: float
+    share_now: float
+    day: date
+    window_days: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCount:
+    """A name, and how often."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is looked at, looked for and liked most."""
+
+    pages: tuple[NamedCount, ...]
+    searches: tuple[NamedCount, ...]
+    hives: tuple[NamedCount, ...]
+    favourites: tuple[NamedCount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackDay:
+    """How people spoke of a hive on a day by its clock, as the nights have read it."""
+
+    hive_id: int
+    day: date
+    messages: int
+    positive: int
+    negative: int
+    sentiment: float  #: between -1 and 1
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackSummary:
+    hive_id: int | None
+    messages: int
+    positive: int
+    neutral: int
+    negative: int
+    unread: int
+    mean_sentiment: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountMetric:
+    id: int
+    account_id: int
+    name: str
+    formula: str
+    filter: Mapping[str, Any]
+    goal: float | None
+    window_days: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    hive_id: int
+    day: date
+    value: float | None
+    goal_met: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    id: int
+    hive_id: int | None
+    kind: str
+    day: date
+    title: str
+    body: str
+    weight: float
+    data: Mapping[str, Any]

@@ -1,0 +1,148 @@
+"""All that a night finds out, once a day, when the day before is over wherever there are hives.
+
+Days are the hives' own, so one is over for all at noon of the next in UTC. A day that failed is
+simply still due. Everything is made from the days of hives, which are read once and kept for the
+length of the night; what comes back to the driver is a few rows for each hive, and ten for a
+person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from penstock.core.logs import get_logger
+from penstock_hives.analytics import deal_effects as deals_ran
+from penstock_hives.analytics import recommendations
+from penstock_hives.analytics.hive_days import read_hive_days
+from penstock_hives.analytics.insights import make_insights
+from penstock_hives.analytics.metrics import METRICS_SQL, CustomMetric, DealRun, metric_values
+from penstock_hives.analytics.sentiment import SentimentModel, score_feedback
+from penstock_hives.analytics.sentiment_model import choose_model
+from penstock_hives.analytics.tables import (
+    FLOW,
+    is_analysed,
+    read_partitioned,
+    read_small,
+    write_findings,
+    write_to_lake,
+)
+from penstock_hives.analytics.trends import (
+    COMPARED_WINDOWS,
+    RECENT_WINDOWS,
+    hive_comparison,
+    hive_popularity,
+    preference_shifts,
+)
+from penstock_spark.lake import Lake
+from penstock_store import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = get_logger(__name__)
+
+#: As long as a window of a metric may be, and the weeks a deal is compared with.
+HISTORY_SPAN: Final = timedelta(days=400)
+#: The folder beside the lake's tables in which what was learned is kept.
+MODEL_FOLDER: Final = "models"
+
+
+class AnalyticsTask:
+    """A chore: the last day that is over, if nobody has done it."""
+
+    def __init__(self, database: str, lake: Path | None = None) -> None:
+        self._url = database
+        self._lake = lake
+
+    def __call__(self, spark: SparkSession) -> None:
+        now = datetime.now(UTC)
+        with Database(self._url) as database:
+            if not is_analysed(database, settled_day(now)):
+                analyse(spark, database, settled_day(now), now, lake=self._lake)
+
+
+def settled_day(now: datetime) -> date:
+    """The last day that is over everywhere."""
+    return (now - timedelta(hours=12)).date() - timedelta(days=1)
+
+
+def analyse(
+    spark: SparkSession,
+    database: Database,
+    day: date,
+    now: datetime,
+    model: SentimentModel | None = None,
+    lake: Path | None = None,
+) -> dict[str, int]:
+    """All findings of a day; how many rows of each table."""
+    reading = model or choose_model(database, lake and lake / MODEL_FOLDER, day)
+    scored = score_feedback(spark, database, reading, day, now)
+    days = read_hive_days(spark, database.url, day - HISTORY_SPAN, day).persist()
+    try:
+        found = compute_findings(spark, database, days, day, now)
+    finally:
+        days.unpersist()
+    written = write_findings(database, found, day, now)
+    if lake is not None:
+        write_to_lake(Lake(lake, FLOW), found, day, now)
+    log.info("analytics finished", day=str(day), feedback=scored, model=reading.name, **written)
+    return written
+
+
+def compute_findings(
+    spark: SparkSession, database: Database, days: DataFrame, day: date, now: datetime
+) -> dict[str, pa.Table]:
+    """By table, as PostgreSQL has them."""
+    since = {"since": day - HISTORY_SPAN, "until": day}
+    told = database.rows(deals_ran.DEALS_SQL, since)
+    deals = spark.createDataFrame(pa.Table.from_pylist(told, deals_ran.DEAL_SCHEMA))
+    runs = {row["deal_id"]: DealRun(row["hive_id"], row["first"], row["last"]) for row in told}
+    compared = _union([hive_comparison(days, day, window) for window in COMPARED_WINDOWS]).persist()
+    ran = deals_ran.deal_effects(days, deals, day).persist()
+    metrics = [CustomMetric(**row) for row in database.rows(METRICS_SQL)]
+    of_month = compared.where(f"window_days = {max(COMPARED_WINDOWS)}")
+    try:
+        return {
+            "hive_popularity": _union(
+                [hive_popularity(days, day, w) for w in RECENT_WINDOWS]
+            ).toArrow(),
+            "preference_shift": _union(
+                [preference_shifts(days, day, w) for w in RECENT_WINDOWS]
+            ).toArrow(),
+            "hive_comparison": compared.toArrow(),
+            "deal_effect": ran.toArrow(),
+            "custom_metric_value": metric_values(spark, days, metrics, runs, day, now).toArrow(),
+            "deal_recommendation": _recommended(spark, database, now).toArrow(),
+            "insight": make_insights(days, of_month, ran, deals, day).toArrow(),
+        }
+    finally:
+        ran.unpersist()
+        compared.unpersist()
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Windows of one table, one after the other: one job makes all of them."""
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _recommended(spark: SparkSession, database: Database, now: datetime) -> DataFrame:
+    url, given = database.url, {"now": now}
+    return recommendations.recommendations(
+        read_small(spark, database, recommendations.DEALS_SQL, recommendations.DEAL_SCHEMA, given),
+        read_partitioned(spark, url, recommendations.USERS_SQL, recommendations.USER_SCHEMA, given),
+        read_partitioned(
+            spark, url, recommendations.USER_HIVES_SQL, recommendations.USER_HIVE_SCHEMA, given
+        ),
+        read_partitioned(
+            spark, url, recommendations.ACTIONS_SQL, recommendations.ACTION_SCHEMA, given
+        ),
+        read_partitioned(
+            spark, url, recommendations.CLOSED_DEALS_SQL, recommendations.CLOSED_DEAL_SCHEMA, given
+        ),
+    )

@@ -1,0 +1,109 @@
+"""`/hives`: a business at a glance: the day in figures, hives as they are now, what stands out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from nicegui import ui
+
+from penstock_hives.analytics.models import Insight, Kpi, SeriesBucket
+from penstock_hives.occupancy.models import Occupancy
+from penstock_hives.web import components
+from penstock_hives.web.components import (
+    OccupancyGauge,
+    current_occupancy,
+    follow_live,
+    local_day,
+)
+from penstock_hives.web.context import AccountView, DashboardContext
+from penstock_store.dashboard.pages import PageRequest
+
+_INSIGHTS = 6
+
+
+async def draw_overview(office: DashboardContext, visit: PageRequest) -> None:
+    ui.add_head_html(components.STYLES)
+    desk = await office.desk(visit)
+    now = office.resources.clock()
+    with ui.element("div").classes("h-head"):
+        components.choose_account(desk, "/hives")
+    if not desk.hives:
+        components.empty_state(
+            "storefront", "No hives yet", "Open one through the API, then fit a sensor."
+        )
+        return
+    standings = {
+        hive.id: await current_occupancy(office, desk.caller, hive.id) for hive in desk.hives
+    }
+    await _figures(office, desk, now, standings)
+    with components.card("Now", "Changes as doors report."):
+        gauges = {}
+        with components.table(["Place", "Inside", "As of"]) as table:
+            for hive in desk.hives:
+                found = standings[hive.id]
+                with table.row() as row:
+                    with row.cell():
+                        ui.link(hive.name, f"/hives/place/{hive.id}").classes("h-link")
+                    with row.cell():
+                        gauges[hive.id] = OccupancyGauge(hive, found)
+                    with row.cell():
+                        ui.label(components.ago_text(found.as_of if found else None, now)).classes(
+                            "p-muted p-small"
+                        )
+        follow_live(office, gauges)
+    account = desk.account.id
+    insights = await office.services.analytics.insights(desk.caller, account, None, _INSIGHTS)
+    draw_insights(insights)
+
+
+async def _figures(
+    office: DashboardContext,
+    desk: AccountView,
+    now: datetime,
+    standings: dict[int, Occupancy | None],
+) -> None:
+    analytics = office.services.analytics
+    end = now.date() + timedelta(days=1)
+    kpis = await analytics.kpis(desk.caller, desk.numbers, end - timedelta(days=8), end)
+    series = await analytics.series(
+        desk.caller,
+        desk.numbers,
+        now - timedelta(hours=26),
+        now + timedelta(hours=1),
+        SeriesBucket.HOUR,
+    )
+    local = {hive.id: f"{now.astimezone(ZoneInfo(hive.time_zone)):%Y-%m-%d}" for hive in desk.hives}
+    today = sum(each.entries for each in series if local_day(each.bucket) == local[each.hive_id])
+    heard = [each for each in standings.values() if each is not None and each.quality != "stale"]
+    silent = len(desk.hives) - len(heard)
+    with components.figures():
+        components.figure(f"{sum(each.occupancy for each in heard):,}", "people inside now")
+        components.figure(f"{today:,}", "visitors today")
+        components.figure(f"{sum(kpi.visits for kpi in kpis):,}", "visits in seven days")
+        components.figure(components.number_text(_mean(kpis), "%"), "mean occupancy, open hours")
+        components.figure(_busiest(kpis), "busiest hour")
+        components.figure(f"{silent} of {len(desk.hives)}", "places not heard of")
+
+
+def draw_insights(insights: list[Insight]) -> None:
+    with components.card("What stands out"):
+        if not insights:
+            components.empty_state(
+                "lightbulb", "Nothing yet", "Each night looks at the days before."
+            )
+        for each in insights:
+            with ui.column().classes("h-insight gap-0"):
+                ui.label(each.title).classes("p-h3")
+                ui.label(each.body).classes("p-muted")
+
+
+def _mean(kpis: list[Kpi]) -> float | None:
+    known = [kpi.mean_percent for kpi in kpis if kpi.mean_percent is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _busiest(kpis: list[Kpi]) -> str:
+    hours = Counter(kpi.peak_hour for kpi in kpis if kpi.peak_hour is not None)
+    return f"{hours.most_common(1)[0][0]}:00" if hours else "–"

@@ -1,0 +1,258 @@
+"""Figures: for businesses about their hives, for people about themselves, for operators about all.
+
+Everything here was computed before it is asked for, by the pipeline; a request adds up a few rows
+at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from penstock.core.errors import NotFound
+from penstock_hives.analytics.formula import Formula, InvalidFormula
+from penstock_hives.analytics.models import (
+    AccountMetric,
+    ComparisonDays,
+    Demographics,
+    Insight,
+    Kpi,
+    MetricValue,
+    PeerComparison,
+    PeriodComparison,
+    PeriodSummary,
+    Popularity,
+    PopularityMeasure,
+    PreferenceShift,
+    SeriesBucket,
+    SeriesPoint,
+    Usage,
+)
+from penstock_hives.analytics.repository import AnalyticsRepository, MetricRepository
+from penstock_hives.billing.repository import PlanRepository
+from penstock_hives.database import Connection, DatabasePool
+from penstock_hives.encoding import check_if_match
+from penstock_hives.errors import FieldError, InvalidRequest, RequestConflict
+from penstock_hives.occupancy.service import require_owned_hive
+from penstock_hives.people.permissions import AppPermission, Caller
+from penstock_hives.people.repository import AuditRepository
+
+#: How long ago something may have been done that is told now.
+_BACK: Final = timedelta(days=2)
+
+
+class AnalyticsService:
+    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def series(
+        self,
+        caller: Caller,
+        hives: Sequence[int],
+        begin: datetime,
+        end: datetime,
+        bucket: SeriesBucket,
+    ) -> list[SeriesPoint]:
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).series(hives, begin, end, bucket)
+
+    async def kpis(self, caller: Caller, hives: Sequence[int], begin: date, end: date) -> list[Kpi]:
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).kpis(hives, begin, end)
+
+    async def compare_hives(
+        self, caller: Caller, hives: Sequence[int], begin: date, end: date
+    ) -> list[PeriodSummary]:
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).windows(hives, begin, end)
+
+    async def compare_peers(
+        self, caller: Caller, hives: Sequence[int], window: ComparisonDays
+    ) -> list[PeerComparison]:
+        """As of the last night; of a hive no night has compared there is nothing."""
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, hives)
+            return await AnalyticsRepository(connection).peers(hives, window)
+
+    async def compare_periods(
+        self, caller: Caller, hive: int, before: tuple[date, date], after: tuple[date, date]
+    ) -> PeriodComparison:
+        """The same hive before a change and after it."""
+        async with self._pool.reading() as connection:
+            await _all_mine(connection, caller, [hive])
+            repository = AnalyticsRepository(connection)
+            [first] = await repository.windows([hive], *before)
+            [second] = await repository.windows([hive], *after)
+        return PeriodComparison(
+            first,
+            second,
+            _change(first.visits_a_day, second.visits_a_day),
+            _change(first.mean_occupancy, second.mean_occupancy),
+        )
+
+    async def demographics(self, caller: Caller, hive: int) -> Demographics:
+        """Of those who keep the hive and have chosen to say; groups of ten and more."""
+        async with self._pool.reading() as connection:
+            await require_owned_hive(connection, caller, hive, AppPermission.READ_ANALYTICS)
+            return await AnalyticsRepository(connection).demographics(hive)
+
+    async def popular(self, window: int, by: PopularityMeasure, limit: int) -> list[Popularity]:
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).popular(window, by, limit)
+
+    async def shifts(self, caller: Caller, window: int) -> list[PreferenceShift]:
+        caller.require(AppPermission.READ_ANALYTICS)
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).shifts(window)
+
+    async def insights(
+        self, caller: Caller, account: int, hive: int | None, limit: int
+    ) -> list[Insight]:
+        caller.require(AppPermission.READ_ANALYTICS, account)
+        async with self._pool.reading() as connection:
+            return await MetricRepository(connection).insights(account, hive, limit)
+
+
+class ActivityService:
+    """What is done in the applications: told by them, summed up for people and operators."""
+
+    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def record(self, caller: Caller, events: Sequence[Mapping[str, Any]]) -> int:
+        """Those that can have happened; times out of reach are taken to be now."""
+        now = self._clock()
+        rows = []
+        for each in events:
+            at = each.get("at")
+            if at is None or not now - _BACK <= at <= now:
+                at = now
+            rows.append({**each, "user_id": caller.id, "at": at})
+        async with self._pool.transaction() as connection:
+            await AnalyticsRepository(connection).record(rows)
+        return len(rows)
+
+    async def mine(self, caller: Caller, days: int, limit: int) -> Usage:
+        since = self._clock() - timedelta(days=days)
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).usage(caller.known, since, limit)
+
+    async def everybody(self, caller: Caller, days: int, limit: int) -> Usage:
+        caller.require(AppPermission.READ_USAGE)
+        since = self._clock() - timedelta(days=days)
+        async with self._pool.reading() as connection:
+            return await AnalyticsRepository(connection).usage(None, since, limit)
+
+
+class MetricService:
+    """Metrics of a business's own: a formula over known series, evaluated by the nights."""
+
+    def __init__(
+        self, pool: DatabasePool, clock: Callable[[], datetime], check: Callable[[str], None]
+    ) -> None:
+        """`check` raises `Invalid` for a formula that cannot be evaluated."""
+        self._pool = pool
+        self._clock = clock
+        self._check = check
+
+    async def of_account(self, caller: Caller, account: int) -> list[AccountMetric]:
+        caller.require(AppPermission.READ_ANALYTICS, account)
+        async with self._pool.reading() as connection:
+            return await MetricRepository(connection).of_account(account)
+
+    async def get(self, caller: Caller, metric: int) -> AccountMetric:
+        async with self._pool.reading() as connection:
+            return await self._seen(connection, caller, metric)
+
+    async def define(
+        self, caller: Caller, account: int, values: Mapping[str, Any]
+    ) -> AccountMetric:
+        caller.require(AppPermission.EDIT_METRICS, account)
+        self._check(values["formula"])
+        async with self._pool.transaction() as connection:
+            plans, metrics = PlanRepository(connection), MetricRepository(connection)
+            if await plans.locked_account(account) is None:
+                raise NotFound(f"there is no account {account}")
+            most = await plans.limit_of_account(account, "custom_metrics", "metrics", self._clock())
+            if len(await metrics.of_account(account)) >= (most or 0):
+                raise RequestConflict(f"the plan of account {account} includes {most or 0} metrics")
+            number = await metrics.add({**values, "account_id": account})
+            await AuditRepository(connection).record(caller, "define", "metric", number, account)
+            made = await metrics.get(number)
+        assert made is not None
+        return made
+
+    async def edit(
+        self, caller: Caller, metric: int, values: Mapping[str, Any], seen: str | None
+    ) -> AccountMetric:
+        if (formula := values.get("formula")) is not None:
+            self._check(formula)
+        async with self._pool.transaction() as connection:
+            held = await self._seen(connection, caller, metric, lock=True)
+            caller.require(AppPermission.EDIT_METRICS, held.account_id)
+            check_if_match(held, seen)
+            metrics = MetricRepository(connection)
+            await metrics.change(metric, values)
+            await AuditRepository(connection).record(
+                caller, "edit", "metric", metric, held.account_id, {"fields": sorted(values)}
+            )
+            made = await metrics.get(metric)
+        assert made is not None
+        return made
+
+    async def remove(self, caller: Caller, metric: int) -> None:
+        async with self._pool.transaction() as connection:
+            held = await self._seen(connection, caller, metric, lock=True)
+            caller.require(AppPermission.EDIT_METRICS, held.account_id)
+            await MetricRepository(connection).remove(metric)
+            await AuditRepository(connection).record(
+                caller, "remove", "metric", metric, held.account_id
+            )
+
+    async def values(
+        self, caller: Caller, metric: int, begin: date, end: date
+    ) -> list[MetricValue]:
+        async with self._pool.reading() as connection:
+            await self._seen(connection, caller, metric)
+            return await MetricRepository(connection).values(metric, begin, end)
+
+    async def _seen(
+        self, connection: Connection, caller: Caller, metric: int, *, lock: bool = False
+    ) -> AccountMetric:
+        held = await MetricRepository(connection).get(metric, lock=lock)
+        if held is None or not caller.may(AppPermission.READ_ANALYTICS, held.account_id):
+            raise NotFound(f"there is no metric {metric} of yours")
+        return held
+
+
+async def _all_mine(connection: Connection, caller: Caller, hives: Sequence[int]) -> None:
+    accounts = await AnalyticsRepository(connection).accounts_of(hives)
+    for hive in hives:
+        account = accounts.get(hive)
+        if account is None or not caller.may(AppPermission.READ_ACCOUNT, account):
+            raise NotFound(f"there is no hive {hive} of yours")
+        caller.require(AppPermission.READ_ANALYTICS, account)
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    """By which share it has grown."""
+    if before is None or after is None or before == 0:
+        return None
+    return round(after / before - 1, 4)
+
+
+# Whether a formula of a metric can be meant: the language is the nights' (`hives/analytics`).
+
+
+def check_formula(text: str) -> None:
+    """Raises `InvalidRequest`, with what is wrong."""
+    try:
+        Formula.parse(text)
+    except InvalidFormula as error:
+        raise InvalidRequest("no such formula", [FieldError("formula", str(error))]) from None

@@ -1,0 +1,1 @@
+"""The HTTP API: the application, and what endpoints of all features share."""

@@ -1,0 +1,392 @@
+"""Plans, subscriptions, transactions, and what follows from them: entitlement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from penstock_hives.billing.models import (
+    BillingEvent,
+    FoldedSubscription,
+    HeldSubscription,
+    LedgerEntry,
+    PaymentProvider,
+    PaymentTransaction,
+    PlanFeature,
+    PlanSubscription,
+    SubscriptionOwner,
+    SubscriptionPlan,
+    SubscriptionState,
+    SubscriptionStatus,
+    TransactionKind,
+)
+from penstock_hives.database import Connection
+
+#: Whoever has a plan at `now`, with each feature of it. Several providers' plans simply add up.
+ENTITLED: Final = """
+    SELECT s.user_id, s.account_id, t.code AS plan, t.rank, f.code AS feature, tf.limits
+    FROM subscription s
+    JOIN subscription_type t ON t.id = s.subscription_type_id
+    LEFT JOIN subscription_type_feature tf ON tf.subscription_type_id = t.id
+    LEFT JOIN feature f ON f.id = tf.feature_id
+    WHERE s.status IN ('active', 'trial', 'past_due', 'cancelled') AND s.started_at <= %(now)s
+      AND (s.expires_at IS NULL OR s.expires_at > %(now)s)
+      AND (s.status <> 'cancelled' OR s.expires_at IS NOT NULL)
+"""
+_PLANS: Final = """
+    SELECT t.code, t.name, t.price, t.currency, t.period, t.audience,
+           f.code AS feature, f.name AS feature_name, tf.limits
+    FROM subscription_type t
+    LEFT JOIN subscription_type_feature tf ON tf.subscription_type_id = t.id
+    LEFT JOIN feature f ON f.id = tf.feature_id
+    ORDER BY t.audience DESC, t.rank, t.code, f.code
+"""
+_SUBSCRIPTION: Final = """
+    SELECT s.id, s.user_id, s.account_id, t.code AS plan, s.provider, s.status, s.started_at,
+           s.renews_at, s.cancelled_at, s.expires_at
+    FROM subscription s JOIN subscription_type t ON t.id = s.subscription_type_id
+"""
+_TRANSACTIONS: Final = """
+    SELECT x.id, x.subscription_id, t.code AS plan, x.kind, x.amount, x.currency, x.at,
+           s.cancelled_at, s.expires_at
+    FROM transaction x
+    JOIN subscription s ON s.id = x.subscription_id
+    JOIN subscription_type t ON t.id = s.subscription_type_id
+    WHERE (s.user_id = %(user)s OR s.account_id = %(account)s)
+      AND (%(before)s::bigint IS NULL OR x.id < %(before)s)
+    ORDER BY x.id DESC LIMIT %(limit)s
+"""
+_LIMIT: Final = f"""
+    SELECT max((limits ->> %(name)s)::int) AS most FROM (
+        SELECT e.limits FROM ({ENTITLED}) AS e
+        WHERE e.feature = %(feature)s AND (e.user_id = %(user)s OR e.account_id = %(account)s)
+        UNION ALL
+        SELECT tf.limits FROM subscription_type_feature tf
+        JOIN subscription_type t ON t.id = tf.subscription_type_id
+        JOIN feature f ON f.id = tf.feature_id
+        WHERE f.code = %(feature)s
+          AND t.code = CASE WHEN %(user)s::bigint IS NULL THEN 'business_free' ELSE 'free' END
+    ) AS given
+"""
+_GRANT: Final = """
+    INSERT INTO subscription (user_id, account_id, subscription_type_id, provider, provider_ref,
+                              status, expires_at)
+    SELECT %(user)s, %(account)s, id, 'manual', %(ref)s, 'active', %(expires)s
+    FROM subscription_type
+    WHERE code = %(plan)s
+      AND audience = CASE WHEN %(user)s::bigint IS NULL THEN 'account' ELSE 'user' END
+    RETURNING id
+"""
+
+
+class PlanRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def plans(self) -> list[SubscriptionPlan]:
+        found = await (await self._connection.execute(_PLANS)).fetchall()
+        features: dict[str, list[PlanFeature]] = {}
+        for row in found:
+            of = features.setdefault(row["code"], [])
+            if row["feature"] is not None:
+                of.append(PlanFeature(row["feature"], row["feature_name"], row["limits"]))
+        names = ("code", "name", "price", "currency", "period", "audience")
+        first = {row["code"]: row for row in reversed(found)}
+        return [
+            SubscriptionPlan(**{name: first[code][name] for name in names}, features=tuple(of))
+            for code, of in features.items()
+        ]
+
+    async def subscriptions(
+        self, user: int | None = None, account: int | None = None
+    ) -> list[PlanSubscription]:
+        statement = f"""
+            {_SUBSCRIPTION} WHERE s.user_id = %(user)s OR s.account_id = %(account)s
+            ORDER BY s.id DESC LIMIT 100
+        """
+        given = {"user": user, "account": account}
+        found = await self._connection.execute(statement, given)
+        return [PlanSubscription(**row) async for row in found]
+
+    async def subscription(self, number: int, *, lock: bool = False) -> PlanSubscription | None:
+        statement = f"{_SUBSCRIPTION} WHERE s.id = %s {'FOR UPDATE OF s' if lock else ''}"
+        row = await (await self._connection.execute(statement, (number,))).fetchone()
+        return None if row is None else PlanSubscription(**row)
+
+    async def transactions(
+        self, user: int | None, account: int | None, before: int | None, limit: int
+    ) -> list[PaymentTransaction]:
+        given = {"user": user, "account": account, "before": before, "limit": limit}
+        found = await self._connection.execute(_TRANSACTIONS, given)
+        return [PaymentTransaction(**row) async for row in found]
+
+    async def grant(
+        self,
+        plan: str,
+        user: int | None,
+        account: int | None,
+        ref: str,
+        expires: datetime | None,
+    ) -> int | None:
+        """Nothing, if there is no such plan for such a subscriber."""
+        given = {"plan": plan, "user": user, "account": account, "ref": ref, "expires": expires}
+        row = await (await self._connection.execute(_GRANT, given)).fetchone()
+        return None if row is None else int(row["id"])
+
+    async def cancel(self, number: int, now: datetime) -> None:
+        statement = """
+            UPDATE subscription SET status = 'cancelled', cancelled_at = %(now)s,
+                expires_at = coalesce(expires_at, renews_at, %(now)s), renews_at = NULL,
+                event_at = %(now)s
+            WHERE id = %(id)s
+        """
+        await self._connection.execute(statement, {"id": number, "now": now})
+
+    async def locked_account(self, account: int) -> str | None:
+        """Its status; nobody else changes what counts against its limits meanwhile."""
+        statement = "SELECT status FROM account WHERE id = %s FOR UPDATE"
+        row = await (await self._connection.execute(statement, (account,))).fetchone()
+        return None if row is None else row["status"]
+
+    async def limit_of_account(
+        self, account: int, feature: str, name: str, now: datetime
+    ) -> int | None:
+        return await self._limit(None, account, feature, name, now)
+
+    async def limit_of_user(self, user: int, feature: str, name: str, now: datetime) -> int | None:
+        return await self._limit(user, None, feature, name, now)
+
+    async def _limit(
+        self, user: int | None, account: int | None, feature: str, name: str, now: datetime
+    ) -> int | None:
+        """The largest any plan gives, the one that is free included."""
+        given = {"user": user, "account": account, "feature": feature, "name": name, "now": now}
+        row = await (await self._connection.execute(_LIMIT, given)).fetchone()
+        return None if row is None else row["most"]
+
+
+# Events, subscriptions and transactions, as rows.
+#
+# Everything about one provider is done by one transaction at a time: webhooks are few, and two
+# about
+# the same subscription must not each fold half of its events.
+
+_KEEP: Final = """
+    INSERT INTO payment_event (provider, provider_event_id, event_at, kind, payload, ref, related,
+                               facts)
+    VALUES (%(provider)s, %(id)s, %(at)s, %(kind)s, %(payload)s, %(ref)s, %(related)s, %(facts)s)
+    ON CONFLICT (provider, provider_event_id) DO NOTHING
+"""
+#: Events that name a payment only belong to the subscription another event names with it.
+_ADOPT: Final = """
+    UPDATE payment_event orphan SET ref = known.ref
+    FROM payment_event known
+    WHERE orphan.provider = %(provider)s AND orphan.related = %(related)s AND orphan.ref IS NULL
+      AND known.provider = orphan.provider AND known.related = orphan.related
+      AND known.ref IS NOT NULL
+"""
+_REF: Final = """
+    SELECT ref FROM payment_event WHERE provider = %s AND provider_event_id = %s
+"""
+_EVENTS: Final = """
+    SELECT provider, provider_event_id, event_at, kind, ref, related, facts
+    FROM payment_event WHERE provider = %s AND ref = %s
+"""
+_SUBSCRIBE: Final = """
+    INSERT INTO subscription AS held
+        (user_id, account_id, subscription_type_id, provider, provider_ref, status, started_at,
+         renews_at, cancelled_at, expires_at, event_at)
+    SELECT %(user_id)s, %(account_id)s, plan.id, %(provider)s, %(ref)s, %(status)s,
+           coalesce(%(started_at)s, %(event_at)s), %(renews_at)s, %(cancelled_at)s,
+           %(expires_at)s, %(event_at)s
+    FROM subscription_type plan
+    WHERE plan.code = %(plan)s
+    ON CONFLICT (provider, provider_ref) DO UPDATE SET
+        user_id = excluded.user_id, account_id = excluded.account_id,
+        subscription_type_id = excluded.subscription_type_id, status = excluded.status,
+        started_at = excluded.started_at, renews_at = excluded.renews_at,
+        cancelled_at = excluded.cancelled_at, expires_at = excluded.expires_at,
+        event_at = excluded.event_at
+    RETURNING id
+"""
+_BOOK: Final = """
+    INSERT INTO transaction (subscription_id, provider_event_id, kind, amount, currency, at)
+    VALUES (%s, %s, %s, %s, %s, %s)
+    ON CONFLICT (provider_event_id) DO NOTHING
+"""
+_APPLIED: Final = """
+    UPDATE payment_event SET applied_at = %s, error = NULL
+    WHERE provider = %s AND ref = %s AND applied_at IS NULL
+"""
+_ERROR: Final = """
+    UPDATE payment_event SET error = %s WHERE provider = %s AND provider_event_id = %s
+"""
+_HELD: Final = """
+    SELECT held.provider, plan.code AS plan, plan.rank, held.status, held.expires_at,
+           coalesce((
+               SELECT jsonb_object_agg(feature.code, given.limits)
+               FROM subscription_type_feature given
+               JOIN feature ON feature.id = given.feature_id
+               WHERE given.subscription_type_id = plan.id
+           ), '{}') AS features
+    FROM subscription held
+    JOIN subscription_type plan ON plan.id = held.subscription_type_id
+    WHERE held.user_id = %(user_id)s OR held.account_id = %(account_id)s
+"""
+_EXISTS: Final = """
+    SELECT EXISTS (SELECT FROM app_user WHERE id = %(user_id)s AND deleted_at IS NULL)
+        OR EXISTS (SELECT FROM account WHERE id = %(account_id)s) AS found
+"""
+
+
+class BillingLedger:
+    """Over a connection, within a transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def lock(self, provider: PaymentProvider) -> None:
+        """Until the end of the transaction nobody else works on this provider's events."""
+        statement = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+        await self._connection.execute(statement, (f"payments {provider}",))
+
+    async def keep(self, event: BillingEvent) -> bool:
+        """Whether it is new."""
+        facts = {
+            "provider": event.provider,
+            "id": event.id,
+            "at": event.at,
+            "kind": event.name,
+            "payload": json.dumps(event.payload, default=str),
+            "ref": event.ref,
+            "related": event.related,
+            "facts": json.dumps(event_to_json(event)),
+        }
+        return (await self._connection.execute(_KEEP, facts)).rowcount == 1
+
+    async def reference(self, event: BillingEvent) -> str | None:
+        """Which subscription an event is about, itself or by a payment it shares with another."""
+        if event.related is not None:
+            given = {"provider": event.provider, "related": event.related}
+            await self._connection.execute(_ADOPT, given)
+        row = await (await self._connection.execute(_REF, (event.provider, event.id))).fetchone()
+        return row["ref"] if row else None
+
+    async def events(self, provider: PaymentProvider, ref: str) -> list[BillingEvent]:
+        rows = await (await self._connection.execute(_EVENTS, (provider, ref))).fetchall()
+        return [event_from_row(row) for row in rows]
+
+    async def known(self, owner: SubscriptionOwner) -> bool:
+        given = {"user_id": owner.user_id, "account_id": owner.account_id}
+        row = await (await self._connection.execute(_EXISTS, given)).fetchone()
+        return row is not None and bool(row["found"])
+
+    async def subscribe(
+        self, provider: PaymentProvider, ref: str, folded: FoldedSubscription
+    ) -> int | None:
+        """The subscription as it stands now, its id; None, if there is no such plan."""
+        standing = folded.standing
+        facts: dict[str, Any] = {
+            "user_id": folded.owner.user_id,
+            "account_id": folded.owner.account_id,
+            "provider": provider,
+            "ref": ref,
+            "plan": standing.plan,
+            "status": standing.status,
+            "started_at": standing.started_at,
+            "renews_at": standing.renews_at,
+            "cancelled_at": standing.cancelled_at,
+            "expires_at": folded.served_until,
+            "event_at": folded.event_at,
+        }
+        row = await (await self._connection.execute(_SUBSCRIBE, facts)).fetchone()
+        return row["id"] if row else None
+
+    async def book(self, subscription: int, event: BillingEvent) -> None:
+        """The line of the books an event is, once."""
+        if event.money is None:
+            return
+        line = (
+            subscription,
+            f"{event.provider}:{event.id}",
+            event.money.kind,
+            event.money.amount,
+            event.money.currency,
+            event.at,
+        )
+        await self._connection.execute(_BOOK, line)
+
+    async def applied(self, provider: PaymentProvider, ref: str, now: datetime) -> None:
+        await self._connection.execute(_APPLIED, (now, provider, ref))
+
+    async def failed(self, event: BillingEvent, reason: str) -> None:
+        await self._connection.execute(_ERROR, (reason, event.provider, event.id))
+
+    async def held(self, owner: SubscriptionOwner) -> list[HeldSubscription]:
+        """All subscriptions of somebody, those that are over too."""
+        given = {"user_id": owner.user_id, "account_id": owner.account_id}
+        rows = await (await self._connection.execute(_HELD, given)).fetchall()
+        return [
+            HeldSubscription(**{**row, "status": SubscriptionStatus(row["status"])}) for row in rows
+        ]
+
+
+# What was read from an event, as it is kept: JSON and back, the two side by side.
+
+
+def event_to_json(event: BillingEvent) -> dict[str, Any]:
+    """The parts of an event that are there."""
+    facts: dict[str, Any] = {}
+    if event.owner is not None:
+        facts["owner"] = {"user_id": event.owner.user_id, "account_id": event.owner.account_id}
+    if event.standing is not None:
+        facts["standing"] = {
+            field.name: _written(getattr(event.standing, field.name))
+            for field in fields(SubscriptionState)
+        }
+    if event.money is not None:
+        money = event.money
+        facts["money"] = {
+            "kind": money.kind,
+            "amount": str(money.amount),
+            "currency": money.currency,
+        }
+    return facts
+
+
+def event_from_row(row: Mapping[str, Any]) -> BillingEvent:
+    """An event as the database has it; what the provider sent along stays there."""
+    facts = row["facts"]
+    owner, standing, money = (facts.get(part) for part in ("owner", "standing", "money"))
+    return BillingEvent(
+        PaymentProvider(row["provider"]),
+        row["provider_event_id"],
+        row["event_at"],
+        row["kind"],
+        row["ref"],
+        row["related"],
+        None if owner is None else SubscriptionOwner(**owner),
+        None if standing is None else _standing(standing),
+        None
+        if money is None
+        else LedgerEntry(
+            TransactionKind(money["kind"]), Decimal(money["amount"]), money["currency"]
+        ),
+    )
+
+
+def _standing(facts: Mapping[str, Any]) -> SubscriptionState:
+    moments = {name: _read(value) for name, value in facts.items() if name.endswith("_at")}
+    return SubscriptionState(SubscriptionStatus(facts["status"]), facts["plan"], **moments)
+
+
+def _written(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _read(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(value)

@@ -1,0 +1,182 @@
+"""Stripe's webhooks: the signature checked over the bytes that came, then read as an
+`BillingEvent`.
+
+Signatures bear the time they were made, and Stripe signs every attempt anew: a webhook that was
+recorded and is sent again later is refused. Several secrets may be good at a time, so that one can
+be rotated. Whose a subscription is comes from the metadata we give a checkout (`user_id` or
+`account_id`), which Stripe hands on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import stripe
+
+from penstock_hives.billing.models import (
+    BillingEvent,
+    LedgerEntry,
+    PaymentProvider,
+    SubscriptionOwner,
+    SubscriptionState,
+    SubscriptionStatus,
+    TransactionKind,
+    WebhookRefused,
+    amount_of,
+)
+
+#: How old a signature may be, in seconds.
+TOLERANCE: Final = 300
+_STATUSES: Final = {
+    "trialing": SubscriptionStatus.TRIAL,
+    "active": SubscriptionStatus.ACTIVE,
+    "past_due": SubscriptionStatus.PAST_DUE,
+    "unpaid": SubscriptionStatus.PAST_DUE,
+    "paused": SubscriptionStatus.EXPIRED,
+    "canceled": SubscriptionStatus.EXPIRED,
+    "incomplete": None,  # the first payment has not come: nothing was bought yet
+    "incomplete_expired": None,
+}
+Object = Mapping[str, Any]
+
+
+class StripeWebhooks:
+    """Reads webhooks that one of the secrets has signed; `plans` names ours by Stripe's prices."""
+
+    def __init__(self, secrets: Sequence[str], plans: Mapping[str, str]) -> None:
+        if not secrets:
+            raise ValueError("there is no secret to check Stripe's signatures with")
+        self._secrets = tuple(secrets)
+        self._plans = plans
+
+    def read(self, body: bytes, signature: str | None) -> BillingEvent:
+        self._check(body, signature)
+        try:
+            document = json.loads(body)
+            return self._event(document)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise WebhookRefused(f"this is no event of Stripe's: {error!r}") from error
+
+    def _check(self, body: bytes, signature: str | None) -> None:
+        reason = "it has no signature"
+        for secret in self._secrets:
+            try:
+                # Typed as if it had been decoded already; it takes the bytes that were signed.
+                stripe.WebhookSignature.verify_header(body.decode(), signature, secret, TOLERANCE)
+            except (stripe.SignatureVerificationError, ValueError) as error:
+                reason = str(error).partition("\n")[0]
+            else:
+                return
+        raise WebhookRefused(f"the webhook is not Stripe's: {reason}")
+
+    def _event(self, document: Object) -> BillingEvent:
+        name, thing = str(document["type"]), document["data"]["object"]
+        read = self._readers().get(name)
+        event = BillingEvent(
+            PaymentProvider.STRIPE,
+            str(document["id"]),
+            _moment(document["created"]),
+            name,
+            payload=document,
+        )
+        return event if read is None else read(event, thing)
+
+    def _readers(self) -> Mapping[str, Callable[[BillingEvent, Object], BillingEvent]]:
+        subscription = dict.fromkeys(
+            (f"customer.subscription.{what}" for what in _SUBSCRIPTION_EVENTS), self._subscription
+        )
+        return {
+            **subscription,
+            "checkout.session.completed": _checkout,
+            "invoice.paid": _invoice,
+            "charge.refunded": _refund,
+        }
+
+    def _subscription(self, event: BillingEvent, thing: Object) -> BillingEvent:
+        item = thing["items"]["data"][0]
+        status = _STATUSES[thing["status"]]
+        end = _moment_or_none(item.get("current_period_end") or thing.get("current_period_end"))
+        cancelled = _moment_or_none(thing.get("canceled_at"))
+        ended = _moment_or_none(thing.get("ended_at"))
+        if status in (SubscriptionStatus.ACTIVE, SubscriptionStatus.TRIAL) and thing.get(
+            "cancel_at_period_end"
+        ):
+            status = SubscriptionStatus.CANCELLED
+        over = status is SubscriptionStatus.EXPIRED
+        standing = status and SubscriptionState(
+            status,
+            self._plan(item["price"]),
+            _moment_or_none(thing.get("start_date")),
+            None if over or status is SubscriptionStatus.CANCELLED else end,
+            cancelled,
+            (ended or event.at) if over else end,
+        )
+        money = None
+        if event.name == "customer.subscription.deleted":
+            money = LedgerEntry(TransactionKind.EXPIRE, currency=_currency(item["price"]))
+        owner = SubscriptionOwner.of(thing.get("metadata") or {})
+        return _with(event, ref=str(thing["id"]), owner=owner, standing=standing, money=money)
+
+    def _plan(self, price: Object) -> str | None:
+        """By the price's id, by its lookup key, or as the key itself when it names a plan."""
+        key = price.get("lookup_key")
+        return self._plans.get(str(price["id"])) or self._plans.get(str(key)) or key
+
+
+_SUBSCRIPTION_EVENTS: Final = ("created", "updated", "deleted", "paused", "resumed")
+
+
+def _checkout(event: BillingEvent, thing: Object) -> BillingEvent:
+    owner = SubscriptionOwner.of(thing.get("metadata") or {})
+    ref = thing.get("subscription")
+    return _with(event, ref=str(ref) if ref else None, owner=owner)
+
+
+def _invoice(event: BillingEvent, thing: Object) -> BillingEvent:
+    parent = (thing.get("parent") or {}).get("subscription_details") or {}
+    ref = thing.get("subscription") or parent.get("subscription")
+    first = thing.get("billing_reason") == "subscription_create"
+    kind = TransactionKind.PURCHASE if first else TransactionKind.RENEWAL
+    currency = str(thing["currency"]).upper()
+    money = LedgerEntry(kind, amount_of(int(thing["amount_paid"]), currency), currency)
+    owner = SubscriptionOwner.of(parent.get("metadata") or {})
+    return _with(
+        event, ref=str(ref) if ref else None, related=_payment(thing), owner=owner, money=money
+    )
+
+
+def _refund(event: BillingEvent, thing: Object) -> BillingEvent:
+    currency = str(thing["currency"]).upper()
+    money = LedgerEntry(
+        TransactionKind.REFUND, amount_of(int(thing["amount_refunded"]), currency), currency
+    )
+    ref = (thing.get("metadata") or {}).get("subscription")
+    return _with(event, ref=ref, related=_payment(thing), money=money)
+
+
+def _payment(thing: Object) -> str | None:
+    """What an invoice and the charge that was paid for it have in common."""
+    listed = ((thing.get("payments") or {}).get("data") or [{}])[0].get("payment") or {}
+    found = thing.get("payment_intent") or listed.get("payment_intent")
+    return str(found) if found else None
+
+
+def _with(event: BillingEvent, **facts: Any) -> BillingEvent:
+    return BillingEvent(
+        event.provider, event.id, event.at, event.name, payload=event.payload, **facts
+    )
+
+
+def _currency(price: Object) -> str:
+    return str(price.get("currency") or "eur").upper()
+
+
+def _moment(value: Any) -> datetime:
+    return datetime.fromtimestamp(int(value), UTC)
+
+
+def _moment_or_none(value: Any) -> datetime | None:
+    return None if value is None else _moment(value)

@@ -1,0 +1,1 @@
+"""Deals of hives, their redemption and their effect."""

@@ -1,0 +1,109 @@
+"""Signing in with the local issuer. Where Firebase is the issuer these say so, and do nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, BackgroundTasks, Depends
+from pydantic import Field
+
+from penstock_hives.api.dependencies import Reader, ResourcesDep
+from penstock_hives.api.fields import RequestBody
+from penstock_hives.api.problems import Problem
+from penstock_hives.identity.service import (
+    LocalIdentity,
+    SignInService,
+    SignInSession,
+    normalize_login,
+    require_local_identity,
+)
+
+# Not idempotent routes: their answers are secrets, which are not kept.
+router = APIRouter(
+    tags=["identity"],
+    responses={501: {"description": "This installation has no such part.", "model": Problem}},
+)
+
+Login = Annotated[str, Field(min_length=3, max_length=254, examples=["ada@bees.example"])]
+Password = Annotated[str, Field(min_length=1, max_length=256, examples=["nine green bottles"])]
+Token = Annotated[str, Field(min_length=1, max_length=200, pattern="^[A-Za-z0-9_-]+$")]
+
+
+class LoginRequest(RequestBody):
+    login: Login
+    password: Password
+
+
+class RefreshRequest(RequestBody):
+    refresh_token: Token
+
+
+class PasswordResetRequest(RequestBody):
+    login: Login
+
+
+class PasswordReset(RequestBody):
+    token: Token
+    """From the letter."""
+    password: Password
+
+
+class IssuerInfo(RequestBody):
+    issuer: Literal["local", "other"]
+    """Whether people sign in here."""
+
+
+def get_sign_in(context: ResourcesDep) -> SignInService:
+    return require_local_identity(context.identify).sign_in(context.pool)
+
+
+SignInDep = Annotated[SignInService, Depends(get_sign_in)]
+
+
+@router.get("/identity")
+async def get_issuer(caller: Reader, context: ResourcesDep) -> IssuerInfo:
+    """Whether people sign in here, or with Firebase."""
+    return IssuerInfo(issuer="local" if isinstance(context.identify, LocalIdentity) else "other")
+
+
+@router.get("/identity/keys")
+async def get_keys(caller: Reader, context: ResourcesDep) -> dict[str, Any]:
+    """The public keys of the local issuer, as a JWK set."""
+    return require_local_identity(context.identify).issuer.keys.published()
+
+
+@router.post("/identity/sign-up", status_code=201)
+async def sign_up(body: LoginRequest, caller: Reader, desk: SignInDep) -> SignInSession:
+    return await desk.sign_up(body.login, body.password)
+
+
+@router.post("/identity/sign-in")
+async def sign_in(body: LoginRequest, caller: Reader, desk: SignInDep) -> SignInSession:
+    """An ID token for an hour, and a refresh token that is good once."""
+    return await desk.sign_in(body.login, body.password)
+
+
+@router.post("/identity/refresh")
+async def refresh(body: RefreshRequest, caller: Reader, desk: SignInDep) -> SignInSession:
+    """Another session. A refresh token that is used twice ends all sessions of its owner."""
+    return await desk.refresh(body.refresh_token)
+
+
+@router.post("/identity/sign-out", status_code=204)
+async def sign_out(body: RefreshRequest, caller: Reader, desk: SignInDep) -> None:
+    await desk.sign_out(body.refresh_token)
+
+
+@router.post("/identity/password/forgotten", status_code=202)
+async def forgotten(
+    body: PasswordResetRequest, caller: Reader, desk: SignInDep, later: BackgroundTasks
+) -> None:
+    """A letter with the means to set a new password. The answer is the same, and as quick, for a
+    login that is not there."""
+    later.add_task(desk.ask_reset, normalize_login(body.login))
+
+
+@router.post("/identity/password/reset", status_code=204)
+async def reset(body: PasswordReset, caller: Reader, desk: SignInDep) -> None:
+    """Set a new password; every session of the old one ends."""
+    await desk.reset(body.token, body.password)

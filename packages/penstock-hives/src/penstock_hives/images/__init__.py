@@ -1,0 +1,1 @@
+"""Images of hives: the gallery, uploads, files on disk."""

@@ -1,0 +1,91 @@
+"""Pictures of hives: the gallery, the cover, uploads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, File, Form, Request, Response, UploadFile
+from pydantic import Field
+
+from penstock.core.errors import ContentTooLarge
+from penstock_hives.api.dependencies import Reader, ResourcesDep, ServicesDep, require_permission
+from penstock_hives.api.fields import LongText, PathId, RequestBody, fields_set
+from penstock_hives.api.idempotency import IdempotentRoute
+from penstock_hives.api.responses import PUBLIC, etag_response, read_from_cache
+from penstock_hives.images.models import HiveImage, ImageKind
+from penstock_hives.people.permissions import AppPermission, Caller
+
+router = APIRouter(route_class=IdempotentRoute, tags=["images"])
+
+Painter = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_IMAGES))]
+Caption = Annotated[LongText, Field(max_length=200)]
+
+
+class ImageEdit(RequestBody):
+    kind: Literal["cover", "secondary"] | None = None
+    caption: Caption | None = None
+    position: Annotated[int, Field(ge=0, le=1000)] | None = None
+
+
+@router.get("/hives/{hive}/images", response_model=list[HiveImage])
+async def list_images(
+    request: Request, hive: PathId, caller: Reader, context: ResourcesDep
+) -> Response:
+    """The gallery, in order."""
+    if (answer := await read_from_cache(context.public, caller, request)) is not None:
+        return answer
+    return etag_response(request, await context.services.images.of_hive(hive), PUBLIC)
+
+
+@router.post("/hives/{hive}/images", status_code=201)
+async def add_image(
+    hive: PathId,
+    caller: Painter,
+    context: ResourcesDep,
+    response: Response,
+    file: Annotated[UploadFile, File(description="A JPEG, PNG or WebP.")],
+    kind: Annotated[Literal["cover", "secondary"], Form()] = "secondary",
+    caption: Annotated[Caption, Form()] = "",
+) -> HiveImage:
+    """The picture is encoded anew, upright and at most 1600 pixels wide or high; nothing else of
+    the file is kept. The first one is the cover."""
+    most = context.settings.image_bytes
+    content = await file.read(most + 1)
+    if len(content) > most:
+        raise ContentTooLarge(f"a picture has at most {most:,} bytes")
+    made = await context.services.images.add(caller, hive, content, ImageKind(kind), caption)
+    response.headers["Location"] = made.url
+    return made
+
+
+@router.get(
+    "/images/{image}",
+    response_class=Response,
+    responses={200: {"content": {"image/jpeg": {"schema": {"type": "string"}}}}},
+)
+async def get_image(
+    request: Request, image: PathId, caller: Reader, context: ResourcesDep
+) -> Response:
+    """The picture itself. It never changes: keep it."""
+    if (answer := await read_from_cache(context.public, caller, request)) is not None:
+        return answer
+    content, mime = await context.services.images.content(image)
+    headers = {
+        "Cache-Control": "public, max-age=31536000, immutable",
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": "default-src 'none'",
+    }
+    return Response(content, 200, headers, mime)
+
+
+@router.patch("/images/{image}")
+async def edit_image(
+    image: PathId, body: ImageEdit, caller: Painter, services: ServicesDep
+) -> HiveImage:
+    """Another caption or place; a new cover takes the old one's."""
+    return await services.images.edit(caller, image, fields_set(body))
+
+
+@router.delete("/images/{image}", status_code=204)
+async def remove_image(image: PathId, caller: Painter, services: ServicesDep) -> None:
+    await services.images.remove(caller, image)

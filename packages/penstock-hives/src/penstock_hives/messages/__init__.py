@@ -1,0 +1,1 @@
+"""Messages between users and businesses: feedback, questions, answers, notices."""

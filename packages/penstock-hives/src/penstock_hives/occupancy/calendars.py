@@ -1,0 +1,137 @@
+"""Local hours and days of hives, and the time of the nightly reset.
+
+An hour begins when the local clock shows a full hour; a day has 23, 24 or 25 hours. Some zones skip
+midnight: their day begins at the first local time of its date. A hive is reset to empty once a
+night, at its `reset_time` or, if it is open then, half an hour after it closes. A hive that never
+closes is reset anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock_hives.occupancy.device_clock import TimeZoneTable, time_zone_table
+from penstock_hives.occupancy.slots import SLOT_MICROS
+
+Numbers = NDArray[np.int64]
+
+SLOTS_PER_HOUR: Final = 12
+DAY_MICROS: Final = 86_400_000_000
+
+
+class HiveCalendars:
+    """The zones of hives."""
+
+    __slots__ = ("_hive", "_names", "_zone")
+
+    def __init__(self, zones: Mapping[int, str]) -> None:
+        self._names = sorted(set(zones.values()))
+        numbers = {name: number for number, name in enumerate(self._names)}
+        self._hive = np.array(sorted(zones), np.int64)
+        self._zone = np.array([numbers[zones[hive]] for hive in sorted(zones)], np.int64)
+
+    def offsets(self, hives: Numbers, slots: Numbers) -> Numbers:
+        """How far the clocks of hives are ahead of UTC in these slots: microseconds."""
+        found = np.zeros(len(hives), np.int64)
+        for name, rows in self._by_zone(hives):
+            found[rows] = _offsets(time_zone_table(name), slots[rows] * SLOT_MICROS)
+        return found
+
+    def hour(self, hives: Numbers, slots: Numbers) -> Numbers:
+        """The slots in which the hours of these slots began."""
+        return slots - (slots + self.offsets(hives, slots) // SLOT_MICROS) % SLOTS_PER_HOUR
+
+    def day(self, hives: Numbers, slots: Numbers) -> Numbers:
+        """The dates of these slots, as days since 1970."""
+        return (slots * SLOT_MICROS + self.offsets(hives, slots)) // DAY_MICROS
+
+    def midnight(self, hives: Numbers, days: Numbers) -> Numbers:
+        """The slots with which these dates begin."""
+        found = np.zeros(len(hives), np.int64)
+        for name, rows in self._by_zone(hives):
+            found[rows] = -(
+                -_first_moment(time_zone_table(name), days[rows] * DAY_MICROS) // SLOT_MICROS
+            )
+        return found
+
+    def _by_zone(self, hives: Numbers) -> list[tuple[str, Numbers]]:
+        if not len(hives):
+            return []
+        places = self._zone[np.searchsorted(self._hive, hives)]
+        return [(self._names[each], np.flatnonzero(places == each)) for each in np.unique(places)]
+
+
+def _offsets(held: TimeZoneTable, moments: Numbers) -> Numbers:
+    place = np.searchsorted(held.starts - held.offsets, moments, "right") - 1
+    offsets: Numbers = held.offsets[np.maximum(place, 0)]
+    return offsets
+
+
+def _first_moment(held: TimeZoneTable, wall: Numbers) -> Numbers:
+    """When clocks first show this or later, and go on from there."""
+    place = np.minimum(np.searchsorted(held.ends, wall, "right"), len(held.ends) - 1)
+    return np.maximum(wall, held.starts[place]) - held.offsets[place]
+
+
+DEFAULT_RESET_TIME: Final = time(4)
+#: People leave after the doors have closed.
+AFTER_CLOSING: Final = timedelta(minutes=30)
+WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY: Final = timedelta(days=1)
+_EPOCH: Final = date(1970, 1, 1)
+
+OpeningTimes = Mapping[str, Sequence[Sequence[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSchedule:
+    """The nights of one hive."""
+
+    time_zone: str
+    reset_time: time = DEFAULT_RESET_TIME
+    opening_hours: OpeningTimes = field(default_factory=dict)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> ResetSchedule:
+        """Of table `hive`."""
+        return cls(row["time_zone"], row["reset_time"], row["opening_hours"])
+
+    def reset(self, day: date) -> int:
+        """The moment of that local day's reset: microseconds, at the beginning of a slot."""
+        wall = datetime.combine(day, self.reset_time)
+        for opened, closed in self._open_around(day):
+            if opened < wall < closed and closed - opened < _DAY:
+                wall = min(closed + AFTER_CLOSING, wall + _DAY)
+                break
+        moment = wall.replace(tzinfo=ZoneInfo(self.time_zone)).astimezone(UTC)
+        return int(moment.timestamp()) * 1_000_000 // SLOT_MICROS * SLOT_MICROS
+
+    def _open_around(self, day: date) -> list[tuple[datetime, datetime]]:
+        """By the wall clock: the hours of the day before, which may last into this one, and its."""
+        found = []
+        for each in (day - _DAY, day):
+            for opens, closes in self.opening_hours.get(WEEKDAYS[each.weekday()], ()):
+                opened, closed = _at(each, opens), _at(each, closes)
+                found.append((opened, closed if closed > opened else closed + _DAY))
+        return found
+
+
+def to_day_number(day: date) -> int:
+    """A date as days since 1970."""
+    return (day - _EPOCH).days
+
+
+def from_day_number(number: int) -> date:
+    return _EPOCH + timedelta(days=number)
+
+
+def _at(day: date, clock: str) -> datetime:
+    hour, minute = clock.split(":")
+    return datetime.combine(day, time()) + timedelta(hours=int(hour), minutes=int(minute))

@@ -1,0 +1,106 @@
+"""How full a hive is: now, against what is usual, in a typical week, and as forecast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Final
+
+#: Nothing is called unusual before so many people and such a share make the difference.
+_PEOPLE: Final = 3.0
+_SHARE: Final = 0.2
+#: A week or less is no habit.
+_WEEKS: Final = 2
+
+
+class UsualRelation(StrEnum):
+    QUIETER = "quieter"  #: less busy than usual
+    AS_USUAL = "as_usual"
+    BUSIER = "busier"
+
+
+@dataclass(frozen=True, slots=True)
+class UsualOccupancy:
+    """What is usual at this hour of the week, and how now compares."""
+
+    occupancy: float
+    weeks: int
+    relation: UsualRelation
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """A stale hive keeps its last figure and has no level: it does not read empty."""
+
+    hive_id: int
+    occupancy: int
+    percent: float | None
+    level: str | None
+    trend: str
+    quality: str
+    as_of: datetime
+    version: int
+    usual: UsualOccupancy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalHour:
+    """Of the hive's own clock; Monday is 0."""
+
+    weekday: int
+    hour: int
+    entries: float
+    occupancy: float
+    weeks: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalWeek:
+    hive_id: int
+    as_of: datetime | None
+    hours: tuple[TypicalHour, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastHour:
+    """Entries expected in the hour from `slot` on: as likely more as less, and nine times in ten
+    not above."""
+
+    slot: datetime
+    p50: float
+    p90: float
+
+
+@dataclass(frozen=True, slots=True)
+class PeakHours:
+    starts_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Of a local day; without hours when nothing can be said yet."""
+
+    hive_id: int
+    day: date
+    model: str | None
+    made_at: datetime | None
+    hours: tuple[ForecastHour, ...]
+    peak: PeakHours | None
+
+
+def compare_with_usual(
+    occupancy: int, quality: str, typical: float | None, weeks: int | None
+) -> UsualOccupancy | None:
+    """Nothing is said of a hive that is not heard of, or has no habits yet."""
+    if typical is None or weeks is None or weeks < _WEEKS or quality == "stale":
+        return None
+    margin = max(_PEOPLE, _SHARE * typical)
+    if occupancy < typical - margin:
+        relation = UsualRelation.QUIETER
+    elif occupancy > typical + margin:
+        relation = UsualRelation.BUSIER
+    else:
+        relation = UsualRelation.AS_USUAL
+    return UsualOccupancy(round(typical, 1), weeks, relation)

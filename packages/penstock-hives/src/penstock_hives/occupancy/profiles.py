@@ -1,0 +1,149 @@
+"""What must be known of the sensors to read them, in a form that goes to every worker.
+
+`SensorProfile` is what people and the database think in; `SensorProfiles` is the same by column,
+found by
+serial. A worker gets all of them with its task: a hundred bytes a sensor, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock_hives.sensors.protocol import ByteOrder, FirmwareProfile, SensorProtocol
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+PROFILE_SCHEMA: Final = pa.schema(
+    [
+        ("serial", pa.string()),
+        ("sensor_id", pa.int64()),
+        ("hive_id", pa.int64()),
+        ("time_zone", pa.string()),
+        ("protocol", pa.string()),
+        ("direction_swapped", pa.bool_()),
+        ("report_interval_min", pa.int32()),
+        ("byte_order", pa.string()),
+        ("wrap_at", pa.int64()),
+        ("plus_32", pa.bool_()),
+        ("event_counter", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SensorProfile:
+    serial: str
+    sensor_id: int
+    hive_id: int
+    time_zone: str
+    protocol: SensorProtocol = SensorProtocol.V1
+    firmware: FirmwareProfile = field(default_factory=FirmwareProfile)
+    direction_swapped: bool = False
+    report_interval_min: int = 30
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SensorProfile:
+        """Of table `sensor`, with `time_zone` of its hive and the interval it was told."""
+        return cls(
+            serial=row["serial"],
+            sensor_id=row["id"],
+            hive_id=row["hive_id"],
+            time_zone=row["time_zone"],
+            protocol=SensorProtocol(row["protocol"]),
+            firmware=FirmwareProfile.from_json(row["profile"]),
+            direction_swapped=row["direction_swapped"],
+            report_interval_min=row.get("report_interval_min") or 30,
+        )
+
+    def to_columns(self) -> dict[str, Any]:
+        names = ("serial", "sensor_id", "hive_id", "time_zone", "direction_swapped")
+        firmware = self.firmware
+        return {
+            **{name: getattr(self, name) for name in names},
+            "protocol": self.protocol.value,
+            "report_interval_min": self.report_interval_min,
+            "byte_order": firmware.byte_order.value,
+            "wrap_at": firmware.wrap_at,
+            "plus_32": firmware.plus_32,
+            "event_counter": firmware.event_counter,
+        }
+
+
+class SensorProfiles:
+    """By column; a sensor is its place in them."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table.cast(PROFILE_SCHEMA).combine_chunks()
+
+    @classmethod
+    def of(cls, sensors: Iterable[SensorProfile]) -> SensorProfiles:
+        return cls(pa.Table.from_pylist([each.to_columns() for each in sensors], PROFILE_SCHEMA))
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SensorProfiles, (self._table,)
+
+    def places(self, serials: pa.Array) -> Numbers:
+        """Where these sensors are in the columns; -1 for those nobody knows."""
+        found = pc.index_in(serials, value_set=self.serials)
+        places: Numbers = np.asarray(found.cast(pa.int64()).fill_null(-1))
+        return places
+
+    @property
+    def table(self) -> pa.Table:
+        return self._table
+
+    @cached_property
+    def serials(self) -> pa.Array:
+        return self._column("serial")
+
+    @cached_property
+    def sensor_ids(self) -> Numbers:
+        return np.asarray(self._column("sensor_id"))
+
+    @cached_property
+    def hive_ids(self) -> Numbers:
+        return np.asarray(self._column("hive_id"))
+
+    @cached_property
+    def zones(self) -> tuple[tuple[str, ...], Numbers]:
+        """The names of the zones there are, and which of them each sensor is in."""
+        encoded = pc.dictionary_encode(self._column("time_zone"))
+        return tuple(encoded.dictionary.to_pylist()), np.asarray(encoded.indices.cast(pa.int64()))
+
+    @cached_property
+    def swapped(self) -> Flags:
+        return np.asarray(self._column("direction_swapped"))
+
+    @cached_property
+    def little(self) -> Flags:
+        return np.asarray(pc.equal(self._column("byte_order"), ByteOrder.LITTLE.value))
+
+    @cached_property
+    def plain(self) -> Flags:
+        """Those that do not add 32."""
+        return ~np.asarray(self._column("plus_32"))
+
+    @cached_property
+    def wrap_at(self) -> Numbers:
+        """-1 where nobody knows."""
+        return np.asarray(self._column("wrap_at").fill_null(-1))
+
+    @cached_property
+    def event_counter(self) -> Flags:
+        return np.asarray(self._column("event_counter"))
+
+    def _column(self, name: str) -> pa.Array:
+        column = self._table[name].combine_chunks()
+        return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column

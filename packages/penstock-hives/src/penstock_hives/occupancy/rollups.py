@@ -1,0 +1,270 @@
+"""Hourly and daily rollups of occupancy, and daily KPIs.
+
+Occupancy at the end of a slot holds until the next slot. A rollup is a function of slots alone, so
+it does not depend on when it is computed. Means are stored as areas, slots x people, which are
+integers. KPIs are computed for finished days; the mean is weighted by opening hours, or by the
+whole day if they are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock_hives.occupancy.calendars import (
+    DAY_MICROS,
+    SLOTS_PER_HOUR,
+    WEEKDAYS,
+    HiveCalendars,
+    OpeningTimes,
+)
+from penstock_hives.occupancy.device_clock import HOUR_MICROS
+from penstock_hives.occupancy.slots import (
+    EMPTY,
+    SLOT_MICROS,
+    OccupancyLevels,
+    SlotOccupancy,
+    starts_run,
+)
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class OccupancyRollup:
+    """Hours or days of hives, by hive and then in order of time."""
+
+    hive: Numbers
+    name: Numbers  #: an hour's first slot, or a date as days since 1970
+    entries: Numbers
+    exits: Numbers
+    end: Numbers
+    peak: Numbers
+    peak_at: Numbers  #: the slot, or the hour, of the first that was so high
+    area: Numbers
+    slots: Numbers  #: how long it is
+
+    def __len__(self) -> int:
+        return len(self.hive)
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        return self.area / self.slots
+
+
+@dataclass(frozen=True, slots=True)
+class _RollupInput:
+    """What a stretch is made of: rows that begin somewhere, are so long and end with a figure."""
+
+    hive: Numbers
+    begin: Numbers
+    length: Numbers
+    entries: Numbers
+    exits: Numbers
+    end: Numbers
+    peak: Numbers
+    area: Numbers
+
+
+def roll_up_hours(
+    occupancy: SlotOccupancy, before: OccupancyLevels, calendars: HiveCalendars
+) -> OccupancyRollup:
+    """Of slots that begin with an hour; `before` is what was inside then."""
+    counts, end = occupancy.counts, occupancy.end
+    one = np.ones(len(counts), np.int64)
+    pieces = _RollupInput(
+        counts.hive, counts.slot, one, counts.entries, counts.exits, end, occupancy.peak, end
+    )
+    hour = calendars.hour(counts.hive, counts.slot)
+    length = np.full(len(counts), SLOTS_PER_HOUR)
+    return _roll_up(pieces, before, hour, hour, hour + length)
+
+
+def roll_up_days(
+    hours: OccupancyRollup, before: OccupancyLevels, calendars: HiveCalendars
+) -> OccupancyRollup:
+    """Of hours that begin with a day; `before` is what was inside then."""
+    pieces = _RollupInput(
+        *(hours.hive, hours.name, hours.slots, hours.entries, hours.exits),
+        *(hours.end, hours.peak, hours.area),
+    )
+    day = calendars.day(hours.hive, hours.name)
+    midnight = calendars.midnight(hours.hive, day)
+    return _roll_up(pieces, before, day, midnight, calendars.midnight(hours.hive, day + 1))
+
+
+def concat_rollups(parts: list[OccupancyRollup]) -> OccupancyRollup:
+    """Stretches of different names put in order."""
+    columns = [
+        np.concatenate([EMPTY, *(getattr(each, name) for each in parts)])
+        for name in OccupancyRollup.__slots__
+    ]
+    order = np.lexsort((columns[1], columns[0]))
+    return OccupancyRollup(*(column[order] for column in columns))
+
+
+def _roll_up(
+    pieces: _RollupInput, before: OccupancyLevels, name: Numbers, start: Numbers, stop: Numbers
+) -> OccupancyRollup:
+    """Pieces with the same name become one row, from `start` to `stop`."""
+    if not len(name):
+        return OccupancyRollup(*(EMPTY for _ in OccupancyRollup.__slots__))
+    firsts = starts_run(pieces.hive)
+    first = firsts | starts_run(name)
+    row = np.flatnonzero(first)
+    group = np.cumsum(first) - 1
+    last = np.append(row[1:], len(name)) - 1
+
+    inside = np.where(firsts, np.maximum(before.of(pieces.hive), 0), np.roll(pieces.end, 1))
+    # Until the next piece of the stretch, or its end, it stays as the piece has left it.
+    until = np.append(pieces.begin[1:], 0)
+    until[last] = stop[last]
+    quiet = np.maximum(until - pieces.begin - pieces.length, 0)
+    waiting = np.where(first, np.maximum(pieces.begin - start, 0), 0)
+    area = pieces.area + quiet * pieces.end + waiting * inside
+
+    # Who was inside when the stretch began is its peak, if nobody else came.
+    peak = np.where(waiting > 0, np.maximum(pieces.peak, inside), pieces.peak)
+    highest = np.maximum.reduceat(peak, row)
+    peaks = np.flatnonzero(peak == highest[group])
+    _, at = np.unique(group[peaks], return_index=True)
+    return OccupancyRollup(
+        hive=pieces.hive[row],
+        name=name[row],
+        entries=np.add.reduceat(pieces.entries, row),
+        exits=np.add.reduceat(pieces.exits, row),
+        end=pieces.end[last],
+        peak=highest,
+        peak_at=pieces.begin[peaks[at]],
+        area=np.add.reduceat(area, row),
+        slots=(stop - start)[row],
+    )
+
+
+Reals = NDArray[np.float64]
+
+#: The longest day there is.
+_HOURS: Final = 25
+#: 1970 began on a Thursday; a week here begins on Monday.
+_TO_MONDAY: Final = 3
+_MINUTES_PER_DAY: Final = 1440
+
+
+@dataclass(frozen=True, slots=True)
+class DailyKpis:
+    """Rows of `kpi_day`."""
+
+    hive: Numbers
+    day: Numbers
+    visits: Numbers
+    mean: Reals  #: NaN of a day on which it was closed
+    peak: Numbers
+    peak_hour: Numbers  #: by the hive's clock
+    coverage: Reals  #: share of the hours it is open that were heard of; NaN if it was closed
+
+
+class OpeningShares:
+    """How much of each hour of a week hives are open."""
+
+    __slots__ = ("_hive", "_share")
+
+    def __init__(self, hours: Mapping[int, OpeningTimes]) -> None:
+        self._hive = np.array(sorted(hours), np.int64)
+        self._share = np.array([_week(hours[hive]) for hive in sorted(hours)]).reshape(-1, 7, 24)
+
+    def share(self, hives: Numbers, weekdays: Numbers, hours: Numbers) -> Reals:
+        share: Reals = self._share[np.searchsorted(self._hive, hives), weekdays, hours]
+        return share
+
+
+def compute_kpis(
+    hours: OccupancyRollup,
+    before: OccupancyLevels,
+    calendars: HiveCalendars,
+    opening: OpeningShares,
+) -> DailyKpis:
+    """Of the days that hours are of, all of each; `before` is what was inside when they began."""
+    of_day = calendars.day(hours.hive, hours.name)
+    first = np.flatnonzero(starts_run(hours.hive) | starts_run(of_day))
+    hive, day = hours.hive[first], of_day[first]
+    midnight = calendars.midnight(hive, day)
+    length = -(-(calendars.midnight(hive, day + 1) - midnight) // SLOTS_PER_HOUR)
+    group = np.cumsum(starts_run(hours.hive) | starts_run(of_day)) - 1
+    place = np.minimum((hours.name - midnight[group]) // SLOTS_PER_HOUR, _HOURS - 1)
+
+    heard, area = _every_hour(hours, before, first, group, place)
+    within = np.arange(_HOURS) < length[:, None]
+    slots = midnight[:, None] + np.arange(_HOURS) * SLOTS_PER_HOUR
+    clock = _clock(calendars, hive, slots)
+    weekday = np.repeat((day + _TO_MONDAY) % 7, _HOURS).reshape(clock.shape)
+    owner = np.repeat(hive, _HOURS).reshape(clock.shape)
+    share = np.where(within, opening.share(owner, weekday, clock), 0.0)
+    open_hours = share.sum(axis=1)
+    mean, coverage = (
+        np.divide((of * share).sum(axis=1), open_hours, out=closed, where=open_hours > 0)
+        for of, closed in ((area / SLOTS_PER_HOUR, _unknown(hive)), (heard, _unknown(hive)))
+    )
+    busiest = np.where(within, area, -1).argmax(axis=1)
+    return DailyKpis(
+        hive=hive,
+        day=day,
+        visits=np.add.reduceat(hours.entries, first) if len(first) else hours.entries,
+        mean=mean,
+        peak=np.maximum.reduceat(hours.peak, first) if len(first) else hours.peak,
+        peak_hour=clock[np.arange(len(hive)), busiest],
+        coverage=coverage,
+    )
+
+
+def _unknown(hive: Numbers) -> Reals:
+    return np.full(len(hive), np.nan)
+
+
+def _every_hour(
+    hours: OccupancyRollup, before: OccupancyLevels, first: Numbers, group: Numbers, place: Numbers
+) -> tuple[NDArray[np.bool_], Numbers]:
+    """By day and hour: whether it was heard of; its area, or what it went on as."""
+    shape = (len(first), _HOURS)
+    heard = np.zeros(shape, bool)
+    end, area = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    heard[group, place], end[group, place], area[group, place] = True, hours.end, hours.area
+    follows = ~starts_run(hours.hive)[first]
+    start = np.where(follows, hours.end[first - 1], np.maximum(before.of(hours.hive[first]), 0))
+    last = np.maximum.accumulate(np.where(heard, np.arange(_HOURS), -1), axis=1)
+    inside = np.take_along_axis(end, np.maximum(last, 0), axis=1)
+    went_on = np.where(last >= 0, inside, start[:, None])
+    return heard, np.where(heard, area, went_on * SLOTS_PER_HOUR)
+
+
+def _clock(calendars: HiveCalendars, hive: Numbers, slots: Numbers) -> Numbers:
+    """The hour each hive's clock shows, 0 to 23."""
+    flat = slots.ravel()
+    offset = calendars.offsets(np.repeat(hive, slots.shape[1]), flat)
+    shown: Numbers = ((flat * SLOT_MICROS + offset) % DAY_MICROS // HOUR_MICROS).reshape(
+        slots.shape
+    )
+    return shown
+
+
+def _week(opening: OpeningTimes) -> Reals:
+    """By weekday and hour, the share that is open; all of it when nobody has said."""
+    week = np.zeros(7 * _MINUTES_PER_DAY)
+    for weekday, name in enumerate(WEEKDAYS):
+        for opens, closes in opening.get(name, ()):
+            begin, end = _minute(opens), _minute(closes)
+            end += _MINUTES_PER_DAY if end <= begin else 0
+            week[(weekday * _MINUTES_PER_DAY + np.arange(begin, end)) % len(week)] = 1.0
+    if not week.any():
+        week[:] = 1.0
+    shares: Reals = week.reshape(7, 24, 60).mean(axis=2)
+    return shares
+
+
+def _minute(clock: str) -> int:
+    hour, minute = clock.split(":")
+    return int(hour) * 60 + int(minute)

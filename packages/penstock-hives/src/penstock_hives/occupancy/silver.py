@@ -1,0 +1,267 @@
+"""Silver tables of a batch, in one Spark job.
+
+Each task reads the files of the batch, selects the messages of its sensors, decodes and counts them
+in stream order, and writes its files of the silver tables. A `SilverSummary` (counts by hive and
+slot, sensor states, statuses, dead letters, notices) returns to the driver. There is no shuffle:
+reading a few columns in every task costs less. Tables are committed one after the other, before
+gold. A retried batch replaces its files.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock_hives.occupancy.anomalies import NOTICE_SCHEMA
+from penstock_hives.occupancy.counts import ReportCounts as Counted
+from penstock_hives.occupancy.counts import count_reports
+from penstock_hives.occupancy.decoder import DOUBTFUL, decode_messages, resolve_receipt_times
+from penstock_hives.occupancy.profiles import SensorProfiles
+from penstock_hives.occupancy.schemas import (
+    DECODED_SCHEMA,
+    MESSAGE_SCHEMA,
+    SILVER_DEAD_LETTER_SCHEMA,
+    SILVER_REPORT_SCHEMA,
+    SILVER_STATUS_SCHEMA,
+    SILVER_TABLES,
+    UNCOUNTED,
+    Quality,
+    SilverPart,
+)
+from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
+from penstock_hives.occupancy.slots import SLOT_MICROS, SlotCounts, merge_counts
+from penstock_spark.bronze import BronzeFiles
+from penstock_spark.flow import FlowBatch
+from penstock_spark.lake import DataFile, StagedBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+#: Fewer messages than this are not worth another task.
+_TASK_ROWS: Final = 50_000
+_COLUMNS: Final = (*MESSAGE_SCHEMA.names, "headers")
+
+
+def write_silver(batch: FlowBatch, profiles: SensorProfiles, states: pa.Table) -> SilverSummary:
+    """Silver of a batch, of sensors that stood so; what else there is of it."""
+    tasks = max(1, min(_cores(batch.spark), batch.rows // _TASK_ROWS))
+    drafts = {name: batch.lake.draft(name, batch.id) for name in SILVER_TABLES}
+    work = _SilverTask(profiles, states, batch.bronze_files, drafts, tasks, batch.id)
+    numbers = batch.spark.range(0, tasks, 1, tasks)
+    told = numbers.mapInArrow(work, "files STRING, carried BINARY").collect()
+    files: dict[str, list[DataFile]] = {name: [] for name in SILVER_TABLES}
+    for row in told:
+        for name, found in json.loads(row.files).items():
+            files[name] += (DataFile(**file) for file in found)
+    for name, schema in SILVER_TABLES.items():
+        batch.lake.enter(name, batch.id, files[name], schema)
+    return SilverSummary.joined(bytes(row.carried) for row in told)
+
+
+@dataclass(frozen=True, slots=True)
+class _SilverTask:
+    """What a task does: one row in, the number of its share, and one out."""
+
+    profiles: SensorProfiles
+    states: pa.Table
+    bronze_files: BronzeFiles
+    drafts: dict[str, StagedBatch]
+    tasks: int
+    batch: int
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in numbers:
+            for number in rows["id"].to_pylist():
+                yield self._work(number)
+
+    def _work(self, number: int) -> pa.RecordBatch:
+        tables, carried = make_silver(self._messages(number), self.profiles, self.states)
+        files = {}
+        for name, rows in tables.items():
+            writing = self.drafts[name].begin(SILVER_TABLES[name])
+            if len(rows):
+                writing.add(_dated(rows, SILVER_TABLES[name], self.batch))
+            files[name] = [asdict(file) for file in writing.close()]
+        told = {"files": [json.dumps(files)], "carried": [carried.to_bytes()]}
+        return pa.RecordBatch.from_pydict(told)
+
+    def _messages(self, number: int) -> Iterator[pa.RecordBatch]:
+        for rows in self.bronze_files.read(_COLUMNS):
+            mine = _share(rows.unify_dictionaries(), number, self.tasks)
+            if len(mine):
+                yield from _as_decoded(resolve_receipt_times(mine))
+
+
+def _share(rows: pa.Table, number: int, tasks: int) -> pa.Table:
+    """The messages of this share of the sensors."""
+    if tasks == 1:
+        return rows
+    keys = rows["routing_key"].combine_chunks()
+    mine = np.array([_share_of(key, tasks) == number for key in keys.dictionary.to_pylist()], bool)
+    return rows.filter(pa.array(mine[np.asarray(keys.indices)]))
+
+
+def _share_of(key: str, tasks: int) -> int:
+    """By what all topics of a sensor begin with, however they are spelled; the same everywhere."""
+    words = key.replace("/", ".").split(".", 2)[:2]
+    return zlib.crc32(".".join(words).encode()) % tasks
+
+
+def _as_decoded(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """As decoders want them: names of streams are text, those of topics may be dictionaries."""
+    place = rows.schema.get_field_index("stream")
+    rows = rows.set_column(place, "stream", rows["stream"].cast(pa.string()))
+    names = [*MESSAGE_SCHEMA.names, *([DOUBTFUL] if DOUBTFUL in rows.schema.names else [])]
+    yield from rows.select(names).combine_chunks().to_batches()
+
+
+def _dated(rows: pa.Table, schema: pa.Schema, batch: int) -> pa.Table:
+    day = rows["received_at"].cast(pa.date32())
+    number = pa.array(np.full(len(rows), batch, np.int64))
+    return rows.append_column("day", day).append_column("batch", number).select(schema.names)
+
+
+def _cores(spark: SparkSession) -> int:
+    """As many tasks as can run at a time; over Spark Connect nobody says."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except PySparkAttributeError:
+        return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+_NUMBERS: Final = ("total_in", "total_out", "delta_in", "delta_out", "missed", "quality")
+_COUNT_SCHEMA: Final = pa.schema([(each.name, pa.int64()) for each in fields(SlotCounts)])
+
+
+@dataclass(frozen=True, slots=True)
+class SilverSummary:
+    """What gold needs of some messages; `statuses` and `letters` are rows of `DECODED_SCHEMA`."""
+
+    counts: SlotCounts
+    states: pa.Table
+    statuses: pa.Table
+    letters: pa.Table
+    notices: pa.Table
+
+    def to_bytes(self) -> bytes:
+        counts = [pa.array(getattr(self.counts, name)) for name in _COUNT_SCHEMA.names]
+        tables = (
+            pa.Table.from_arrays(counts, schema=_COUNT_SCHEMA),
+            *(self.states, self.statuses, self.letters, self.notices),
+        )
+        sink = pa.BufferOutputStream()
+        for table in tables:
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def joined(cls, parts: Iterable[bytes]) -> SilverSummary:
+        """All workers', as one."""
+        empty = (_COUNT_SCHEMA, SENSOR_STATE_SCHEMA, DECODED_SCHEMA, DECODED_SCHEMA, NOTICE_SCHEMA)
+        found = [[schema.empty_table()] for schema in empty]
+        for part in parts:
+            source = pa.BufferReader(part)
+            for tables in found:
+                tables.append(pa.ipc.open_stream(source).read_all())
+        passed, *others = (pa.concat_tables(tables).combine_chunks() for tables in found)
+        counts = SlotCounts(*(np.asarray(passed[name]) for name in _COUNT_SCHEMA.names))
+        return cls(merge_counts([counts]), *others)
+
+
+def make_silver(
+    messages: Iterable[pa.RecordBatch], profiles: SensorProfiles, state: pa.Table
+) -> tuple[Mapping[str, pa.Table], SilverSummary]:
+    """Of all messages of some sensors, as the connector has them: rows by table, and the rest.
+
+    The tables are those of `tables.TABLES`, but for the columns `day` and `batch`.
+
+    They wait until all are here, for they count in the order of the stream.
+    """
+    parts: dict[SilverPart, list[pa.RecordBatch]] = {part: [] for part in SilverPart}
+    for batch in messages:
+        for rows in decode_messages(batch, profiles):
+            if len(rows):
+                # Every batch is of one part.
+                parts[SilverPart(rows["part"][0].as_py())].append(rows)
+    decoded, statuses, letters = (
+        pa.Table.from_batches(parts[part], DECODED_SCHEMA).combine_chunks()
+        for part in (SilverPart.REPORT, SilverPart.STATUS, SilverPart.DEAD_LETTER)
+    )
+    counted = count_reports(decoded, statuses, profiles, state)
+    carried = SilverSummary(
+        counts=_slot_counts(decoded, counted),
+        states=pa.Table.from_batches([counted.states], SENSOR_STATE_SCHEMA),
+        statuses=statuses,
+        letters=letters,
+        notices=pa.Table.from_batches([counted.notices], NOTICE_SCHEMA),
+    )
+    tables = {
+        "silver.reports": _reports(decoded, counted),
+        "silver.statuses": _opened(carried.statuses, "status", SILVER_STATUS_SCHEMA),
+        "silver.dead_letters": _opened(carried.letters, "letter", SILVER_DEAD_LETTER_SCHEMA),
+    }
+    return tables, carried
+
+
+def _reports(decoded: pa.Table, counted: Counted) -> pa.Table:
+    """What counts people, and what each adds; copies are dropped."""
+    schema = _made(SILVER_REPORT_SCHEMA)
+    if not len(decoded):
+        return schema.empty_table()
+    columns = {name: decoded[name] for name in schema.names if name in DECODED_SCHEMA.names}
+    for name in _NUMBERS:
+        columns[name] = pa.array(getattr(counted, name)).cast(schema.field(name).type)
+    for name in ("total_in", "total_out"):
+        if decoded[name].null_count:  # an event has none
+            columns[name] = pc.if_else(decoded[name].is_valid(), columns[name], None)
+    restarts = counted.quality & int(Quality.RESTART) != 0
+    if restarts.any():
+        columns["kind"] = pc.if_else(pa.array(restarts), "restart", decoded["kind"])
+    table = pa.table(columns).select(schema.names).cast(schema)
+    copies = counted.quality & int(Quality.DUPLICATE) != 0
+    return table.filter(pa.array(~copies)) if copies.any() else table
+
+
+def _opened(rows: pa.Table, column: str, schema: pa.Schema) -> pa.Table:
+    """Rows with the fields of a column that has several as columns."""
+    fields = flatten_struct(rows, column)
+    columns = {name: fields[name] for name in fields.schema.names}
+    columns |= {name: rows[name] for name in schema.names if name in rows.schema.names}
+    made = _made(schema)
+    return pa.table(columns).select(made.names).cast(made)
+
+
+def _made(schema: pa.Schema) -> pa.Schema:
+    """Without what the writer adds."""
+    return pa.schema([field for field in schema if field.name not in ("day", "batch")])
+
+
+def _slot_counts(decoded: pa.Table, counted: Counted) -> SlotCounts:
+    """Entries and exits by hive and slot of `at`, of those that count.
+
+    A report that counted nobody has its slot, too: the hive was heard of then.
+    """
+    counts = counted.quality & int(UNCOUNTED) == 0
+    hive = np.asarray(decoded["hive_id"])[counts]
+    slot = np.asarray(decoded["at"].cast(pa.int64()))[counts] // SLOT_MICROS
+    return merge_counts(
+        [SlotCounts(hive, slot, counted.delta_in[counts], counted.delta_out[counts])]
+    )
+
+
+def flatten_struct(rows: pa.Table, column: str) -> pa.Table:
+    """The fields of a column that has several, as columns."""
+    whole = rows[column].combine_chunks()
+    array = whole if isinstance(whole, pa.StructArray) else pa.concat_arrays(whole.chunks)
+    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(array)])

@@ -1,0 +1,1 @@
+"""Users, business accounts, members, invitations, API keys; roles and permissions."""

@@ -1,0 +1,439 @@
+"""Oneself, one's keys and activity; for operators, everybody."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from penstock_hives.analytics.models import Usage
+from penstock_hives.api.dependencies import Reader, ResourcesDep, ServicesDep, require_permission
+from penstock_hives.api.fields import (
+    Identifier,
+    Locale,
+    ObjectId,
+    PathId,
+    RequestBody,
+    ShortText,
+    Timestamp,
+    TimeZoneName,
+    fields_set,
+)
+from penstock_hives.api.idempotency import SECRET, IdempotentRoute
+from penstock_hives.api.responses import (
+    PUBLIC,
+    Cursor,
+    IfMatch,
+    Limit,
+    Page,
+    etag_response,
+    read_from_cache,
+)
+from penstock_hives.billing.models import (
+    PaymentTransaction,
+    PlanSubscription,
+    SubscriptionPlan,
+)
+from penstock_hives.people.models import (
+    AccountMember,
+    ApiKey,
+    AuditEntry,
+    BusinessAccount,
+    Invitation,
+    Membership,
+    NewApiKey,
+    UserProfile,
+    UserSummary,
+)
+from penstock_hives.people.permissions import (
+    ACCOUNT_SCOPED,
+    GRANTS,
+    AppPermission,
+    Caller,
+    UserRole,
+)
+
+router = APIRouter(route_class=IdempotentRoute, tags=["users"])
+
+SignedIn = Annotated[Caller, Depends(require_permission(AppPermission.OWN_PROFILE))]
+KeyOwner = Annotated[Caller, Depends(require_permission(AppPermission.OWN_KEYS))]
+Recorder = Annotated[Caller, Depends(require_permission(AppPermission.RECORD_ACTIVITY))]
+Operator = Annotated[Caller, Depends(require_permission(AppPermission.READ_USERS))]
+Analyst = Annotated[Caller, Depends(require_permission(AppPermission.READ_USAGE))]
+Appointer = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_ROLES))]
+Auditor = Annotated[Caller, Depends(require_permission(AppPermission.READ_AUDIT))]
+
+Days = Annotated[int, Query(ge=1, le=366)]
+
+
+class ProfileEdit(RequestBody):
+    """What is to be different. Age band and gender are told by choice; null takes them back."""
+
+    nickname: Annotated[ShortText, Field(max_length=40)] | None = None
+    locale: Locale | None = None
+    time_zone: TimeZoneName | None = None
+    age_band: Literal["under_18", "18_24", "25_34", "35_49", "50_64", "65_over"] | None = None
+    gender: Literal["female", "male", "other"] | None = None
+
+
+class NewKey(RequestBody):
+    name: ShortText
+    expires_at: Timestamp | None = None
+
+
+class ActivityEvent(RequestBody):
+    """Something done in an application."""
+
+    action: Literal[
+        "view", "search", "favourite", "unfavourite", "deal_open", "deal_redeem", "navigate"
+    ]
+    page_identifier: Annotated[str, Field(max_length=200, pattern=r"^[\w/.:-]*$")] = ""
+    hive_id: ObjectId | None = None
+    deal_id: ObjectId | None = None
+    query: ShortText | None = None
+    """What was looked for."""
+    at: Timestamp | None = None
+
+
+class ActivityEvents(RequestBody):
+    session_id: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
+    events: Annotated[list[ActivityEvent], Field(min_length=1, max_length=100)]
+
+
+class RecordedEvents(RequestBody):
+    recorded: int
+
+
+class RoleAssignment(RequestBody):
+    role: Literal["user", "operator", "admin"]
+
+
+class RoleGrants(RequestBody):
+    role: UserRole
+    permissions: list[AppPermission]
+    everywhere: bool
+    """Whether permissions of accounts hold in all of them."""
+
+
+@router.get("/me", response_model=UserProfile)
+async def get_me(request: Request, caller: SignedIn, services: ServicesDep) -> Response:
+    """What we know of you: this is all of it."""
+    return etag_response(request, await services.users.profile(caller))
+
+
+@router.patch("/me", response_model=UserProfile)
+async def edit_me(
+    request: Request,
+    body: ProfileEdit,
+    caller: SignedIn,
+    services: ServicesDep,
+    seen: IfMatch = None,
+) -> Response:
+    return etag_response(request, await services.users.edit(caller, fields_set(body), seen))
+
+
+@router.delete("/me", status_code=204)
+async def leave(caller: SignedIn, services: ServicesDep) -> None:
+    """Erases your messages, your activity and everything you kept."""
+    await services.users.leave(caller)
+
+
+@router.get("/me/activity", tags=["analytics"])
+async def my_activity(
+    caller: SignedIn, services: ServicesDep, days: Days = 90, limit: Limit = 10
+) -> Usage:
+    """What you looked at, looked for and liked most."""
+    return await services.activity.mine(caller, days, limit)
+
+
+@router.post("/events", status_code=202, tags=["analytics"])
+async def record_events(
+    body: ActivityEvents, caller: Recorder, services: ServicesDep
+) -> RecordedEvents:
+    """What was done in an application; without signing in, it is nobody's."""
+    events = [_event(body.session_id, each) for each in body.events]
+    return RecordedEvents(recorded=await services.activity.record(caller, events))
+
+
+@router.get("/me/keys", tags=["security"])
+async def list_keys(caller: KeyOwner, services: ServicesDep) -> list[ApiKey]:
+    return await services.keys.of(caller)
+
+
+@router.post("/me/keys", status_code=201, tags=["security"], openapi_extra=SECRET)
+async def make_key(body: NewKey, caller: KeyOwner, services: ServicesDep) -> NewApiKey:
+    """A key for a program, which then acts as you. The secret is shown this once."""
+    return await services.keys.make(caller, body.name, body.expires_at)
+
+
+@router.delete("/me/keys/{key}", status_code=204, tags=["security"])
+async def revoke_key(key: PathId, caller: KeyOwner, services: ServicesDep) -> None:
+    await services.keys.revoke(caller, key)
+
+
+@router.get("/roles", tags=["security"])
+async def list_roles(caller: Reader) -> list[RoleGrants]:
+    """Who may do what."""
+    return [
+        RoleGrants(
+            role=role,
+            permissions=sorted(granted),
+            everywhere=role in (UserRole.OPERATOR, UserRole.ADMIN) and granted >= ACCOUNT_SCOPED,
+        )
+        for role, granted in GRANTS.items()
+    ]
+
+
+@router.get("/users", response_model=Page[UserSummary], tags=["operators"])
+async def list_users(
+    request: Request,
+    caller: Operator,
+    services: ServicesDep,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    return etag_response(request, await services.users.users(caller, cursor, limit))
+
+
+@router.put("/users/{user}/role", status_code=204, tags=["operators", "security"])
+async def appoint(
+    user: PathId, body: RoleAssignment, caller: Appointer, services: ServicesDep
+) -> None:
+    await services.users.appoint(caller, user, UserRole(body.role))
+
+
+@router.get("/usage", tags=["operators", "analytics"])
+async def usage(
+    caller: Analyst, services: ServicesDep, days: Days = 30, limit: Limit = 10
+) -> Usage:
+    """What everybody looks at, looks for and likes most."""
+    return await services.activity.everybody(caller, days, limit)
+
+
+@router.get("/audit", response_model=Page[AuditEntry], tags=["security"])
+async def audit(
+    request: Request,
+    caller: Auditor,
+    services: ServicesDep,
+    account: Annotated[int | None, Query(ge=1, le=(1 << 63) - 1)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Who changed what, the newest first; operators may leave out the account."""
+    return etag_response(request, await services.users.audit(caller, account, cursor, limit))
+
+
+def _event(session: str, event: ActivityEvent) -> dict[str, Any]:
+    values = event.model_dump(exclude={"query"})
+    data = {} if event.query is None else {"query": event.query}
+    return {**values, "session_id": session, "data_json": data}
+
+
+# Accounts and who belongs to them; plans, subscriptions and what was paid.
+
+accounts_router = APIRouter(route_class=IdempotentRoute, tags=["business"])
+
+Opener = Annotated[Caller, Depends(require_permission(AppPermission.OPEN_ACCOUNT))]
+Insider = Annotated[Caller, Depends(require_permission(AppPermission.READ_ACCOUNT))]
+Editor = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_ACCOUNT))]
+Host = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_MEMBERS))]
+Payer = Annotated[Caller, Depends(require_permission(AppPermission.READ_BILLING))]
+Granter = Annotated[Caller, Depends(require_permission(AppPermission.GRANT_PLANS))]
+
+
+class NewAccount(RequestBody):
+    name: ShortText
+    time_zone: TimeZoneName = "UTC"
+
+
+class AccountEdit(RequestBody):
+    name: ShortText | None = None
+    time_zone: TimeZoneName | None = None
+    billing_contact_uid: ShortText | None = None
+
+
+class MemberRole(RequestBody):
+    role: Literal["account_member", "account_admin"] = "account_member"
+
+
+class PlanGrant(RequestBody):
+    """A plan by hand, to a user or to an account."""
+
+    plan: Identifier
+    user_id: ObjectId | None = None
+    account_id: ObjectId | None = None
+    expires_at: Timestamp | None = None
+
+
+@accounts_router.get("/accounts", response_model=Page[BusinessAccount])
+async def list_accounts(
+    request: Request,
+    caller: SignedIn,
+    services: ServicesDep,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """Those you belong to; all of them, for operators."""
+    return etag_response(request, await services.accounts.mine(caller, cursor, limit))
+
+
+@accounts_router.post("/accounts", status_code=201)
+async def open_account(
+    body: NewAccount, caller: Opener, services: ServicesDep, response: Response
+) -> BusinessAccount:
+    """A business of your own: you are its admin."""
+    made = await services.accounts.open(caller, body.name, body.time_zone)
+    response.headers["Location"] = f"/v1/accounts/{made.id}"
+    return made
+
+
+@accounts_router.get("/accounts/{account}", response_model=BusinessAccount)
+async def get_account(
+    request: Request, account: PathId, caller: Insider, services: ServicesDep
+) -> Response:
+    return etag_response(request, await services.accounts.get(caller, account))
+
+
+@accounts_router.patch("/accounts/{account}", response_model=BusinessAccount)
+async def edit_account(
+    request: Request,
+    account: PathId,
+    body: AccountEdit,
+    caller: Editor,
+    services: ServicesDep,
+    seen: IfMatch = None,
+) -> Response:
+    return etag_response(
+        request, await services.accounts.edit(caller, account, fields_set(body), seen)
+    )
+
+
+@accounts_router.delete("/accounts/{account}", status_code=204)
+async def close_account(account: PathId, caller: Editor, services: ServicesDep) -> None:
+    """Its hives are hidden with it."""
+    await services.accounts.close(caller, account)
+
+
+@accounts_router.get("/accounts/{account}/members")
+async def list_members(
+    account: PathId, caller: Insider, services: ServicesDep
+) -> list[AccountMember]:
+    return await services.accounts.members(caller, account)
+
+
+@accounts_router.put("/accounts/{account}/members/{user}")
+async def appoint_member(
+    account: PathId, user: PathId, body: MemberRole, caller: Host, services: ServicesDep
+) -> AccountMember:
+    """A member gets another role. Others are invited."""
+    return await services.accounts.appoint(caller, account, user, UserRole(body.role))
+
+
+@accounts_router.delete("/accounts/{account}/members/{user}", status_code=204)
+async def dismiss_member(
+    account: PathId, user: PathId, caller: Insider, services: ServicesDep
+) -> None:
+    """Admins may dismiss anybody but the last admin; members may go."""
+    await services.accounts.dismiss(caller, account, user)
+
+
+@accounts_router.get("/accounts/{account}/invitations")
+async def list_invitations(
+    account: PathId, caller: Host, services: ServicesDep
+) -> list[Invitation]:
+    """Who has been asked to join, and has not answered."""
+    return await services.invitations.of_account(caller, account)
+
+
+@accounts_router.put("/accounts/{account}/invitations/{user}")
+async def invite(
+    account: PathId, user: PathId, body: MemberRole, caller: Host, services: ServicesDep
+) -> Invitation:
+    """Ask somebody to join. They find it in their inbox, and are a member once they accept."""
+    return await services.invitations.invite(caller, account, user, UserRole(body.role))
+
+
+@accounts_router.delete("/accounts/{account}/invitations/{user}", status_code=204)
+async def withdraw_invitation(
+    account: PathId, user: PathId, caller: Host, services: ServicesDep
+) -> None:
+    await services.invitations.withdraw(caller, account, user)
+
+
+@accounts_router.get("/me/invitations")
+async def my_invitations(caller: SignedIn, services: ServicesDep) -> list[Invitation]:
+    """Accounts that ask you to join."""
+    return await services.invitations.mine(caller)
+
+
+@accounts_router.post("/me/invitations/{account}/accept")
+async def accept_invitation(account: PathId, caller: SignedIn, services: ServicesDep) -> Membership:
+    """Join the account, in the role you were asked for."""
+    return await services.invitations.accept(caller, account)
+
+
+@accounts_router.delete("/me/invitations/{account}", status_code=204)
+async def decline_invitation(account: PathId, caller: SignedIn, services: ServicesDep) -> None:
+    await services.invitations.decline(caller, account)
+
+
+@accounts_router.get("/plans", response_model=list[SubscriptionPlan], tags=["plans"])
+async def list_plans(request: Request, caller: Reader, context: ResourcesDep) -> Response:
+    """What may be had, with the features of each."""
+    if (answer := await read_from_cache(context.public, caller, request)) is not None:
+        return answer
+    return etag_response(request, await context.services.plans.plans(), PUBLIC)
+
+
+@accounts_router.get("/me/subscriptions", tags=["plans"])
+async def my_subscriptions(caller: SignedIn, services: ServicesDep) -> list[PlanSubscription]:
+    return await services.plans.subscriptions(caller, None)
+
+
+@accounts_router.get("/me/transactions", response_model=Page[PaymentTransaction], tags=["plans"])
+async def my_transactions(
+    request: Request,
+    caller: SignedIn,
+    services: ServicesDep,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    """What you paid, with when it was cancelled and when it expires."""
+    return etag_response(request, await services.plans.transactions(caller, None, cursor, limit))
+
+
+@accounts_router.get("/accounts/{account}/subscriptions", tags=["plans"])
+async def account_subscriptions(
+    account: PathId, caller: Payer, services: ServicesDep
+) -> list[PlanSubscription]:
+    return await services.plans.subscriptions(caller, account)
+
+
+@accounts_router.get(
+    "/accounts/{account}/transactions", response_model=Page[PaymentTransaction], tags=["plans"]
+)
+async def account_transactions(
+    request: Request,
+    account: PathId,
+    caller: Payer,
+    services: ServicesDep,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response:
+    return etag_response(request, await services.plans.transactions(caller, account, cursor, limit))
+
+
+@accounts_router.post("/subscriptions", status_code=201, tags=["plans", "operators"])
+async def grant_plan(body: PlanGrant, caller: Granter, services: ServicesDep) -> PlanSubscription:
+    return await services.plans.grant(
+        caller, body.plan, body.user_id, body.account_id, body.expires_at
+    )
+
+
+@accounts_router.post("/subscriptions/{subscription}/cancel", tags=["plans"])
+async def cancel_subscription(
+    subscription: PathId, caller: SignedIn, services: ServicesDep
+) -> PlanSubscription:
+    """It runs to the end of what was paid. What was bought in a store is cancelled there (409)."""
+    return await services.plans.cancel(caller, subscription)

@@ -1,0 +1,61 @@
+"""`/hives/invitations`: businesses that ask the visitor to join, to be accepted or declined."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from nicegui import ui
+
+from penstock.core.errors import PenstockError
+from penstock_hives.people.models import Invitation
+from penstock_hives.web import components
+from penstock_hives.web.context import DashboardContext
+from penstock_store.dashboard.pages import ANONYMOUS, PageRequest
+
+INVITATIONS_PATH = "/hives/invitations"
+_ROLES = {"account_member": "a member", "account_admin": "an admin"}
+
+
+async def draw_invitations(office: DashboardContext, visit: PageRequest) -> None:
+    ui.add_head_html(components.STYLES)
+    invitations = office.services.invitations
+    if visit.person == ANONYMOUS:
+        components.empty_state(
+            "mail", "Nobody is asked who they are here", "Start it with --gate hives."
+        )
+        return
+    caller = await office.caller(visit.person)
+    found = await invitations.mine(caller)
+    if not found:
+        components.empty_state(
+            "mail", "No invitations", "A business that asks you to join is shown here."
+        )
+    for each in found:
+        _draw(
+            each,
+            partial(invitations.accept, caller, each.account_id),
+            partial(invitations.decline, caller, each.account_id),
+        )
+
+
+def _draw(
+    invitation: Invitation,
+    accept: Callable[[], Awaitable[object]],
+    decline: Callable[[], Awaitable[object]],
+) -> None:
+    about = f"You would act for it as {_ROLES[invitation.role]}."
+    with components.card(invitation.account, about), ui.row():
+        ui.button("Accept", on_click=lambda: _answer(accept, "/hives")).props("unelevated no-caps")
+        ui.button("Decline", on_click=lambda: _answer(decline, INVITATIONS_PATH)).props(
+            "flat no-caps"
+        )
+
+
+async def _answer(act: Callable[[], Awaitable[object]], then: str) -> None:
+    try:
+        await act()
+    except PenstockError as error:
+        ui.notify(str(error), type="negative")
+    else:
+        ui.navigate.to(then)

@@ -1,0 +1,139 @@
+"""Roles and permissions: who may do what, as one table.
+
+A role is granted permissions; those of `ACCOUNT_SCOPED` hold only in the accounts one is a member
+of, by the role one has there. Operators and admins have them in every account. This is the only
+place that says so; `callers.py` asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from penstock.core.errors import AccessRefused, AuthenticationFailed
+
+
+class UserRole(StrEnum):
+    ANONYMOUS = "anonymous"  #: has not signed in
+    USER = "user"  #: has signed in
+    ACCOUNT_MEMBER = "account_member"  #: works for a business
+    ACCOUNT_ADMIN = "account_admin"  #: answers for a business
+    OPERATOR = "operator"  #: keeps the installation running: sensors, types, support
+    ADMIN = "admin"  #: may do everything, and says who is what
+
+
+class AppPermission(StrEnum):
+    READ_PUBLIC = "public.read"  #: hives, occupancy, deals, plans
+    RECORD_ACTIVITY = "activity.record"
+    OWN_PROFILE = "profile.own"
+    OWN_MESSAGES = "messages.own"
+    OWN_PLACES = "places.own"  #: favourites, recent hives, notification settings
+    REDEEM_DEALS = "deals.redeem"
+    OWN_KEYS = "keys.own"
+    OPEN_ACCOUNT = "accounts.open"
+
+    READ_ACCOUNT = "account.read"
+    EDIT_ACCOUNT = "account.edit"
+    EDIT_MEMBERS = "account.members"
+    READ_BILLING = "account.billing"
+    EDIT_HIVES = "hives.edit"
+    COUNT_HEADS = "hives.count"
+    EDIT_DEALS = "deals.edit"
+    EDIT_IMAGES = "images.edit"
+    READ_SENSORS = "sensors.read"
+    EDIT_SENSORS = "sensors.edit"
+    ANSWER_MESSAGES = "messages.answer"
+    READ_ANALYTICS = "analytics.read"
+    EDIT_METRICS = "metrics.edit"
+    READ_AUDIT = "audit.read"
+
+    EDIT_TYPES = "types.edit"
+    READ_USERS = "users.read"
+    READ_USAGE = "usage.read"
+    GRANT_PLANS = "plans.grant"
+    EDIT_ROLES = "users.roles"
+
+
+_P: Final = AppPermission
+_ANYBODY: Final = frozenset({_P.READ_PUBLIC, _P.RECORD_ACTIVITY})
+_SIGNED_IN: Final = _ANYBODY | {
+    *(_P.OWN_PROFILE, _P.OWN_MESSAGES, _P.OWN_PLACES, _P.REDEEM_DEALS),
+    *(_P.OWN_KEYS, _P.OPEN_ACCOUNT),
+}
+_MEMBER: Final = frozenset(
+    {
+        *(_P.READ_ACCOUNT, _P.COUNT_HEADS, _P.EDIT_DEALS, _P.EDIT_IMAGES, _P.READ_SENSORS),
+        *(_P.ANSWER_MESSAGES, _P.READ_ANALYTICS),
+    }
+)
+_IN_CHARGE: Final = _MEMBER | {
+    *(_P.EDIT_ACCOUNT, _P.EDIT_MEMBERS, _P.READ_BILLING, _P.EDIT_HIVES, _P.EDIT_SENSORS),
+    *(_P.EDIT_METRICS, _P.READ_AUDIT),
+}
+_OPERATING: Final = frozenset({_P.EDIT_TYPES, _P.READ_USERS, _P.READ_USAGE, _P.GRANT_PLANS})
+
+#: These hold in the accounts one belongs to.
+ACCOUNT_SCOPED: Final = _IN_CHARGE
+
+GRANTS: Final[Mapping[UserRole, frozenset[AppPermission]]] = {
+    UserRole.ANONYMOUS: _ANYBODY,
+    UserRole.USER: _SIGNED_IN,
+    UserRole.ACCOUNT_MEMBER: _SIGNED_IN | _MEMBER,
+    UserRole.ACCOUNT_ADMIN: _SIGNED_IN | _IN_CHARGE,
+    UserRole.OPERATOR: _SIGNED_IN | _IN_CHARGE | _OPERATING,
+    UserRole.ADMIN: frozenset(AppPermission),
+}
+
+#: Roles that reach into every account.
+EVERYWHERE: Final = frozenset({UserRole.OPERATOR, UserRole.ADMIN})
+
+
+# Who asks: the one value every decision about permission is made from.
+
+#: Plans whose callers are answered from the cache only.
+CACHED_PLANS: Final = frozenset({"anonymous", "free", "business_free"})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    id: int | None
+    uid: str | None
+    role: UserRole
+    plan: str
+    features: frozenset[str] = frozenset()
+    #: Account → what the caller is there.
+    memberships: Mapping[int, UserRole] = field(default_factory=dict)
+
+    def may(self, permission: AppPermission, account: int | None = None) -> bool:
+        """In this account; without one, in any at all."""
+        if permission not in ACCOUNT_SCOPED or self.role in EVERYWHERE:
+            return permission in GRANTS[self.role]
+        if account is None:
+            return any(permission in GRANTS[role] for role in self.memberships.values())
+        member = self.memberships.get(account)
+        return member is not None and permission in GRANTS[member]
+
+    def require(self, permission: AppPermission, account: int | None = None) -> None:
+        if self.may(permission, account):
+            return
+        if self.id is None:
+            raise AuthenticationFailed("sign in to do this")
+        where = "" if account is None else f" in account {account}"
+        raise AccessRefused(f"this needs the permission {permission}{where}")
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the database may be read for them; others get what the cache has."""
+        return self.plan not in CACHED_PLANS or bool(self.memberships) or self.role in EVERYWHERE
+
+    @property
+    def known(self) -> int:
+        """Their id, for what only the signed-in do."""
+        if self.id is None:
+            raise AuthenticationFailed("sign in to do this")
+        return self.id
+
+
+ANONYMOUS: Final = Caller(None, None, UserRole.ANONYMOUS, "anonymous")

@@ -1,0 +1,323 @@
+"""Users, accounts, members, API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from psycopg.types.json import Jsonb
+from pydantic_core import to_jsonable_python
+
+from penstock_hives import database
+from penstock_hives.billing.repository import ENTITLED
+from penstock_hives.database import Connection
+from penstock_hives.people.models import (
+    AccountMember,
+    ApiKey,
+    AuditEntry,
+    BusinessAccount,
+    Invitation,
+    Membership,
+    UserProfile,
+    UserSummary,
+)
+from penstock_hives.people.permissions import Caller, UserRole
+
+_SEEN: Final = """
+    INSERT INTO app_user (firebase_uid) VALUES (%(uid)s) ON CONFLICT (firebase_uid) DO NOTHING
+"""
+#: Their own plans, and those of the accounts they belong to, count alike.
+_CALLER: Final = f"""
+    SELECT u.id, u.firebase_uid, u.role, u.deleted_at,
+           (SELECT json_object_agg(m.account_id, m.role) FROM account_member m
+             JOIN account a ON a.id = m.account_id AND a.status <> 'closed'
+             WHERE m.user_id = u.id) AS memberships,
+           (SELECT json_agg(DISTINCT e.plan) FROM ({ENTITLED}) AS e WHERE e.user_id = u.id
+             OR e.account_id IN (SELECT account_id FROM account_member WHERE user_id = u.id)
+           ) AS plans,
+           (SELECT json_agg(DISTINCT e.feature) FROM ({ENTITLED}) AS e WHERE e.user_id = u.id
+             OR e.account_id IN (SELECT account_id FROM account_member WHERE user_id = u.id)
+           ) AS features
+    FROM app_user u
+"""
+_RANKED: Final = """
+    SELECT code FROM subscription_type WHERE code = ANY (%(plans)s) ORDER BY rank DESC LIMIT 1
+"""
+_INVITE: Final = """
+    INSERT INTO account_invitation (account_id, user_id, role, invited_by, created_at, expires_at)
+    SELECT %(account)s, id, %(role)s, %(by)s, %(now)s, %(until)s FROM app_user
+    WHERE id = %(user)s AND deleted_at IS NULL
+    ON CONFLICT (account_id, user_id) DO UPDATE SET role = excluded.role,
+        invited_by = excluded.invited_by, created_at = excluded.created_at,
+        expires_at = excluded.expires_at
+"""
+_INVITATIONS: Final = """
+    SELECT i.account_id, a.name AS account, i.user_id, i.role, i.created_at, i.expires_at
+    FROM account_invitation i
+    JOIN account a ON a.id = i.account_id AND a.status <> 'closed'
+    WHERE (%(account)s::bigint IS NULL OR i.account_id = %(account)s)
+      AND (%(user)s::bigint IS NULL OR i.user_id = %(user)s) AND i.expires_at > %(now)s
+    ORDER BY i.account_id, i.user_id
+"""
+_MEMBERSHIPS: Final = """
+    SELECT m.account_id, a.name AS account, m.role FROM account_member m
+    JOIN account a ON a.id = m.account_id WHERE m.user_id = %s ORDER BY m.account_id
+"""
+_ACCOUNT: Final = f"""
+    SELECT a.id, a.name, a.billing_contact_uid, a.status, a.time_zone, a.created_at,
+           coalesce((SELECT e.plan FROM ({ENTITLED}) AS e WHERE e.account_id = a.id
+                     ORDER BY e.rank DESC LIMIT 1), 'business_free') AS plan,
+           (SELECT count(*) FROM hive h WHERE h.account_id = a.id AND h.status = 'active') AS hives
+    FROM account a
+"""
+_KEY_COLUMNS: Final = "id, name, hint, expires_at, last_used_at, created_at"
+_USE_KEY: Final = """
+    UPDATE api_key SET last_used_at = %(now)s
+    WHERE hash = %(hash)s AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %(now)s)
+    RETURNING user_id
+"""
+#: What is told by choice, and everything that was done, goes; what others rely on does not.
+_ERASE: Final = (
+    "DELETE FROM user_message WHERE user_id = %(user)s",
+    "DELETE FROM user_analytics WHERE user_id = %(user)s",
+    "DELETE FROM user_hive WHERE user_id = %(user)s",
+    "DELETE FROM user_notification_def WHERE user_id = %(user)s",
+    "DELETE FROM notification WHERE user_id = %(user)s",
+    "DELETE FROM push_endpoint WHERE user_id = %(user)s",
+    "DELETE FROM deal_preference WHERE user_id = %(user)s",
+    "DELETE FROM deal_recommendation WHERE user_id = %(user)s",
+    "DELETE FROM api_key WHERE user_id = %(user)s",
+    "DELETE FROM account_member WHERE user_id = %(user)s",
+    "DELETE FROM account_invitation WHERE user_id = %(user)s",
+    "DELETE FROM credential WHERE uid = (SELECT firebase_uid FROM app_user WHERE id = %(user)s)",
+    "UPDATE deal_event SET user_id = NULL WHERE user_id = %(user)s AND kind <> 'redeemed'",
+    """UPDATE app_user SET deleted_at = now(), nickname = NULL, age_band = NULL, gender = NULL,
+        role = 'user', firebase_uid = 'deleted:' || id WHERE id = %(user)s""",
+)
+
+
+class PeopleRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def caller(self, uid: str, now: datetime) -> Caller:
+        """Who has this identifier; they are entered when they are seen first."""
+        found = await self._caller("WHERE u.firebase_uid = %(uid)s", {"uid": uid, "now": now})
+        if found is None:
+            await self._connection.execute(_SEEN, {"uid": uid})
+            found = await self._caller("WHERE u.firebase_uid = %(uid)s", {"uid": uid, "now": now})
+        assert found is not None
+        return found
+
+    async def caller_by_key(self, digest: bytes, now: datetime) -> Caller | None:
+        given: dict[str, Any] = {"hash": digest, "now": now}
+        row = await (await self._connection.execute(_USE_KEY, given)).fetchone()
+        if row is None:
+            return None
+        return await self._caller("WHERE u.id = %(user)s", {"user": row["user_id"], "now": now})
+
+    async def profile(self, user: int, now: datetime, *, lock: bool = False) -> UserProfile | None:
+        statement = f"""
+            SELECT id, nickname, role, locale, time_zone, age_band, gender, created_at
+            FROM app_user WHERE id = %s AND deleted_at IS NULL {"FOR UPDATE" if lock else ""}
+        """
+        row = await (await self._connection.execute(statement, (user,))).fetchone()
+        caller = await self._caller("WHERE u.id = %(user)s", {"user": user, "now": now})
+        if row is None or caller is None:
+            return None
+        found = await self._connection.execute(_MEMBERSHIPS, (user,))
+        memberships = tuple([Membership(**each) async for each in found])
+        features = tuple(sorted(caller.features))
+        return UserProfile(**row, plan=caller.plan, features=features, memberships=memberships)
+
+    async def change(self, user: int, values: Mapping[str, Any]) -> bool:
+        if not values:
+            return True
+        statement = database.update("app_user", values, user)
+        return (await self._connection.execute(statement, values)).rowcount == 1
+
+    async def erase(self, user: int) -> None:
+        for statement in _ERASE:
+            await self._connection.execute(statement, {"user": user})
+
+    async def users(self, after: int, limit: int) -> list[UserSummary]:
+        statement = """
+            SELECT id, nickname, role, locale, created_at FROM app_user
+            WHERE deleted_at IS NULL AND id > %s ORDER BY id LIMIT %s
+        """
+        found = await self._connection.execute(statement, (after, limit))
+        return [UserSummary(**row) async for row in found]
+
+    async def add_key(
+        self, user: int, name: str, digest: bytes, hint: str, expires: datetime | None
+    ) -> ApiKey:
+        statement = f"""
+            INSERT INTO api_key (user_id, name, hash, hint, expires_at)
+            VALUES (%s, %s, %s, %s, %s) RETURNING {_KEY_COLUMNS}
+        """
+        given = (user, name, digest, hint, expires)
+        row = await (await self._connection.execute(statement, given)).fetchone()
+        assert row is not None
+        return ApiKey(**row)
+
+    async def keys(self, user: int) -> list[ApiKey]:
+        statement = f"""
+            SELECT {_KEY_COLUMNS} FROM api_key WHERE user_id = %s AND revoked_at IS NULL ORDER BY id
+        """
+        return [ApiKey(**row) async for row in await self._connection.execute(statement, (user,))]
+
+    async def revoke_key(self, user: int, key: int) -> bool:
+        statement = """
+            UPDATE api_key SET revoked_at = now()
+            WHERE id = %s AND user_id = %s AND revoked_at IS NULL
+        """
+        return (await self._connection.execute(statement, (key, user))).rowcount == 1
+
+    async def _caller(self, where: str, given: Mapping[str, Any]) -> Caller | None:
+        row = await (await self._connection.execute(_CALLER + where, given)).fetchone()
+        if row is None or row["deleted_at"] is not None:
+            return None
+        plan = "free"
+        if row["plans"]:
+            ranked = await self._connection.execute(_RANKED, {"plans": row["plans"]})
+            best = await ranked.fetchone()
+            plan = best["code"] if best else plan
+        memberships = {int(key): UserRole(role) for key, role in (row["memberships"] or {}).items()}
+        features = frozenset(row["features"] or ())
+        uid = row["firebase_uid"]
+        return Caller(row["id"], uid, UserRole(row["role"]), plan, features, memberships)
+
+
+class AccountRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def get(
+        self, account: int, now: datetime, *, lock: bool = False
+    ) -> BusinessAccount | None:
+        statement = f"{_ACCOUNT} WHERE a.id = %(account)s {'FOR UPDATE OF a' if lock else ''}"
+        given = {"account": account, "now": now}
+        row = await (await self._connection.execute(statement, given)).fetchone()
+        return None if row is None else BusinessAccount(**row)
+
+    async def of_user(
+        self, user: int | None, now: datetime, after: int, limit: int
+    ) -> list[BusinessAccount]:
+        """Those somebody belongs to; of nobody, all."""
+        statement = f"""
+            {_ACCOUNT} WHERE a.id > %(after)s AND (%(user)s::bigint IS NULL OR a.id IN (
+                SELECT account_id FROM account_member WHERE user_id = %(user)s))
+            ORDER BY a.id LIMIT %(limit)s
+        """
+        given = {"user": user, "now": now, "after": after, "limit": limit}
+        return [
+            BusinessAccount(**row) async for row in await self._connection.execute(statement, given)
+        ]
+
+    async def add(self, values: Mapping[str, Any]) -> int:
+        statement = database.insert("account", values)
+        row = await (await self._connection.execute(statement, values)).fetchone()
+        assert row is not None
+        return int(row["id"])
+
+    async def change(self, account: int, values: Mapping[str, Any]) -> None:
+        if values:
+            await self._connection.execute(database.update("account", values, account), values)
+
+    async def members(self, account: int) -> list[AccountMember]:
+        statement = """
+            SELECT m.user_id, u.nickname, m.role, m.created_at FROM account_member m
+            JOIN app_user u ON u.id = m.user_id WHERE m.account_id = %s ORDER BY m.user_id
+        """
+        found = await self._connection.execute(statement, (account,))
+        return [AccountMember(**row) async for row in found]
+
+    async def set_member(self, account: int, user: int, role: str) -> bool:
+        """Whether there is such a user."""
+        statement = """
+            INSERT INTO account_member (account_id, user_id, role)
+            SELECT %(account)s, id, %(role)s FROM app_user
+            WHERE id = %(user)s AND deleted_at IS NULL
+            ON CONFLICT (account_id, user_id) DO UPDATE SET role = excluded.role
+        """
+        given = {"account": account, "user": user, "role": role}
+        return (await self._connection.execute(statement, given)).rowcount == 1
+
+    async def remove_member(self, account: int, user: int) -> bool:
+        statement = "DELETE FROM account_member WHERE account_id = %s AND user_id = %s"
+        return (await self._connection.execute(statement, (account, user))).rowcount == 1
+
+    async def invite(
+        self, account: int, user: int, role: str, by: int | None, now: datetime, until: datetime
+    ) -> bool:
+        """Whether there is such a user. An invitation that is there already is renewed."""
+        given = {"account": account, "user": user, "role": role, "by": by, "now": now}
+        given["until"] = until
+        return (await self._connection.execute(_INVITE, given)).rowcount == 1
+
+    async def invitations(
+        self, now: datetime, *, account: int | None = None, user: int | None = None
+    ) -> list[Invitation]:
+        """Those that hold: of an account, to a user, or both."""
+        given = {"account": account, "user": user, "now": now}
+        found = await self._connection.execute(_INVITATIONS, given)
+        return [Invitation(**row) async for row in found]
+
+    async def withdraw(self, account: int, user: int) -> bool:
+        """Whether there was an invitation, whether or not it still held."""
+        statement = "DELETE FROM account_invitation WHERE account_id = %s AND user_id = %s"
+        return (await self._connection.execute(statement, (account, user))).rowcount == 1
+
+    async def entitle(self, user: int) -> None:
+        """A user's role is at least the highest they have in any account; operators stay so."""
+        statement = """
+            UPDATE app_user SET role = coalesce((
+                SELECT min(m.role) FROM account_member m WHERE m.user_id = %(user)s), 'user')
+            WHERE id = %(user)s AND role IN ('user', 'account_member', 'account_admin')
+        """  # 'account_admin' comes before 'account_member'
+        await self._connection.execute(statement, {"user": user})
+
+
+# Table `audit_log`: who changed what that others rely on, in the transaction that changed it.
+
+_RECORD: Final = """
+    INSERT INTO audit_log (user_id, action, entity, entity_id, account_id, details)
+    VALUES (%(user)s, %(action)s, %(entity)s, %(id)s, %(account)s, %(details)s)
+"""
+_READ: Final = """
+    SELECT id, at, user_id, action, entity, entity_id, account_id, details FROM audit_log
+    WHERE (%(account)s::bigint IS NULL OR account_id = %(account)s)
+      AND (%(before)s::bigint IS NULL OR id < %(before)s)
+    ORDER BY id DESC LIMIT %(limit)s
+"""
+
+
+class AuditRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def record(
+        self,
+        caller: Caller,
+        action: str,
+        entity: str,
+        number: int | None = None,
+        account: int | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        given = {
+            "user": caller.id,
+            "action": action,
+            "entity": entity,
+            "id": number,
+            "account": account,
+            "details": Jsonb(to_jsonable_python(details or {})),
+        }
+        await self._connection.execute(_RECORD, given)
+
+    async def entries(
+        self, account: int | None, before: int | None, limit: int
+    ) -> list[AuditEntry]:
+        given = {"account": account, "before": before, "limit": limit}
+        return [AuditEntry(**row) async for row in await self._connection.execute(_READ, given)]

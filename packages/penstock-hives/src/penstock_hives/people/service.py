@@ -1,0 +1,384 @@
+"""Users and their keys: who somebody is to us, what they tell of themselves, how they leave."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from penstock.core.errors import AuthenticationFailed, NotFound
+from penstock_hives.database import DatabasePool
+from penstock_hives.encoding import check_if_match
+from penstock_hives.errors import RequestConflict
+from penstock_hives.pagination import CursorPage, decode_cursor, paginate
+from penstock_hives.people.models import (
+    AccountMember,
+    ApiKey,
+    AuditEntry,
+    BusinessAccount,
+    Invitation,
+    Membership,
+    NewApiKey,
+    UserProfile,
+    UserSummary,
+)
+from penstock_hives.people.permissions import EVERYWHERE, AppPermission, Caller, UserRole
+from penstock_hives.people.repository import AccountRepository, AuditRepository, PeopleRepository
+from penstock_hives.push.models import Notification
+from penstock_hives.push.repository import Outbox
+
+#: What keys begin with, so that they are known when they are found where they should not be.
+PREFIX: Final = "hive_"
+_MOST_KEYS: Final = 20
+
+
+class UserService:
+    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def caller(self, uid: str) -> Caller:
+        """Who has this identifier; entered when they are seen first."""
+        async with self._pool.reading() as connection:
+            return await PeopleRepository(connection).caller(uid, self._clock())
+
+    async def profile(self, caller: Caller) -> UserProfile:
+        async with self._pool.reading() as connection:
+            found = await PeopleRepository(connection).profile(caller.known, self._clock())
+        return _there(found)
+
+    async def edit(
+        self, caller: Caller, values: Mapping[str, Any], seen: str | None
+    ) -> UserProfile:
+        async with self._pool.transaction() as connection:
+            people = PeopleRepository(connection)
+            held = await people.profile(caller.known, self._clock(), lock=True)
+            check_if_match(_there(held), seen)
+            await people.change(caller.known, values)
+            return _there(await people.profile(caller.known, self._clock()))
+
+    async def leave(self, caller: Caller) -> None:
+        """All that is theirs is erased; what a business relies on remains without them."""
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            for account, role in caller.memberships.items():
+                if role is UserRole.ACCOUNT_ADMIN:
+                    await accounts.get(account, self._clock(), lock=True)
+                    members = await accounts.members(account)
+                    _another_admin(account, caller.known, {m.user_id: m.role for m in members})
+            await PeopleRepository(connection).erase(caller.known)
+            await AuditRepository(connection).record(caller, "leave", "user", caller.known)
+
+    async def users(
+        self, caller: Caller, cursor: str | None, limit: int
+    ) -> CursorPage[UserSummary]:
+        caller.require(AppPermission.READ_USERS)
+        after = decode_cursor(cursor, int) or [0]
+        async with self._pool.reading() as connection:
+            found = await PeopleRepository(connection).users(after[0], limit + 1)
+        return paginate(found, limit, lambda user: [user.id])
+
+    async def appoint(self, caller: Caller, user: int, role: UserRole) -> None:
+        """Make somebody an operator or an admin, or no longer so."""
+        caller.require(AppPermission.EDIT_ROLES)
+        if user == caller.id:
+            raise RequestConflict("one does not appoint oneself: ask another admin")
+        async with self._pool.transaction() as connection:
+            if not await PeopleRepository(connection).change(user, {"role": role.value}):
+                raise NotFound(f"there is no user {user}")
+            if role is UserRole.USER:
+                await AccountRepository(connection).entitle(user)
+            await AuditRepository(connection).record(
+                caller, "appoint", "user", user, details={"role": role.value}
+            )
+
+    async def audit(
+        self, caller: Caller, account: int | None, cursor: str | None, limit: int
+    ) -> CursorPage[AuditEntry]:
+        """Of an account; of all of them for those who reach into all."""
+        if account is None:
+            caller.require(AppPermission.READ_USERS)
+        else:
+            caller.require(AppPermission.READ_AUDIT, account)
+        before = decode_cursor(cursor, int) or [None]
+        async with self._pool.reading() as connection:
+            found = await AuditRepository(connection).entries(account, before[0], limit + 1)
+        return paginate(found, limit, lambda entry: [entry.id])
+
+
+class ApiKeyService:
+    """Keys that programs act with, as whoever made them. Only digests are kept."""
+
+    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def caller(self, secret: str) -> Caller:
+        async with self._pool.reading() as connection:
+            people = PeopleRepository(connection)
+            found = await people.caller_by_key(_digest(secret), self._clock())
+        if found is None:
+            raise AuthenticationFailed("no such API key, or it has expired")
+        return found
+
+    async def make(self, caller: Caller, name: str, expires: datetime | None) -> NewApiKey:
+        secret = PREFIX + secrets.token_urlsafe(32)
+        async with self._pool.transaction() as connection:
+            people = PeopleRepository(connection)
+            if len(await people.keys(caller.known)) >= _MOST_KEYS:
+                raise RequestConflict(f"at most {_MOST_KEYS} keys: revoke one first")
+            hint = secret[: len(PREFIX) + 4]
+            key = await people.add_key(caller.known, name, _digest(secret), hint, expires)
+            await AuditRepository(connection).record(caller, "make", "api_key", key.id)
+        return NewApiKey(key, secret)
+
+    async def of(self, caller: Caller) -> list[ApiKey]:
+        async with self._pool.reading() as connection:
+            return await PeopleRepository(connection).keys(caller.known)
+
+    async def revoke(self, caller: Caller, key: int) -> None:
+        async with self._pool.transaction() as connection:
+            if not await PeopleRepository(connection).revoke_key(caller.known, key):
+                raise NotFound(f"you have no key {key}")
+            await AuditRepository(connection).record(caller, "revoke", "api_key", key)
+
+
+def _digest(secret: str) -> bytes:
+    # Random and long: a plain digest is enough, and is asked for with every request.
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _there(found: UserProfile | None) -> UserProfile:
+    if found is None:
+        raise AuthenticationFailed("this user has left")
+    return found
+
+
+def _another_admin(account: int, user: int, roles: Mapping[int, str]) -> None:
+    if not any(role == UserRole.ACCOUNT_ADMIN and member != user for member, role in roles.items()):
+        raise RequestConflict(
+            f"account {account} would have no admin: appoint another, or close it"
+        )
+
+
+# Accounts: opened by anybody who has signed in, run by their admins.
+
+
+class AccountService:
+    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def open(self, caller: Caller, name: str, time_zone: str) -> BusinessAccount:
+        caller.require(AppPermission.OPEN_ACCOUNT)
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            values = {"name": name, "time_zone": time_zone, "billing_contact_uid": caller.uid}
+            number = await accounts.add(values)
+            await accounts.set_member(number, caller.known, UserRole.ACCOUNT_ADMIN)
+            await accounts.entitle(caller.known)
+            await AuditRepository(connection).record(caller, "open", "account", number, number)
+            made = await accounts.get(number, self._clock())
+        assert made is not None
+        return made
+
+    async def mine(
+        self, caller: Caller, cursor: str | None, limit: int
+    ) -> CursorPage[BusinessAccount]:
+        """Those one belongs to; all, for those who reach into all."""
+        user = None if caller.role in EVERYWHERE else caller.known
+        after = decode_cursor(cursor, int) or [0]
+        async with self._pool.reading() as connection:
+            accounts = AccountRepository(connection)
+            found = await accounts.of_user(user, self._clock(), after[0], limit + 1)
+        return paginate(found, limit, lambda account: [account.id])
+
+    async def get(self, caller: Caller, account: int) -> BusinessAccount:
+        caller.require(AppPermission.READ_ACCOUNT, account)
+        async with self._pool.reading() as connection:
+            found = await AccountRepository(connection).get(account, self._clock())
+        return require_account(found, account)
+
+    async def edit(
+        self, caller: Caller, account: int, values: Mapping[str, Any], seen: str | None
+    ) -> BusinessAccount:
+        caller.require(AppPermission.EDIT_ACCOUNT, account)
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            held = require_account(await accounts.get(account, self._clock(), lock=True), account)
+            check_if_match(held, seen)
+            await accounts.change(account, values)
+            await AuditRepository(connection).record(
+                caller, "edit", "account", account, account, {"fields": sorted(values)}
+            )
+            return require_account(await accounts.get(account, self._clock()), account)
+
+    async def close(self, caller: Caller, account: int) -> None:
+        """Its hives are hidden with it; nothing is erased."""
+        caller.require(AppPermission.EDIT_ACCOUNT, account)
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            require_account(await accounts.get(account, self._clock(), lock=True), account)
+            await accounts.change(account, {"status": "closed"})
+            await connection.execute(
+                "UPDATE hive SET status = 'closed' WHERE account_id = %s", (account,)
+            )
+            await AuditRepository(connection).record(caller, "close", "account", account, account)
+
+    async def members(self, caller: Caller, account: int) -> list[AccountMember]:
+        caller.require(AppPermission.READ_ACCOUNT, account)
+        async with self._pool.reading() as connection:
+            return await AccountRepository(connection).members(account)
+
+    async def appoint(
+        self, caller: Caller, account: int, user: int, role: UserRole
+    ) -> AccountMember:
+        """Give a member another role. Who is none is invited (`Invitations`)."""
+        caller.require(AppPermission.EDIT_MEMBERS, account)
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            require_account(await accounts.get(account, self._clock(), lock=True), account)
+            if user not in {member.user_id for member in await accounts.members(account)}:
+                raise NotFound(
+                    f"user {user} is no member of account {account}: invite them, they are one "
+                    "when they accept"
+                )
+            if role is not UserRole.ACCOUNT_ADMIN:
+                await _keep_an_admin(accounts, account, user)
+            await accounts.set_member(account, user, role)
+            await accounts.entitle(user)
+            await AuditRepository(connection).record(
+                caller, "appoint", "user", user, account, {"role": role.value}
+            )
+            members = await accounts.members(account)
+        return next(member for member in members if member.user_id == user)
+
+    async def dismiss(self, caller: Caller, account: int, user: int) -> None:
+        """Members may also go by themselves."""
+        if user != caller.id:
+            caller.require(AppPermission.EDIT_MEMBERS, account)
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            require_account(await accounts.get(account, self._clock(), lock=True), account)
+            await _keep_an_admin(accounts, account, user)
+            if not await accounts.remove_member(account, user):
+                raise NotFound(f"user {user} is no member of account {account}")
+            await accounts.entitle(user)
+            await AuditRepository(connection).record(caller, "dismiss", "user", user, account)
+
+
+async def _keep_an_admin(accounts: AccountRepository, account: int, leaving: int) -> None:
+    admins = {
+        m.user_id for m in await accounts.members(account) if m.role == UserRole.ACCOUNT_ADMIN
+    }
+    if admins == {leaving}:
+        raise RequestConflict(f"account {account} would have no admin: appoint another first")
+
+
+def require_account(found: BusinessAccount | None, account: int) -> BusinessAccount:
+    if found is None:
+        raise NotFound(f"there is no account {account}")
+    return found
+
+
+# How people join an account: its admin asks, they accept or decline.
+#
+# An invitation is told in the inbox and pushed to devices, in the transaction that makes it. Until
+# it is accepted the account learns nothing of the person and they may do nothing there. It holds
+# for
+# two weeks.
+
+LIFE: Final = timedelta(days=14)
+#: What nobody has answered: an account that asks everybody is no business.
+MAX_OPEN: Final = 100
+KIND: Final = "invitation"
+
+
+class InvitationService:
+    def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def invite(self, caller: Caller, account: int, user: int, role: UserRole) -> Invitation:
+        """Ask somebody to join; asked again, they may have another role, and are told once."""
+        caller.require(AppPermission.EDIT_MEMBERS, account)
+        now = self._clock()
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            held = require_account(await accounts.get(account, now, lock=True), account)
+            if held.status == "closed":
+                raise RequestConflict(f"account {account} is closed: nobody can join it")
+            if user in {member.user_id for member in await accounts.members(account)}:
+                raise RequestConflict(f"user {user} is a member of account {account} already")
+            waiting = await accounts.invitations(now, account=account)
+            open_ones = {each.user_id: each for each in waiting}
+            if user not in open_ones and len(open_ones) >= MAX_OPEN:
+                raise RequestConflict(
+                    f"at most {MAX_OPEN} invitations without an answer: withdraw one"
+                )
+            if not await accounts.invite(account, user, role, caller.id, now, now + LIFE):
+                raise NotFound(f"there is no user {user}")
+            if user not in open_ones:
+                await Outbox(connection).put([_note(held.id, held.name, user, role, now)])
+            await AuditRepository(connection).record(
+                caller, "invite", "user", user, account, {"role": role.value}
+            )
+            [made] = await accounts.invitations(now, account=account, user=user)
+        return made
+
+    async def of_account(self, caller: Caller, account: int) -> list[Invitation]:
+        caller.require(AppPermission.EDIT_MEMBERS, account)
+        async with self._pool.reading() as connection:
+            return await AccountRepository(connection).invitations(self._clock(), account=account)
+
+    async def withdraw(self, caller: Caller, account: int, user: int) -> None:
+        caller.require(AppPermission.EDIT_MEMBERS, account)
+        async with self._pool.transaction() as connection:
+            if not await AccountRepository(connection).withdraw(account, user):
+                raise NotFound(f"user {user} is not invited to account {account}")
+            await AuditRepository(connection).record(caller, "withdraw", "user", user, account)
+
+    async def mine(self, caller: Caller) -> list[Invitation]:
+        async with self._pool.reading() as connection:
+            return await AccountRepository(connection).invitations(self._clock(), user=caller.known)
+
+    async def accept(self, caller: Caller, account: int) -> Membership:
+        now = self._clock()
+        async with self._pool.transaction() as connection:
+            accounts = AccountRepository(connection)
+            await accounts.get(account, now, lock=True)
+            found = await accounts.invitations(now, account=account, user=caller.known)
+            if not found:
+                raise NotFound(f"you are not invited to account {account}, or no longer")
+            [invitation] = found
+            await accounts.withdraw(account, caller.known)
+            await accounts.set_member(account, caller.known, invitation.role)
+            await accounts.entitle(caller.known)
+            await AuditRepository(connection).record(
+                caller, "join", "user", caller.known, account, {"role": invitation.role}
+            )
+        return Membership(account, invitation.account, invitation.role)
+
+    async def decline(self, caller: Caller, account: int) -> None:
+        async with self._pool.transaction() as connection:
+            if not await AccountRepository(connection).withdraw(account, caller.known):
+                raise NotFound(f"you are not invited to account {account}")
+            await AuditRepository(connection).record(
+                caller, "decline", "user", caller.known, account
+            )
+
+
+def _note(account: int, name: str, user: int, role: UserRole, now: datetime) -> Notification:
+    position = "an admin" if role is UserRole.ACCOUNT_ADMIN else "a member"
+    return Notification(
+        user,
+        KIND,
+        f"Join {name}?",
+        f"{name} invites you to act for it as {position}. Accept or decline within two weeks.",
+        f"{user}:{KIND}:{account}:{now.date()}",  # who declines is not asked all day long
+        data={"account_id": account, "role": role.value},
+        expires_at=now + LIFE,
+        push_at=now,
+    )

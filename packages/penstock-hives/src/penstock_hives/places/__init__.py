@@ -1,0 +1,1 @@
+"""Hives as people find them and businesses run them; favourites and notification settings."""

@@ -1,0 +1,269 @@
+"""`/hives/place/{id}`: one hive: now, today against the forecast, its weeks and days, its deals."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Awaitable, Callable
+from datetime import UTC, date, datetime, time, timedelta
+from io import StringIO
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from nicegui import ui
+from starlette.responses import PlainTextResponse, Response
+
+from penstock.core.errors import AccessRefused, NotFound, PenstockError
+from penstock_hives.analytics.models import (
+    ComparisonDays,
+    PeriodComparison,
+    PeriodSummary,
+    SeriesBucket,
+)
+from penstock_hives.analytics.page import draw_insights
+from penstock_hives.deals.page import draw_effects
+from penstock_hives.people.permissions import Caller
+from penstock_hives.places.models import HiveSettings
+from penstock_hives.sensors.page import draw_sensor_health
+from penstock_hives.web import charts, components
+from penstock_hives.web.components import (
+    OccupancyGauge,
+    current_occupancy,
+    follow_live,
+    hour_of,
+    local_day,
+)
+from penstock_hives.web.context import DashboardContext
+from penstock_store.dashboard.pages import PageRequest
+from penstock_store.dashboard.theme import draw_chart
+
+DAYS: Final = 28
+
+
+async def draw_place(office: DashboardContext, visit: PageRequest) -> None:
+    ui.add_head_html(components.STYLES)
+    caller, hive = await office.hive(visit)
+    visit.entitle(hive.name)
+    now = office.resources.clock()
+    await _head(office, caller, hive)
+    with ui.element("div").classes("p-columns"):
+        await _today(office, caller, hive, now)
+        await _week(office, caller, hive)
+        await _days(office, caller, hive, now)
+        with components.card("Before and after", "Any two stretches of days, side by side."):
+            await PeriodComparisonCard(office, caller, hive, now.date()).draw()
+    with components.card("Deals and what came of them"):
+        await draw_effects(office, caller, [hive])
+    found = await office.services.analytics.insights(caller, hive.account_id, hive.id, 5)
+    draw_insights(found)
+    with components.card("Sensors"):
+        draw_sensor_health(
+            await office.services.sensors.of_hive(caller, hive.id), {hive.id: hive}, now
+        )
+
+
+async def _head(office: DashboardContext, caller: Caller, hive: HiveSettings) -> None:
+    with ui.element("div").classes("h-head p-card"):
+        with ui.column().classes("gap-1"):
+            gauge = OccupancyGauge(hive, await current_occupancy(office, caller, hive.id))
+        ui.button("Export CSV", icon="download").props(
+            f"outline no-caps href=/hives/export/{hive.id}"
+        )
+    follow_live(office, {hive.id: gauge})
+
+
+async def _today(
+    office: DashboardContext, caller: Caller, hive: HiveSettings, now: datetime
+) -> None:
+    local = now.astimezone(ZoneInfo(hive.time_zone))
+    begin = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    series = await office.services.analytics.series(
+        caller, [hive.id], begin, now + timedelta(hours=1), SeriesBucket.HOUR
+    )
+    day = f"{local:%Y-%m-%d}"
+    actual = {
+        hour_of(each.bucket): each.entries for each in series if local_day(each.bucket) == day
+    }
+    forecast = await office.services.occupancy.forecast(hive.id, None, caller)
+    zone = ZoneInfo(hive.time_zone)
+    week = await office.services.occupancy.week(hive.id, caller)
+    typical = {each.hour: each.entries for each in week.hours if each.weekday == local.weekday()}
+    with components.card("Today against the forecast", "Visitors by the hour."):
+        options = charts.today_chart(
+            actual,
+            typical,
+            {each.slot.astimezone(zone).hour: each.p50 for each in forecast.hours},
+            {each.slot.astimezone(zone).hour: each.p90 for each in forecast.hours},
+        )
+        draw_chart(options, "Today, visitors by the hour").props("data-chart=today")
+        if forecast.peak is not None:
+            span = (forecast.peak.starts_at, forecast.peak.ends_at)
+            begins, ends = (f"{at.astimezone(zone):%H:%M}" for at in span)
+            ui.label(f"Busiest from {begins} to {ends}, as expected.").classes("p-muted p-small")
+
+
+async def _week(office: DashboardContext, caller: Caller, hive: HiveSettings) -> None:
+    week = await office.services.occupancy.week(hive.id, caller)
+    with components.card("The week", "How many people are inside, usually."):
+        if not week.hours:
+            components.empty_state("calendar_month", "No habits yet", "Two weeks make a week.")
+            return
+        about = "The week, people inside by day and hour"
+        draw_chart(charts.week_chart(week.hours), about).props("data-chart=week")
+
+
+async def _days(
+    office: DashboardContext, caller: Caller, hive: HiveSettings, now: datetime
+) -> None:
+    end = now.date() + timedelta(days=1)
+    kpis = await office.services.analytics.kpis(caller, [hive.id], end - timedelta(days=DAYS), end)
+    with components.card("The last four weeks", "Visits, and how full it was while open."):
+        if not kpis:
+            components.empty_state("bar_chart", "No whole day yet", "The first is there tomorrow.")
+            return
+        draw_chart(charts.days_chart(kpis), "The last four weeks, visits by day").props(
+            "data-chart=days"
+        )
+        covered = [kpi.coverage for kpi in kpis if kpi.coverage is not None]
+        if covered:
+            share = 100 * sum(covered) / len(covered)
+            about = f"Heard of for {components.number_text(share, '%')} of its opening hours."
+            ui.label(about).classes("p-muted p-small")
+        for each in await office.services.analytics.compare_peers(
+            caller, [hive.id], ComparisonDays.MONTH
+        ):
+            ui.label(components.peer_rank_text(each)).classes("p-muted p-small")
+
+
+# Two stretches of days of one hive, chosen freely, and by how much they differ.
+
+_WEEK = timedelta(days=7)
+
+
+class PeriodComparisonCard:
+    """One visitor's choice; a week against the one before, until they choose."""
+
+    def __init__(
+        self, office: DashboardContext, caller: Caller, hive: HiveSettings, today: date
+    ) -> None:
+        self._office = office
+        self._caller = caller
+        self._hive = hive
+        self._dates = {
+            "Before, from": today - 2 * _WEEK,
+            "Before, to": today - _WEEK,
+            "After, from": today - _WEEK,
+            "After, to": today,
+        }
+
+    async def draw(self) -> None:
+        self._inputs = {}
+        with ui.element("div").classes("h-dates"):
+            for name, day in self._dates.items():
+                chosen = ui.input(name, value=day.isoformat())
+                chosen.props("type=date outlined dense stack-label")
+                self._inputs[name] = chosen.on_value_change(self._show)
+        self._result = ui.column().classes("w-full gap-2").props("aria-live=polite")
+        await self._show()
+
+    async def _show(self) -> None:
+        self._result.clear()
+        with self._result:
+            try:
+                days = [date.fromisoformat(str(each.value)) for each in self._inputs.values()]
+                before, after = (days[0], days[1]), (days[2], days[3])
+                if before[0] >= before[1] or after[0] >= after[1]:
+                    raise ValueError
+                found = await self._office.services.analytics.compare_periods(
+                    self._caller, self._hive.id, before, after
+                )
+            except ValueError:
+                ui.label("Choose days that follow on one another.").classes("p-muted")
+            except PenstockError as error:
+                ui.label(str(error)).classes("p-bad-text")
+            else:
+                _draw(found)
+
+
+def _draw(found: PeriodComparison) -> None:
+    rows = (
+        ("Visits", _visits(found.before), _visits(found.after), ""),
+        (
+            "Visits a day",
+            components.number_text(found.before.visits_a_day),
+            components.number_text(found.after.visits_a_day),
+            components.change_text(found.visits_change),
+        ),
+        (
+            "Mean occupancy",
+            components.number_text(found.before.mean_occupancy),
+            components.number_text(found.after.mean_occupancy),
+            components.change_text(found.mean_change),
+        ),
+        (
+            "Peak",
+            components.number_text(found.before.peak),
+            components.number_text(found.after.peak),
+            "",
+        ),
+    )
+    with components.table(["", "Before:", "After:", "Change:"]) as table:
+        for name, *values in rows:
+            with table.row() as row:
+                with row.cell():
+                    ui.label(name)
+                for value in values:
+                    with row.cell():
+                        ui.label(value).classes("p-number")
+
+
+def _visits(window: PeriodSummary) -> str:
+    return f"{window.visits:,} in {window.days} d"
+
+
+# `/hives/export/{id}`: a hive's hours as a file for a spreadsheet, by its own clock.
+#
+# `from` and `to` are days; without them it is the last four weeks.
+
+_DAYS: Final = 28
+_MOST_DAYS: Final = 400
+COLUMNS: Final = ("hour", "entries", "exits", "mean_occupancy", "peak")
+
+
+def export_csv(office: DashboardContext) -> Callable[[PageRequest], Awaitable[Response]]:
+    async def answer(visit: PageRequest) -> Response:
+        try:
+            caller, hive = await office.hive(visit)
+            begin, end = _export_days(visit, office.resources.clock().date())
+        except NotFound as error:
+            return PlainTextResponse(str(error), 404)
+        except AccessRefused as error:
+            return PlainTextResponse(str(error), 403)
+        except ValueError as error:
+            return PlainTextResponse(str(error), 422)
+        zone = ZoneInfo(hive.time_zone)
+        series = await office.services.analytics.series(
+            caller, [hive.id], _moment(begin, zone), _moment(end, zone), SeriesBucket.HOUR
+        )
+        text = StringIO()
+        writer = csv.writer(text)
+        writer.writerow(COLUMNS)
+        for each in series:
+            mean = None if each.mean is None else round(each.mean, 2)
+            writer.writerow((each.bucket, each.entries, each.exits, mean, each.peak))
+        name = f"hive-{hive.id}-{begin}-{end}.csv"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(text.getvalue(), 200, headers, "text/csv; charset=utf-8")
+
+    return answer
+
+
+def _export_days(visit: PageRequest, today: date) -> tuple[date, date]:
+    end = date.fromisoformat(visit.query.get("to", str(today + timedelta(days=1))))
+    begin = date.fromisoformat(visit.query.get("from", str(end - timedelta(days=_DAYS))))
+    if not 0 < (end - begin).days <= _MOST_DAYS:
+        raise ValueError(f"from is before to, by at most {_MOST_DAYS} days")
+    return begin, end
+
+
+def _moment(day: date, zone: ZoneInfo) -> datetime:
+    return datetime.combine(day, time(), zone).astimezone(UTC)

@@ -1,0 +1,465 @@
+"""Hives: looked for, looked at, edited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from penstock_hives import database
+from penstock_hives.alerts.models import NotificationSetting
+from penstock_hives.database import Connection
+from penstock_hives.deals.models import Deal
+from penstock_hives.images.models import HiveImage, image_url
+from penstock_hives.occupancy.models import Occupancy, compare_with_usual
+from penstock_hives.pagination import decode_cursor
+from penstock_hives.places.models import (
+    BoundingBox,
+    HiveAddress,
+    HiveDetail,
+    HiveNetwork,
+    HiveQuery,
+    HiveSettings,
+    HiveSort,
+    HiveSummary,
+    HiveType,
+    next_change,
+)
+
+# From rows to values of the domain that more than one repository gives.
+
+#: Of deals `d` and their hives `h`.
+DEAL_COLUMNS = """
+    d.id, d.hive_id, h.name AS hive_name, d.title, d.description, d.terms, d.kind, d.starts_at,
+    d.expires_at, d.status, d.max_redemptions, d.redemptions, d.updated_at
+"""
+#: Deals that can be used at `now`.
+ACTIVE_DEAL = """
+    d.status = 'published' AND d.starts_at <= %(now)s AND d.expires_at > %(now)s
+    AND (d.max_redemptions IS NULL OR d.redemptions < d.max_redemptions)
+"""
+#: Hives everybody may see.
+VISIBLE_HIVE = "h.public AND h.status = 'active'"
+IMAGE_COLUMNS = """
+    id, hive_id, kind, mime, width, height, bytes, caption, position, created_at
+"""
+#: The status `s` of hives `h`, with what is usual at this hour of their week, `w`.
+OCCUPANCY_COLUMNS = """
+    s.occupancy, s.percent, s.level, s.trend, s.quality, s.as_of, s.version,
+    w.occupancy AS usual, w.weeks
+"""
+OCCUPANCY_JOINS = """
+    LEFT JOIN hive_status s ON s.hive_id = h.id
+    LEFT JOIN typical_week w ON w.hive_id = h.id
+        AND w.weekday = extract(isodow FROM %(now)s AT TIME ZONE h.time_zone) - 1
+        AND w.hour = extract(hour FROM %(now)s AT TIME ZONE h.time_zone)
+"""
+ADDRESS_COLUMNS = "a.id AS address_id, a.street, a.city, a.zip, a.country, a.lat, a.lon"
+
+
+def deal_from_row(row: dict[str, Any]) -> Deal:
+    return Deal(**row)
+
+
+def image_from_row(row: dict[str, Any]) -> HiveImage:
+    return HiveImage(**row, url=image_url(row["id"]))
+
+
+def address_from_row(row: dict[str, Any]) -> HiveAddress | None:
+    if row["address_id"] is None:
+        return None
+    names = ("street", "city", "zip", "country", "lat", "lon")
+    return HiveAddress(**{name: row[name] for name in names})
+
+
+def occupancy_from_row(hive: int, row: dict[str, Any]) -> Occupancy | None:
+    if row["version"] is None:
+        return None
+    percent = row["percent"]
+    return Occupancy(
+        hive,
+        row["occupancy"],
+        None if percent is None else round(percent, 1),
+        row["level"],
+        row["trend"],
+        row["quality"],
+        row["as_of"],
+        row["version"],
+        compare_with_usual(row["occupancy"], row["quality"], row["usual"], row["weeks"]),
+    )
+
+
+#: What lists are sorted by: the expression, and the type of it in a cursor.
+_KEYS: Final[Mapping[HiveSort, tuple[str, type]]] = {
+    HiveSort.NAME: ('lower(name) COLLATE "C"', str),
+    HiveSort.DISTANCE: ("coalesce(distance_km, 1e9)", float),
+    HiveSort.QUIET: ("coalesce(percent, 1e9)::float8", float),
+}
+#: Nothing, if either place is unknown: `least` would pass over it.
+_DISTANCE: Final = """
+    CASE WHEN a.lat IS NOT NULL AND %(lat)s::float8 IS NOT NULL THEN 2 * 6371.0088 * asin(least(1,
+        sqrt(sin(radians(a.lat - %(lat)s) / 2) ^ 2
+        + cos(radians(%(lat)s)) * cos(radians(a.lat)) * sin(radians(a.lon - %(lon)s) / 2) ^ 2
+    ))) END
+"""
+_FOUND: Final = f"""
+    SELECT h.id, h.name, t.code AS type, t.name AS type_name, h.capacity, h.time_zone,
+           hive_open(h.opening_hours, h.time_zone, %(now)s) AS open_now, i.id AS cover,
+           h.updated_at, {ADDRESS_COLUMNS}, {OCCUPANCY_COLUMNS}, {_DISTANCE} AS distance_km
+    FROM hive h
+    JOIN hive_type t ON t.id = h.hive_type_id
+    LEFT JOIN address a ON a.id = h.address_id
+    LEFT JOIN hive_image i ON i.hive_id = h.id AND i.kind = 'cover'
+    {OCCUPANCY_JOINS}
+    WHERE {VISIBLE_HIVE}
+      AND (%(type)s::text IS NULL OR t.code = %(type)s)
+      AND (%(zip)s::text IS NULL OR starts_with(upper(a.zip), upper(%(zip)s)))
+      AND (%(words)s::text[] IS NULL OR lower(h.name) LIKE ALL (%(words)s))
+      AND (%(only)s::bigint[] IS NULL OR h.id = ANY (%(only)s))
+      AND (%(south)s::float8 IS NULL OR a.lat BETWEEN %(south)s AND %(north)s AND CASE
+            WHEN %(west)s::float8 <= %(east)s::float8 THEN a.lon BETWEEN %(west)s AND %(east)s
+            ELSE a.lon >= %(west)s OR a.lon <= %(east)s END)
+"""
+_WITHIN: Final = """
+    (%(within)s::float8 IS NULL OR distance_km <= %(within)s)
+    AND (%(open_now)s::boolean IS NULL OR open_now = %(open_now)s)
+"""
+_DETAIL: Final = f"""
+    SELECT h.id, h.account_id, h.name, h.description, t.code AS type, t.name AS type_name,
+           h.capacity, h.time_zone, h.opening_hours, h.updated_at,
+           hive_open(h.opening_hours, h.time_zone, %(now)s) AS open_now,
+           {ADDRESS_COLUMNS}, {OCCUPANCY_COLUMNS}
+    FROM hive h
+    JOIN hive_type t ON t.id = h.hive_type_id
+    LEFT JOIN address a ON a.id = h.address_id
+    {OCCUPANCY_JOINS}
+    WHERE {VISIBLE_HIVE} AND (%(hive)s::bigint IS NULL OR h.id = %(hive)s)
+    ORDER BY h.id
+"""
+_IMAGES: Final = f"SELECT {IMAGE_COLUMNS} FROM hive_image ORDER BY hive_id, position, id"
+_IMAGES_OF: Final = f"""
+    SELECT {IMAGE_COLUMNS} FROM hive_image WHERE hive_id = %(hive)s ORDER BY position, id
+"""
+_DEALS: Final = f"""
+    SELECT {DEAL_COLUMNS} FROM deal d JOIN hive h ON h.id = d.hive_id
+    WHERE {ACTIVE_DEAL} AND {VISIBLE_HIVE} AND (%(hive)s::bigint IS NULL OR d.hive_id = %(hive)s)
+    ORDER BY d.expires_at, d.id
+"""
+_SETTINGS: Final = f"""
+    SELECT h.id, h.account_id, h.name, h.description, t.code AS type, h.capacity, h.time_zone,
+           h.opening_hours, h.reset_time, h.public, h.status, h.created_at, h.updated_at,
+           {ADDRESS_COLUMNS}
+    FROM hive h
+    JOIN hive_type t ON t.id = h.hive_type_id
+    LEFT JOIN address a ON a.id = h.address_id
+"""
+
+
+class HiveRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def search(
+        self, query: HiveQuery, now: datetime, box: BoundingBox | None = None
+    ) -> list[tuple[HiveSummary, str | float]]:
+        """One more than wanted, if there are so many, each with what it is sorted by."""
+        key, kind = _KEYS[query.sort]
+        after = decode_cursor(query.cursor, kind, int)
+        more = "" if after is None else f"AND ({key}, id) > (%(after_key)s, %(after_id)s)"
+        statement = (
+            f"SELECT *, {key} AS sort_key FROM ({_FOUND}) AS found WHERE {_WITHIN} {more} "
+            f"ORDER BY {key}, id LIMIT %(limit)s"
+        )
+        given = _given(query, now, box)
+        if after is not None:
+            given |= {"after_key": after[0], "after_id": after[1]}
+        found = await (await self._connection.execute(statement, given)).fetchall()
+        return [(_summary(row), row["sort_key"]) for row in found]
+
+    async def summaries(self, hives: Sequence[int], now: datetime) -> list[HiveSummary]:
+        """Of those that may be seen, in the order of the ids given."""
+        given = _given(HiveQuery(), now, None) | {"only": list(hives)}
+        found = await (await self._connection.execute(_FOUND, given)).fetchall()
+        by_id = {row["id"]: _summary(row) for row in found}
+        return [by_id[hive] for hive in hives if hive in by_id]
+
+    async def details(self, now: datetime, hive: int | None = None) -> list[HiveDetail]:
+        """Of one that may be seen, or of all of them."""
+        given = {"now": now, "hive": hive}
+        execute = self._connection.execute
+        found = await (await execute(_DETAIL, given)).fetchall()
+        if not found:
+            return []
+        pictures = await (await execute(_IMAGES if hive is None else _IMAGES_OF, given)).fetchall()
+        deals = await (await execute(_DEALS, given)).fetchall()
+        images_of = _grouped([image_from_row(row) for row in pictures])
+        deals_of = _grouped([deal_from_row(row) for row in deals])
+        return [
+            _detail(row, now, images_of.get(row["id"], ()), deals_of.get(row["id"], ()))
+            for row in found
+        ]
+
+    async def settings(self, hive: int, *, lock: bool = False) -> HiveSettings | None:
+        statement = f"{_SETTINGS} WHERE h.id = %(hive)s {'FOR UPDATE OF h' if lock else ''}"
+        row = await (await self._connection.execute(statement, {"hive": hive})).fetchone()
+        return None if row is None else _settings(row)
+
+    async def of_account(self, account: int, after: int, limit: int) -> list[HiveSettings]:
+        statement = f"""
+            {_SETTINGS} WHERE h.account_id = %(account)s AND h.id > %(after)s
+            ORDER BY h.id LIMIT %(limit)s
+        """
+        given = {"account": account, "after": after, "limit": limit}
+        found = await (await self._connection.execute(statement, given)).fetchall()
+        return [_settings(row) for row in found]
+
+    async def account_of(self, hive: int) -> int | None:
+        statement = "SELECT account_id FROM hive WHERE id = %s"
+        row = await (await self._connection.execute(statement, (hive,))).fetchone()
+        return None if row is None else row["account_id"]
+
+    async def count_of(self, account: int) -> int:
+        statement = "SELECT count(*) AS n FROM hive WHERE account_id = %s AND status = 'active'"
+        row = await (await self._connection.execute(statement, (account,))).fetchone()
+        assert row is not None
+        return int(row["n"])
+
+    async def add(self, values: Mapping[str, Any], address: Mapping[str, Any] | None) -> int:
+        held = dict(values)
+        if address is not None:
+            held["address_id"] = await self._insert("address", address)
+        return await self._insert("hive", held)
+
+    async def change(self, hive: int, values: Mapping[str, Any]) -> None:
+        if values:
+            sent = database.sent(values)
+            await self._connection.execute(database.update("hive", sent, hive), sent)
+
+    async def move(self, hive: int, address: Mapping[str, Any]) -> None:
+        """Write where it is; other fields of its address stay."""
+        row = await (
+            await self._connection.execute("SELECT address_id FROM hive WHERE id = %s", (hive,))
+        ).fetchone()
+        held = row["address_id"] if row else None
+        if held is None:
+            new = await self._insert("address", address)
+            await self._connection.execute(
+                "UPDATE hive SET address_id = %s WHERE id = %s", (new, hive)
+            )
+        elif address:
+            # The hive is touched too: its settings are changed, and so is their tag.
+            await self._connection.execute(database.update("address", address, held), address)
+            await self._connection.execute(
+                "UPDATE hive SET updated_at = now() WHERE id = %s", (hive,)
+            )
+
+    async def types(self) -> list[HiveType]:
+        statement = "SELECT id, code, name FROM hive_type ORDER BY code"
+        return [HiveType(**row) async for row in await self._connection.execute(statement)]
+
+    async def type_id(self, code: str) -> int | None:
+        statement = "SELECT id FROM hive_type WHERE code = %s"
+        row = await (await self._connection.execute(statement, (code,))).fetchone()
+        return None if row is None else row["id"]
+
+    async def add_type(self, code: str, name: str) -> HiveType:
+        return HiveType(await self._insert("hive_type", {"code": code, "name": name}), code, name)
+
+    async def _insert(self, table: str, values: Mapping[str, Any]) -> int:
+        sent = database.sent(values)
+        row = await (await self._connection.execute(database.insert(table, sent), sent)).fetchone()
+        assert row is not None
+        return int(row["id"])
+
+
+def _given(query: HiveQuery, now: datetime, box: BoundingBox | None) -> dict[str, Any]:
+    if box is None and query.near is not None and query.within_km is not None:
+        box = BoundingBox.around(query.near, query.within_km)
+    words = [_pattern(word) for word in (query.name or "").lower().split()]
+    return {
+        "now": now,
+        "type": query.type,
+        "zip": query.zip,
+        "words": words or None,
+        "only": None,
+        "lat": None if query.near is None else query.near.lat,
+        "lon": None if query.near is None else query.near.lon,
+        "within": query.within_km,
+        "open_now": query.open_now,
+        "limit": query.limit + 1,
+        **{
+            side: None if box is None else getattr(box, side)
+            for side in ("south", "west", "north", "east")
+        },
+    }
+
+
+def _pattern(word: str) -> str:
+    """For LIKE: the word anywhere, its own signs meaning themselves."""
+    for sign in "\\%_":
+        word = word.replace(sign, f"\\{sign}")
+    return f"%{word}%"
+
+
+def _summary(row: dict[str, Any]) -> HiveSummary:
+    distance = row["distance_km"]
+    return HiveSummary(
+        **{
+            name: row[name]
+            for name in ("id", "name", "type", "type_name", "capacity", "time_zone", "open_now")
+        },
+        address=address_from_row(row),
+        cover=None if row["cover"] is None else image_url(row["cover"]),
+        occupancy=occupancy_from_row(row["id"], row),
+        distance_km=None if distance is None else round(distance, 3),
+        updated_at=row["as_of"] or row["updated_at"],
+    )
+
+
+def _detail(
+    row: dict[str, Any], now: datetime, images: Sequence[Any], deals: Sequence[Any]
+) -> HiveDetail:
+    plain = ("id", "account_id", "name", "description", "type", "type_name", "capacity")
+    more = ("time_zone", "opening_hours", "open_now", "updated_at")
+    return HiveDetail(
+        **{name: row[name] for name in (*plain, *more)},
+        address=address_from_row(row),
+        changes_at=next_change(row["opening_hours"], row["time_zone"], now),
+        occupancy=occupancy_from_row(row["id"], row),
+        images=tuple(images),
+        deals=tuple(deals),
+    )
+
+
+def _settings(row: dict[str, Any]) -> HiveSettings:
+    place = address_from_row(row)
+    names = [name for name in HiveSettings.__slots__ if name != "address"]
+    return HiveSettings(**{name: row[name] for name in names}, address=place)
+
+
+def _grouped(values: Sequence[Any]) -> dict[int, list[Any]]:
+    by_hive: dict[int, list[Any]] = {}
+    for each in values:
+        by_hive.setdefault(each.hive_id, []).append(each)
+    return by_hive
+
+
+# What a user has to do with hives: favourites, visits, notification settings; and networks.
+
+_FAVOUR: Final = """
+    INSERT INTO user_hive AS held (user_id, hive_id, favourite, favourite_at)
+    VALUES (%(user)s, %(hive)s, %(on)s, CASE WHEN %(on)s THEN %(now)s::timestamptz END)
+    ON CONFLICT (user_id, hive_id) DO UPDATE SET favourite = excluded.favourite,
+        favourite_at = CASE WHEN excluded.favourite
+            THEN coalesce(held.favourite_at, excluded.favourite_at) END
+"""
+_VISIT: Final = """
+    INSERT INTO user_hive AS held (user_id, hive_id, last_visited_at, visit_count)
+    VALUES (%(user)s, %(hive)s, %(now)s, 1)
+    ON CONFLICT (user_id, hive_id) DO UPDATE SET
+        last_visited_at = excluded.last_visited_at, visit_count = held.visit_count + 1
+"""
+_DEFINITION: Final = """
+    id, hive_id, kind, threshold, unit, hysteresis, cooldown_s, quiet_from, quiet_to, channels,
+    enabled, created_at, updated_at
+"""
+_NETWORK: Final = "id, hive_id, kind, ssid, secret_ref, notes, updated_at"
+
+
+class FavouriteRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def favour(self, user: int, hive: int, on: bool, now: datetime) -> None:
+        given = {"user": user, "hive": hive, "on": on, "now": now}
+        await self._connection.execute(_FAVOUR, given)
+
+    async def visit(self, user: int, hive: int, now: datetime) -> None:
+        await self._connection.execute(_VISIT, {"user": user, "hive": hive, "now": now})
+
+    async def favourites(self, user: int) -> list[int]:
+        statement = """
+            SELECT hive_id FROM user_hive WHERE user_id = %s AND favourite
+            ORDER BY favourite_at DESC, hive_id LIMIT 500
+        """
+        found = await self._connection.execute(statement, (user,))
+        return [row["hive_id"] async for row in found]
+
+    async def recent(self, user: int, limit: int) -> list[int]:
+        statement = """
+            SELECT hive_id FROM user_hive WHERE user_id = %s AND last_visited_at IS NOT NULL
+            ORDER BY last_visited_at DESC, hive_id LIMIT %s
+        """
+        found = await self._connection.execute(statement, (user, limit))
+        return [row["hive_id"] async for row in found]
+
+
+class NotificationSettingRepository:
+    """Table `user_notification_def`; who listens on `notification_def` hears of every change."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def of_user(self, user: int) -> list[NotificationSetting]:
+        statement = f"""
+            SELECT {_DEFINITION} FROM user_notification_def WHERE user_id = %s ORDER BY id
+        """
+        found = await self._connection.execute(statement, (user,))
+        return [_definition(row) async for row in found]
+
+    async def get(
+        self, user: int, number: int, *, lock: bool = False
+    ) -> NotificationSetting | None:
+        statement = f"""
+            SELECT {_DEFINITION} FROM user_notification_def WHERE id = %s AND user_id = %s
+            {"FOR UPDATE" if lock else ""}
+        """
+        row = await (await self._connection.execute(statement, (number, user))).fetchone()
+        return None if row is None else _definition(row)
+
+    async def add(self, user: int, values: Mapping[str, Any]) -> int:
+        sent = database.sent({**values, "user_id": user})
+        statement = database.insert("user_notification_def", sent)
+        row = await (await self._connection.execute(statement, sent)).fetchone()
+        assert row is not None
+        return int(row["id"])
+
+    async def change(self, number: int, values: Mapping[str, Any]) -> None:
+        if values:
+            sent = database.sent(values)
+            statement = database.update("user_notification_def", sent, number)
+            await self._connection.execute(statement, sent)
+
+    async def remove(self, user: int, number: int) -> bool:
+        statement = "DELETE FROM user_notification_def WHERE id = %s AND user_id = %s"
+        return (await self._connection.execute(statement, (number, user))).rowcount == 1
+
+
+class NetworkRepository:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def of_hive(self, hive: int) -> list[HiveNetwork]:
+        statement = f"SELECT {_NETWORK} FROM hive_network WHERE hive_id = %s ORDER BY id"
+        return [
+            HiveNetwork(**row) async for row in await self._connection.execute(statement, (hive,))
+        ]
+
+    async def add(self, hive: int, values: Mapping[str, Any]) -> HiveNetwork:
+        given = {**values, "hive_id": hive}
+        row = await (
+            await self._connection.execute(database.insert("hive_network", given), given)
+        ).fetchone()
+        assert row is not None
+        statement = f"SELECT {_NETWORK} FROM hive_network WHERE id = %s"
+        made = await (await self._connection.execute(statement, (row["id"],))).fetchone()
+        assert made is not None
+        return HiveNetwork(**made)
+
+    async def remove(self, hive: int, number: int) -> bool:
+        statement = "DELETE FROM hive_network WHERE id = %s AND hive_id = %s"
+        return (await self._connection.execute(statement, (number, hive))).rowcount == 1
+
+
+def _definition(row: dict[str, Any]) -> NotificationSetting:
+    return NotificationSetting(**{**row, "channels": tuple(row["channels"])})

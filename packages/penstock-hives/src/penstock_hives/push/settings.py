@@ -1,0 +1,74 @@
+"""Through which channels an installation reaches devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from penstock.core.config import data_home
+from penstock.core.logs import get_logger
+from penstock_hives.push.fcm import open_fcm
+from penstock_hives.push.models import DAILY_CAP, PushChannel, PushMessage, PushOutcome, PushStatus
+from penstock_hives.push.webpush import SERVICES, VapidSigner, WebPushChannel, open_vapid_key
+
+
+class PushSettings(BaseSettings):
+    """From the environment as `PENSTOCK_HIVES_PUSH_SERVICE_ACCOUNT`, or given by name."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PENSTOCK_HIVES_PUSH_",
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    service_account: Path | None = None
+    """The credentials of a Firebase project; without them what is for phones goes to the log."""
+    vapid_key: Path = Field(default_factory=lambda: data_home() / "hives" / "vapid.pem")
+    """The key browsers' services know us by; made when it is not there."""
+    contact: str = Field(default="mailto:operator@localhost", pattern="^(mailto:|https://)")
+    """Whom push services may write to about what we send."""
+    services: tuple[str, ...] = SERVICES
+    """Hosts of browsers' push services, and all below them."""
+    local: bool = False
+    """Whether browsers may have a push service on this machine; never in production."""
+    daily_cap: int = Field(default=DAILY_CAP, ge=0)
+    """The most pushes to one person in one day of theirs."""
+
+    @classmethod
+    def beside(cls, folder: Path) -> Self:
+        """From the environment; a key that is not named there is in this folder."""
+        settings = cls()
+        if "vapid_key" in settings.model_fields_set:
+            return settings
+        return settings.model_copy(update={"vapid_key": folder / "vapid.pem"})
+
+
+def open_vapid(settings: PushSettings) -> VapidSigner:
+    return VapidSigner(open_vapid_key(settings.vapid_key), settings.contact)
+
+
+def open_channels(settings: PushSettings, *, production: bool) -> dict[str, PushChannel]:
+    """By the kinds of devices they reach. In production what cannot be sent waits."""
+    channels: dict[str, PushChannel] = {"webpush": WebPushChannel(open_vapid(settings))}
+    if settings.service_account is not None:
+        channels["fcm"] = open_fcm(settings.service_account)
+    elif not production:
+        channels["fcm"] = LogChannel()
+    return channels
+
+
+# Pushes on a machine for development: a line in the log in place of a message to a phone.
+
+log = get_logger(__name__)
+
+
+class LogChannel:
+    async def send(self, push: PushMessage) -> PushOutcome:
+        log.info("push", channel=push.channel, title=push.title, body=push.body, link=push.link)
+        return PushOutcome(PushStatus.SENT)
+
+    async def close(self) -> None: ...

@@ -1,0 +1,94 @@
+"""Write the hives and sensors of a simulated fleet to PostgreSQL.
+
+    with store.open(None, data) as database:
+        write_catalogue(database, fleet.hives, fleet.sensors)
+
+Idempotent. Ids are those of the fleet; other hives are not changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from penstock_hives.sensors.fleet import SimulatedHive, SimulatedSensor
+from penstock_store import Connection, Database
+
+_ACCOUNT: Final = """
+    INSERT INTO account (name)
+    SELECT %(name)s WHERE NOT EXISTS (SELECT FROM account WHERE name = %(name)s)
+"""
+_TYPE: Final = """
+    INSERT INTO hive_type (code, name) VALUES (%(code)s, %(name)s)
+    ON CONFLICT (code) DO UPDATE SET name = excluded.name WHERE hive_type.name <> excluded.name
+"""
+_ADDRESS: Final = """
+    INSERT INTO address AS held (id, street, city, zip, country, lat, lon)
+    VALUES (%(id)s, %(street)s, %(city)s, %(zip)s, %(country)s, %(lat)s, %(lon)s)
+    ON CONFLICT (id) DO UPDATE SET
+        street = excluded.street, city = excluded.city, zip = excluded.zip,
+        country = excluded.country, lat = excluded.lat, lon = excluded.lon
+    WHERE (held.street, held.city, held.zip, held.country, held.lat, held.lon)
+        IS DISTINCT FROM (excluded.street, excluded.city, excluded.zip, excluded.country,
+                          excluded.lat, excluded.lon)
+"""
+_HIVE: Final = """
+    INSERT INTO hive AS held
+        (id, account_id, address_id, hive_type_id, name, capacity, time_zone, opening_hours)
+    VALUES (
+        %(id)s, (SELECT min(id) FROM account WHERE name = %(account)s), %(id)s,
+        (SELECT id FROM hive_type WHERE code = %(hive_type)s),
+        %(name)s, %(capacity)s, %(time_zone)s, %(opening_hours)s
+    )
+    ON CONFLICT (id) DO UPDATE SET
+        name = excluded.name, capacity = excluded.capacity, time_zone = excluded.time_zone,
+        opening_hours = excluded.opening_hours, hive_type_id = excluded.hive_type_id
+    WHERE (held.name, held.capacity, held.time_zone, held.opening_hours, held.hive_type_id)
+        IS DISTINCT FROM (excluded.name, excluded.capacity, excluded.time_zone,
+                          excluded.opening_hours, excluded.hive_type_id)
+"""
+_SENSOR: Final = """
+    INSERT INTO sensor AS held
+        (id, serial, hive_id, name, protocol, profile, direction_swapped)
+    VALUES (%(id)s, %(serial)s, %(hive_id)s, %(name)s, %(protocol)s, %(profile)s,
+            %(direction_swapped)s)
+    ON CONFLICT (serial) DO UPDATE SET
+        hive_id = excluded.hive_id, name = excluded.name, protocol = excluded.protocol,
+        profile = excluded.profile, direction_swapped = excluded.direction_swapped
+    WHERE (held.hive_id, held.name, held.protocol, held.profile, held.direction_swapped)
+        IS DISTINCT FROM (excluded.hive_id, excluded.name, excluded.protocol, excluded.profile,
+                          excluded.direction_swapped)
+"""
+#: Ids that were given by hand do not move the counters on.
+_TABLES: Final = ("address", "hive", "sensor")
+
+
+def write_catalogue(
+    database: Database, hives: Sequence[SimulatedHive], sensors: Iterable[SimulatedSensor]
+) -> None:
+    """All of them, in one transaction."""
+    with database.transaction() as connection:
+        _write_hives(connection, hives)
+        with connection.cursor() as cursor:
+            rows = (each.to_json() for each in sensors)
+            cursor.executemany(
+                _SENSOR, [{**row, "profile": json.dumps(row["profile"])} for row in rows]
+            )
+        for table in _TABLES:
+            connection.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}"
+            )
+
+
+def _write_hives(connection: Connection, hives: Sequence[SimulatedHive]) -> None:
+    accounts = {hive.account for hive in hives}
+    types = {hive.hive_type.code: hive.hive_type.name for hive in hives}
+    rows = [hive.to_json() for hive in hives]
+    with connection.cursor() as cursor:
+        cursor.executemany(_ACCOUNT, [{"name": name} for name in sorted(accounts)])
+        cursor.executemany(_TYPE, [{"code": code, "name": name} for code, name in types.items()])
+        cursor.executemany(_ADDRESS, [{**row["address"], "id": row["id"]} for row in rows])
+        cursor.executemany(
+            _HIVE, [{**row, "opening_hours": json.dumps(row["opening_hours"])} for row in rows]
+        )

@@ -1,0 +1,69 @@
+"""`/hives/sensors`: whether the doors are heard of, and how the devices are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from nicegui import ui
+
+from penstock_hives.places.models import HiveSettings
+from penstock_hives.sensors.models import Sensor
+from penstock_hives.web import components
+from penstock_hives.web.context import DashboardContext
+from penstock_store.dashboard.pages import PageRequest
+
+
+async def draw_sensors(office: DashboardContext, visit: PageRequest) -> None:
+    ui.add_head_html(components.STYLES)
+    desk = await office.desk(visit)
+    with ui.element("div").classes("h-head"):
+        components.choose_account(desk, "/hives/sensors")
+    found = await office.services.sensors.of_account(desk.caller, desk.account.id, None, 200)
+    counted = Counter(sensor.health for sensor in found.items)
+    with components.figures():
+        components.figure(f"{counted['good']:,}", "heard of")
+        components.figure(f"{counted['stale']:,}", "silent")
+        components.figure(f"{counted['never']:,}", "never heard of")
+        components.figure(f"{counted['off']:,}", "switched off")
+    with components.card("Sensors"):
+        hives = {hive.id: hive for hive in desk.hives}
+        draw_sensor_health(found.items, hives, office.resources.clock())
+
+
+def draw_sensor_health(
+    sensors: Sequence[Sensor], hives: Mapping[int, HiveSettings], now: datetime
+) -> None:
+    """Those that need somebody first."""
+    if not sensors:
+        components.empty_state("sensors", "No sensors yet", "Register one through the API.")
+        return
+    order = list(components.HEALTH)
+    shown = sorted(sensors, key=lambda each: (each.health == order[0], each.hive_id, each.id))
+    columns = ["Sensor", "Place", "Health", "Heard of", "Battery:", "Signal:", "In, out:"]
+    with components.table(columns) as table:
+        for sensor in shown:
+            status = sensor.status
+            hive = hives.get(sensor.hive_id)
+            with table.row() as row:
+                with row.cell():
+                    ui.label(sensor.name or sensor.serial).classes("p-h3")
+                    ui.label(sensor.serial).classes("p-muted p-mono")
+                with row.cell():
+                    ui.label(hive.name if hive else "–")
+                with row.cell():
+                    components.pill(sensor.health, components.HEALTH.get(sensor.health, "busy"))
+                with row.cell():
+                    ui.label(components.ago_text(sensor.last_seen_at, now))
+                for value in (
+                    components.number_text(_volts(status.battery_mv if status else None), "V"),
+                    components.number_text(status.signal_dbm if status else None, "dBm"),
+                    f"{sensor.total_in:,}, {sensor.total_out:,}",
+                ):
+                    with row.cell():
+                        ui.label(value).classes("p-number")
+
+
+def _volts(millivolts: int | None) -> float | None:
+    return None if millivolts is None else millivolts / 1000

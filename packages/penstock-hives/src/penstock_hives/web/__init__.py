@@ -1,0 +1,1 @@
+"""The dashboard for businesses: its section, and the components that pages share."""

@@ -1,0 +1,187 @@
+"""Charts of the business: today, the week, the days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from penstock_hives.analytics.models import FeedbackDay, Kpi
+from penstock_hives.occupancy.models import TypicalHour
+from penstock_store.dashboard.theme import (
+    ACCENT_COLOUR,
+    CHART_LINE_COLOUR,
+    CHART_TEXT_COLOUR,
+    ChartOptions,
+    base_options,
+    category_axis,
+    chart_grid,
+    value_axis,
+)
+
+HONEY: Final = "#e79d13"
+GOOD: Final = "#2b9a66"
+BAD: Final = "#d64545"
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+#: From nobody to as full as it gets; reads on light and on dark.
+_HEAT: Final = ("rgba(231, 157, 19, 0.06)", "rgba(231, 157, 19, 0.45)", "#e79d13", "#c2501c")
+
+
+def today_chart(
+    actual: Mapping[int, int],
+    typical: Mapping[int, float],
+    p50: Mapping[int, float],
+    p90: Mapping[int, float],
+) -> ChartOptions:
+    """Entries by the hour: those there were, those expected, those that are usual."""
+    known = sorted({*actual, *typical, *p50}) or [8, 20]
+    hours = range(known[0], known[-1] + 1)
+
+    def line(of: Mapping[int, float]) -> list[float | None]:
+        return [round(of[hour], 1) if hour in of else None for hour in hours]
+
+    return base_options(
+        legend=_legend(),
+        grid=chart_grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis=category_axis([f"{hour}:00" for hour in hours]),
+        yAxis=value_axis(minInterval=1),
+        series=[
+            {
+                "name": "today",
+                "type": "bar",
+                "barMaxWidth": 22,
+                "itemStyle": {"color": HONEY, "borderRadius": [4, 4, 0, 0]},
+                "data": line(actual),
+            },
+            _line("expected", ACCENT_COLOUR, line(p50)),
+            _line("9 days in 10 no more", ACCENT_COLOUR, line(p90), type="dotted", width=1.5),
+            _line("usual", CHART_TEXT_COLOUR, line(typical), type="dashed", width=1.5),
+        ],
+    )
+
+
+def week_chart(hours: Sequence[TypicalHour]) -> ChartOptions:
+    """How full it usually is, by day and hour."""
+    first = min((each.hour for each in hours), default=8)
+    last = max((each.hour for each in hours), default=20)
+    most = max((each.occupancy for each in hours), default=1.0)
+    return base_options(
+        grid=chart_grid(bottom=44),
+        tooltip={"position": "top"},
+        xAxis={
+            **category_axis([f"{hour}" for hour in range(first, last + 1)]),
+            "splitArea": {"show": False},
+        },
+        yAxis={**category_axis(DAYS), "inverse": True},
+        visualMap={
+            "min": 0,
+            "max": max(1, round(most)),
+            "orient": "horizontal",
+            "left": "center",
+            "bottom": 0,
+            "itemHeight": 90,
+            "itemWidth": 12,
+            "textStyle": {"color": CHART_TEXT_COLOUR},
+            "inRange": {"color": list(_HEAT)},
+        },
+        series=[
+            {
+                "name": "people inside",
+                "type": "heatmap",
+                "itemStyle": {"borderWidth": 1, "borderColor": CHART_LINE_COLOUR},
+                "data": [
+                    [each.hour - first, each.weekday, round(each.occupancy, 1)] for each in hours
+                ],
+            }
+        ],
+    )
+
+
+def days_chart(kpis: Sequence[Kpi]) -> ChartOptions:
+    """Visits and how full it was, day by day."""
+    return base_options(
+        legend=_legend(),
+        grid=chart_grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis=category_axis([f"{kpi.day:%-d %b}" for kpi in kpis]),
+        yAxis=[
+            value_axis(minInterval=1),
+            {
+                **value_axis(max=100),
+                "axisLabel": {"color": CHART_TEXT_COLOUR, "formatter": "{value} %"},
+            },
+        ],
+        series=[
+            {
+                "name": "visits",
+                "type": "bar",
+                "barMaxWidth": 18,
+                "itemStyle": {"color": HONEY, "borderRadius": [4, 4, 0, 0]},
+                "data": [kpi.visits for kpi in kpis],
+            },
+            {
+                **_line(
+                    "mean occupancy", ACCENT_COLOUR, [_rounded(kpi.mean_percent) for kpi in kpis]
+                ),
+                "yAxisIndex": 1,
+            },
+        ],
+    )
+
+
+def sentiment_chart(found: Sequence[FeedbackDay]) -> ChartOptions:
+    """Good words above the line, bad ones below, day by day."""
+    days = sorted({each.day for each in found})
+
+    def bars(name: str, colour: str, sign: int) -> ChartOptions:
+        said = [sum(getattr(each, name) for each in found if each.day == day) for day in days]
+        return {
+            "name": name,
+            "type": "bar",
+            "stack": "said",
+            "barMaxWidth": 22,
+            "itemStyle": {"color": colour},
+            "data": [sign * count for count in said],
+        }
+
+    return base_options(
+        legend=_legend(),
+        grid=chart_grid(top=38),
+        tooltip={"trigger": "axis"},
+        xAxis=category_axis([f"{day:%-d %b}" for day in days]),
+        yAxis=value_axis(minInterval=1),
+        series=[bars("positive", GOOD, 1), bars("negative", BAD, -1)],
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _line(name: str, colour: str, data: Sequence[float | None], **style: Any) -> ChartOptions:
+    return {
+        "name": name,
+        "type": "line",
+        "smooth": 0.3,
+        "symbol": "none",
+        "itemStyle": {"color": colour},
+        "lineStyle": {"color": colour, "width": 2.5, **style},
+        "data": list(data),
+    }
+
+
+def _legend() -> ChartOptions:
+    # On a phone it is turned page by page: a second line of it would lie on the chart.
+    size = {
+        "itemWidth": 16,
+        "itemHeight": 8,
+        "pageIconSize": 10,
+        "pageIconColor": CHART_TEXT_COLOUR,
+    }
+    return {
+        "type": "scroll",
+        "top": 0,
+        "left": 0,
+        "textStyle": {"color": CHART_TEXT_COLOUR},
+        **size,
+    }

@@ -1,0 +1,93 @@
+"""The phases every request passes: rewrite, locate, access, content, filters, log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from penstock_hives.server.asgi import (
+    AsgiApplication,
+    Location,
+    LocationRouter,
+    Receive,
+    Scope,
+    Send,
+    send_response,
+)
+from tests.hives.app.serving import PATIENCE, served
+
+
+def saying(word: str) -> AsgiApplication:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        body = f"{word} {scope['path']}".encode()
+        await send_response(send, 200, [(b"content-length", str(len(body)).encode())], body)
+
+    return application
+
+
+@asynccontextmanager
+async def client_of(site: LocationRouter) -> AsyncIterator[httpx.AsyncClient]:
+    async with served(site) as url, httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+        yield client
+
+
+async def test_a_request_is_located_by_the_longest_beginning_of_its_path() -> None:
+    locations = [Location("/", saying("page")), Location("/v1/live", saying("live"))]
+    async with client_of(
+        LocationRouter([*locations, Location("/v1/", saying("api"))], {})
+    ) as client:
+        answers = [await client.get(path) for path in ("/", "/v1/hives", "/v1/live", "/x")]
+    assert [answer.text.split()[0] for answer in answers] == ["page", "api", "live", "page"]
+
+
+async def test_names_may_stand_for_others() -> None:
+    async with client_of(
+        LocationRouter([Location("/", saying("page"))], {"/": "/index.html"})
+    ) as client:
+        assert (await client.get("/")).text == "page /index.html"
+
+
+async def test_what_is_nowhere_is_not_found() -> None:
+    async with client_of(LocationRouter([Location("/v1/", saying("api"))], {})) as client:
+        assert (await client.get("/other")).status_code == 404
+
+
+async def test_a_location_refuses_more_than_it_takes_at_a_time() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await go.wait()
+        await send_response(send, 200, [(b"content-length", b"0")])
+
+    site = LocationRouter([Location("/", slow, most=1)], {})
+    async with client_of(site) as client:
+        first = asyncio.create_task(client.get("/"))
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+        refused = await client.get("/")
+        go.set()
+        assert (await first).status_code == 200
+        assert (await client.get("/")).status_code == 200  # there is room again
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert site.answered["/", "refused"] == 1
+
+
+async def test_every_answer_is_filtered_and_counted() -> None:
+    site = LocationRouter([Location("/", saying("page"))], {})
+    async with client_of(site) as client:
+        answer = await client.get("/")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert site.answered["/", "2xx"] == 1
+
+
+async def test_room_is_made_by_answers_that_fail() -> None:
+    async def failing(scope: Scope, receive: Receive, send: Send) -> None:
+        raise ValueError("a mistake of ours")
+
+    site = LocationRouter([Location("/", failing, most=1)], {})
+    async with client_of(site) as client:
+        statuses = [(await client.get("/")).status_code for _ in range(3)]
+    assert statuses == [500, 500, 500]

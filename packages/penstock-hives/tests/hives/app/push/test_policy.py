@@ -1,0 +1,101 @@
+"""When a person may be disturbed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock_hives.push.models import (
+    NotificationPreferences,
+    NotificationVerdict,
+    decide,
+    quiet_until,
+    start_of_day,
+)
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+NIGHT = (time(22), time(7))
+
+
+def test_what_nothing_speaks_against_is_told_at_once() -> None:
+    decision = decide(NotificationPreferences(), NOON, keeps=False)
+    assert (decision.verdict, decision.inbox, decision.push_at) == (
+        NotificationVerdict.TELL,
+        True,
+        NOON,
+    )
+
+
+def test_who_wants_no_pushes_gets_none() -> None:
+    decision = decide(NotificationPreferences(push=False), NOON, keeps=True)
+    assert (decision.inbox, decision.push_at) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict"), [(1799, NotificationVerdict.COOLING), (1800, NotificationVerdict.TELL)]
+)
+def test_the_cool_down_is_kept(seconds: int, verdict: NotificationVerdict) -> None:
+    habits = NotificationPreferences(cooldown=1800, last_told=NOON - timedelta(seconds=seconds))
+    assert decide(habits, NOON, keeps=False).verdict is verdict
+
+
+def test_within_the_cool_down_only_what_keeps_lies_in_the_inbox() -> None:
+    habits = NotificationPreferences(cooldown=1800, last_told=NOON)
+    assert not decide(habits, NOON, keeps=False).inbox
+    kept = decide(habits, NOON, keeps=True)
+    assert (kept.inbox, kept.push_at) == (True, None)
+
+
+def test_a_day_has_so_many_pushes() -> None:
+    assert decide(NotificationPreferences(told_today=19), NOON, keeps=True, cap=20).push_at == NOON
+    capped = decide(NotificationPreferences(told_today=20), NOON, keeps=True, cap=20)
+    assert (capped.verdict, capped.inbox, capped.push_at) == (
+        NotificationVerdict.CAPPED,
+        True,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("local", "until"),
+    [
+        ("2026-05-01T21:59", None),
+        ("2026-05-01T22:00", "2026-05-02T07:00"),
+        ("2026-05-02T06:59", "2026-05-02T07:00"),
+        ("2026-05-02T07:00", None),
+    ],
+)
+def test_quiet_hours_go_over_midnight_by_ones_own_clock(local: str, until: str | None) -> None:
+    offset = timedelta(hours=2)  # Berlin's in May
+    now = datetime.fromisoformat(local).replace(tzinfo=UTC) - offset
+    end = quiet_until(NotificationPreferences("Europe/Berlin", quiet=NIGHT), now)
+    assert end == (until and datetime.fromisoformat(until).replace(tzinfo=UTC) - offset)
+
+
+def test_in_quiet_hours_what_keeps_waits_for_the_morning() -> None:
+    habits = NotificationPreferences(quiet=(time(11), time(13)))
+    assert decide(habits, NOON, keeps=True).push_at == NOON + timedelta(hours=1)
+    assert decide(habits, NOON, keeps=False).push_at is None
+
+
+@given(
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"]),
+    st.times(),
+    st.times(),
+    st.integers(0, 365 * 1440).map(lambda minutes: NOON + timedelta(minutes=minutes)),
+)
+def test_quiet_hours_end_within_a_day_and_are_then_over(
+    zone: str, begins: time, ends: time, now: datetime
+) -> None:
+    habits = NotificationPreferences(zone, quiet=(begins, ends))
+    end = quiet_until(habits, now)
+    if end is not None:
+        assert timedelta(0) <= end - now <= timedelta(hours=25)
+        assert end == now or quiet_until(habits, end) is None
+
+
+def test_a_day_begins_at_ones_own_midnight() -> None:
+    assert start_of_day("America/New_York", NOON) == datetime(2026, 5, 1, 4, tzinfo=UTC)

@@ -1,0 +1,106 @@
+"""The search in memory finds what the database finds, in the same order, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_hives.database import DatabasePool
+from penstock_hives.pagination import CursorPage
+from penstock_hives.places.models import GeoPoint, HiveQuery, HiveSnapshot, HiveSort, HiveSummary
+from penstock_hives.places.service import HiveService, search_hives
+from penstock_store import Database
+from tests.hives.app.world import NOON
+
+WORDS = ("amber", "blue bar", "comb_store", "Comb 100%", "Blue", "zest")
+ZIPS = ("10115", "10178", "14467", "w1a", "")
+
+
+@pytest.fixture(scope="module")
+def furnished(database: Database) -> Database:
+    database.execute("INSERT INTO account (id, name) VALUES (1, 'a')")
+    for number, code in enumerate(("bar", "store"), 1):
+        database.execute(
+            "INSERT INTO hive_type (id, code, name) VALUES (%s, %s, %s)", (number, code, code)
+        )
+    for n in range(1, 41):
+        where = (None, None) if n % 7 == 0 else (52 + n % 5 / 10, 13 + n % 9 / 10)
+        database.execute(
+            "INSERT INTO address (id, zip, lat, lon) VALUES (%s, %s, %s, %s)",
+            (n, ZIPS[n % len(ZIPS)], *where),
+        )
+        hours = '{"mon": [["09:00", "18:00"]]}' if n % 3 else "{}"
+        database.execute(
+            """
+            INSERT INTO hive (id, account_id, address_id, hive_type_id, name, time_zone,
+                              opening_hours, public)
+            VALUES (%s, 1, %s, %s, %s, 'Europe/Berlin', %s, %s)
+            """,
+            (n, None if n % 11 == 0 else n, n % 2 + 1, WORDS[n % len(WORDS)], hours, n % 13 != 0),
+        )
+        if n % 4:
+            database.execute(
+                "INSERT INTO hive_status VALUES (%s, 5, 5, %s, 'quiet', 'steady', 'good', %s, 1)",
+                (n, float(n % 5), NOON),
+            )
+    return database
+
+
+queries = st.builds(
+    HiveQuery,
+    name=st.none() | st.sampled_from(["blue", "BAR", "comb_", "%", "0%", "nothing", "e s"]),
+    type=st.none() | st.sampled_from(["bar", "store", "none"]),
+    zip=st.none() | st.sampled_from(["10", "14467", "W1", "x"]),
+    near=st.just(GeoPoint(52.2, 13.3)),
+    within_km=st.none() | st.floats(1, 100),
+    open_now=st.none() | st.booleans(),
+    sort=st.sampled_from(HiveSort),
+    limit=st.integers(1, 12),
+)
+
+
+def test_both_find_the_same(furnished: Database) -> None:
+    async def compare(
+        check: Callable[[HiveService, HiveSnapshot, asyncio.AbstractEventLoop], None],
+    ) -> None:
+        async with DatabasePool(furnished.url, 2, wait=60) as pool:
+            hives = HiveService(pool, lambda: NOON)
+            everything = await hives.snapshot()
+            loop = asyncio.get_running_loop()
+            await asyncio.to_thread(check, hives, everything, loop)
+
+    def check(
+        hives: HiveService, everything: HiveSnapshot, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        @settings(max_examples=60)
+        @given(queries)
+        def same(query: HiveQuery) -> None:
+            def asked(wanted: HiveQuery) -> CursorPage[HiveSummary]:
+                return asyncio.run_coroutine_threadsafe(hives.search(wanted), loop).result(60)
+
+            def remembered(wanted: HiveQuery) -> CursorPage[HiveSummary]:
+                return search_hives(everything.summaries, wanted)
+
+            assert _all(asked, query) == _all(remembered, query)
+
+        same()
+
+    asyncio.run(compare(check))
+
+
+def _all(
+    ask: Callable[[HiveQuery], CursorPage[HiveSummary]], query: HiveQuery
+) -> list[HiveSummary]:
+    """All pages, one after the other."""
+    page = ask(query)
+    found = list(page.items)
+    while page.next is not None:
+        assert len(page.items) == query.limit
+        page = ask(replace(query, cursor=page.next))
+        found += page.items
+    return found

@@ -1,0 +1,95 @@
+"""Silver in the lake: one pass, and the tables in it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock_hives.occupancy import silver as readings
+from penstock_hives.occupancy import silver_dataframe
+from penstock_hives.occupancy.flow import HivesFlow
+from penstock_hives.sensors.fleet import Quirks
+from penstock_hives.sensors.protocol.event import EVENT_LENGTH
+from penstock_store import Database
+from tests.hives.occupancy.gold.fleets import Line, gold
+
+
+def test_every_message_is_in_one_of_the_tables(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    # Every fifth restart is told of before the device knows the date.
+    quirks = Quirks(corrupt=0.02, duplicates=0.0, restarts=5.0)
+    line = Line.laid(spark, database, tmp_path, quirks, days=0.3)
+    line.apply([])
+    found = {
+        name: line.lake.read(spark, f"silver.{name}").collect()
+        for name in ("reports", "statuses", "dead_letters")
+    }
+    letters = found["dead_letters"]
+    dateless = [row for row in letters if row.reason == "impossible_date"]
+    bad = [row for row in letters if row.reason != "impossible_date"]
+    offsets = [row.offset for rows in (found["reports"], found["statuses"], bad) for row in rows]
+    assert sorted(offsets) == list(range(len(line.frames)))
+    # What has an impossible date counts, and is found among the dead letters: once, as it came.
+    counted = [(row.offset, row.raw) for row in found["reports"] if row.device_time is None]
+    counted = [each for each in counted if len(each[1]) != EVENT_LENGTH]
+    assert sorted((row.offset, row.raw) for row in dateless) == sorted(counted) != []
+    (told,) = line.table("dead_letter_count", "sum(count) AS count, 1")
+    assert told["count"] == len(letters) > len(dateless)
+
+
+def test_a_batch_of_which_there_is_nothing_in_a_table_has_no_entry_there(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    line = Line.laid(spark, database, tmp_path, Quirks(corrupt=0.02), days=0.1)
+    line.flow.apply(line.batch(0, 0, len(line.frames)))
+    assert line.lake.read(spark, "silver.dead_letters").count() > 0
+    database.execute("DELETE FROM pipeline_batch")
+
+    line.flow.apply(line.batch(0, 0, 1))  # as a try that had less
+
+    assert line.lake.table("silver.dead_letters").log.batches() == []
+
+
+def test_shares_of_several_tasks_are_those_of_one(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = Line.laid(spark, database, tmp_path, Quirks(), days=0.4)
+    line.apply([])
+    alone = gold(line), line.lake.read(spark, "silver.reports").drop("batch").collect()
+    monkeypatch.setattr(readings, "_TASK_ROWS", 100)
+    monkeypatch.setattr(readings, "_cores", lambda _: 3)
+    line.flow.begin_rebuild(1, 0)
+
+    line.apply([], generation=1)
+    line.flow.adopt(1)
+
+    parted = line.lake.at(1)
+    assert len(parted.table("silver.reports").log.files()) == 3
+    assert gold(line) == alone[0]
+    found = parted.read(spark, "silver.reports").drop("batch").collect()
+    assert sorted(found, key=str) == sorted(alone[1], key=str)
+
+
+def test_a_worker_makes_what_the_step_in_one_frame_makes(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    line = Line.laid(spark, database, tmp_path, Quirks(), days=0.4)
+    before = line.flow.writer.before(0, 0)
+    assert before.states is not None
+    messages = line.batch(0, 0, len(line.frames)).messages
+    rows = silver_dataframe.silver(messages, before.profiles, before.states)
+    line.apply([])
+    reports = line.lake.read(spark, "silver.reports")
+    columns = silver_dataframe.reports(rows).columns
+    assert reports.select(columns).exceptAll(silver_dataframe.reports(rows)).count() == 0
+    assert reports.count() == silver_dataframe.reports(rows).count()
+
+
+def test_a_flow_can_be_sent_to_where_it_is_to_work() -> None:
+    flow = HivesFlow("postgresql://postgres@127.0.0.1/hives", "amqp://localhost", None)
+    again = pickle.loads(pickle.dumps(flow))
+    assert (again.name, again.streams) == ("hives", "sensors*")

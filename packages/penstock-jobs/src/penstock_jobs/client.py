@@ -1,0 +1,225 @@
+"""Asking for work and following it, without a database.
+
+    async with JobsClient("amqp://localhost") as jobs:
+        job = await jobs.submit(Fake("1", duration=10))
+        async for response in job:
+            print(f"{response.progress:.0%}")
+        response = await job.result()
+
+`penstock_jobs.client` has the same without `async`. The URL says by which protocol
+(`penstock_jobs.queue.requester`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Self
+
+from penstock.client.blocking_client import EventLoopThread
+from penstock.core.errors import PenstockError
+from penstock_jobs.errors import JobFailed
+from penstock_jobs.formats import MessageFormat, read_response
+from penstock_jobs.model import JobOptions, JobRequest, JobResponse
+from penstock_jobs.queue.requester import requester_connection
+from penstock_jobs.queue.topology import Durability
+
+
+class SubmittedJob:
+    """One that was asked for; loop over it for its responses, the last one last."""
+
+    def __init__(self, identity: str, client: JobsClient) -> None:
+        self.id = identity
+        self._client = client
+        self._responses: asyncio.Queue[JobResponse | None] = asyncio.Queue()  # None: no more come
+        self._final: asyncio.Future[JobResponse] = asyncio.get_running_loop().create_future()
+
+    def hear(self, response: JobResponse) -> None:
+        """What comes after the final response is a copy, or late."""
+        if not self._final.done():
+            self._responses.put_nowait(response)
+            if response.final:
+                self._final.set_result(response)
+
+    def fail(self, error: PenstockError) -> None:
+        """Whatever becomes of it, it will not be heard of."""
+        if not self._final.done():
+            self._final.set_exception(error)
+            self._final.exception()  # nobody may ask, which is no mistake
+            self._responses.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[JobResponse]:
+        while (response := await self._responses.get()) is not None:
+            yield response
+            if response.final:
+                return
+        await self._final
+
+    async def result(self, *, raises: bool = True) -> JobResponse:
+        """The final response; an error in it is raised, unless that is not wanted. Without one
+        it waits as long as it takes, unless the broker will not have us back."""
+        response = await asyncio.shield(self._final)
+        if raises and response.error is not None:
+            raise JobFailed(response.error)
+        return response
+
+    async def cancel(self) -> None:
+        await self._client.cancel(self.id)
+
+
+class JobsClient:
+    def __init__(
+        self,
+        url: str,
+        *,
+        durability: Durability = Durability.DURABLE,
+        patience: float = 0.0,
+    ) -> None:
+        self._requester_connection = requester_connection(url, durability, patience)
+        self._jobs: dict[str, SubmittedJob] = {}
+        self._failure: PenstockError | None = None  # why nothing is heard any more
+
+    async def submit(
+        self,
+        request: JobRequest,
+        options: JobOptions | None = None,
+        form: MessageFormat = MessageFormat.JSON,
+    ) -> SubmittedJob:
+        """Returns when the broker has it safe."""
+        if self._failure is not None:
+            raise self._failure
+        job = self._jobs[request.id] = SubmittedJob(request.id, self)
+        try:
+            await self._requester_connection.send(request, options or JobOptions(), form)
+        except BaseException:
+            del self._jobs[request.id]
+            raise
+        return job
+
+    async def cancel(self, identity: str) -> None:
+        await self._requester_connection.cancel(identity)
+
+    async def open(self) -> Self:
+        await self._requester_connection.open(self._hear, self._fail)
+        return self
+
+    async def close(self) -> None:
+        await self._requester_connection.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _fail(self, error: PenstockError) -> None:
+        """The broker will not have us back."""
+        self._failure = error
+        for job in self._jobs.values():
+            job.fail(error)
+        self._jobs.clear()
+
+    def _hear(self, body: bytes) -> None:
+        try:
+            response, _ = read_response(body)
+        except PenstockError:
+            return  # not one of ours
+        job = self._jobs.get(response.id)
+        if job is not None:
+            job.hear(response)
+            if response.final:
+                del self._jobs[response.id]
+
+
+# Asking for work and following it, for programs that wait.
+#
+# with JobsClient("amqp://localhost") as jobs:
+#     job = jobs.submit(Fake("1", duration=10))
+#     for response in job:
+#         print(f"{response.progress:.0%}")
+#     response = job.result()
+
+
+class BlockingSubmittedJob:
+    def __init__(self, job: SubmittedJob, loop: EventLoopThread) -> None:
+        self._job = job
+        self._loop = loop
+
+    @property
+    def id(self) -> str:
+        return self._job.id
+
+    def __iter__(self) -> Iterator[JobResponse]:
+        responses = aiter(self._job)
+        while True:
+            response = self._loop.wait(_next(responses))
+            if response is None:
+                return
+            yield response
+
+    def result(self, *, raises: bool = True, timeout: float | None = None) -> JobResponse:
+        wait = asyncio.wait_for(self._job.result(raises=raises), timeout)
+        return self._loop.wait(wait)
+
+    def cancel(self) -> None:
+        self._loop.wait(self._job.cancel())
+
+
+class BlockingJobsClient:
+    def __init__(
+        self,
+        url: str,
+        *,
+        durability: Durability = Durability.DURABLE,
+        patience: float = 0.0,
+    ) -> None:
+        self._loop = EventLoopThread()
+        try:
+            self._client = self._loop.wait(_opened(url, durability, patience))
+        except BaseException:
+            self._loop.stop()
+            raise
+
+    def submit(
+        self,
+        request: JobRequest,
+        options: JobOptions | None = None,
+        form: MessageFormat = MessageFormat.JSON,
+    ) -> BlockingSubmittedJob:
+        return BlockingSubmittedJob(
+            self._loop.wait(self._client.submit(request, options, form)), self._loop
+        )
+
+    def cancel(self, identity: str) -> None:
+        self._loop.wait(self._client.cancel(identity))
+
+    def close(self) -> None:
+        try:
+            self._loop.wait(self._client.close())
+        finally:
+            self._loop.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+async def _opened(url: str, durability: Durability, patience: float) -> JobsClient:
+    return await JobsClient(url, durability=durability, patience=patience).open()
+
+
+async def _next(responses: AsyncIterator[JobResponse]) -> JobResponse | None:
+    return await anext(responses, None)

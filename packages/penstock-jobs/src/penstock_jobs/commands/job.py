@@ -1,0 +1,201 @@
+"""`penstock job`: ask for work, do it, and look after what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.client_options import DEFAULT_URL, log_warnings_plainly
+from penstock.cli.options import Data
+from penstock_jobs.commands.api import api
+from penstock_jobs.commands.options import BrokerUrl, ConnectionType, DatabaseUrl, history
+from penstock_jobs.commands.submit import app as submit
+from penstock_jobs.commands.submit import build, fake, predict
+from penstock_jobs.commands.worker import (
+    Fork,
+    RequestQueue,
+    ResponseExchange,
+    ResponseQueue,
+    Script,
+    Shell,
+    worker,
+)
+
+if TYPE_CHECKING:
+    from penstock_jobs.model import JobRecord
+    from penstock_jobs.queue.requester import JobRequester
+
+
+# The commands of the Ichnaea application, by its names: `fake:process`, `build-models:request`.
+
+Verbose = Annotated[bool, typer.Option("--verbose", help="Say more.")]
+
+
+def add_ichnaea_commands(app: typer.Typer) -> None:
+    """A worker of each type, and a request; not in the help, where ours are."""
+    for kind in ("fake", "build-models", "predict-models"):
+        app.command(f"{kind}:process", hidden=True)(_process(kind))
+    app.command("process", hidden=True)(worker)
+    app.command("fake:request", hidden=True)(fake)
+    app.command("build-models:request", hidden=True)(build)
+    app.command("predict-models:request", hidden=True)(predict)
+    requests = typer.Typer(no_args_is_help=True)
+    for name, command in (("fake", fake), ("build", build), ("predict", predict)):
+        requests.command(name)(command)
+    app.add_typer(requests, name="request", hidden=True)
+
+
+def _process(kind: str) -> Callable[..., None]:
+    def process(
+        url: BrokerUrl = DEFAULT_URL,
+        ichnaea_script: Script = None,
+        shell: Shell = "",
+        fork: Fork = 1,
+        request_queue: RequestQueue = None,
+        response_queue: ResponseQueue = None,
+        response_exchange: ResponseExchange = None,
+        connection_type: ConnectionType = None,
+        verbose: Verbose = False,
+    ) -> None:
+        """Do this type of work, as the Ichnaea worker does: by a script, one error an answer."""
+        worker(
+            url=url,
+            types=[kind],
+            fork=fork,
+            attempts=1,
+            ichnaea_script=ichnaea_script,
+            shell=shell,
+            request_queue=request_queue,
+            response_queue=response_queue,
+            response_exchange=response_exchange,
+            connection_type=connection_type,
+            verbose=verbose,
+        )
+
+    return process
+
+
+app = typer.Typer(no_args_is_help=True, help="Long computations: ask, do, look after.")
+app.add_typer(submit, name="submit")
+app.command("worker")(worker)
+app.command("api")(api)
+add_ichnaea_commands(app)
+
+Identity = Annotated[str, typer.Argument(metavar="ID", help="The job.")]
+
+
+@app.command("list")
+def list_(
+    state: Annotated[str | None, typer.Option(help="waiting, running, done, failed, …")] = None,
+    kind: Annotated[str | None, typer.Option("--type", help="fake, build_models, …")] = None,
+    page: Annotated[int, typer.Option(min=1, help="The first is 1.")] = 1,
+    size: Annotated[int, typer.Option(min=1, max=1000, help="Jobs on a page.")] = 25,
+    database: DatabaseUrl = None,
+    data: Data = None,
+) -> None:
+    """Show jobs, the newest first."""
+    from penstock_jobs.history.repository import JobRepository
+    from penstock_jobs.model import JobState
+
+    if state is not None and state not in set(JobState):
+        raise typer.BadParameter(f"--state {state}: one of {', '.join(JobState)}")
+    with history(database, data) as store:
+        found = JobRepository(store).page(page, size, JobState(state) if state else None, kind)
+    for record in found.records:
+        typer.echo(_line(record))
+    shown = min(page * size, found.total)
+    typer.echo(f"{shown} of {found.total}", err=True)
+
+
+@app.command()
+def show(identity: Identity, database: DatabaseUrl = None, data: Data = None) -> None:
+    """Show one job: where it stands, and what happened to it."""
+    from penstock_jobs.history.repository import JobRepository
+
+    with history(database, data) as store:
+        repository = JobRepository(store)
+        record, events = repository.get(identity), repository.events(identity)
+    typer.echo(_line(record))
+    for event in events:
+        when = event.at.astimezone().isoformat(" ", "milliseconds")
+        typer.echo(f"  {when}  {event.state:<9}  {event.text}".rstrip())
+    if record.error:
+        typer.echo(f"  error: {record.error}")
+    for name, value in record.summary.items():
+        typer.echo(f"  {name}: {value}")
+
+
+@app.command()
+def cancel(identity: Identity, url: BrokerUrl = DEFAULT_URL) -> None:
+    """Do not want it any more, whether it waits or runs."""
+
+    async def cancel_request(requester: JobRequester) -> None:
+        await requester.cancel(identity)
+
+    asyncio.run(_with_requester(url, cancel_request))
+    typer.echo(f"{identity}: all workers are told")
+
+
+@app.command()
+def retry(
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Dead ones.")],
+    url: BrokerUrl = DEFAULT_URL,
+) -> None:
+    """Ask again for jobs that failed for good."""
+    _replay(url, ids)
+
+
+@app.command()
+def dead(
+    replay: Annotated[bool, typer.Option("--replay", help="Ask again for all of them.")] = False,
+    url: BrokerUrl = DEFAULT_URL,
+) -> None:
+    """Show the dead letters: jobs that failed for good, and why."""
+    if replay:
+        _replay(url, None)
+        return
+
+    async def look(requester: JobRequester) -> None:
+        for request, error in await requester.dead():
+            typer.echo(f"{request.id}  {request.type}  {error}")
+
+    asyncio.run(_with_requester(url, look))
+
+
+def _replay(url: str, ids: list[str] | None) -> None:
+    async def ask(requester: JobRequester) -> None:
+        found = await requester.replay(None if ids is None else set(ids))
+        for identity in found:
+            typer.echo(f"{identity}: asked for again")
+        missing = sorted(set(ids or ()) - set(found))
+        for identity in missing:
+            typer.echo(f"{identity}: not among the dead letters", err=True)
+        if missing:
+            raise typer.Exit(3)
+
+    asyncio.run(_with_requester(url, ask))
+
+
+async def _with_requester(url: str, use: Callable[[JobRequester], Awaitable[None]]) -> None:
+    from penstock.wire.amqp091.address import parse_amqp_url
+    from penstock_jobs.queue.requester import JobRequester
+
+    log_warnings_plainly()
+    requester = JobRequester(parse_amqp_url(url))
+    await requester.open()
+    try:
+        await use(requester)
+    finally:
+        await requester.close()
+
+
+def _line(record: JobRecord) -> str:
+    submitted = record.submitted.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    who = f"  {record.worker}" if record.worker else ""
+    return (
+        f"{record.id}  {record.kind}  {record.state}  {record.progress:.0%}  {submitted}"
+        f"  attempt {record.attempts}{who}"
+    )

@@ -1,0 +1,145 @@
+"""Flags that the commands about jobs share, and what they lead to."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.options import effective
+from penstock.core.errors import ConfigurationError, NotFound
+
+if TYPE_CHECKING:
+    from penstock_jobs.model import Agings, Dataset
+    from penstock_jobs.queue.topology import Durability
+    from penstock_store import Database
+
+#: Of a folder of trials.
+_TRIALS: Final = "env%column%-%aging%.txt"
+#: Headings of the help.
+ICHNAEA: Final = "As the Ichnaea commands have them"
+
+BrokerUrl = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        "--uri",
+        metavar="URL",
+        envvar="PENSTOCK_URL",
+        help="The broker: amqp:// or amqps://; for work and requests also amqp+1.0://.",
+    ),
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        envvar="PENSTOCK_DATABASE",
+        help="The history's PostgreSQL; by default the embedded one of the data directory.",
+    ),
+]
+Compatible = Annotated[
+    bool,
+    typer.Option(
+        "--compatible", help="Declare queues as the Ichnaea clients do: not durable, unbounded."
+    ),
+]
+ConnectionType = Annotated[
+    str | None,
+    typer.Option(
+        "--connection-type",
+        metavar="NAME",
+        hidden=True,
+        help="Qpid speaks AMQP 1.0, RabbitMQ 0-9-1; the URL says the same.",
+    ),
+]
+
+
+def broker_url(url: str, connection_type: str | None) -> str:
+    """The URL, with the scheme that the Ichnaea option means."""
+    if connection_type is None or connection_type.lower() == "rabbitmq":
+        return url
+    if connection_type.lower() != "qpid":
+        raise typer.BadParameter(f"--connection-type {connection_type}: RabbitMQ or Qpid")
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}+1.0://{rest}" if scheme in ("amqp", "amqps") else url
+
+
+def durability(compatible: bool) -> Durability:
+    from penstock_jobs.queue.topology import Durability
+
+    return Durability.ICHNAEA if compatible else Durability.DURABLE
+
+
+@contextmanager
+def history(url: str | None, data: Path | None) -> Iterator[Database]:
+    import penstock_store
+
+    with penstock_store.open(url, effective(None, None, data).settings.data) as database:
+        yield database
+
+
+def new_id() -> str:
+    return f"penstock.{uuid.uuid4().hex}"
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path}: {error.strerror}") from error
+
+
+def read_dataset(path: Path, form: str = "Csv") -> Dataset:
+    from penstock_jobs.formats.xml import read_request
+    from penstock_jobs.model import BuildModels, PredictModels
+    from penstock_jobs.science.matrix import read_csv
+
+    if form.lower() == "csv":
+        return read_csv(read_file(path))
+    request = read_request(read_file(path))
+    if not isinstance(request, BuildModels | PredictModels):
+        raise ConfigurationError(f"{path}: there is no data set in it")
+    return request.dataset
+
+
+def read_agings(pattern: str, positions: str = "") -> Agings:
+    """By a folder, or a pattern such as `aging/env%column%-%aging%.txt`; `positions` says what the
+    names of seasons mean, where they are not in English or Catalan."""
+    from penstock_jobs.model import Aging
+    from penstock_jobs.science.decay import read_trials
+    from penstock_jobs.science.indicators import indicator, season
+
+    place = Path(pattern)
+    folder, name = (place, _TRIALS) if place.is_dir() else (place.parent, place.name)
+    shape = re.escape(name).replace("%column%", "(?P<column>.+)")
+    shape = shape.replace("%aging%", "(?P<aging>[^-]+)")
+    known = _positions(positions)
+    found: dict[str, tuple[Aging, ...]] = {}
+    for file in sorted(folder.glob("*")):
+        means = re.fullmatch(shape, file.name, re.IGNORECASE)
+        if means is None or (column := indicator(means["column"])) is None:
+            continue
+        when = season(means["aging"])
+        position = known.get(means["aging"].lower(), None if when is None else when.position)
+        if position is not None:
+            aging = Aging(read_trials(read_file(file), file.name), position)
+            found[column] = (*found.get(column, ()), aging)
+    if not found:
+        raise NotFound(f"{pattern}: no files env<NAME>-<SEASON>.txt of an indicator")
+    return found
+
+
+def _positions(text: str) -> dict[str, float]:
+    """`Estiu:0.5,Hivern:0`, by the name in small letters."""
+    try:
+        pairs = [pair.replace("=", ":").rpartition(":") for pair in text.split(",") if pair]
+        return {name.strip().lower(): float(position) for name, _, position in pairs}
+    except ValueError:
+        message = f"--aging-positions {text}: names and positions in the year, as Estiu:0.5"
+        raise typer.BadParameter(message) from None

@@ -1,0 +1,231 @@
+"""`penstock science`: source tracking as a command, in the words of the script it stands in for.
+
+A worker that runs a script with `--aging=DIR --models=ZIP build data.csv` can run this one: it has
+the same arguments and prints the same lines.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.core.errors import ConfigurationError
+from penstock_jobs.commands.options import read_agings, read_file
+
+app = typer.Typer(no_args_is_help=True, help="Where pollution in water comes from.")
+
+
+@dataclass(frozen=True, slots=True)
+class SciencePaths:
+    aging: Path | None
+    models: Path | None
+
+
+@app.callback()
+def science(
+    context: typer.Context,
+    aging: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Trials of how indicators fade: env%column%-%aging%.txt."),
+    ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(metavar="ZIP", help="The models: written by build, read by predict."),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False,
+) -> None:
+    """Where pollution in water comes from, by the indicators that are counted in it."""
+    context.obj = SciencePaths(aging, models)
+
+
+@app.command()
+def install() -> None:
+    """Nothing is left to install; scripts of this kind are asked to."""
+
+
+@app.command()
+def build(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
+    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+    ages: Annotated[
+        bool,
+        typer.Option("--ages/--fresh", help="Models for all ages and both seasons, or one set."),
+    ] = False,
+    master: Annotated[
+        str, typer.Option(envvar="PENSTOCK_SPARK_MASTER", metavar="URL", help="Where Spark runs.")
+    ] = "local[*]",
+) -> None:
+    """Build models from samples of known origin."""
+    from penstock_jobs.science.decay import decay_coefficients
+    from penstock_jobs.science.matrix import prepare, read_csv
+    from penstock_jobs.science.model import ALL, FRESH, new_model, searches
+    from penstock_jobs.science.model_file import save_model
+    from penstock_jobs.science.spark import build_on_spark as build_on
+    from penstock_spark.session import flow_session
+
+    target = _given(context.obj.models, "--models")
+    matrix = prepare(read_csv(read_file(data)))
+    model = new_model(
+        matrix, decay_coefficients(read_agings(str(_given(context.obj.aging, "--aging")))), seed
+    )
+    wanted = searches(ALL if ages else FRESH)
+    with flow_session("science", master) as spark:
+        model = build_on(spark, model, wanted, _PrintedProgress())
+    target.write_bytes(save_model(model))
+
+
+@app.command()
+def predict(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="The samples, a CSV.")],
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add how sure, how old, how thin, and by what.")
+    ] = False,
+) -> None:
+    """Say where samples come from."""
+    from penstock_jobs.science.matrix import prepare, read_csv
+    from penstock_jobs.science.model_file import load_model
+    from penstock_jobs.science.prediction import SourcePredictor
+    from penstock_jobs.science.report import data_frame, explanation, prediction_lines
+
+    model = load_model(read_file(_given(context.obj.models, "--models")))
+    samples = prepare(read_csv(read_file(data)))
+    for number in range(1, len(samples) + 1):
+        typer.echo(f"***New sample, # {number} / {len(samples)}")
+    found = SourcePredictor(model).predict(samples.values, samples.seasons)
+    for each in found.values():
+        for line in prediction_lines(data.stem, samples, each):
+            typer.echo(line)
+    if explain:
+        typer.echo("Explained:")
+        for line in data_frame(explanation(found["ERROR2"]), samples.samples):
+            typer.echo(line)
+
+
+@app.command()
+def validate(
+    context: typer.Context,
+    data: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
+    samples: Annotated[int, typer.Option(min=50, help="Simulated ones to judge by.")] = 1_000,
+    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+    methods: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Kinds of classifiers that vote; none is all.")
+    ] = "lda,bayes,logistic,knn",
+    boosted: Annotated[
+        bool, typer.Option(help="The other method as well: one gradient-boosted model.")
+    ] = True,
+) -> None:
+    """Say how good methods are, on simulated samples whose base was kept from them."""
+    from penstock_jobs.science import validation
+    from penstock_jobs.science.classifiers import CONFIGURATIONS
+    from penstock_jobs.science.decay import decay_coefficients
+    from penstock_jobs.science.matrix import prepare, read_csv
+
+    trials = read_agings(str(_given(context.obj.aging, "--aging")))
+    wanted = [name for name in methods.split(",") if name]
+    kinds = {each.kind for each in CONFIGURATIONS}
+    if unknown := [name for name in wanted if name not in kinds]:
+        raise typer.BadParameter(f"--methods {unknown[0]}: there are {', '.join(sorted(kinds))}")
+    typer.echo(validation.comparison_heading())
+    for score in validation.compare_methods(
+        prepare(read_csv(read_file(data))),
+        decay_coefficients(trials),
+        configurations=[each for each in CONFIGURATIONS if not wanted or each.kind in wanted],
+        samples=samples,
+        seed=seed,
+        boosted=boosted,
+    ):
+        typer.echo(validation.comparison_line(score))
+
+
+@app.command()
+def sources(
+    context: typer.Context,
+    reference: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
+    data: Annotated[Path, typer.Argument(help="The samples, a CSV.")],
+    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+) -> None:
+    """Say which of four sources samples have: human, cattle, pig or poultry."""
+    from penstock_jobs.science.boosted import SourceClassifier
+    from penstock_jobs.science.decay import decay_coefficients
+    from penstock_jobs.science.matrix import prepare, read_csv
+
+    trials = decay_coefficients(read_agings(str(_given(context.obj.aging, "--aging"))))
+    known = prepare(read_csv(read_file(reference)))
+    samples = prepare(read_csv(read_file(data)))
+    found = SourceClassifier(known, trials, seed=seed).predict(samples.values, samples.seasons)
+    for name, source, sure in zip(samples.samples, found.sources, found.confidence, strict=True):
+        typer.echo(f"{name:<16}{source or 'nothing was counted':<10}{sure:6.2f}")
+    right, known_ones = found.right(samples.samples)
+    typer.echo(f"{right} of {known_ones} are what their ids say")
+
+
+@app.command()
+def fake(
+    span: Annotated[str, typer.Argument(metavar="DURATION:INTERVAL", help="In seconds.")] = "10:1",
+) -> None:
+    """Take time, and tell how much of it has gone."""
+    try:
+        duration, interval = (float(part) for part in span.split(":"))
+    except ValueError as error:
+        raise typer.BadParameter(f"{span!r} should be DURATION:INTERVAL in seconds") from error
+    if duration < 0 or interval <= 0:
+        raise typer.BadParameter(f"{span!r} should not be negative")
+    printed = _PrintedProgress()
+    begun = time.monotonic()
+    finish = datetime.now(UTC) + timedelta(seconds=duration)
+    while (gone := time.monotonic() - begun) < duration:
+        printed(gone / duration, finish)
+        time.sleep(min(interval, duration - gone))
+    printed(1.0)
+
+
+@app.command()
+def synthesize(
+    place: Annotated[Path, typer.Argument(help="A folder for the files.")],
+    seed: Annotated[int, typer.Option(help="The same one gives the same files.")] = 1,
+) -> None:
+    """Make data to try this with: a reference, samples, and trials of how indicators fade."""
+    from penstock_jobs.science import synthetic
+    from penstock_jobs.science.indicators import season_at
+
+    trials = place / "aging"
+    trials.mkdir(parents=True, exist_ok=True)
+    (place / "reference.csv").write_text(synthetic.csv_text(synthetic.reference_columns(seed)))
+    (place / "samples.csv").write_text(synthetic.csv_text(synthetic.test_columns(seed)))
+    for name, agings in synthetic.agings(seed).items():
+        for aging in agings:
+            season = season_at(aging.position or 0.0)
+            assert season is not None
+            file = trials / f"env{name.replace('.', '')}-{season.name.capitalize()}.txt"
+            file.write_text(synthetic.trials_text(aging))
+    typer.echo(f"reference.csv, samples.csv and aging/ are in {place}")
+
+
+class _PrintedProgress:
+    """Progress as lines that a worker reads."""
+
+    def __init__(self) -> None:
+        self._begun = time.time()
+
+    def __call__(self, share: float, finish: datetime | None = None) -> None:
+        """When it is not known when it will end, that is estimated by the share."""
+        typer.echo(f"percent: {100 * share:.1f}%")
+        if share > 0 and finish is None:
+            left = (time.time() - self._begun) * (1 - share) / share
+            finish = datetime.now(UTC) + timedelta(seconds=left)
+        if finish is not None:
+            typer.echo(f"finish: {finish.isoformat(timespec='seconds')}")
+
+
+def _given(path: Path | None, option: str) -> Path:
+    if path is None:
+        raise ConfigurationError(f"{option} is missing: it says where; before the command's name")
+    return path

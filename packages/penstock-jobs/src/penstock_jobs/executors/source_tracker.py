@@ -1,0 +1,142 @@
+"""Source tracking, built in: models are built on Spark or here, predictions made in the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from penstock_jobs.executors.executor import Attempt, AttemptListener, JobOutcome
+from penstock_jobs.executors.functions import run_in_pool
+from penstock_jobs.model import Aging, BuildModels, JobRequest, PredictModels, VoteResult
+from penstock_jobs.pool.pool import ProcessPool
+from penstock_jobs.shells.shell import TimeLimits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ShareCallback = Callable[[float], None]
+#: Column → (position in the year, trials).
+PlainAgings = dict[str, tuple[tuple[float | None, Any], ...]]
+
+
+class SourceTrackingExecutor:
+    """Keeps `Kind`. Without a pool that has Spark, models are built one search after the other.
+    `methods` are the kinds of classifiers that are tried; none is all."""
+
+    types = ("build_models", "predict_models")
+    ahead = False
+
+    def __init__(
+        self, pool: ProcessPool, on_spark: ProcessPool | None, methods: Sequence[str] = ()
+    ) -> None:
+        self._pool = pool
+        self._on_spark = on_spark
+        self._methods = tuple(methods)
+
+    async def open(self) -> None:
+        """Pools are opened when they are needed."""
+
+    async def close(self) -> None:
+        await self._pool.close()
+        if self._on_spark is not None:
+            await self._on_spark.close()
+
+    def begin(self, request: JobRequest, limits: TimeLimits, report: AttemptListener) -> Attempt:
+        if isinstance(request, PredictModels):
+            arguments: tuple[Any, ...] = (dict(request.dataset), request.models)
+            function, pool, outcome = "predict", self._pool, _predicted
+        else:
+            assert isinstance(request, BuildModels)
+            arguments = (dict(request.dataset), _plain(request), self._methods)
+            outcome = _built
+            if self._on_spark is None:
+                function, pool = "build", self._pool
+            else:
+                function, pool = "build_on_spark", self._on_spark
+        place = f"{__name__}:{function}"
+        return run_in_pool(pool, place, arguments, {}, limits, report, outcome, plain=False)
+
+
+def _plain(request: BuildModels) -> PlainAgings:
+    return {
+        name: tuple((each.position, each.trials) for each in agings)
+        for name, agings in request.agings.items()
+    }
+
+
+def _built(value: Any, seconds: float) -> JobOutcome:
+    models, figures = value
+    return JobOutcome(models=models, value=figures, seconds=seconds)
+
+
+def _predicted(value: Any, seconds: float) -> JobOutcome:
+    return JobOutcome(tuple(VoteResult(**each) for each in value), seconds=seconds)
+
+
+# What follows runs in processes of the pool.
+
+
+def build(
+    dataset: dict[str, tuple[str, ...]],
+    agings: PlainAgings,
+    methods: tuple[str, ...],
+    progress: ShareCallback,
+) -> tuple[bytes, dict[str, int]]:
+    from penstock_jobs.science.model import build as build_here
+
+    return _build(
+        dataset, agings, methods, lambda model, wanted: build_here(model, wanted, progress)
+    )
+
+
+def build_on_spark(
+    spark: SparkSession,
+    dataset: dict[str, tuple[str, ...]],
+    agings: PlainAgings,
+    methods: tuple[str, ...],
+    progress: ShareCallback,
+) -> tuple[bytes, dict[str, int]]:
+    from penstock_jobs.science.spark import build_on_spark as build_on
+
+    return _build(
+        dataset, agings, methods, lambda model, wanted: build_on(spark, model, wanted, progress)
+    )
+
+
+def _build(
+    dataset: dict[str, tuple[str, ...]],
+    agings: PlainAgings,
+    methods: tuple[str, ...],
+    built: Callable[[Any, Any], Any],
+) -> tuple[bytes, dict[str, int]]:
+    from penstock_jobs.science.classifiers import CONFIGURATIONS
+    from penstock_jobs.science.decay import decay_coefficients
+    from penstock_jobs.science.matrix import prepare
+    from penstock_jobs.science.model import FRESH, new_model, searches
+    from penstock_jobs.science.model_file import save_model
+
+    trials = {
+        name: tuple(Aging(trials, position) for position, trials in each)
+        for name, each in agings.items()
+    }
+    model = new_model(prepare(dataset), decay_coefficients(trials))
+    chosen = [each for each in CONFIGURATIONS if not methods or each.kind in methods]
+    model = built(model, searches(FRESH, chosen))
+    figures = {
+        "signatures": sum(len(bag) for bag in model.bags.values()),
+        "cells": len(model.bags),
+        "samples": len(model.matrix),
+    }
+    return save_model(model), figures
+
+
+def predict(dataset: dict[str, tuple[str, ...]], models: bytes) -> list[dict[str, Any]]:
+    from penstock_jobs.science.matrix import prepare
+    from penstock_jobs.science.model_file import load_model
+    from penstock_jobs.science.prediction import SourcePredictor
+    from penstock_jobs.science.report import prediction_result
+
+    samples = prepare(dataset)
+    found = SourcePredictor(load_model(models)).predict(samples.values, samples.seasons)
+    return [asdict(prediction_result(samples, each)) for each in found.values()]

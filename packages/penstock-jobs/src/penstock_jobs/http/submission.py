@@ -1,0 +1,232 @@
+"""A request out of an HTTP body: JSON, the Ichnaea clients' XML and MIME, or a form with files.
+
+The first three are sniffed as messages are, whatever their label; a form is what its content type
+says. A request without an id is given one. What may be large is read beside the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request as HttpRequest
+
+from penstock.core.errors import ConfigurationError, Unsupported
+from penstock.core.units import MiB
+from penstock_jobs import archive
+from penstock_jobs.errors import DatasetError, DatasetProblem, JobFormatError
+from penstock_jobs.formats import MessageFormat, read_request
+from penstock_jobs.http.schemas import ID_PATTERN
+from penstock_jobs.model import Aging, Agings, BuildModels, Dataset, JobRequest, PredictModels
+from penstock_jobs.science import model_file
+from penstock_jobs.science.decay import file_means, read_trials
+from penstock_jobs.science.indicators import ANIMAL, HUMAN, INDICATORS
+from penstock_jobs.science.matrix import SampleMatrix, prepare, read_csv
+from penstock_jobs.science.model import FOLDS
+
+FORM_MEDIA_TYPE: Final = "multipart/form-data"
+#: A form has the trials of each indicator in each season, and more.
+MAX_FILES: Final = 200
+MAX_FIELDS: Final = 20
+#: So far an object that is empty is looked for its end.
+_BLANKS: Final = 64
+_SENT: Final = (
+    "application/json",
+    "text/xml",
+    "application/xml",
+    "multipart/mixed",
+    FORM_MEDIA_TYPE,
+)
+_ID: Final = re.compile(ID_PATTERN)
+
+
+async def read_submission(http: HttpRequest) -> tuple[JobRequest, MessageFormat]:
+    """What is asked for, and in which form; refused if it cannot be understood."""
+    kind = http.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind not in _SENT:
+        raise Unsupported(f"{kind!r} is not understood here; there are {', '.join(_SENT)}")
+    if kind == FORM_MEDIA_TYPE:
+        request, form = await _from_form(http), MessageFormat.JSON
+    else:
+        body = await http.body()
+        request, form = await asyncio.to_thread(_read, body)
+    if not _ID.fullmatch(request.id):
+        raise ConfigurationError(f"the id {request.id!r} could not be part of an address")
+    return request, form
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _read(body: bytes) -> tuple[JobRequest, MessageFormat]:
+    return read_request(_with_id(body))
+
+
+def _with_id(body: bytes) -> bytes:
+    """Of a key that is there twice the last holds: this id is the request's if it has no other."""
+    start, brace, rest = body.partition(b"{")
+    if not brace or start.strip():
+        return body
+    comma = b"" if rest[:_BLANKS].lstrip().startswith(b"}") else b","
+    return b'{"id":"%s"%s%s' % (new_id().encode(), comma, rest)
+
+
+async def _from_form(http: HttpRequest) -> JobRequest:
+    async with http.form(max_files=MAX_FILES, max_fields=MAX_FIELDS) as form:
+        texts = {name: value for name, value in form.items() if isinstance(value, str)}
+        files: dict[str, dict[str, bytes]] = {}
+        for name, value in form.multi_items():
+            if isinstance(value, UploadFile) and value.filename:
+                files.setdefault(name, {})[value.filename] = await value.read()
+    return await asyncio.to_thread(_request, texts, files)
+
+
+def _request(texts: Mapping[str, str], files: Mapping[str, Mapping[str, bytes]]) -> JobRequest:
+    kind = texts.get("type", "")
+    identity = texts.get("id") or new_id()
+    if kind == "fake":
+        spans = {name: texts[name] for name in ("duration", "interval") if texts.get(name)}
+        request, _ = read_request(json.dumps({"type": kind, "id": identity, **spans}).encode())
+        return request
+    if kind == "build_models":
+        dataset = read_dataset(_one(files, "dataset"), DatasetPurpose.BUILD)
+        return BuildModels(identity, dataset, read_agings(files.get("aging", {})))
+    if kind == "predict_models":
+        dataset = read_dataset(_one(files, "dataset"), DatasetPurpose.PREDICT)
+        models = _one(files, "models")
+        model_file.load_model(models)
+        return PredictModels(identity, dataset, models)
+    raise JobFormatError(
+        f"the field 'type' is {kind!r}: fake, build_models or predict_models is wanted"
+    )
+
+
+def _one(files: Mapping[str, Mapping[str, bytes]], name: str) -> bytes:
+    found = list(files.get(name, {}).values())
+    if len(found) != 1:
+        raise JobFormatError(f"one file is wanted in the field {name!r}; there are {len(found)}")
+    return found[0]
+
+
+# Files that somebody hands in: checked at once, cell by cell, and made parts of a request.
+#
+# Everything that is wrong with a data set is found in one go, each problem with its row and column,
+# so that a person mends the file once.
+
+#: What a zip begins with.
+_ZIP: Final = b"PK"
+#: Of all trials, unpacked: a line of four bytes becomes objects of more than a hundred.
+MAX_TRIALS_BYTES: Final = 4 * MiB
+#: A data set of more cells is not looked at by eye.
+PREVIEW_ROWS: Final = 200
+
+
+class DatasetPurpose(Enum):
+    """What a data set is for: a reference needs samples of both origins, and enough of them."""
+
+    BUILD = "build_models"
+    PREDICT = "predict_models"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCheck:
+    """A data set that was looked through; it can be used if there are no problems."""
+
+    columns: Dataset
+    rows: tuple[tuple[str, ...], ...]  #: as they came, the names first, for a person to look at
+    problems: tuple[DatasetProblem, ...]
+    samples: int = 0
+    humans: int = 0
+    indicators: tuple[str, ...] = ()
+
+    @property
+    def animals(self) -> int:
+        return self.samples - self.humans
+
+
+def check_dataset(data: bytes, purpose: DatasetPurpose) -> DatasetCheck:
+    rows = _rows(data)
+    try:
+        columns = read_csv(data)
+        matrix = prepare(columns)
+    except DatasetError as error:
+        return DatasetCheck({}, rows, error.problems)
+    problems = () if purpose is DatasetPurpose.PREDICT else _lacking(matrix)
+    names = tuple(name for name in INDICATORS if name in columns)
+    humans = int((matrix.origins == HUMAN).sum())
+    if not names:
+        text = f"no indicator is in it; there are {', '.join(INDICATORS)}"
+        problems = (DatasetProblem(1, "", text), *problems)
+    if not len(matrix):
+        problems = (DatasetProblem(2, "", "no samples are in it"), *problems)
+    return DatasetCheck(columns, rows, tuple(problems), len(matrix), humans, names)
+
+
+def read_dataset(data: bytes, purpose: DatasetPurpose) -> Dataset:
+    """The columns; refused with everything that is wrong."""
+    checked = check_dataset(data, purpose)
+    if checked.problems:
+        raise DatasetError(checked.problems)
+    return checked.columns
+
+
+def read_agings(files: Mapping[str, bytes]) -> Agings:
+    """Trials from `env<NAME>-<SEASON>.txt`, one by one or in zips; others are left aside."""
+    found: dict[str, tuple[Aging, ...]] = {}
+    for name, content in _unzipped(files).items():
+        meant = file_means(name.rpartition("/")[2])
+        if meant is not None:
+            column, season = meant
+            aging = Aging(read_trials(content, name), season.position)
+            found[column] = (*found.get(column, ()), aging)
+    if not found:
+        text = "no trials: files are named env<NAME>-<SEASON>.txt, as envFC-Summer.txt"
+        raise DatasetError([DatasetProblem(0, "", text)])
+    return found
+
+
+def _unzipped(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    plain: dict[str, bytes] = {}
+    left = MAX_TRIALS_BYTES
+    for name, content in files.items():
+        zipped = content.startswith(_ZIP)
+        found = archive.contents(content, most_bytes=left) if zipped else {name: content}
+        left -= sum(map(len, found.values()))
+        if left < 0:
+            raise JobFormatError(f"the trials have more than {MAX_TRIALS_BYTES:,} bytes")
+        plain |= found
+    return plain
+
+
+def _lacking(matrix: SampleMatrix) -> tuple[DatasetProblem, ...]:
+    counted = {
+        name: int((matrix.origins == label).sum())
+        for label, name in ((HUMAN, "human"), (ANIMAL, "animal"))
+    }
+    return tuple(
+        DatasetProblem(
+            0, "CLASS", f"{count} {name} samples; at least {FOLDS} of each origin are needed"
+        )
+        for name, count in counted.items()
+        if count < FOLDS
+    )
+
+
+def _rows(data: bytes) -> tuple[tuple[str, ...], ...]:
+    """As a person wrote them, whatever is wrong with them."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    lines = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=";")
+    return tuple(tuple(row) for row, _ in zip(lines, range(PREVIEW_ROWS + 1), strict=False))

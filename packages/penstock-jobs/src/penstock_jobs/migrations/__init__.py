@@ -1,0 +1,5 @@
+"""The schema of jobs: their state, events, requests and results."""
+
+from typing import Final
+
+HEAD: Final = "0007"

@@ -1,0 +1,69 @@
+"""Samples as a river would have them: aged, diluted, and only in part counted.
+
+Draws come in blocks of a fixed size, each with a generator of its own made from the seed and the
+number of the block: whoever draws a block, and in whatever order, gets the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock_jobs.science.decay import DecayCoefficients
+from penstock_jobs.science.indicators import AT, INDICATORS, TELLING, Season
+from penstock_jobs.science.matrix import Floats
+
+#: Ages for which models are built, in hours.
+SECTIONS: Final = (0.0, 25.0, 50.0, 75.0, 100.0, 125.0, 150.0)
+MAX_AGE_HOURS: Final = 150.0
+MAX_DILUTION: Final = 500.0
+#: Samples in a block of draws.
+BLOCK: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSamples:
+    """Simulated samples, with what was done to them."""
+
+    rows: NDArray[np.intp]  #: of the reference matrix
+    values: Floats
+    seasons: NDArray[np.int8]
+    hours: Floats
+    dilutions: Floats
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def aged_values(values: Floats, slopes: Floats, hours: Floats | float) -> Floats:
+    """Zero stays zero, missing stays missing; what does not fade by any trial stays as it is."""
+    faded = np.power(10.0, np.nan_to_num(slopes) * np.asarray(hours)[..., None])
+    return np.asarray(values * faded)
+
+
+def draw_samples(
+    values: Floats, coefficients: DecayCoefficients, count: int, seed: int, block: int = 0
+) -> SimulatedSamples:
+    """One block of samples of reference rows."""
+    random = np.random.Generator(np.random.Philox(key=[seed % 2**64, block]))
+    rows = random.integers(len(values), size=count)
+    hours = random.uniform(0.0, MAX_AGE_HOURS, count)
+    dilutions = random.uniform(1.0, MAX_DILUTION, count)
+    seasons = random.integers(len(Season), size=count).astype(np.int8)
+    kept = _kept(random, count)
+    slopes = coefficients.slopes[seasons]
+    found = aged_values(values[rows], slopes, hours) / dilutions[:, None]
+    return SimulatedSamples(rows, np.where(kept, found, np.nan), seasons, hours, dilutions)
+
+
+def _kept(random: np.random.Generator, count: int) -> NDArray[np.bool_]:
+    """Which indicators were counted: two to six, at least one of the telling ones."""
+    sizes = np.clip(random.binomial(5, 0.7, count), 2, 6)
+    telling = np.array([AT[name] for name in TELLING])
+    order = random.random((count, len(INDICATORS)))
+    order[np.arange(count), random.choice(telling, count)] = -1.0
+    ranks = order.argsort(axis=1).argsort(axis=1)
+    return np.asarray(ranks < sizes[:, None])

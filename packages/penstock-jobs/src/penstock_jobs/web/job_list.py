@@ -1,0 +1,159 @@
+"""The list of jobs: the newest first, by state and name, a page at a time, alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from nicegui import background_tasks, context, ui
+
+from penstock.core.errors import PenstockError
+from penstock_jobs.model import JobPage, JobRecord, JobState
+from penstock_jobs.service import JobBackend
+from penstock_jobs.web.feed import PageFeed
+from penstock_jobs.web.job_row import JobRow, notify_result
+
+PAGE: Final = 15
+#: The list and the counts are read again at most this often.
+_RELOAD_SECONDS: Final = 0.7
+_TICK_SECONDS: Final = 1.0
+_ANY: Final = "all"
+_SHOWN: Final = (JobState.RUNNING, JobState.WAITING, JobState.DONE, JobState.FAILED)
+
+
+class JobList:
+    """One visitor's view."""
+
+    def __init__(self, backend: JobBackend, feed: PageFeed) -> None:
+        self._backend = backend
+        self._rows: dict[str, JobRow] = {}
+        self._page = 1
+        self._text = ""
+        self._state: JobState | None = None
+        self._stale = asyncio.Event()
+        self._draw()
+        leave = feed.listen(self._heard)
+        reading = background_tasks.create(self._keep_fresh(), name="list of jobs")
+
+        def gone() -> None:
+            leave()
+            reading.cancel()
+
+        context.client.on_delete(gone)
+
+    async def load(self) -> None:
+        counts = await self._backend.counts()
+        for state, figure in self._figures.items():
+            figure.set_text(f"{counts.get(state, 0):,}")
+        self._replay.set_visibility(bool(counts.get(JobState.FAILED)))
+        self._show(
+            await self._backend.list(self._page, PAGE, self._state, None, self._text or None)
+        )
+
+    def _draw(self) -> None:
+        self._figures: dict[JobState, ui.label] = {}
+        with ui.element("div").classes("p-figures"):
+            for state in _SHOWN:
+                with ui.element("div").classes("p-figure p-card-figure"):
+                    figure = ui.label("–").classes("p-figure-value")
+                    self._figures[state] = figure.props(f"data-count={state}")
+                    ui.label(state).classes("p-figure-name")
+        with ui.column().classes("p-card p-list gap-0"):
+            with ui.row().classes("p-list-head"):
+                ui.label("Jobs").classes("p-h2")
+                ui.space()
+                self._replay = ui.button("Try all failed again", icon="replay")
+                self._replay.on_click(self._replay_all).props("flat dense no-caps")
+                self._replay.set_visibility(False)
+                options = {_ANY: "All", **{state.value: state.value for state in JobState}}
+                ui.select(options, value=_ANY, on_change=lambda e: self._choose(e.value)).props(
+                    'outlined dense options-dense aria-label="State"'
+                ).classes("p-choice")
+                search = ui.input(placeholder="Find by name")
+                search.on_value_change(lambda e: self._find(e.value))
+                search.props('outlined dense clearable debounce=300 aria-label="Find by name"')
+                search.classes("p-search")
+            self._list = ui.element("div").classes("p-jobs").props("aria-live=polite")
+            with ui.row().classes("p-list-foot") as self._foot:
+                self._back = ui.button(icon="chevron_left", on_click=lambda: self._turn(-1))
+                self._where = ui.label().classes("p-muted p-small p-number")
+                self._on = ui.button(icon="chevron_right", on_click=lambda: self._turn(1))
+                for button, name in ((self._back, "Newer"), (self._on, "Older")):
+                    button.props(f"flat round dense aria-label={name}")
+        ui.timer(_TICK_SECONDS, self._tick)
+
+    def _show(self, found: JobPage) -> None:
+        names = [record.id for record in found.records]
+        if names and names == list(self._rows):
+            for record in found.records:
+                self._rows[record.id].show(record)
+        else:
+            self._list.clear()
+            with self._list:
+                self._rows = {
+                    record.id: JobRow(record, self._cancel, self._retry) for record in found.records
+                }
+                if not found.records:
+                    _nothing(self._state is not None or bool(self._text))
+        pages = max(-(-found.total // PAGE), 1)
+        self._foot.set_visibility(pages > 1)
+        self._where.set_text(f"page {self._page} of {pages:,} · {found.total:,} jobs")
+        self._back.set_enabled(self._page > 1)
+        self._on.set_enabled(self._page < pages)
+
+    def _heard(self, news: Sequence[JobRecord]) -> None:
+        for record in news:
+            row = self._rows.get(record.id)
+            if row is None or row.record.state is not record.state:
+                self._stale.set()  # counts have changed, or the list has
+            if row is not None:
+                row.show(record)
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            try:
+                await self.load()
+            except (PenstockError, ConnectionError):
+                self._stale.set()
+            await asyncio.sleep(_RELOAD_SECONDS)
+
+    def _tick(self) -> None:
+        for row in self._rows.values():
+            row.tick()
+
+    async def _choose(self, state: str) -> None:
+        self._state = None if state == _ANY else JobState(state)
+        self._page = 1
+        await self.load()
+
+    async def _find(self, text: str | None) -> None:
+        self._text = (text or "").strip()
+        self._page = 1
+        await self.load()
+
+    async def _turn(self, pages: int) -> None:
+        self._page = max(self._page + pages, 1)
+        await self.load()
+
+    async def _cancel(self, id: str) -> None:  # noqa: A002 - as records have it
+        await notify_result(lambda: self._backend.cancel(id), f"{id} is being cancelled")
+
+    async def _retry(self, id: str) -> None:  # noqa: A002
+        await notify_result(lambda: self._backend.retry(id), f"{id} is tried again")
+
+    async def _replay_all(self) -> None:
+        await notify_result(lambda: self._backend.replay(), "All that failed are tried again")
+
+
+def _nothing(chosen: bool) -> None:
+    with ui.column().classes("p-empty w-full"):
+        ui.icon("inbox").classes("p-empty-icon")
+        ui.label("None like that" if chosen else "No jobs yet").classes("p-h3")
+        ui.label(
+            "No job is in this state under this name."
+            if chosen
+            else "Hand in samples above, or try it with made-up data."
+        ).classes("p-muted")

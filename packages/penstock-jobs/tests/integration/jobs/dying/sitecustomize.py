@@ -1,0 +1,62 @@
+"""Makes a broker die in the middle of a commit: Python loads this by its name, at its start.
+
+`DIES_AT` is the step of the first commit that answers a request at which it is killed: 0 is before
+anything of it is done, then come the writes of the logs it touches, one by one, then the sync, and
+at last the word to the client. Steps are written to the file `DIES_LOG` as they are reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from penstock.broker.log.committer import Committer
+from penstock.protocols.amqp091.handlers.tx import ChannelTransaction
+
+
+class Death:
+    def __init__(self, at: int, log: Path) -> None:
+        self._left = at
+        self._log = log
+        self.near = False
+
+    def step(self, name: str) -> None:
+        with self._log.open("a") as log:
+            log.write(f"{name}\n")
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= 1
+
+
+def prepare(death: Death) -> None:
+    commit, write, end = ChannelTransaction.commit, Committer._write_touched, Committer._ended
+
+    def dying_commit(transaction: ChannelTransaction) -> None:
+        if transaction._publishes and transaction._answers:
+            death.near = True
+            death.step("begun")
+        commit(transaction)
+
+    def dying_write(committer: Committer) -> bool:
+        if death.near:
+            for touched in (committer._touched, committer._touched_lazily):
+                for log in list(touched):
+                    death.step(f"before {type(log).__name__}")
+                    log.write()
+            death.step("written")
+        return write(committer)
+
+    def dying_end(committer: Committer, error: OSError | None) -> None:
+        if death.near:
+            death.step("synced")
+            death.near = False
+        end(committer, error)
+
+    ChannelTransaction.commit = dying_commit  # type: ignore[method-assign, assignment]
+    Committer._write_touched = dying_write  # type: ignore[method-assign, assignment]
+    Committer._ended = dying_end  # type: ignore[method-assign, assignment]
+
+
+if "DIES_AT" in os.environ:
+    prepare(Death(int(os.environ["DIES_AT"]), Path(os.environ["DIES_LOG"])))

@@ -1,0 +1,137 @@
+"""Jobs over AMQP 1.0, on Penstock and on RabbitMQ with its plugin.
+
+The plugin knows queues as the Ichnaea clients declare them, and no streams: there, jobs are done
+over 1.0 in compatible queues, and nothing is cancelled that way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from penstock.core.errors import NotFound, PreconditionFailed
+from penstock_jobs.client import JobsClient
+from penstock_jobs.errors import JobFailed
+from penstock_jobs.model import Fake, FunctionCall, JobOptions
+from penstock_jobs.queue.topology import Durability
+from tests.integration.jobs.running import PATIENCE, SAMPLES, clean, tapped, working
+from tests.peers import Broker, Penstock, RabbitMQ
+
+_ALSO = [pytest.mark.peer, pytest.mark.slow]
+
+
+def over_1_0(broker: Broker) -> str:
+    return broker.url.replace("amqp://", "amqp+1.0://")
+
+
+@pytest.fixture(
+    scope="session",
+    params=["penstock", pytest.param("plugged_rabbitmq", marks=_ALSO, id="rabbitmq")],
+)
+def speaking(request: pytest.FixtureRequest) -> Broker:
+    server: Broker = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+async def declared(speaking: Broker) -> AsyncIterator[Broker]:
+    """A broker where 0-9-1 has declared what 1.0 cannot."""
+    kept = Durability.DURABLE if isinstance(speaking, Penstock) else Durability.ICHNAEA
+    clean(speaking.url)
+    async with asyncio.timeout(2 * PATIENCE):
+        async with tapped(speaking.url, "call", kept), tapped(speaking.url, "fake", kept):
+            yield speaking
+    clean(speaking.url)
+
+
+@pytest.fixture(params=["amqp://", "amqp+1.0://"], ids=["0-9-1", "1.0"])
+async def client(declared: Broker, request: pytest.FixtureRequest) -> AsyncIterator[JobsClient]:
+    async with JobsClient(declared.url.replace("amqp://", request.param)) as opened:
+        yield opened
+
+
+async def test_a_worker_over_1_0_answers_whichever_way_it_was_asked(
+    declared: Broker, client: JobsClient
+) -> None:
+    async with working(over_1_0(declared), types=("call", "fake")):
+        answers = [
+            await client.submit(FunctionCall("add", f"{SAMPLES}:add", (4, 4))),
+            await client.submit(Fake("fake", 0.2, 0.1)),
+        ]
+        failing = await client.submit(
+            FunctionCall("fail", f"{SAMPLES}:fail"), JobOptions(attempts=1)
+        )
+
+        values = [(await job.result()).value for job in answers]
+        with pytest.raises(JobFailed, match="as asked"):
+            await failing.result()
+
+    assert values == [8, None]
+
+
+async def test_a_worker_over_0_9_1_answers_who_asks_over_1_0(penstock: Penstock) -> None:
+    """RabbitMQ's plugin does not: it keeps headers from those who speak 0-9-1."""
+    clean(penstock.url)
+    async with asyncio.timeout(PATIENCE), working(penstock.url, types=("fake",)):
+        async with JobsClient(over_1_0(penstock)) as client:
+            job = await client.submit(Fake("crossing", 0.4, 0.1))
+            heard = [response.progress async for response in job]
+    clean(penstock.url)
+
+    assert heard[-1] == 1.0
+    assert len(heard) > 1
+    assert heard == sorted(heard)
+
+
+async def test_work_goes_on_after_all_places_were_taken(
+    declared: Broker, client: JobsClient
+) -> None:
+    async with working(over_1_0(declared), types=("call", "fake"), slots=1):
+        long = await client.submit(Fake("long", 1.0, 0.2))
+        short = [
+            await client.submit(FunctionCall(f"add-{number}", f"{SAMPLES}:add", (number, 1)))
+            for number in range(5)
+        ]
+
+        values = [(await job.result()).value for job in short]
+        await long.result()
+        again = await client.submit(FunctionCall("again", f"{SAMPLES}:add", (1, 1)))
+
+        assert (await again.result()).value == 2
+    assert values == [1, 2, 3, 4, 5]
+
+
+async def test_what_runs_is_cancelled_over_1_0(penstock: Penstock) -> None:
+    clean(penstock.url)
+    async with asyncio.timeout(PATIENCE), tapped(penstock.url, "fake"):
+        async with working(over_1_0(penstock), types=("fake",)):
+            async with JobsClient(over_1_0(penstock)) as client:
+                job = await client.submit(Fake("endless", 600, 0.1))
+                await anext(aiter(job))
+                await job.cancel()
+                with pytest.raises(JobFailed, match="cancelled"):
+                    await job.result()
+    clean(penstock.url)
+
+
+@pytest.mark.peer
+@pytest.mark.slow
+async def test_a_queue_that_a_broker_does_not_give_over_1_0_is_named(
+    plugged_rabbitmq: RabbitMQ,
+) -> None:
+    clean(plugged_rabbitmq.url)
+    async with tapped(plugged_rabbitmq.url, "fake"):
+        with pytest.raises(PreconditionFailed, match="as it is: declare it with --compatible"):
+            async with working(over_1_0(plugged_rabbitmq), types=("fake",)):
+                pass
+    clean(plugged_rabbitmq.url)
+
+
+async def test_that_nobody_has_declared_anything_is_told(penstock: Penstock) -> None:
+    clean(penstock.url)
+
+    with pytest.raises(NotFound, match=r"penstock\.jobs\.responses"):
+        async with JobsClient(over_1_0(penstock)):
+            pass

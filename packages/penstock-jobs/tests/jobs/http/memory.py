@@ -1,0 +1,161 @@
+"""Jobs in memory: what `JobDesk` promises, with work that goes as far as a test lets it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.core.errors import NotFound, PreconditionFailed
+from penstock_jobs.formats import MessageFormat
+from penstock_jobs.model import (
+    JobEvent,
+    JobOptions,
+    JobPage,
+    JobRecord,
+    JobRequest,
+    JobResponse,
+    JobState,
+)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+AGAIN = (JobState.FAILED, JobState.CANCELLED)
+
+
+class MemoryJobs:
+    """A test moves a job by `change` and ends it by `finish`."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, JobRecord] = {}
+        self.requests: dict[str, JobRequest] = {}
+        self.options: dict[str, JobOptions] = {}
+        self.forms: dict[str, MessageFormat] = {}
+        self.results: dict[str, JobResponse] = {}
+        self.happened: dict[str, list[JobEvent]] = {}
+        self.watching = asyncio.Event()
+        self._revision = 0
+        self._changes: list[JobRecord] = []
+        self._changed = asyncio.Condition()
+
+    async def submit(
+        self,
+        request: JobRequest,
+        options: JobOptions | None = None,
+        form: MessageFormat = MessageFormat.JSON,
+    ) -> str:
+        if request.id in self.records:
+            raise PreconditionFailed(f"there is a job {request.id!r}")
+        self.requests[request.id] = request
+        self.options[request.id] = options or JobOptions()
+        self.forms[request.id] = form
+        await self._store(JobRecord(request.id, request.type, JobState.WAITING, now(), now()))
+        return request.id
+
+    async def change(self, identity: str, **fields: Any) -> JobRecord:
+        return await self._store(replace(self.records[identity], **fields))
+
+    async def finish(self, identity: str, response: JobResponse) -> JobRecord:
+        self.results[identity] = response
+        end = now() + timedelta(minutes=3)
+        return await self.change(identity, state=JobState.DONE, progress=1.0, start=now(), end=end)
+
+    async def get(self, identity: str) -> JobRecord:
+        if identity not in self.records:
+            raise NotFound(f"there is no job {identity!r}")
+        return self.records[identity]
+
+    async def events(self, identity: str) -> tuple[JobEvent, ...]:
+        return tuple(self.happened.get(identity, ()))
+
+    async def list(
+        self,
+        page: int = 1,
+        size: int = 50,
+        state: JobState | None = None,
+        kind: str | None = None,
+        text: str | None = None,
+    ) -> JobPage:
+        found = [
+            record
+            for record in reversed(self.records.values())
+            if state in (None, record.state)
+            and kind in (None, record.kind)
+            and (text is None or text in record.id)
+        ]
+        begin = (page - 1) * size
+        return JobPage(tuple(found[begin : begin + size]), len(found), page, size)
+
+    async def watch(self, identity: str, after: int = 0) -> AsyncIterator[JobRecord]:
+        record = await self.get(identity)
+        if record.revision > after:
+            yield record
+        if record.state.final:
+            return
+        async for change in self.watch_all(max(record.revision, after)):
+            if change.id == identity:
+                yield change
+                if change.state.final:
+                    return
+
+    async def watch_all(self, after: int | None = None) -> AsyncIterator[JobRecord]:
+        seen = self._revision if after is None else after
+        while True:
+            async with self._changed:
+                self.watching.set()
+                while self._revision <= seen:
+                    await self._changed.wait()
+                news = [record for record in self._changes if record.revision > seen]
+            for record in news:
+                seen = record.revision
+                yield record
+
+    async def result(self, identity: str) -> JobResponse:
+        if identity not in self.results:
+            raise NotFound(f"there is no result of job {identity!r}")
+        return self.results[identity]
+
+    async def request(self, identity: str) -> JobRequest:
+        return self.requests[identity]
+
+    async def cancel(self, identity: str) -> JobRecord:
+        if (await self.get(identity)).state.final:
+            raise PreconditionFailed(f"job {identity} has ended")
+        return await self.change(identity, state=JobState.CANCELLED)
+
+    async def retry(self, identity: str) -> JobRecord:
+        record = await self.get(identity)
+        if record.state not in AGAIN:
+            raise PreconditionFailed(f"job {identity} is {record.state}")
+        return await self.change(identity, state=JobState.WAITING, progress=0.0, error=None)
+
+    async def dead(self, page: int = 1, size: int = 50) -> JobPage:
+        return await self.list(page, size, JobState.FAILED)
+
+    async def replay(self, ids: Collection[str] | None = None) -> int:
+        chosen = ids
+        if chosen is None:
+            chosen = [record.id for record in (await self.dead(size=500)).records]
+        for each in chosen:
+            await self.retry(each)
+        return len(chosen)
+
+    async def counts(self) -> dict[JobState, int]:
+        states = [record.state for record in self.records.values()]
+        return {state: states.count(state) for state in JobState}
+
+    async def _store(self, record: JobRecord) -> JobRecord:
+        async with self._changed:
+            self._revision += 1
+            stored = replace(record, revision=self._revision)
+            self.records[record.id] = stored
+            self._changes.append(stored)
+            event = JobEvent(now(), record.state, record.progress, record.error or "")
+            self.happened.setdefault(record.id, []).append(event)
+            self._changed.notify_all()
+        return stored

@@ -1,0 +1,167 @@
+"""The pages and the API over everything they are for: a broker, a database, a worker.
+
+Work is submitted in a browser and over HTTP, done by a worker, and still there when the dashboards
+have been started again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.databases import copy_of
+from tests.peers import Penstock
+from tests.web.browsing import PATIENCE, looking, serving
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+expect.set_options(timeout=PATIENCE)
+SECONDS = PATIENCE / 1000
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where the parts are that pages and API need."""
+
+    broker: str
+    database: str
+    folder: Path
+
+    def program(self, *words: str) -> list[str]:
+        """A command of ours that reaches them."""
+        reaching = ["--url", self.broker, "--database", self.database]
+        return ["-m", "penstock", *words, *reaching, "--stop-with-stdin"]
+
+    def dashboards(self) -> list[str]:
+        return [
+            *self.program("dashboards", "--only", "jobs"),
+            *("--port", "0", "--data", str(self.folder)),
+        ]
+
+
+@pytest.fixture(scope="module")
+def ground(
+    tmp_path_factory: pytest.TempPathFactory, penstock: Penstock, embedded_template: str
+) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("whole")
+    with copy_of(embedded_template) as database:
+        found = Ground(penstock.url, database, folder)
+        with serving(*found.program("job", "worker", "--fork", "2", "--methods", "lda")):
+            yield found
+
+
+@pytest.fixture(scope="module")
+def api(ground: Ground) -> Iterator[httpx.Client]:
+    words = ground.program("job", "api", "--port", "0", "--data", str(ground.folder))
+    with serving(*words) as url, httpx.Client(base_url=url, timeout=SECONDS) as client:
+        assert client.get("/jobs").status_code == 401
+        token = (ground.folder / "jobs.token").read_text()
+        client.headers["Authorization"] = f"Bearer {token}"
+        yield client
+
+
+def new_id() -> str:
+    return f"whole-{uuid.uuid4().hex[:8]}"
+
+
+def told(api: httpx.Client, identity: str) -> list[dict[str, Any]]:
+    """What the stream of a job says, up to its end."""
+    with api.stream("GET", f"/jobs/{identity}/progress") as stream:
+        lines = [line for line in stream.iter_lines() if line.startswith("data: ")]
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def test_a_job_over_http_is_done_and_followed_to_its_end(api: httpx.Client) -> None:
+    name = new_id()
+    form = {"type": "fake", "id": name, "duration": "1", "interval": "0.2"}
+    answer = api.post("/jobs", files={each: (None, value) for each, value in form.items()})
+    assert answer.status_code == 202, answer.text
+    heard = told(api, name)
+    assert heard[-1]["state"] == "done"
+    assert [each["revision"] for each in heard] == sorted(each["revision"] for each in heard)
+    assert api.get(f"/jobs/{name}/result").json()["id"] == name
+    assert api.post("/jobs", json={"type": "fake", "id": name}).status_code == 409
+
+
+def test_a_job_that_runs_is_cancelled_over_http(api: httpx.Client) -> None:
+    name = new_id()
+    api.post("/jobs", json={"type": "fake", "id": name, "duration": 600, "interval": 0.2})
+    with api.stream("GET", f"/jobs/{name}/progress") as stream:
+        for line in stream.iter_lines():
+            if '"running"' in line:
+                break
+    assert api.post(f"/jobs/{name}/cancel").status_code == 200
+    assert told(api, name)[-1]["state"] == "cancelled"
+
+
+def test_what_the_worker_refuses_is_told_over_http(api: httpx.Client) -> None:
+    name = new_id()
+    request = {"type": "build_models", "id": name, "dataset": {"CLASS": ["P1-HM01"]}}
+    assert api.post("/jobs", json=request).status_code == 202
+    last = told(api, name)[-1]
+    assert last["state"] in ("failed", "refused")
+    assert "at least 10 of each origin" in last["error"]
+
+
+def start_trial(page: Page, name: str) -> None:
+    """And wait for its end."""
+    page.get_by_role("tab", name="Trial run").click()
+    panel = page.get_by_role("tabpanel")
+    panel.get_by_label("Seconds it takes").fill("0")
+    panel.get_by_label("Name of the job").fill(name)
+    panel.get_by_role("button", name="Start").click()
+    page.wait_for_url(f"**/jobs/{name}")
+    expect(page.get_by_role("status").get_by_text("done")).to_be_visible()
+
+
+def test_pages_have_what_was_before_they_were_served_and_what_is_asked_for_there(
+    browser: Browser, ground: Ground, api: httpx.Client
+) -> None:
+    before, asked = new_id(), new_id()
+    api.post("/jobs", json={"type": "fake", "id": before, "duration": 0})
+    with serving(*ground.dashboards()) as url, looking(browser, url) as page:
+        page.goto("/jobs")
+        expect(page.locator(f"[data-job={before}]").get_by_text("done")).to_be_visible()
+        start_trial(page, asked)
+    assert api.get(f"/jobs/{asked}").json()["state"] == "done"
+
+
+@pytest.mark.slow
+def test_the_history_is_there_after_a_restart_of_the_dashboards(
+    browser: Browser, ground: Ground
+) -> None:
+    name = new_id()
+    with serving(*ground.dashboards()) as url, looking(browser, url) as page:
+        page.goto("/jobs")
+        start_trial(page, name)
+    with serving(*ground.dashboards()) as url, looking(browser, url) as page:
+        page.goto("/jobs")
+        expect(page.locator(f"[data-job={name}]").get_by_text("done")).to_be_visible()
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_text("took")).to_be_visible()
+
+
+def test_a_section_that_is_not_there_is_named() -> None:
+    words = [sys.executable, "-m", "penstock", "dashboards", "--only", "kitchens"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 2
+    assert "--only kitchens: no such section (installed: hives, jobs)" in done.stderr
+
+
+def test_without_a_broker_the_command_says_so_in_a_line(ground: Ground) -> None:
+    words = [sys.executable, *ground.dashboards()]
+    words.remove("--stop-with-stdin")
+    words[words.index("--url") + 1] = "amqp://127.0.0.1:1"
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 6
+    assert "penstock: no broker at 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,23 @@
+"""The components, each a call: `await subscribe(settings)`, and so on.
+
+They run until `Control.stop` is set, or until there is nothing left to do.
+"""
+
+from penstock_pump.components.consumers import report, sarra, sender, shovel, subscribe, winnow
+from penstock_pump.components.message_archive import restore, save
+from penstock_pump.components.posters import post, watch
+from penstock_pump.status import ComponentControl
+
+__all__ = [
+    "ComponentControl",
+    "post",
+    "report",
+    "restore",
+    "sarra",
+    "save",
+    "sender",
+    "shovel",
+    "subscribe",
+    "watch",
+    "winnow",
+]

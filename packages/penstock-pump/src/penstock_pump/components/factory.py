@@ -1,0 +1,426 @@
+"""What components are made of: connections, transports, stores, put together from the settings.
+
+Everything opened here is closed when the workshop is left, in the order that lets what is under way
+end well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from penstock.client import Fabric, connect
+from penstock.core.data_directory import lock_directory, private_directory
+from penstock.core.errors import ConfigurationError
+from penstock_pump.config.settings import Component, PumpSettings
+from penstock_pump.credentials import PumpCredentials, read_credentials, without_secret
+from penstock_pump.downloader import Downloader, DownloadRules
+from penstock_pump.duplicates import DuplicateFilter, FingerprintStore
+from penstock_pump.files.inflight import FileAttributes
+from penstock_pump.files.target import read_inflight
+from penstock_pump.flow.consumer import ConsumerLimits, PumpRetryPolicy, RetryStore
+from penstock_pump.flow.publisher import (
+    BulkPostPublisher,
+    ClientPublisher,
+    ExchangePublisher,
+    PostPublisher,
+    PublishTarget,
+    PumpPublisher,
+    ReportPublisher,
+)
+from penstock_pump.flow.subscription import (
+    BindingFile,
+    ClientSubscription,
+    PumpBinding,
+    PumpSubscription,
+    QueueSubscription,
+    binding_keys,
+    is_amqp091_url,
+    is_mqtt_url,
+    unbind,
+)
+from penstock_pump.handlers import Provenance
+from penstock_pump.names import (
+    host_of,
+    posted_exchange,
+    queue_name,
+    state_folder,
+    subscribed_exchange,
+    user_of,
+)
+from penstock_pump.part_quota import PartQuota
+from penstock_pump.plugins import Plugin, Plugins, load_plugins
+from penstock_pump.posts.checksums import ChecksumMethods
+from penstock_pump.posts.formats import codec_named
+from penstock_pump.posts.reports import PREFIX
+from penstock_pump.posts.v02 import V02Dialect
+from penstock_pump.selection import Placement, PostSelection, SelectionClause
+from penstock_pump.transfer import BandwidthLimit, TransferRegistry
+from penstock_pump.transports.access import FileRule, HostRule
+from penstock_pump.transports.transport import TransportContext, TransportRegistry
+
+#: A prefetch, as AMQP and MQTT's largest.
+MAX_PREFETCH: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFactory:
+    settings: PumpSettings
+    credentials: PumpCredentials
+    plugins: Plugins
+    stack: AsyncExitStack
+    brokers: BrokerConnections
+
+    def state(self, name: str) -> Path:
+        """A file of this component's state, locked until the workshop is left."""
+        folder = private_directory(state_folder(self.settings))
+        advice = (
+            f"{self.settings.component} {self.settings.name}, instance {self.settings.instance}, "
+            "runs already; stop it, or start another instance (--instance)"
+        )
+        self.stack.enter_context(lock_directory(folder, f"{name}.lock", advice))
+        return folder / name
+
+    async def subscription(self) -> PumpSubscription:
+        """Open, so that what is announced from now on arrives."""
+        settings = self.settings
+        queue = await asyncio.to_thread(queue_name, settings)
+        limits = (settings.prefetch, settings.expire)
+        kept = state_folder(settings) / f"{settings.component}.{settings.name}.bindings"
+        wanted = bindings(settings)
+        return await self.brokers.hear_only(settings.broker, wanted, queue, *limits, kept)
+
+    async def post_publisher(self) -> PostPublisher:
+        settings = self.settings
+        url = settings.post_broker or settings.broker
+        form = settings.post_format or _format_of(settings.post_topic_prefix)
+        address = PublishTarget(
+            url,
+            posted_exchange(settings, url),
+            prefix=settings.post_topic_prefix,
+            subtopic=settings.post_subtopic,
+            name_in_topic=settings.name_in_topic,
+            split=settings.post_exchange_split,
+            ttl=settings.message_ttl,
+            persistent=settings.persistent,
+        )
+        return PostPublisher(
+            await self.brokers.sending(url), address, codec_named(form, dialect(settings))
+        )
+
+    async def bulk(self) -> BulkPostPublisher | None:
+        """A short way for whole trees, where the broker's protocol has one."""
+        settings = self.settings
+        url = self.credentials.complete(settings.post_broker or settings.broker)
+        if not is_amqp091_url(url) or settings.suppress_duplicates is not None:
+            return None
+        return self.stack.enter_context(
+            await asyncio.to_thread(BulkPostPublisher, url, RECONNECT_SECONDS)
+        )
+
+    async def reporting(self) -> ReportPublisher | None:
+        settings = self.settings
+        if not settings.report_back:
+            return None
+        user = user_of(settings.broker)
+        exchange = settings.report_exchange or f"xs_{user}"
+        post_publisher = PostPublisher(
+            await self.brokers.sending(settings.broker),
+            PublishTarget(settings.broker, exchange),
+            codec_named("v02"),
+        )
+        # Those who share a queue are one reader; its name is not for everybody.
+        queue = await asyncio.to_thread(queue_name, settings)
+        reader = hashlib.sha256(queue.encode()).hexdigest()[:16]
+        return ReportPublisher(post_publisher, os.uname().nodename, user, reader, self.plugins)
+
+    async def part_quota(self, base_url: str, base_dir: Path) -> PartQuota | None:
+        """Room for parts, and an ear for those who have fetched them."""
+        settings = self.settings
+        if settings.inplace or not settings.hold:
+            return None
+        url = settings.post_broker or settings.broker
+        limits = (settings.hold, settings.hold_readers)
+        part_quota = await asyncio.to_thread(PartQuota, base_dir, base_url, *limits)
+        exchange = settings.hold_exchange or f"xs_{user_of(url)}"
+        queue = f"q_{user_of(url)}.{settings.component}.{settings.name}.held"
+        # Reports lie with the broker until all readers have reported: there is no bound on them.
+        reports = await self.brokers.hear(url, [PumpBinding(exchange, PREFIX)], queue, MAX_PREFETCH)
+        listening = asyncio.create_task(part_quota.hear(reports))
+        self.stack.push_async_callback(_ended, listening)
+        return part_quota
+
+    def downloader(
+        self, transfers: TransferRegistry, part_quota: PartQuota | None = None
+    ) -> Downloader:
+        settings = self.settings
+        rules = DownloadRules(
+            inflight=read_inflight(settings.inflight),
+            attributes=file_attributes(settings),
+            strict=settings.strict_sums,
+            join=settings.join,
+            inplace=settings.inplace,
+            overwrite=settings.overwrite,
+        )
+        downloader = Downloader(
+            self.transports(),
+            ChecksumMethods.installed(),
+            rules,
+            BandwidthLimit(settings.bandwidth),
+            transfers,
+            part_quota,
+            settings.concurrency,
+        )
+        self.stack.push_async_callback(downloader.close)
+        return downloader
+
+    def transports(self, hosts: HostRule | None = None) -> TransportRegistry:
+        transports = TransportRegistry(
+            TransportContext(
+                credentials=self.credentials,
+                hosts=hosts or HostRule(self.settings.private_hosts),
+                timeout=self.settings.timeout,
+                connections=self.settings.concurrency,
+                known_hosts=self.settings.known_hosts,
+                files=file_rule(self.settings),
+            )
+        )
+        self.stack.push_async_callback(transports.close)
+        return transports
+
+    async def duplicate_filter(self) -> DuplicateFilter | None:
+        settings = self.settings
+        if settings.suppress_duplicates is None:
+            return None
+        path = await asyncio.to_thread(self.state, f"seen_{settings.instance:02d}.db")
+        lifetime = settings.suppress_duplicates
+        fingerprints = await asyncio.to_thread(FingerprintStore, path, lifetime, time.time)
+        self.stack.push_async_callback(fingerprints.close)
+        duplicate_filter = DuplicateFilter(fingerprints, settings.suppress_basis)
+        housekeeping = asyncio.create_task(duplicate_filter.keep_house())
+        self.stack.push_async_callback(_ended, housekeeping)
+        return duplicate_filter
+
+    async def retries(self) -> RetryStore:
+        path = await asyncio.to_thread(self.state, f"retry_{self.settings.instance:02d}.db")
+        retries = await asyncio.to_thread(RetryStore, path)
+        self.stack.callback(retries.close)
+        return retries
+
+    def provenance(self) -> Provenance:
+        settings = self.settings
+        to = settings.to_clusters
+        if to is None and settings.post_broker is not None:
+            to = host_of(settings.post_broker)
+        return Provenance(
+            source=settings.source or user_of(settings.broker),
+            cluster=settings.cluster or host_of(settings.broker),
+            to_clusters=to,
+            trusted=not settings.source_from_exchange,
+            exchange=subscribed_exchange(settings),
+        )
+
+    def limits(self) -> ConsumerLimits:
+        settings = self.settings
+        most = max(settings.prefetch, settings.concurrency)
+        return ConsumerLimits(
+            in_hand=settings.concurrency if settings.component == "sender" else most,
+            attempts=settings.attempts,
+            backoff=PumpRetryPolicy(lifetime=settings.retry_ttl),
+        )
+
+
+@asynccontextmanager
+async def open_component_factory(
+    settings: PumpSettings, plugins: Sequence[Plugin] = ()
+) -> AsyncIterator[ComponentFactory]:
+    known = Plugins([*load_plugins(settings.plugins), *plugins])
+    credentials = PumpCredentials()
+    if settings.credentials is not None:
+        credentials = await asyncio.to_thread(read_credentials, settings.credentials)
+    async with AsyncExitStack() as stack:
+        yield ComponentFactory(
+            settings, credentials, known, stack, BrokerConnections(credentials, stack)
+        )
+
+
+def _format_of(prefix: str | None) -> str:
+    return "v03" if prefix is not None and prefix.startswith("v03") else "v02"
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+# Connections to brokers: one for each to send over and one for each queue, closed with the rest.
+#
+# AMQP 0-9-1 has a way of its own (`flow.queue`, `flow.exchanges`); the others go by the client's
+# patterns.
+
+#: A broker that is just being started is waited for.
+RECONNECT_SECONDS: Final = 60.0
+
+
+class BrokerConnections:
+    def __init__(self, credentials: PumpCredentials, stack: AsyncExitStack) -> None:
+        self._credentials = credentials
+        self._stack = stack
+        self._fabrics: dict[str, Fabric] = {}
+        self._senders: dict[str, PumpPublisher] = {}
+
+    async def fabric(self, url: str) -> Fabric:
+        """The client's patterns."""
+        if url not in self._fabrics:
+            fabric = connect(self._credentials.complete(url), patience=RECONNECT_SECONDS)
+            self._fabrics[url] = await self._stack.enter_async_context(fabric)
+        return self._fabrics[url]
+
+    async def sending(self, url: str) -> PumpPublisher:
+        """Apart from what is heard: a broker that asks senders to wait still hears what is done."""
+        if url not in self._senders:
+            if is_amqp091_url(url):
+                exchanges = ExchangePublisher(self._credentials.complete(url), RECONNECT_SECONDS)
+                await exchanges.open()
+                self._stack.push_async_callback(exchanges.close)
+                self._senders[url] = exchanges
+            else:
+                self._senders[url] = ClientPublisher(await self.fabric(url), mqtt=is_mqtt_url(url))
+        return self._senders[url]
+
+    async def hear(
+        self,
+        url: str,
+        wanted: Sequence[PumpBinding],
+        queue: str,
+        prefetch: int,
+        expire: float | None = None,
+    ) -> PumpSubscription:
+        """Open, so that what is announced from now on arrives."""
+        subscription: PumpSubscription
+        if is_amqp091_url(url):
+            complete, patience = self._credentials.complete(url), RECONNECT_SECONDS
+            subscription = QueueSubscription(
+                complete, wanted, queue, prefetch, expire=expire, patience=patience
+            )
+        else:
+            subscription = ClientSubscription(await self.fabric(url), url, wanted, queue, prefetch)
+        await subscription.open()
+        self._stack.push_async_callback(subscription.close)
+        return subscription
+
+    async def hear_only(
+        self,
+        url: str,
+        wanted: Sequence[PumpBinding],
+        queue: str,
+        prefetch: int,
+        expire: float | None,
+        kept: Path,
+    ) -> PumpSubscription:
+        """The same, of a queue that lasts: what was bound to it before, as `kept` has it, and is
+        not wanted any more is unbound."""
+        if not is_amqp091_url(url):
+            return await self.hear(url, wanted, queue, prefetch, expire)
+        file = BindingFile(kept, without_secret(url), queue)
+        now = binding_keys(wanted)
+        before = await asyncio.to_thread(file.read)
+        await asyncio.to_thread(file.write, before | now)
+        subscription = await self.hear(url, wanted, queue, prefetch, expire)
+        if former := before - now:
+            left = await unbind(self._credentials.complete(url), queue, former)
+            await asyncio.to_thread(file.write, now | left)
+        return subscription
+
+
+# Settings read as the values that the rest of the pump works with.
+
+
+def bindings(settings: PumpSettings) -> list[PumpBinding]:
+    if settings.bindings:
+        return [
+            PumpBinding(each.exchange, each.topic_prefix or prefix, each.subtopic)
+            for each in settings.bindings
+            for prefix in ([each.topic_prefix] if each.topic_prefix else settings.topic_prefix)
+        ]
+    exchange = subscribed_exchange(settings)
+    return [
+        PumpBinding(exchange, prefix, subtopic)
+        for prefix in settings.topic_prefix
+        for subtopic in settings.subtopic
+    ]
+
+
+def selection(settings: PumpSettings) -> PostSelection:
+    own = Placement(
+        settings.directory, settings.mirror, settings.strip, settings.flatten, settings.filename
+    )
+    clauses = []
+    for rule in settings.select:
+        pattern = rule.accept or rule.reject
+        if pattern is None or (rule.accept and rule.reject):
+            raise ConfigurationError("a rule of `select` is either an accept or a reject")
+        placement = Placement(
+            own.directory if rule.directory is None else rule.directory,
+            own.mirror if rule.mirror is None else rule.mirror,
+            own.strip if rule.strip is None else rule.strip,
+            own.flatten if rule.flatten is None else rule.flatten,
+            own.filename if rule.filename is None else rule.filename,
+        )
+        clauses.append(SelectionClause(rule.accept is not None, pattern, placement))
+    return PostSelection(clauses, settings.accept_unmatched, own)
+
+
+def variables(settings: PumpSettings) -> dict[str, str]:
+    found = {**os.environ, **settings.variables}
+    if settings.base_dir is not None:
+        found["BD"] = str(settings.base_dir)
+    if settings.post_base_dir is not None:
+        found["PBD"] = str(settings.post_base_dir)
+    return found
+
+
+def file_attributes(settings: PumpSettings) -> FileAttributes:
+    return FileAttributes(
+        keep_mode=settings.preserve_mode,
+        keep_times=settings.preserve_time,
+        mode=settings.default_mode,
+        folder_mode=settings.default_dir_mode or 0o775,
+        durable=settings.durable,
+    )
+
+
+def file_rule(settings: PumpSettings) -> FileRule:
+    """A sender's base directory holds what it is to send."""
+    listed = list(settings.file_directories)
+    if settings.component is Component.SENDER and settings.base_dir is not None:
+        listed.append(settings.base_dir)
+    return FileRule(tuple(Path(os.path.abspath(each)) for each in listed))  # noqa: PTH100
+
+
+def dialect(settings: PumpSettings) -> V02Dialect:
+    return V02Dialect(settings.name_in_topic, settings.newline, settings.exact_names)
+
+
+def base_url(settings: PumpSettings) -> str:
+    """A prefix ends with a slash, so that nobody takes it for the file itself."""
+    url = settings.post_base_url
+    if url is None:
+        raise ConfigurationError(f"{settings.component} needs post_base_url: where files are had")
+    return url if url == "file:" or url.endswith("/") else url + "/"
+
+
+def base_dir(settings: PumpSettings) -> Path:
+    return settings.post_base_dir or settings.base_dir or Path(settings.directory)
+
+
+def needs_post_broker(settings: PumpSettings) -> bool:
+    return settings.post_broker is not None or settings.component is Component.SARRA

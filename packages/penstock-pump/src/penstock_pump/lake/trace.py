@@ -1,0 +1,131 @@
+"""What happened to a file: its way hop by hop, from the lake, without Spark.
+
+A file is asked for by its name, by its path or the end of it, or by a pattern. Its rows in silver,
+in the order they came to the broker, are its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.core.errors import ConfigurationError, NotFound
+from penstock_pump.lake.announcements import ANNOUNCEMENT_SCHEMA, ANNOUNCEMENTS
+from penstock_pump.lake.flow import NAME
+from penstock_spark.lake import Lake
+
+_WILDCARDS = "*?["
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHop:
+    """One message about the file: announced at an exchange, or reported by somebody."""
+
+    at: datetime
+    kind: str
+    exchange: str
+    relpath: str
+    base_url: str
+    event: str
+    after: float  #: seconds since the file was first announced
+    block: int | None = None
+    blocks: int | None = None
+    size: int | None = None
+    code: int | None = None
+    message: str | None = None
+    host: str | None = None
+    user: str | None = None
+    seconds: float | None = None
+
+
+def trace(data: Path, wanted: str, days: tuple[date, date] | None = None) -> list[TraceHop]:
+    """The way of the files that are called so."""
+    table = Lake.open(data / "lake", NAME).table(ANNOUNCEMENTS)
+    files = [
+        table.folder / file.path
+        for file in table.log.files()
+        if days is None or days[0].isoformat() <= file.day <= days[1].isoformat()
+    ]
+    if not files:
+        raise NotFound(
+            f"the lake below {data} has no announcements (yet): `penstock pump keep` has them kept,"
+            " and `penstock pipeline run --flow penstock_pump.lake.flow:open_flow` puts them there"
+        )
+    found = [hop for path in files for hop in _hops(path, wanted)]
+    return sorted(found, key=lambda hop: hop.at)
+
+
+def _hops(path: Path, wanted: str) -> Iterator[TraceHop]:
+    names = [name for name in ANNOUNCEMENT_SCHEMA.names if name != "day"]
+    rows = pq.read_table(path, columns=names)
+    if not any(sign in wanted for sign in _WILDCARDS):
+        rows = rows.filter(_called(rows["relpath"], wanted.strip("/")))
+    for row in rows.to_pylist():
+        if row["relpath"] is not None and _matches(row["relpath"], wanted):
+            yield _hop(row)
+
+
+def _called(paths: pa.ChunkedArray, wanted: str) -> pa.ChunkedArray:
+    """A first look at all rows at once."""
+    return pc.fill_null(pc.ends_with(paths, pattern=wanted), False)
+
+
+def _matches(relpath: str, wanted: str) -> bool:
+    path, wanted = relpath.strip("/"), wanted.strip("/")
+    if any(sign in wanted for sign in _WILDCARDS):
+        return fnmatchcase(path, wanted) or fnmatchcase(path.rpartition("/")[2], wanted)
+    return path == wanted or path.endswith("/" + wanted)
+
+
+def _hop(row: dict[str, Any]) -> TraceHop:
+    after = (row["at"] - row["moment"]).total_seconds()
+    names = ("at", "kind", "exchange", "relpath", "base_url", "event", "block", "blocks", "size")
+    told = ("code", "message", "host", "user", "seconds")
+    return TraceHop(after=after, **{name: row[name] for name in (*names, *told)})
+
+
+# A day of the pump as a picture: how much each exchange carried, how late, and what came of it.
+
+_KINDS: Final = (".svg", ".png", ".pdf")
+
+
+def plot_summary(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Rows of the summary, of one day."""
+    if path.suffix not in _KINDS:
+        raise ConfigurationError(f"{path}: a picture is one of {', '.join(_KINDS)}")
+    # The object, not pyplot: that has state of its own, and looks for a screen.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 2.2 + 0.45 * len(rows)), layout="constrained")
+    names = [row["exchange"] or "(default)" for row in rows]
+    volume, latency, outcome = figure.subplots(1, 3, sharey=True)
+    volume.barh(names, [row["bytes"] / 1e6 for row in rows], color="#4878a8")
+    volume.set_xlabel("MB announced")
+    for name, shade in (("latency_p95", "#c9d6e3"), ("latency_p50", "#4878a8")):
+        values = [row[name] or 0.0 for row in rows]
+        latency.barh(names, values, color=shade, label=name.removeprefix("latency_"))
+    latency.set_xlabel("seconds after the first announcement")
+    left = [0] * len(rows)
+    for name, shade in (
+        ("done", "#5a9367"),
+        ("unchanged", "#b8c9b0"),
+        ("duplicates", "#d9a441"),
+        ("failed", "#b5484d"),
+    ):
+        counts = [int(row[name]) for row in rows]
+        outcome.barh(names, counts, left=left, color=shade, label=name)
+        left = [sum(pair) for pair in zip(left, counts, strict=True)]
+    outcome.set_xlabel("reports, and announcements made again")
+    for axes in (latency, outcome):
+        axes.legend(frameon=False, fontsize="small")
+    volume.invert_yaxis()
+    figure.suptitle(f"The pump on {rows[0]['day']}")
+    figure.savefig(path)

@@ -1,0 +1,41 @@
+"""Which spelling a message is in: told by its body, for content types differ among clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from penstock_pump.errors import BadPost
+from penstock_pump.posts.codec import PostCodec
+from penstock_pump.posts.post import Post
+from penstock_pump.posts.v02 import V02, V02Dialect
+from penstock_pump.posts.v03 import V03
+from penstock_pump.posts.wis2 import Wis2
+
+FORMATS: Final = ("v02", "v03", "wis2")
+#: No announcement is longer, even with a file in it; what is, was not meant for us.
+MAX_BODY_BYTES: Final = 4 << 20
+
+
+def codec_named(name: str, dialect: V02Dialect | None = None) -> PostCodec:
+    """The spelling of this name; only v02 has dialects."""
+    if name == "v02":
+        return V02(dialect)
+    if name == "v03":
+        return V03()
+    if name in ("wis2", "wis"):
+        return Wis2()
+    raise BadPost(f"no spelling of posts {name!r}: there are {', '.join(FORMATS)}")
+
+
+def read_post(
+    body: bytes, headers: Mapping[str, Any] | None = None, dialect: V02Dialect | None = None
+) -> Post:
+    if len(body) > MAX_BODY_BYTES:
+        raise BadPost(f"a message of {len(body)} bytes is no post")
+    start = body[:64].lstrip()
+    if not start.startswith((b"{", b"[")):
+        return V02(dialect).decode(body, headers or {})
+    # Both are JSON: only a GeoJSON feature has links.
+    found: PostCodec = Wis2() if b'"links"' in body and b'"Feature"' in body else V03()
+    return found.decode(body, headers or {})

@@ -1,0 +1,56 @@
+"""Topics of posts: a prefix and the directories of the path, so that brokers can sort.
+
+Over AMQP words are parted by dots, and dots in directory names add words, as in Sarracenia. Over
+MQTT they are parted by slashes, and the exchange is the first of them. A `#` binding of a
+subscriber matches the form with the file's name, which the seed has, as well as the one without.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.core.logs import get_logger
+
+log = get_logger(__name__)
+
+#: A routing key has 255 bytes; Sarracenia leaves two of them.
+MAX_TOPIC_BYTES: Final = 253
+
+
+def topic_words(relpath: str, *, with_name: bool = False) -> list[str]:
+    """The words after the prefix: directories, and the file's name where the seed's form is
+    asked for."""
+    words = [word for word in relpath.split("/") if word]
+    if not with_name and not relpath.endswith("/"):
+        words = words[:-1]
+    return [_escaped(word) for word in words]
+
+
+def routing_key(prefix: str, words: list[str]) -> str:
+    key = ".".join([prefix, *words])
+    while ".." in key:
+        key = key.replace("..", ".")
+    return _cut(key.rstrip("."))
+
+
+def mqtt_topic(exchange: str, prefix: str, words: list[str]) -> str:
+    levels = [exchange, *prefix.split("."), *(word.replace("+", "%2B") for word in words)]
+    return "/".join(level for level in levels if level)
+
+
+def mqtt_filter(exchange: str, prefix: str, subtopic: str) -> str:
+    """A subtopic as AMQP has it (`*`, `#`, dots) for a subscriber over MQTT."""
+    levels = [exchange, *prefix.split("."), *subtopic.split(".")]
+    return "/".join("+" if level == "*" else level for level in levels if level)
+
+
+def _escaped(word: str) -> str:
+    return word.replace(" ", "%20").replace("#", "%23")
+
+
+def _cut(key: str) -> str:
+    encoded = key.encode()
+    if len(encoded) <= MAX_TOPIC_BYTES:
+        return key
+    log.warning("topic cut, it is too long", topic=key)
+    return encoded[:MAX_TOPIC_BYTES].decode(errors="ignore").rstrip(".")

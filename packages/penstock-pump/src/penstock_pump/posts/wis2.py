@@ -1,0 +1,117 @@
+"""WIS2 notifications: GeoJSON features that announce data, as the WMO's message standard has them.
+
+The canonical link is the file; its path on the server is the path of the post, so that a mirror
+looks as the source does. What a notification says beside that (its id, its geometry, other links,
+properties) is kept and written again. A post that came from elsewhere gets an id that is always the
+same for the same announcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
+from uuid import NAMESPACE_URL, uuid5
+
+from penstock_pump.errors import BadPost
+from penstock_pump.posts import checksums
+from penstock_pump.posts.codec import EncodedPost, checked_path, read_moment, rfc3339_moment
+from penstock_pump.posts.parts import Parts
+from penstock_pump.posts.post import FileEvent, Post
+from penstock_pump.posts.v03 import (
+    read_content,
+    read_identity,
+    read_object,
+    write_content,
+    write_identity,
+)
+
+CONFORMS_TO: Final = "http://wis.wmo.int/spec/wnm/1/conf/core"
+#: Where a notification's own members are kept in a post.
+PRESERVED_PROPERTIES: Final = "wis2"
+_CANONICAL: Final = ("canonical", "update", "deletion")
+_READ: Final = frozenset({"pubtime", "integrity", "content", "data_id"})
+
+
+class Wis2:
+    """Keeps `Spelling`."""
+
+    name = "wis2"
+    prefix = "origin.a.wis2"
+
+    def encode(self, post: Post) -> EncodedPost:
+        kept = dict(post.extra.get(PRESERVED_PROPERTIES) or {})
+        href = post.base_url.rstrip("/") + "/" + quote(checked_path(post.relpath).lstrip("/"))
+        link: dict[str, Any] = {
+            **kept.pop("link", {}),
+            "rel": "deletion" if post.event is FileEvent.DELETE else "canonical",
+            "href": href,
+        }
+        if post.parts is not None:
+            link["length"] = post.parts.file_size
+        properties: dict[str, Any] = {
+            **kept.pop("properties", {}),
+            "data_id": kept.pop("data_id", post.relpath.lstrip("/")),
+            "pubtime": rfc3339_moment(post.moment),
+        }
+        if (identity := write_identity(post.sum)) is not None and post.event is FileEvent.MODIFY:
+            properties["integrity"] = identity
+        if post.content is not None:
+            size = len(post.content.data)
+            properties["content"] = {**write_content(post.content), "size": size}
+        others = kept.pop("links", [])
+        return EncodedPost(
+            {
+                "id": str(uuid5(NAMESPACE_URL, f"{href} {post.moment}")),
+                "type": "Feature",
+                "conformsTo": [CONFORMS_TO],
+                "geometry": None,
+                **kept,
+                "properties": properties,
+                "links": [link, *others],
+            }
+        )
+
+    def decode(self, body: bytes, headers: Mapping[str, Any]) -> Post:
+        given = read_object(body)
+        properties, links = given.get("properties"), given.get("links")
+        if not isinstance(properties, dict) or not isinstance(links, list):
+            raise BadPost("a WIS2 notification has properties and links")
+        link = next((each for each in links if _is_canonical(each)), None)
+        if link is None:
+            raise BadPost("a WIS2 notification has a canonical link")
+        url = urlsplit(str(link["href"]))
+        relpath = checked_path(unquote(url.path).lstrip("/"))
+        length, integrity = link.get("length"), properties.get("integrity")
+        known = read_identity(integrity) if isinstance(integrity, dict) else None
+        if link["rel"] == "deletion":
+            known = checksums.removal_sum(relpath.rpartition("/")[2])
+        content = properties.get("content")
+        return Post(
+            moment=read_moment(str(properties.get("pubtime", ""))),
+            base_url=f"{url.scheme}://{url.netloc}/",
+            relpath=relpath,
+            sum=known,
+            parts=Parts.whole(length) if isinstance(length, int) and length >= 0 else None,
+            content=None if content is None else read_content(content),
+            retrieve=f"{url.path.lstrip('/')}?{url.query}" if url.query else None,
+            extra={PRESERVED_PROPERTIES: _kept(given, properties, link, links)},
+        )
+
+
+def _is_canonical(link: Any) -> bool:
+    return isinstance(link, dict) and link.get("rel") in _CANONICAL and "href" in link
+
+
+def _kept(
+    given: dict[str, Any], properties: dict[str, Any], link: dict[str, Any], links: list[Any]
+) -> dict[str, Any]:
+    kept = {key: value for key, value in given.items() if key not in ("properties", "links")}
+    if "data_id" in properties:
+        kept["data_id"] = properties["data_id"]
+    kept["properties"] = {key: value for key, value in properties.items() if key not in _READ}
+    kept["link"] = {
+        key: value for key, value in link.items() if key not in ("rel", "href", "length")
+    }
+    kept["links"] = [each for each in links if each is not link]
+    return kept

@@ -1,0 +1,145 @@
+"""Which posts are wanted: patterns against the URL, in order, the first that matches decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from penstock_pump.errors import OutsideDirectory
+
+# Where a file is put: a pure function of its path and the rules.
+#
+# The rules apply in this order: `rename` in place of the path; `strip` takes directories away from
+# the front, never the name; `flatten` makes one name of what is left; `filename` picks from a name
+# with colons; without `mirror` only the name is kept; and all of it goes below `directory`, in
+# which
+# variables are replaced. A path that would leave that directory is refused, whoever it came from.
+
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The rules in force for what one `accept` lets in."""
+
+    directory: str = "."
+    mirror: bool = False
+    strip: int | re.Pattern[str] = 0
+    flatten: str = "/"
+    filename: str | None = None  #: WHATFN, HEADFN, NONE or DESTFN=name
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPath:
+    """A directory that may not be left, and the path in it."""
+
+    directory: str
+    path: str
+
+    @property
+    def full(self) -> str:
+        return f"{self.directory}/{self.path}"
+
+
+def place(
+    path: str,
+    rules: Placement,
+    variables: Mapping[str, str] | None = None,
+    groups: Sequence[str | None] = (),
+) -> PlacedPath:
+    """`variables` are the site's own, `groups` what a pattern found in the post's URL."""
+    words = _words(path)
+    words = _stripped(words, rules.strip)
+    if rules.flatten != "/":
+        words = [rules.flatten.join(words)]
+    words[-1] = _named(words[-1], rules.filename)
+    if not rules.mirror:
+        words = words[-1:]
+    directory = expand(rules.directory, variables or {}, groups)
+    return PlacedPath(directory, "/".join(words))
+
+
+def expand(template: str, variables: Mapping[str, str], groups: Sequence[str | None] = ()) -> str:
+    """A directory with its `${…}` replaced: numbers by what a pattern found, words by variables.
+    What is unknown stays as it is written, so that a mistake can be seen."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if not name.isdigit():
+            return variables.get(name, found[0])
+        group = groups[int(name)] if int(name) < len(groups) else None
+        if group is None:
+            return found[0]
+        if ".." in group.split("/") or (found.start() == 0 and group.startswith("/")):
+            raise OutsideDirectory(f"{group!r} would lead out of {template!r}")
+        return group
+
+    expanded = _VARIABLE.sub(value, template)
+    return expanded.rstrip("/") or "/"
+
+
+def _words(path: str) -> list[str]:
+    words = [word for word in path.split("/") if word not in ("", ".")]
+    if not words or ".." in words or "\0" in path:
+        raise OutsideDirectory(f"{path[:120]!r} is no path below a directory")
+    return words
+
+
+def _stripped(words: list[str], strip: int | re.Pattern[str]) -> list[str]:
+    if isinstance(strip, int):
+        return words[min(strip, len(words) - 1) :]
+    # What a pattern leaves may begin or end with a slash, and may be nothing at all.
+    rest = [word for word in strip.sub("", "/".join(words), count=1).split("/") if word]
+    return _words("/".join(rest)) if rest else words[-1:]
+
+
+def _named(name: str, filename: str | None) -> str:
+    """Names of meteorological switches have fields parted by colons."""
+    if filename is None or filename == "NONE":
+        return name
+    if filename == "WHATFN":
+        return name.split(":")[0] or name
+    if filename == "HEADFN":
+        return ":".join(name.split(":")[:2]) or name
+    given = filename.removeprefix("DESTFN=")
+    return _words(given)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionClause:
+    """An `accept` or a `reject`, and where what is accepted goes."""
+
+    accept: bool
+    pattern: re.Pattern[str]
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionMatch:
+    """Accepted: where it goes, and what the pattern found."""
+
+    placement: Placement
+    groups: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PostSelection:
+    """With no clause at all everything is wanted; else what none matches is decided by
+    `unmatched`."""
+
+    clauses: Sequence[SelectionClause] = ()
+    unmatched: bool = False
+    placement: Placement = field(default_factory=Placement)
+
+    def choose(self, url: str) -> SelectionMatch | str:
+        """What to do with it, or the reason why not."""
+        for clause in self.clauses:
+            if (found := clause.pattern.match(url)) is not None:
+                if clause.accept:
+                    return SelectionMatch(clause.placement, found.groups())
+                return f"reject {clause.pattern.pattern}"
+        if self.unmatched or not self.clauses:
+            return SelectionMatch(self.placement)
+        return "no accept matches"

@@ -1,0 +1,157 @@
+"""FTP and FTPS, by aioftp: a connection for each transfer, for a connection carries one at a time.
+
+`tls` of the credentials, or the scheme ftps, asks for TLS after the greeting; `implicit_ftps`, or
+ftps on port 990, begins with it. Data are encrypted then as well, whether `prot_p` is said or not.
+All connections of a transfer go to one address: where hosts are checked, the one that was found
+allowed. Data connections are passive and binary, whatever the credentials say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aioftp
+
+from penstock.core.units import KiB
+from penstock_pump.credentials import PumpCredential
+from penstock_pump.errors import SourceMissing, SourceUnavailable
+from penstock_pump.transports.transport import (
+    ByteRange,
+    ByteSink,
+    FileRangeReader,
+    FileSource,
+    FileUpload,
+    TransportContext,
+)
+
+CHUNK: Final = 256 * KiB
+IMPLICIT_PORT: Final = 990
+_MISSING: Final = "550"
+
+
+class _Client(aioftp.Client):
+    """Goes to its address, whatever the server's name leads to; TLS checks the name."""
+
+    def __init__(self, address: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._address = address
+
+    async def _open_connection(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        stream = self._stream
+        secured = self.ssl or (stream and stream.writer.get_extra_info("ssl_object"))
+        self._siosocks_asyncio_kwargs = {"server_hostname": self.server_host} if secured else {}
+        return await super()._open_connection(self._address, port)
+
+
+class FtpTransport:
+    """Keeps `Transport`."""
+
+    def __init__(self, transport_context: TransportContext) -> None:
+        self._transport_context = transport_context
+        self._room = asyncio.Semaphore(transport_context.connections)
+        self._tls: ssl.SSLContext | None = None
+
+    async def fetch(self, source: FileSource, span: ByteRange, sink: ByteSink) -> None:
+        async with self._client(source) as client:
+            left = span.length
+            stream = await client.download_stream(source.path, offset=span.offset)
+            try:
+                while left is None or left > 0:
+                    data = await stream.read(CHUNK if left is None else min(CHUNK, left))
+                    if not data:
+                        break
+                    await sink.feed(data)
+                    left = None if left is None else left - len(data)
+                if left is None:
+                    await stream.finish()
+            finally:
+                stream.close()
+
+    async def send(self, delivery: FileUpload, target: FileSource) -> None:
+        draft = target.path + (delivery.inflight or ".tmp")
+        async with self._client(target) as client:
+            folder = target.path.rpartition("/")[0]
+            if folder:
+                await client.make_directory(folder)
+            try:
+                with await asyncio.to_thread(FileRangeReader, delivery) as file_range:
+                    async with client.upload_stream(draft) as stream:
+                        while data := await asyncio.to_thread(file_range.read):
+                            await stream.write(data)
+                await self._rename(client, draft, target.path)
+            except aioftp.StatusCodeError:
+                with suppress(aioftp.StatusCodeError):
+                    await client.remove_file(draft)
+                raise
+
+    async def _rename(self, client: aioftp.Client, draft: str, path: str) -> None:
+        try:
+            await client.rename(draft, path)
+        except aioftp.StatusCodeError:  # some servers replace nothing
+            await client.remove_file(path)
+            await client.rename(draft, path)
+
+    async def remove(self, target: FileSource) -> None:
+        try:
+            async with self._client(target) as client:
+                await client.remove_file(target.path)
+        except SourceMissing:
+            return
+
+    async def close(self) -> None:
+        return
+
+    @asynccontextmanager
+    async def _client(self, source: FileSource) -> AsyncIterator[aioftp.Client]:
+        timeout = self._transport_context.timeout
+        found = self._transport_context.credentials.find(source.url)
+        port = port_of(source, found)
+        implicit = found.implicit or (source.scheme == "ftps" and port == IMPLICIT_PORT)
+        secured = implicit or found.tls or source.scheme == "ftps"
+        address = await self._transport_context.hosts.check(source.host)
+        context = await self._context() if secured else None
+        async with self._room:
+            client = _Client(
+                address,
+                socket_timeout=timeout,
+                connection_timeout=min(30.0, timeout),
+                ssl=context if implicit else None,
+            )
+            try:
+                await client.connect(source.host, port)
+                if secured and not implicit:
+                    await client.upgrade_to_tls(context)
+                user = found.user or aioftp.DEFAULT_USER
+                await client.login(user, found.password or aioftp.DEFAULT_PASSWORD)
+                yield client
+            except aioftp.StatusCodeError as error:
+                codes = " ".join(map(str, error.received_codes))
+                if codes == _MISSING:
+                    raise SourceMissing(f"{source.path} is not on {source.host}") from error
+                raise SourceUnavailable(f"{source.host}: {codes} {error.info}") from error
+            except (OSError, TimeoutError, aioftp.AIOFTPException) as error:
+                reason = str(error) or type(error).__name__
+                raise SourceUnavailable(f"{source.host}: {reason}") from error
+            finally:
+                client.close()
+
+    async def _context(self) -> ssl.SSLContext:
+        """Made once: to read all that is trusted takes longer than a small file."""
+        if self._tls is None:
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+        return self._tls
+
+
+def port_of(source: FileSource, known: PumpCredential) -> int:
+    """What the URL says, or else where servers of that kind are."""
+    if port := urlsplit(source.url).port:
+        return port
+    implicit = known.implicit or (source.scheme == "ftps" and not known.tls)
+    return IMPLICIT_PORT if implicit else aioftp.DEFAULT_PORT

@@ -1,0 +1,137 @@
+"""What the commands of `penstock pipeline` share: flags, and how a flow is opened with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.client_options import silence_libraries
+from penstock.cli.options import prepare
+from penstock.core.data_directory import private_directory
+from penstock.core.errors import ConfigurationError
+from penstock.core.java import check_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock_spark.directory import FlowDirectory
+    from penstock_spark.flow import FlowFactory, PipelineFlow
+
+#: Entry points that open flows: `name = "package.module:function"`.
+FLOWS: Final = "penstock.flows"
+SPARK: Final = "Spark"
+
+FlowName = Annotated[
+    str,
+    typer.Option("--flow", metavar="NAME", help="Which flow; or module:function that opens one."),
+]
+Master = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        envvar="PENSTOCK_SPARK_MASTER",
+        help="Where Spark runs: local[*], spark://host:7077.",
+        rich_help_panel=SPARK,
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="A Spark Connect server, sc://host:15002, that sees the data directory.",
+        rich_help_panel=SPARK,
+    ),
+]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spark", metavar="KEY=VALUE", help="Any setting of Spark's.", rich_help_panel=SPARK
+    ),
+]
+LargestBatch = Annotated[
+    int, typer.Option("--max-batch", min=1, metavar="N", help="The most messages in a batch.")
+]
+FailOnLoss = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-loss/--accept-loss", help="What to do about messages gone before they were read."
+    ),
+]
+
+
+def parse_time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} should be a time such as 2026-01-31T12:00") from error
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFlow:
+    flow: PipelineFlow
+    directory: FlowDirectory
+    spark: SparkSession
+
+
+@contextmanager
+def open_flow(
+    flow: str,
+    url: str,
+    database: str | None,
+    cache: str | None,
+    master: str,
+    remote: str | None,
+    settings: list[str] | None,
+    data: Path | None,
+    file: Path | None,
+    pairs: list[str] | None,
+) -> Iterator[OpenedFlow]:
+    from penstock_spark.directory import FlowDirectory
+    from penstock_spark.flow import FlowContext
+    from penstock_spark.session import flow_session
+
+    if remote is None:
+        check_java()  # before anything else is started
+    home = prepare(file, pairs, data).settings.data
+    silence_libraries()
+    private_directory(home, traversable=True)
+    for folder in ("lake", "checkpoints", "progress"):
+        private_directory(home / folder)
+    opener = _opener(flow)
+    with (
+        opener(FlowContext(home, url, database, cache)) as opened,
+        flow_session(opened.name, master, remote, spark_settings(settings)) as spark,
+    ):
+        yield OpenedFlow(opened, FlowDirectory(home.resolve(), opened.name), spark)
+
+
+def _opener(flow: str) -> FlowFactory:
+    installed = {entry.name: entry.value for entry in entry_points(group=FLOWS)}
+    module, colon, function = installed.get(flow, flow).partition(":")
+    if not colon:
+        known = ", ".join(sorted(installed)) or "none"
+        raise ConfigurationError(
+            f"--flow {flow}: not installed (installed: {known}); install its package, or give "
+            "module:function"
+        )
+    try:
+        found: FlowFactory = getattr(import_module(module), function)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise ConfigurationError(f"--flow {flow}: cannot be opened: {error}") from error
+    return found
+
+
+def spark_settings(settings: list[str] | None) -> dict[str, str]:
+    wrong = [pair for pair in settings or [] if "=" not in pair]
+    if wrong:
+        raise typer.BadParameter(f"--spark {wrong[0]!r} should be KEY=VALUE")
+    return dict(pair.split("=", 1) for pair in settings or [])

@@ -1,0 +1,198 @@
+"""`spark.readStream`: micro-batches of streams, exactly once with Spark's checkpoint.
+
+A batch is a pair of offsets, `{stream: next offset}` each, that Spark writes down before it reads
+and reads again after a crash; a stream is a log, so the same pair is the same messages. Three rules
+keep that true at the edges:
+
+* Where a query begins is asked for again if it crashes before its first batch is done. `latest`
+  would be later then. So, where the answer may change, the first batch takes nothing of a stream:
+  it ends where it begins, and that is written down.
+* A stream that appears while the query runs enters the offsets with its first one and gives its
+  messages from the next batch on, for the same reason.
+* What is planned is there: ends are of messages safely kept, and what retention takes before it is
+  read is a loss, which is told (`loss.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.wire.amqp091.errors import is_transient_amqp_error
+from penstock_spark.connector.batch_reader import StreamPartition, limit_end_offsets, split_ranges
+from penstock_spark.connector.columns import MessageColumns
+from penstock_spark.connector.options import ReadOptions
+from penstock_spark.connector.range_reader import RETRY_SECONDS, DataLossPolicy, RangeReader
+from penstock_spark.streams.backend import Offsets, StreamBackend, StreamRange
+from penstock_spark.streams.endpoint import StreamEndpoint
+
+_log = get_logger(__name__)
+
+_T = TypeVar("_T")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions, columns: MessageColumns) -> None:
+        self._options = options
+        self._range_reader = RangeReader(columns, options.fail_on_loss, options.retry_seconds)
+        self._loss = DataLossPolicy(options.fail_on_loss)
+        self._endpoint: StreamEndpoint | None = None
+        self._streams: StreamBackend | None = None
+        self._answered = False  # the broker has been reached
+        self._initial: dict[str, int] | None = None
+        self._held: dict[str, int] = {}  # of these a first batch, from there on, takes nothing
+        self._target: Offsets | None = None  # where a query that ends by itself does
+        self._latest: Offsets | None = None
+
+    # Offsets.
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:  # Spark asks twice, and shall not hear two answers
+            self._initial = self._ask(self._find_initial)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.max_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._ask(lambda streams: self._ends(streams, {}))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        ends = self._latest = self._ask(lambda streams: self._ends(streams, start))
+        begin: dict[str, int] = {}
+        stop: dict[str, int] = {}
+        for name, position in start.items():
+            if name not in ends:
+                self._loss.missing(name, position)
+                continue
+            end = ends[name]
+            if end is None or position == self._held.get(name):
+                stop[name] = position
+            elif end < position:
+                self._loss.ended(name, position, end)
+                stop[name] = end
+            else:
+                begin[name], stop[name] = position, self._bounded(name, position, end)
+        self._held.clear()
+        if isinstance(limit, ReadMaxRows):
+            stop |= limit_end_offsets(begin, {name: stop[name] for name in begin}, limit.max_rows)
+        stop |= self._joining([name for name in ends if name not in start])
+        return dict(sorted(stop.items()))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        if self._latest is None:
+            return None
+        return {name: end for name, end in self._latest.items() if end is not None}
+
+    # Ranges.
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        wanted = [name for name in end if name in start and end[name] != start[name]]
+        if not wanted:
+            return []
+        firsts = self._ask(lambda streams: streams.firsts(wanted))
+        ranges = [self._range(name, start[name], end[name], firsts) for name in wanted]
+        assert self._endpoint is not None  # found by asking
+        parts = split_ranges(ranges, self._options.min_partitions)
+        return [StreamPartition(self._endpoint, each) for each in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, StreamPartition)
+        return self._range_reader.rows(partition.endpoint, partition.wanted)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The checkpoint knows; a stream keeps no account of its readers."""
+
+    def stop(self) -> None:
+        if self._streams is not None:
+            self._streams.close()
+            self._streams = None
+
+    # Asking the broker.
+
+    def _find_initial(self, streams: StreamBackend) -> dict[str, int]:
+        names = self._options.selection.choose(streams)
+        starting = self._options.starting
+        initial = starting.resolve(streams, names)
+        ends = streams.ends(initial, initial)
+        self._held = {
+            name: offset
+            for name, offset in initial.items()
+            if not starting.settled(name, offset, ends.get(name) or 0)
+        }
+        return initial
+
+    def _ends(self, streams: StreamBackend, known: Mapping[str, int]) -> Offsets:
+        names = self._options.selection.choose(streams)
+        return streams.ends(names, {**(self._latest or {}), **known})
+
+    def _bounded(self, name: str, position: int, end: int) -> int:
+        """The end, unless the query is to take only what was there when it began."""
+        if self._target is None:
+            return end
+        return max(position, min(end, self._target.get(name) or 0))
+
+    def _joining(self, names: list[str]) -> dict[str, int]:
+        """Where streams begin that were not there, or empty, until now."""
+        wanted = [name for name in names if self._target is None or name in self._target]
+        firsts = self._ask(lambda streams: streams.firsts(wanted)) if wanted else {}
+        return {name: first for name, first in firsts.items() if first is not None}
+
+    def _range(self, name: str, start: int, stop: int, firsts: Offsets) -> StreamRange:
+        if name not in firsts:
+            self._loss.missing(name, start)
+            return StreamRange(name, start, start)
+        first = firsts[name]
+        if first is None:  # whoever reads will see
+            return StreamRange(name, start, max(start, stop))
+        if stop < start:
+            if self._initial is not None and start == self._initial.get(name):
+                # The first batch is run again: it took nothing, and now would begin later.
+                return StreamRange(name, stop, stop)
+            # A stream declared anew, which was told when its end was found.
+            return StreamRange(name, min(first, stop), stop)
+        if start < first and self._ask(lambda streams: streams.lost(name, start, first)):
+            self._loss.gap(name, start, min(first, stop))
+        return StreamRange(name, min(max(start, first), stop), stop)
+
+    def _ask(self, question: Callable[[StreamBackend], _T]) -> _T:
+        """The answer, over a connection that is kept, or made again within the patience.
+
+        The first answer of a query is not waited for: an address that is wrong should be told at
+        once.
+        """
+        if self._endpoint is None:
+            self._endpoint = self._options.find_endpoint()
+        retry_seconds = self._options.retry_seconds if self._answered else 0.0
+        deadline = time.monotonic() + retry_seconds
+        while True:
+            try:
+                if self._streams is None:
+                    self._streams = self._endpoint.open()
+                answer = question(self._streams)
+                self._answered = True
+                return answer
+            except (OSError, EOFError, PenstockError) as error:
+                if not is_transient_amqp_error(error) or time.monotonic() > deadline:
+                    raise
+                _log.warning("asking again", broker=str(self._endpoint.address), reason=str(error))
+            self.stop()
+            time.sleep(RETRY_SECONDS)
+            try:
+                self._endpoint = self._endpoint.rediscover()
+            except (OSError, EOFError, PenstockError) as error:
+                if not is_transient_amqp_error(error):
+                    raise

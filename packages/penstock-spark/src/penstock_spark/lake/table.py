@@ -1,0 +1,225 @@
+"""One table of the lake: batches written, replaced and read, each whole or not at all.
+
+A batch's files are written into a folder of their own that nobody knows, and become the table's by
+one entry in its log. So a reader never sees half a batch, or a batch twice; what a killed process
+leaves is a folder without an entry, which the next compaction sweeps.
+
+Files are written by Spark (`write`, `lay`), or by workers that have Arrow (`draft`, `enter`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.core.errors import NotFound
+from penstock_spark.lake.files import (
+    DAY_COLUMN,
+    DAY_FOLDER,
+    STREAM_FOLDER,
+    StagedBatch,
+    parent_folders,
+    stream_folder,
+)
+from penstock_spark.lake.log import (
+    DataFile,
+    TableLog,
+    TableLogEntry,
+    files_in_days,
+    fsync_path,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    rows: int
+    bytes: int
+    files: int
+
+
+class LakeTable:
+    """A table by its folder; `generation` says whose log is read and written.
+
+    With `by_stream`, each stream's rows have files of their own. Files from before that was so have
+    rows of several, and are read like any others.
+    """
+
+    __slots__ = ("by_stream", "folder", "generation", "log", "name")
+
+    def __init__(
+        self, name: str, folder: Path, generation: int, *, by_stream: bool = False
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.generation = generation
+        self.by_stream = by_stream
+        self.log = TableLog(folder / f"log-{generation}")
+
+    def write(
+        self,
+        batch: int,
+        frame: DataFrame,
+        facts: Callable[[Sequence[Path]], Mapping[str, Any]] | None = None,
+        first: int | None = None,
+    ) -> TableLogEntry:
+        """Write a batch, or replace what an earlier try of it wrote; a job of Spark's.
+
+        `facts` are made from the files, before anybody sees them, and kept in the batch's entry.
+        It may stand for several batches: from `first`.
+        """
+        files = self.write_files(frame, f"{batch}", batch if first is None else first, batch)
+        paths = [self.folder / file.path for file in files]
+        entry = TableLogEntry(batch, files, dict(facts(paths)) if facts is not None else {})
+        self._publish(entry, frame.schema)
+        return entry
+
+    def draft(self, batch: int, first: int | None = None) -> StagedBatch:
+        """For workers to write a batch by; it may stand for several."""
+        begin = batch if first is None else first
+        return StagedBatch.new(self.folder, begin, batch, by_stream=self.by_stream)
+
+    def enter(
+        self,
+        batch: int,
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        facts: Mapping[str, Any] | None = None,
+    ) -> TableLogEntry:
+        """Make files of a draft the batch, instead of what an earlier try of it wrote."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        for folder in parent_folders(self.folder, files):
+            fsync_path(folder)
+        entry = TableLogEntry(batch, tuple(files), dict(facts or {}))
+        self._publish(entry, from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        return entry
+
+    def _publish(self, entry: TableLogEntry, schema: StructType) -> None:
+        if not entry.files:
+            self.clear(entry.batch)
+            return
+        if (earlier := self.log.entry(entry.batch)) is not None:
+            self.retire(earlier.files)
+        self.log.keep_schema(_columns(schema))
+        self.log.publish(entry)
+
+    def clear(self, batch: int) -> None:
+        """There is nothing of this batch."""
+        if (earlier := self.log.entry(batch)) is not None:
+            self.retire(earlier.files)
+            self.log.remove(batch)
+
+    def read(
+        self,
+        spark: SparkSession,
+        days: tuple[date, date] | None = None,
+        files: Sequence[DataFile] | None = None,
+    ) -> DataFrame:
+        """What the table has now, or only what those files have."""
+        wanted = files_in_days(self.log.files(), days) if files is None else files
+        schema = self.schema()
+        if not wanted:
+            return spark.createDataFrame([], schema)
+        paths = [str(self.folder / file.path) for file in wanted]
+        return spark.read.schema(schema).parquet(*paths)
+
+    def schema(self) -> StructType:
+        from pyspark.sql.types import StructType
+
+        text = self.log.schema()
+        if text is None:
+            raise NotFound(f"the lake has no table {self.name!r} (yet)")
+        return StructType.fromJson(json.loads(text))
+
+    def size(self) -> TableSize:
+        files = self.log.files()
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+        return TableSize(rows, size, len(files))
+
+    def write_files(
+        self, frame: DataFrame, label: str, first: int, last: int, stream: str | None = None
+    ) -> tuple[DataFile, ...]:
+        """Write files that are no part of the table yet, safe from a power cut.
+
+        `stream` is the only one of which there are rows, where streams lie apart.
+        """
+        from pyspark.sql.functions import col, lit
+
+        place = self.folder / "data" / f"{label}-{uuid.uuid4().hex[:12]}"
+        folders = {DAY_FOLDER: col(DAY_COLUMN)}
+        if stream is not None:
+            folders[STREAM_FOLDER] = lit(stream_folder(stream))
+        frame.withColumns(folders).write.partitionBy(*folders).parquet(str(place))
+        return tuple(self._described(place, first, last, stream))
+
+    def retire(self, files: Iterable[DataFile]) -> None:
+        """Before files leave the table: their time in which readers may finish begins now."""
+        for file in files:
+            with suppress(FileNotFoundError):
+                os.utime(self.folder / file.path)
+
+    def sweep(self, grace: float, now: float) -> int:
+        """Delete what has been no generation's for so many seconds. How many files."""
+        live = {file.path for log in self._logs() for file in log.files()}
+        swept = 0
+        for place in (self.folder / "data").glob("*"):
+            with suppress(FileNotFoundError):
+                begun = place.stat().st_mtime >= now - grace  # somebody may be about to fill it
+                for path in place.rglob("*"):
+                    known = str(path.relative_to(self.folder)) in live
+                    if not known and path.is_file() and path.stat().st_mtime < now - grace:
+                        path.unlink()
+                        swept += path.suffix == ".parquet"
+                if not begun:
+                    _prune(place)
+        return swept
+
+    def _logs(self) -> list[TableLog]:
+        return [TableLog(path) for path in self.folder.glob("log-*")]
+
+    def _described(self, place: Path, first: int, last: int, stream: str | None) -> list[DataFile]:
+        found = []
+        for day in sorted(place.glob(f"{DAY_FOLDER}=*")):
+            for path in sorted(day.rglob("*.parquet")):
+                # Hadoop's own checksums: as many files again, and pages have theirs.
+                path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+                fsync_path(path)
+                rows = pq.read_metadata(path).num_rows
+                size = path.stat().st_size
+                text = day.name.partition("=")[2]
+                path_below = str(path.relative_to(self.folder))
+                found.append(DataFile(path_below, text, rows, size, first, last, stream))
+        for folder in parent_folders(self.folder, found):
+            fsync_path(folder)
+        return found
+
+
+def _prune(place: Path) -> None:
+    """Remove a batch's folder once it is empty."""
+    inner = sorted(place.rglob("*"), key=lambda path: len(path.parts), reverse=True)
+    for folder in (*inner, place):
+        if folder.is_dir():
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+
+
+def _columns(schema: StructType) -> str:
+    """The columns as of now; files from before a column was added have nulls there."""
+    from pyspark.sql.types import StructField, StructType
+
+    # Nothing read from Parquet is sure not to be null.
+    return StructType([StructField(each.name, each.dataType) for each in schema]).json()

@@ -1,0 +1,1 @@
+"""Client for the RabbitMQ stream protocol: read-only and blocking."""

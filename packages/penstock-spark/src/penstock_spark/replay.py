@@ -1,0 +1,203 @@
+"""Silver and gold made anew from bronze, while batches go on being applied.
+
+The next generation is built aside, from bronze's files in order, in batches as large as suits
+Spark. When it has all there is, the claim on batches is taken: what came in the meantime is
+applied too, and the generations change places, in the lake and in the flow's tables. The next live
+batch goes to the new one. Nothing waits longer than that last step.
+
+A replay that is killed has changed nothing, or, killed in the last step, is finished by whoever
+takes the claim next (`finish_adoption`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from penstock.core.errors import NotFound
+from penstock.core.logs import get_logger
+from penstock_spark.bronze import MESSAGES_TABLE, BronzeFiles
+from penstock_spark.directory import FlowDirectory, FlowLock
+from penstock_spark.flow import FlowBatch, PipelineFlow
+from penstock_spark.lake import DataFile, Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = get_logger(__name__)
+
+#: About so many messages a batch, unless one file has more.
+BATCH_ROWS: Final = 1_000_000
+#: Rounds of catching up before the last one, which live batches wait for.
+MAX_CATCH_UP_ROUNDS: Final = 8
+#: Fewer than this are quick enough to make them wait.
+FEW_ROWS: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    generation: int
+    first: int  #: the batches it was made of: from this one
+    last: int  #: to this one
+    rows: int
+    adopted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayGroup:
+    """Files that are replayed as one batch: no batch is in two groups."""
+
+    files: tuple[DataFile, ...]
+    first: int
+    last: int
+    rows: int
+
+
+def finish_adoption(flow: PipelineFlow, directory: FlowDirectory) -> None:
+    """Finish a change of generations that was begun. The lock on batches is the caller's."""
+    found = directory.pointer.read()
+    if found.next is not None:
+        flow.adopt(found.next)
+        directory.pointer.write(replace(found, current=found.next, next=None))
+        log.info("generation adopted", flow=flow.name, generation=found.next)
+
+
+def group_files(files: Sequence[DataFile], rows: int) -> Iterator[ReplayGroup]:
+    """Files, oldest first, in groups of about so many rows.
+
+    Files that have batches in common stay together: where a batch reaches over midnight, or over
+    the end of a compacted file.
+    """
+    group: list[DataFile] = []
+    last = size = 0
+    for file in files:
+        if group and file.first > last and size + file.rows > rows:
+            yield ReplayGroup(tuple(group), group[0].first, last, size)
+            group, size = [], 0
+        group.append(file)
+        last = max(last, file.last) if size else file.last
+        size += file.rows
+    if group:
+        yield ReplayGroup(tuple(group), group[0].first, last, size)
+
+
+class FlowReplay:
+    """One rebuild of one flow."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        flow: PipelineFlow,
+        directory: FlowDirectory,
+        batch_rows: int = BATCH_ROWS,
+    ) -> None:
+        self._spark = spark
+        self._flow = flow
+        self._directory = directory
+        self._batch_rows = batch_rows
+
+    def run(self, since: datetime | None = None, until: datetime | None = None) -> ReplayResult:
+        """Rebuild what came since a moment, or a little earlier; all of it unless told.
+
+        With `until`, later messages are left out and the result is left aside, for a person to look
+        at, until the next replay.
+        """
+        if until is None:
+            self._flow.check_adoption()
+        with self._directory.locks.hold(FlowLock.FILES):
+            generation = self._number()
+            lake = self._directory.lake
+            first = self._begin(lake, generation, since)
+            aside = lake.branch(generation, first)
+            log.info("replay begins", flow=self._flow.name, generation=generation, batch=first)
+            building = _RebuiltGeneration(
+                self._spark, self._flow, aside, first, self._batch_rows, until
+            )
+            for _ in range(MAX_CATCH_UP_ROUNDS):
+                if building.catch_up() < FEW_ROWS:
+                    break
+            if until is None:
+                self._adopt(building, lake)
+            log.info("replay ends", flow=self._flow.name, generation=generation, rows=building.rows)
+            return ReplayResult(generation, first, building.next - 1, building.rows, until is None)
+
+    def _number(self) -> int:
+        """A generation nobody has used; what others left is thrown away."""
+        with self._directory.locks.hold(FlowLock.BATCH):
+            finish_adoption(self._flow, self._directory)
+            found = self._directory.pointer.read()
+            lake = self._directory.lake
+            for left in {*lake.generations(), found.newest} - {found.current}:
+                self._flow.discard(left)
+                lake.drop(left)
+            number = found.newest + 1
+            self._directory.pointer.write(replace(found, newest=number))
+            return number
+
+    def _begin(self, lake: Lake, generation: int, since: datetime | None) -> int:
+        files = lake.table(MESSAGES_TABLE).log.files()
+        if not files:
+            raise NotFound(f"flow {self._flow.name!r} has no messages in bronze to replay")
+        day = "" if since is None else since.astimezone(UTC).date().isoformat()
+        wanted = min((file.first for file in files if file.day >= day), default=files[-1].last + 1)
+        while True:
+            wanted = lake.boundary(wanted)
+            answer = self._flow.begin_rebuild(generation, wanted)
+            if answer == lake.boundary(answer):
+                return answer
+            wanted = answer
+
+    def _adopt(self, building: _RebuiltGeneration, before: Lake) -> None:
+        with self._directory.locks.hold(FlowLock.BATCH):
+            building.catch_up()
+            pointer = self._directory.pointer
+            pointer.write(replace(pointer.read(), next=building.lake.generation))
+            finish_adoption(self._flow, self._directory)
+        before.drop(before.generation)
+
+
+class _RebuiltGeneration:
+    """A generation as it grows."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        flow: PipelineFlow,
+        lake: Lake,
+        first: int,
+        batch_rows: int,
+        until: datetime | None,
+    ) -> None:
+        self.lake = lake
+        self.next = first  #: the first batch it has nothing of
+        self.rows = 0
+        self._spark = spark
+        self._flow = flow
+        self._batch_rows = batch_rows
+        self._until = until
+
+    def catch_up(self) -> int:
+        """Apply what bronze has beyond it. How many messages."""
+        before = self.rows
+        files = [
+            file for file in self.lake.table(MESSAGES_TABLE).log.files() if file.last >= self.next
+        ]
+        if self._until is not None:
+            end = self._until.astimezone(UTC).date().isoformat()
+            files = [file for file in files if file.day <= end]
+        for group in group_files(files, self._batch_rows):
+            self._apply(group)
+        return self.rows - before
+
+    def _apply(self, group: ReplayGroup) -> None:
+        table = self.lake.table(MESSAGES_TABLE)
+        bronze_files = BronzeFiles(table.folder, group.files, self.next, self._until)
+        messages = bronze_files.frame(self._spark, table)
+        rows = group.rows if bronze_files.whole else messages.count()
+        lake = self.lake.spanning(max(group.first, self.next))
+        self._flow.apply(FlowBatch(group.last, messages, bronze_files, rows, lake, aside=True))
+        self.rows += rows
+        self.next = group.last + 1
+        log.info("batches replayed", flow=self._flow.name, batch=group.last, rows=rows)

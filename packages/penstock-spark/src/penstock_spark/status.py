@@ -1,0 +1,147 @@
+"""How a flow is doing, put together from its progress, its lake and the broker's streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.core.errors import PenstockError
+from penstock.wire.amqp091.address import parse_amqp_url
+from penstock_spark.directory import FlowDirectory, FlowLock
+from penstock_spark.lake import TableSize
+from penstock_spark.progress import BatchProgress, FlowProgress, RunState, RunStatus
+from penstock_spark.streams.endpoint import find_endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLag:
+    """How far behind its streams a flow is; unknown where the broker does not answer."""
+
+    messages: int | None
+    seconds: float | None
+    reason: str = ""  #: why it is not known
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStatus:
+    flow: str
+    state: RunState | None  #: none: it has never run here
+    reason: str
+    since: float | None
+    restarts: int
+    done: BatchProgress | None
+    lag: StreamLag
+    generation: int
+    dead_letters: int
+    tables: dict[str, TableSize]
+
+
+def flow_status(directory: FlowDirectory, broker: str, now: float) -> FlowStatus:
+    progress = FlowProgress(directory.progress, directory.flow)
+    run_status, done = progress.run_status(), progress.done()
+    state = None if run_status is None else run_status.state
+    alive = directory.locks.held(FlowLock.RUNNING)
+    if state in (RunState.STARTING, RunState.RUNNING, RunState.WAITING) and not alive:
+        state = RunState.GONE
+    lake = directory.lake
+    tables = {table.name: table.size() for table in lake.tables()}
+    return FlowStatus(
+        directory.flow,
+        state,
+        run_status.reason if run_status else "",
+        run_status.since if run_status else None,
+        run_status.restarts if run_status else 0,
+        done,
+        stream_lag(done, broker, now),
+        lake.generation,
+        sum(size.rows for name, size in tables.items() if name.endswith(".dead_letters")),
+        tables,
+    )
+
+
+def stream_lag(done: BatchProgress | None, broker: str, now: float) -> StreamLag:
+    """Of the streams that were read: messages not applied, and the age of what is not."""
+    if done is None or not done.ends:
+        return StreamLag(None, None, "no batch yet")
+    try:
+        with closing(find_endpoint(parse_amqp_url(broker), None).open()) as streams:
+            ends = streams.ends(list(done.ends), done.ends)
+    except (OSError, EOFError, PenstockError) as error:
+        return StreamLag(None, None, f"the broker does not answer: {error}")
+    behind = sum(max(0, (end or 0) - done.ends[name]) for name, end in ends.items())
+    if not behind or done.newest is None:
+        return StreamLag(behind, 0.0 if not behind else None)
+    # The oldest message that waits came after the newest that was applied.
+    return StreamLag(behind, max(0.0, now - done.newest))
+
+
+# A flow's figures for Prometheus, read from its progress files when they are asked for.
+
+
+def flow_metrics(directory: FlowDirectory) -> CollectorRegistry:
+    """A registry of the flow's own."""
+    found = CollectorRegistry(auto_describe=False)
+    found.register(_FlowCollector(directory))
+    return found
+
+
+class _FlowCollector(Collector):
+    def __init__(self, directory: FlowDirectory) -> None:
+        self._progress = FlowProgress(directory.progress, directory.flow)
+        self._flow = directory.flow
+
+    def collect(self) -> Iterator[Metric]:
+        run_status, done = self._progress.run_status(), self._progress.done()
+        if run_status is not None:
+            yield from self._run_status(run_status)
+        if done is not None:
+            yield from self._done(done)
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def _run_status(self, run_status: RunStatus) -> Iterator[Metric]:
+        running = float(run_status.state is RunState.RUNNING)
+        yield self._gauge("running", "Whether the flow's query runs.", running)
+        restarts = CounterMetricFamily(
+            "penstock_pipeline_restarts", "Times the query was started again.", labels=["flow"]
+        )
+        restarts.add_metric([self._flow], run_status.restarts)
+        yield restarts
+
+    def _done(self, done: BatchProgress) -> Iterator[Metric]:
+        for name, meaning, total in (
+            ("messages", "Messages applied by this process.", done.total_rows),
+            ("batches", "Batches applied by this process.", done.total_batches),
+        ):
+            counter = CounterMetricFamily(f"penstock_pipeline_{name}", meaning, labels=["flow"])
+            counter.add_metric([self._flow], total)
+            yield counter
+        yield self._gauge("batch", "The last batch.", done.batch)
+        yield self._gauge("batch_rows", "Messages in it.", done.rows)
+        yield self._gauge("batch_seconds", "Time it took.", done.seconds)
+        yield self._gauge("bronze_seconds", "Time it took to keep it.", done.bronze_seconds)
+        yield self._gauge("batch_timestamp_seconds", "When it was done.", done.at)
+        if done.newest is not None:
+            meaning = "When the newest message in it came to the broker."
+            yield self._gauge("newest_message_timestamp_seconds", meaning, done.newest)
+        if done.behind is not None:
+            yield self._gauge("lag_seconds", "The age it had when the batch was done.", done.behind)
+        ends = GaugeMetricFamily(
+            "penstock_pipeline_next_offset",
+            "The next offset of each stream: subtract from the broker's for the lag.",
+            labels=["flow", "stream"],
+        )
+        for stream, end in done.ends.items():
+            ends.add_metric([self._flow, stream], end)
+        yield ends
+
+    def _gauge(self, name: str, meaning: str, value: float) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(f"penstock_pipeline_{name}", meaning, labels=["flow"])
+        gauge.add_metric([self._flow], value)
+        return gauge

@@ -1,0 +1,100 @@
+"""Penstock's streams: ranges as Arrow record batches over HTTP.
+
+The broker hands on chunks of its log as they lie on disk and the batches that arrive here point
+into what was received: nothing touches single messages on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from http.client import HTTPResponse
+from typing import IO, Any, Final, cast
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from penstock.core.errors import NotFound
+from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange
+from penstock_spark.streams.management import StreamManagementClient
+
+#: Up to so many streams are asked about one by one; of more, the whole list is fetched.
+_MAX_SINGLE_REQUESTS: Final = 8
+_COLUMNS: Final = "name,first_offset,committed_offset"
+
+
+class ArrowStreamBackend:
+    """Implements `StreamBackend`."""
+
+    def __init__(self, management: StreamManagementClient, vhost: str) -> None:
+        self._management = management
+        self._vhost = vhost
+
+    def names(self) -> set[str]:
+        return {row["name"] for row in self._list()}
+
+    def firsts(self, names: Collection[str]) -> Offsets:
+        return {name: row["first_offset"] for name, row in self._describe(names).items()}
+
+    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+        return {name: row["committed_offset"] for name, row in self._describe(names).items()}
+
+    def at(self, name: str, moment_ms: int) -> int:
+        query: dict[str, str | int] = {"vhost": self._vhost, "timestamp": max(moment_ms, 0)}
+        with self._management.get(_path(name), query, verb="HEAD") as answer:
+            self._management.check(answer)
+            return int(answer.headers["x-first-offset"])
+
+    def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
+        start = wanted.start
+        while start < wanted.stop:
+            query: dict[str, str | int] = {"vhost": self._vhost, "from": start, "to": wanted.stop}
+            with self._management.get(_path(wanted.stream), query) as answer:
+                if answer.status == 410:  # retention took the beginning: what is left of it
+                    start = int(self._management.reason(answer)["first_offset"])
+                    continue
+                if answer.status == 416:
+                    raise StreamEnded(f"{wanted} is beyond the end")
+                self._management.check(answer)
+                yield from _batches(answer)
+                if (end := int(answer.headers["x-next-offset"])) < wanted.stop:
+                    raise StreamEnded(f"{wanted} ends at {end}")
+                return
+
+    def lost(self, name: str, expected: int, found: int) -> bool:
+        """Every offset is a message's."""
+        return found > expected
+
+    def close(self) -> None:
+        """Every request has a connection of its own."""
+
+    def _describe(self, names: Collection[str]) -> dict[str, dict[str, Any]]:
+        if len(names) > _MAX_SINGLE_REQUESTS:
+            return {row["name"]: row for row in self._list() if row["name"] in names}
+        found = {}
+        for name in names:
+            try:
+                found[name] = self._management.get_json(
+                    _path(name), {"vhost": self._vhost, "columns": _COLUMNS}
+                )
+            except NotFound:
+                continue
+        return found
+
+    def _list(self) -> list[dict[str, Any]]:
+        query: dict[str, str | int] = {"vhost": self._vhost, "columns": _COLUMNS}
+        return cast(list[dict[str, Any]], self._management.get_json("", query))
+
+
+def _path(name: str) -> str:
+    return f"/{quote(name, safe='')}"
+
+
+def _batches(answer: HTTPResponse) -> Iterator[pa.RecordBatch]:
+    """The batches of an answer; one that is cut short is a broken connection."""
+    try:
+        with pa.ipc.open_stream(cast(IO[bytes], answer)) as stream:
+            yield from stream
+            # Arrow's own end comes before HTTP's: an answer that stops at a batch's end is cut.
+            answer.read()
+    except pa.ArrowInvalid as error:
+        raise ConnectionResetError(f"a range was cut short: {error}") from None

@@ -1,0 +1,310 @@
+"""Deliveries taken out of a stream of bytes, many at a time.
+
+A reader of a stream does this for every message, so it is not done message by message. A consumer
+is named by its reader, with a name that nobody guesses; where that name stands, deliveries begin.
+What follows each is then measured for all of them together: the method, the content header, the
+body in one frame. A run is taken if every delivery in it is whole and ends where the next begins:
+so nothing is believed only because it looks like a delivery. All else, such as a body in several
+frames or what is no delivery, is taken frame by frame. Bytes in, places out; the socket is the
+reader's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from penstock.core.errors import UnexpectedFrame
+from penstock.wire.amqp091.content import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_HEADER_STRUCT,
+    FRAME_METHOD,
+    AmqpFrame,
+    invalid_frame,
+)
+from penstock_spark.streams.backend import RECORD_SCHEMA, StreamRange
+from penstock_spark.streams.byte_array import ByteArray, Indices
+from penstock_spark.streams.offsets import HeaderOffsets, find_offsets, pop_offset
+
+_DELIVER: Final = b"\x00\x3c\x00\x3c"
+#: Before the payload of a frame, and behind it.
+_FRAME_HEADER_BYTES: Final = 7
+_FRAME_OVERHEAD_BYTES: Final = 8
+#: The shortest content header: class, weight, size of the body, flags.
+_CONTENT_HEADER_BYTES: Final = 14
+_NO_INDICES: Final = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryBlock:
+    """Messages in a block of bytes: where the parts of each lie, one behind the other."""
+
+    octets: ByteArray
+    routes: Indices  #: the exchange's name and the routing key, two short strings
+    headers: Indices
+    header_ends: Indices
+    bodies: Indices
+    body_ends: Indices
+
+    def __len__(self) -> int:
+        return len(self.routes)
+
+
+class DeliveryParser:
+    """The deliveries to one consumer, which has a channel to itself."""
+
+    __slots__ = (
+        *("_channel", "_header", "_mark", "_missing", "_pieces", "_rest", "_route", "_tag"),
+        "tag",
+    )
+
+    def __init__(self, channel: int, consumer: bytes, rest: bytes = b"") -> None:
+        self.tag = 0  #: of the last whole message
+        self._channel = channel
+        self._mark = _DELIVER + bytes((len(consumer),)) + consumer
+        self._rest = rest
+        # Of the delivery that is taken frame by frame:
+        self._tag = 0
+        self._route: bytes | None = None
+        self._header: bytes | None = None
+        self._missing = 0  # bytes of the body that have not come yet
+        self._pieces: list[bytes] = []
+
+    def count(self, data: bytes) -> int:
+        """How many deliveries begin in a piece of what is received, or a few more than that."""
+        return data.count(self._mark)
+
+    def feed(self, data: bytes) -> tuple[list[DeliveryBlock], list[AmqpFrame]]:
+        """The messages that are whole now, and the frames that are no part of a delivery."""
+        octets = ByteArray(self._rest + data)
+        runs = _DeliveryRuns(octets, self._mark, self._channel)
+        found: list[DeliveryBlock] = []
+        others: list[AmqpFrame] = []
+        pos = 0
+        while True:
+            if self._route is None and (run := runs.at(pos)) is not None:
+                delivered, pos, self.tag = run
+                found.append(delivered)
+            elif (frame := _frame(octets.data, pos)) is not None:
+                pos += len(frame.payload) + _FRAME_OVERHEAD_BYTES
+                if (whole := self._take(frame, others)) is not None:
+                    found.append(whole)
+            else:
+                self._rest = bytes(octets.data[pos:])
+                return found, others
+
+    def _take(self, frame: AmqpFrame, others: list[AmqpFrame]) -> DeliveryBlock | None:
+        """Go on with one frame; the message, if that was its last."""
+        kind, channel, payload = frame
+        if channel != self._channel or (
+            kind == FRAME_METHOD and not payload.startswith(self._mark)
+        ):
+            others.append(frame)
+            return None
+        if kind == FRAME_METHOD and self._route is None:
+            at = len(self._mark)
+            self._tag = int.from_bytes(payload[at : at + 8], "big")
+            self._route = payload[at + 9 :]
+            return None
+        if kind == FRAME_HEADER and self._route is not None and self._header is None:
+            self._header = payload
+            self._missing = int.from_bytes(payload[4:12], "big")
+        elif kind == FRAME_BODY and self._header is not None and len(payload) <= self._missing:
+            self._pieces.append(payload)
+            self._missing -= len(payload)
+        else:
+            raise UnexpectedFrame(f"a frame of kind {kind} that belongs to no delivery")
+        return None if self._missing else self._whole()
+
+    def _whole(self) -> DeliveryBlock:
+        assert self._route is not None
+        assert self._header is not None
+        parts = (self._route, self._header, *self._pieces)
+        self.tag = self._tag
+        self._route = self._header = None
+        self._pieces = []
+        header, body = len(parts[0]), len(parts[0]) + len(parts[1])
+        octets = ByteArray(b"".join(parts))
+        places = (0, header, body, body, octets.size)
+        return DeliveryBlock(octets, *(np.array([place]) for place in places))
+
+
+class _DeliveryRuns:
+    """The deliveries of a block that follow one another without anything in between."""
+
+    __slots__ = ("_breaks", "_ends", "_mark", "_octets", "_parts", "_starts", "_whole")
+
+    def __init__(self, octets: ByteArray, mark: bytes, channel: int) -> None:
+        self._octets = octets
+        self._mark = len(mark)
+        self._starts = octets.find(mark) - _FRAME_HEADER_BYTES
+        if octets.size < _FRAME_OVERHEAD_BYTES:
+            self._starts = _NO_INDICES
+        self._whole, self._ends, self._parts = self._measure(self._starts, channel)
+        follows = self._whole[1:] & (self._ends[:-1] == self._starts[1:])
+        self._breaks = np.append(np.flatnonzero(~follows), len(self._starts) - 1)
+
+    def at(self, pos: int) -> tuple[DeliveryBlock, int, int] | None:
+        """The run that begins there, where it ends, and the tag of its last delivery."""
+        first = int(np.searchsorted(self._starts, pos))
+        if first == len(self._starts) or self._starts[first] != pos or not self._whole[first]:
+            return None
+        last = int(self._breaks[np.searchsorted(self._breaks, first)])
+        parts = (each[first : last + 1] for each in self._parts)
+        tag = self._octets.i64[self._starts[last] + _FRAME_HEADER_BYTES + self._mark]
+        return DeliveryBlock(self._octets, *parts), int(self._ends[last]), int(tag)
+
+    def _measure(
+        self, starts: Indices, channel: int
+    ) -> tuple[NDArray[np.bool_], Indices, tuple[Indices, ...]]:
+        """Which are whole, with a body in one frame at most; where they end; where their parts lie.
+
+        Of those that are not, the places mean nothing.
+        """
+        octets = self._octets
+        u8, u32 = octets.u8, octets.u32
+        whole = starts >= 0
+
+        def frames(at: Indices, kind: int, least: int) -> tuple[Indices, Indices]:
+            """The end of a payload, and of its frame, for those that are as they should be."""
+            nonlocal whole
+            whole = whole & (at + _FRAME_OVERHEAD_BYTES + least <= octets.size)
+            at = np.where(whole, at, 0)
+            whole = whole & (u8[at] == kind) & (octets.u16[at + 1] == channel)
+            stop = at + _FRAME_HEADER_BYTES + u32[at + 3]
+            whole = whole & (stop - at - _FRAME_HEADER_BYTES >= least) & (stop < octets.size)
+            stop = np.where(whole, stop, 0)
+            whole = whole & (u8[stop] == FRAME_END)
+            return stop, stop + 1
+
+        method_end, header = frames(starts, FRAME_METHOD, self._mark + 11)
+        route = starts + _FRAME_HEADER_BYTES + self._mark + 9
+        key = np.where(whole, route + 1 + u8[np.where(whole, route, 0)], 0)
+        whole = whole & (key < method_end)
+        whole = whole & (key + 1 + u8[np.where(whole, key, 0)] == method_end)
+        header_end, body = frames(header, FRAME_HEADER, _CONTENT_HEADER_BYTES)
+        size = octets.i64[np.where(whole, header + _FRAME_HEADER_BYTES + 4, 0)]
+        # A message without a body ends here; those with one have all of it in the next frame.
+        empty = whole & (size == 0)
+        whole = whole & ~empty
+        body_end, end = frames(body, FRAME_BODY, 1)
+        whole = whole & (body_end - body - _FRAME_HEADER_BYTES == size)
+        whole |= empty
+        body_end = np.where(empty, body, body_end)
+        parts = (
+            route,
+            header + _FRAME_HEADER_BYTES,
+            header_end,
+            body + _FRAME_HEADER_BYTES * ~empty,
+            body_end,
+        )
+        return whole, np.where(empty, body, end), parts
+
+
+def _frame(data: bytes | bytearray, pos: int) -> AmqpFrame | None:
+    """The frame at that place, once it is whole."""
+    if len(data) - pos < _FRAME_OVERHEAD_BYTES:
+        return None
+    kind, channel, size = FRAME_HEADER_STRUCT.unpack_from(data, pos)
+    stop = pos + _FRAME_HEADER_BYTES + size
+    if stop >= len(data):
+        return None
+    if data[stop] != FRAME_END:
+        raise invalid_frame(bytes(data), pos)
+    return AmqpFrame(kind, channel, bytes(data[pos + _FRAME_HEADER_BYTES : stop]))
+
+
+# Deliveries into record batches, without touching single messages.
+#
+# The parts of all messages of a block lie one behind the other in it. So their places are the
+# offsets
+# of one Arrow array over the block, in which names, headers, bodies and what lies between them take
+# turns; a column is every so-manieth of its values.
+
+_EXCHANGE, _KEY, _BEFORE, _BEHIND, _BODY = 0, 2, 4, 6, 8
+_PLACES: Final = 10  # of a message: where each of the five begins and ends
+_TIMESTAMP_TYPE: Final = RECORD_SCHEMA.field("timestamp").type
+
+
+class DeliveryBatchBuilder:
+    """Takes out of what is delivered the messages of a range."""
+
+    def __init__(self, wanted: StreamRange) -> None:
+        self._wanted = wanted
+        self.early = 0  #: delivered, and before the range
+        self.complete = False  #: the last of the range, or one behind it, has come
+
+    def batch(self, delivered: DeliveryBlock) -> pa.RecordBatch | None:
+        """The messages among them that are wanted; none are."""
+        octets = ByteArray(bytearray(delivered.octets.data))
+        cuts = find_offsets(octets, delivered.headers, delivered.header_ends)
+        properties = None
+        if cuts is None:
+            cuts, properties = _one_by_one(delivered)
+        first, last = np.searchsorted(cuts.offsets, (self._wanted.start, self._wanted.stop))
+        self.early += int(first)
+        self.complete = bool(cuts.offsets[-1] >= self._wanted.stop - 1)
+        if first >= last:
+            return None
+        fields = _fields(octets, delivered, cuts).slice(int(first) * _PLACES)
+        rows = np.arange(last - first) * _PLACES
+        if properties is None:
+            properties = pc.binary_join_element_wise(
+                fields.take(pa.array(rows + _BEFORE)), fields.take(pa.array(rows + _BEHIND)), b""
+            )
+        else:
+            properties = properties.slice(int(first), len(rows))
+        columns = [
+            pa.array(cuts.offsets[first:last]),
+            pa.nulls(len(rows), _TIMESTAMP_TYPE),
+            _dictionary_column(fields.take(pa.array(rows + _EXCHANGE))),
+            _dictionary_column(fields.take(pa.array(rows + _KEY))),
+            properties,
+            fields.take(pa.array(rows + _BODY)),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _fields(octets: ByteArray, delivered: DeliveryBlock, cuts: HeaderOffsets) -> pa.Array:
+    u8 = octets.u8
+    exchanges = delivered.routes + 1
+    exchange_ends = exchanges + u8[delivered.routes]
+    keys = exchange_ends + 1
+    places = np.empty((len(delivered), _PLACES), np.int32)
+    for index, each in enumerate(
+        (
+            *(exchanges, exchange_ends, keys, keys + u8[exchange_ends]),
+            *(delivered.headers, cuts.starts, cuts.stops, delivered.header_ends),
+            *(delivered.bodies, delivered.body_ends),
+        )
+    ):
+        places[:, index] = each
+    buffers = [None, pa.py_buffer(places.ravel()), pa.py_buffer(octets.data)]
+    return pa.Array.from_buffers(pa.binary(), places.size - 1, buffers)
+
+
+def _one_by_one(delivered: DeliveryBlock) -> tuple[HeaderOffsets, pa.Array]:
+    """The offsets, and the content headers without them, where one is not as they usually are."""
+    data, starts, stops = delivered.octets.data, delivered.headers, delivered.header_ends
+    taken = [
+        pop_offset(bytes(data[start:stop]))
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)
+    ]
+    offsets: Indices = np.array([offset for offset, _ in taken], np.int64)
+    return HeaderOffsets(offsets, starts, starts), pa.array(
+        [header for _, header in taken], pa.binary()
+    )
+
+
+def _dictionary_column(raw: pa.Array) -> pa.Array:
+    """Text that comes again and again."""
+    encoded = raw.dictionary_encode()
+    words = [each.decode("utf-8", "replace") for each in encoded.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(words, pa.string()))

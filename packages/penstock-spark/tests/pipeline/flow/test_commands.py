@@ -1,0 +1,87 @@
+"""`penstock pipeline` where it needs no Spark: what it refuses, and what status shows."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from penstock.core.errors import ConfigurationError
+from penstock_spark.bronze import MESSAGES_TABLE, BronzeBatch
+from penstock_spark.commands.options import parse_time
+from penstock_spark.commands.pipeline import app
+from penstock_spark.directory import FlowDirectory, FlowLock
+from penstock_spark.lake import DataFile, TableLogEntry
+from penstock_spark.progress import FlowProgress, RunState
+from tests.peers import free_port
+
+NOWHERE = f"amqp://guest:guest@127.0.0.1:{free_port()}/"
+
+
+def status(data: Path, *flags: str) -> str:
+    found = CliRunner().invoke(app, ["status", "--data", str(data), "--url", NOWHERE, *flags])
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> FlowDirectory:
+    """A flow that was running when its process ended, and has done a batch."""
+    directory = FlowDirectory(tmp_path, "tally")
+    progress = FlowProgress(directory.progress, "tally")
+    progress.enter(RunState.RUNNING, time.time())
+    kept = BronzeBatch(41, 1200, (), {"sensors": 1200}, datetime.now(UTC))
+    progress.record(kept, 0.1, 0.2, time.time())
+    for table, rows in ((MESSAGES_TABLE, 1200), ("silver.dead_letters", 7)):
+        files = (DataFile("data/41", "2026-11-15", rows, 4096, 41, 41),)
+        directory.lake.table(table).log.publish(TableLogEntry(41, files))
+    return directory
+
+
+def test_status_before_anything_has_run_says_what_to_do(tmp_path: Path) -> None:
+    assert "penstock pipeline run" in status(tmp_path)
+
+
+def test_status_tells_that_a_process_is_gone(directory: FlowDirectory) -> None:
+    assert "gone" in status(directory.data)
+
+
+def test_status_tells_that_it_runs(directory: FlowDirectory) -> None:
+    with directory.locks.hold(FlowLock.RUNNING):
+        assert "running" in status(directory.data)
+
+
+def test_status_shows_tables_and_dead_letters(directory: FlowDirectory) -> None:
+    (found,) = json.loads(status(directory.data, "--json"))
+
+    assert found["done"]["batch"] == 41
+    assert found["dead_letters"] == 7
+    assert found["tables"]["bronze.messages"] == {"rows": 1200, "bytes": 4096, "files": 1}
+
+
+def test_status_without_a_broker_says_so(directory: FlowDirectory) -> None:
+    (found,) = json.loads(status(directory.data, "--json"))
+
+    assert found["lag"]["messages"] is None
+    assert "does not answer" in found["lag"]["reason"]
+
+
+def test_a_flow_nobody_knows_is_refused(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["once", "--flow", "nonesuch", "--data", str(tmp_path)])
+
+    assert isinstance(found.exception, ConfigurationError)
+    assert "installed: hives" in str(found.exception)
+
+
+def test_a_moment_without_a_zone_is_utc() -> None:
+    assert parse_time("2026-11-15T12:00") == datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+def test_a_moment_that_is_none_is_refused() -> None:
+    with pytest.raises(typer.BadParameter, match="should be a time"):
+        parse_time("yesterday")

@@ -1,0 +1,53 @@
+"""What lasts beside the log: PostgreSQL, embedded or by URL, and a cache in front of it.
+
+    import penstock_store
+
+    with penstock_store.open(None, data) as database:
+        database.rows("SELECT id, name FROM hive")
+
+`docs/store.md` shows all of it.
+"""
+
+from penstock_store.bulk_load import (
+    AppliedBatches,
+    StagingTable,
+    copy_batches,
+    copy_rows,
+    create_staging_table,
+    drop_staging_table,
+    drop_stale_staging_tables,
+    merge_rows,
+)
+from penstock_store.database import Connection, Database, connect
+from penstock_store.embedded import EmbeddedServer
+from penstock_store.errors import (
+    StoreConflict,
+    StoreFull,
+    StoreNotReady,
+    StoreTimeout,
+    StoreUnavailable,
+)
+from penstock_store.factory import open  # noqa: A004 - store.open, as gzip.open
+from penstock_store.schema import migrate
+
+__all__ = [
+    "AppliedBatches",
+    "Connection",
+    "Database",
+    "EmbeddedServer",
+    "StagingTable",
+    "StoreConflict",
+    "StoreFull",
+    "StoreNotReady",
+    "StoreTimeout",
+    "StoreUnavailable",
+    "connect",
+    "copy_batches",
+    "copy_rows",
+    "create_staging_table",
+    "drop_staging_table",
+    "drop_stale_staging_tables",
+    "merge_rows",
+    "migrate",
+    "open",
+]

@@ -1,0 +1,41 @@
+"""What the store adds to `penstock up`: the embedded database, and the dashboards."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Final
+
+from penstock.cli.up.extension import BROKER, DATABASE, Extension, Lines, UpOptions, free_port
+from penstock.cli.up.supervisor import Addresses, Part
+from penstock_store.commands.dashboards import GATES, SECTIONS
+
+DASHBOARDS: Final = "dashboards"
+#: Where people look for the dashboards; another port if it is taken.
+PORT: Final = 8080
+#: The database writes its buffers before it stops (`STOP_SECONDS` of `embedded/process.py`); killed
+#: before that, `penstock store` would leave it running.
+_DATABASE_GRACE: Final = 65.0
+
+
+def extend(options: UpOptions) -> Extension:
+    if not options.pipeline:
+        return Extension()
+    parts: list[Part] = []
+    if options.database is None:
+        parts.append(Part(DATABASE, lambda _: options.command("store"), grace=_DATABASE_GRACE))
+    if options.applications and entry_points(group=SECTIONS):
+        parts.append(
+            Part(DASHBOARDS, lambda found: _dashboards(options, found), [BROKER, DATABASE])
+        )
+    return Extension(parts, addresses=_pages)
+
+
+def _dashboards(options: UpOptions, found: Addresses) -> list[str]:
+    gate = next((entry.name for entry in entry_points(group=GATES)), None)
+    gated = ["--gate", gate] if gate else []
+    reach = options.amqp_and_database(found)
+    return [*options.command("dashboards", *gated), *reach, "--port", str(free_port(PORT))]
+
+
+def _pages(found: Addresses) -> Lines:
+    return [(url, "dashboards") for url in found.get(DASHBOARDS, ())]

@@ -1,0 +1,149 @@
+"""A large message on its way out: a piece at a time, as the terminal draws them.
+
+The disk is read a bucket at a time, away from the loop; a bucket is forwarded in smaller pieces,
+so that no single write holds up what others have to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.broker.buckets import Bucket
+from penstock.broker.contract import Channel, Delivery, Fragment, Message
+from penstock.broker.kernel import Kernel
+from penstock.broker.spool import Spool, Spools
+
+#: The most that is forwarded at once.
+FRAGMENT_BYTES: Final = 24 * 1024
+
+
+class FragmentSender:
+    __slots__ = (
+        "_bucket",
+        "_cancelled",
+        "_channel",
+        "_finished",
+        "_kernel",
+        "_offset",
+        "_position",
+        "_reading",
+        "_spool",
+        "delivery",
+    )
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        channel: Channel,
+        delivery: Delivery,
+        finished: Callable[[], None],
+    ) -> None:
+        message = delivery.message
+        assert message.spool is not None
+        self._kernel = kernel
+        self._channel = channel
+        self.delivery = delivery
+        self._finished = finished
+        self._spool: Spool = message.spool
+        self._offset = 0  # in the body: what is forwarded
+        self._bucket: Bucket | None = None
+        self._position = 0  # in the bucket
+        self._reading = False
+        self._cancelled = False
+        self._spool.fileno()  # open it now: a settled message's file loses its name at once
+
+    def open(self) -> None:
+        message = self.delivery.message
+        opening = Message(message.route, message.header, b"", message.flags, more=True)
+        self._channel.terminal.channel_forward(self._channel, opening, self.delivery)
+
+    def draw(self) -> None:
+        """The terminal has room for the next fragment."""
+        if self._reading or self._cancelled or self._offset >= self._spool.size:
+            return
+        if self._bucket is not None:
+            self._forward(self._bucket)
+        else:
+            self._reading = True
+            self._kernel.spools.read(self._spool, self._offset, self._read)
+
+    def _read(self, bucket: Bucket, error: OSError | None) -> None:
+        self._reading = False
+        if self._cancelled or error is not None or not bucket.filled:
+            bucket.release()
+            if not self._cancelled:
+                lost = error or OSError(f"{self._spool.path} is shorter than it was")
+                self._channel.terminal.channel_failure(self._channel, 0, lost)
+        else:
+            self._bucket = bucket
+            self._position = 0
+            self._forward(bucket)
+        self._kernel.write_batch.flush()
+
+    def _forward(self, bucket: Bucket) -> None:
+        body = bucket.content[self._position : self._position + FRAGMENT_BYTES]
+        self._position += len(body)
+        self._offset += len(body)
+        if self._position == bucket.filled:
+            self._bucket = None  # the fragment takes our hold on it along
+        else:
+            bucket.retain()
+        more = self._offset < self._spool.size
+        terminal = self._channel.terminal
+        terminal.channel_forward(self._channel, Fragment(bucket, body, more), self.delivery)
+        if not more and not self._cancelled:  # the last fragment may have ended the channel
+            self._finished()
+
+    def cancel(self) -> None:
+        """Forward nothing more. A read that is under way ends first: it fills a bucket."""
+        self._cancelled = True
+        if self._bucket is not None:
+            self._bucket.release()
+            self._bucket = None
+
+
+# A large message on its way in: fragments go to a spool, and when it has come whole it is posted.
+#
+# What the same sender posts behind it waits until then, so that nothing overtakes it on its way to
+# the disk.
+
+#: Takes a message that has come whole, with its receipt.
+Post = Callable[[Message, int], None]
+
+
+class FragmentAssembler:
+    __slots__ = ("_behind", "_ended", "_message", "_post", "_receipt", "_reception")
+
+    def __init__(self, opening: Message, spools: Spools, post: Post) -> None:
+        self._message = opening
+        self._post = post
+        self._receipt = 0
+        self._ended = False
+        self._behind: list[tuple[Message | Fragment, int]] = []
+        self._reception = spools.receive(self._complete)
+
+    def add(self, fragment: Message | Fragment, receipt: int) -> None:
+        if self._ended or isinstance(fragment, Message):
+            self._behind.append((fragment, receipt))
+            return
+        self._receipt = receipt
+        self._ended = not fragment.more
+        self._reception.append(fragment.bucket, last=self._ended)
+
+    def _complete(self, spool: Spool) -> None:
+        message = self._message
+        message.more = False
+        message.spool = spool
+        self._post(message, self._receipt)
+
+    def take_behind(self) -> list[tuple[Message | Fragment, int]]:
+        """What has been waiting, no longer this one's."""
+        behind, self._behind = self._behind, []
+        return behind
+
+    def cancel(self) -> None:
+        self._reception.cancel()
+        for fragment, _ in self.take_behind():
+            if isinstance(fragment, Fragment):
+                fragment.bucket.release()

@@ -1,0 +1,207 @@
+"""Ranges of a log as Arrow record batches, without touching each message in Python.
+
+A chunk's columns are Arrow's own layout, so a large chunk becomes a batch by pointing at its
+bytes. Small chunks are joined, column by column, until a batch is worth having. Only distinct
+routes are taken apart, with NumPy, once for each batch. A message whose body lies in a spool makes
+a batch of its own, so that no more than one large body is in memory at a time.
+
+Every batch has dictionaries of its own. The IPC stream format allows that; `write_ipc` writes it
+and `pyarrow.ipc.open_stream` reads it.
+
+This is the only module of the room that needs pyarrow. A batch takes a few milliseconds of the
+loop: who serves a long range lets others have their turn between batches.
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.broker.log.chunk import SPOOLED, Chunk
+from penstock.core.errors import ContentTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from penstock.broker.log.log import Log
+
+    Array = NDArray[Any]
+
+#: Fewer rows than this are joined with the next chunk's.
+BATCH_ROWS: Final = 16_384
+#: ... unless they are this many bytes already.
+BATCH_BYTES: Final = 16 << 20
+
+#: What 32-bit offsets can address.
+MAX_BODY_BYTES: Final = (1 << 31) - 1
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+ARROW_SCHEMA = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", tz="UTC")),
+        ("exchange", _TEXT),
+        ("routing_key", _TEXT),
+        ("properties", pa.binary()),
+        ("body", pa.binary()),
+    ]
+)
+
+
+def record_batches(
+    log: Log, start: int, stop: int, load: Callable[[int], bytes] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The messages from `start` to before `stop`; `load` finds a spooled body by its offset."""
+    gathered: list[Chunk] = []
+    rows = size = 0
+    for chunk in log.chunks(start, stop):
+        gathered.append(chunk)
+        rows += chunk.count
+        size += len(chunk.payload)
+        if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield from _resolved(gathered, start, stop, load)
+            gathered = []
+            rows = size = 0
+    if gathered:
+        yield from _resolved(gathered, start, stop, load)
+
+
+def write_ipc(source: Iterable[pa.RecordBatch], sink: IO[bytes] | pa.NativeFile) -> None:
+    """An IPC stream of the batches, also when there are none."""
+    with pa.ipc.new_stream(sink, ARROW_SCHEMA) as writer:
+        for batch in source:
+            writer.write_batch(batch)
+
+
+def _resolved(
+    chunks: list[Chunk], start: int, stop: int, load: Callable[[int], bytes] | None
+) -> Iterator[pa.RecordBatch]:
+    """The chunks as a batch, parted where spooled bodies have to be fetched."""
+    batch = _batch(chunks)
+    first = max(start - chunks[0].base, 0)  # only the outer chunks can reach beyond the range
+    last = batch.num_rows - max(chunks[-1].end - stop, 0)
+    flags = _column(chunks, "flags", np.uint8, 1)
+    for row in (np.flatnonzero(flags[first:last] & SPOOLED) + first).tolist():
+        if row > first:
+            yield batch.slice(first, row - first)
+        yield _with_body(batch.slice(row, 1), load)
+        first = row + 1
+    if last > first:
+        yield batch.slice(first, last - first)
+
+
+def _with_body(row: pa.RecordBatch, load: Callable[[int], bytes] | None) -> pa.RecordBatch:
+    offset = row.column("offset")[0].as_py()
+    body = None if load is None else load(offset)
+    if body is not None and len(body) > MAX_BODY_BYTES:
+        raise ContentTooLarge(f"the body at offset {offset} is too large for an Arrow column")
+    return row.set_column(
+        ARROW_SCHEMA.get_field_index("body"), "body", pa.array([body], pa.binary())
+    )
+
+
+def _batch(chunks: list[Chunk]) -> pa.RecordBatch:
+    counts = np.array([chunk.count for chunk in chunks])
+    starts = np.cumsum(counts) - counts
+    bases = np.array([chunk.base for chunk in chunks])
+    rows = int(counts.sum())
+    exchange, routing_key = _routes(chunks, counts)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.arange(rows) + np.repeat(bases - starts, counts)),
+            _fixed(
+                ARROW_SCHEMA.field("timestamp").type, _column(chunks, "timestamps", np.int64, 8)
+            ),
+            exchange,
+            routing_key,
+            _binary(chunks, counts, "header"),
+            _binary(chunks, counts, "body"),
+        ],
+        schema=ARROW_SCHEMA,
+    )
+
+
+def _fixed(kind: pa.DataType, values: Array) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _pieces(pieces: list[memoryview]) -> bytes | memoryview:
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _column(chunks: list[Chunk], name: str, kind: type[np.generic], width: int) -> Array:
+    """A column of numbers, one for each message."""
+    pieces = []
+    for chunk in chunks:
+        at = getattr(chunk.columns, name)
+        pieces.append(memoryview(chunk.payload)[at : at + width * chunk.count])
+    return np.frombuffer(_pieces(pieces), kind)
+
+
+def _binary(chunks: list[Chunk], counts: Array, name: str) -> pa.Array:
+    """A column of bytes, with `counts` of them in each chunk."""
+    offsets, blobs = [], []
+    for chunk, count in zip(chunks, counts.tolist(), strict=True):
+        view = memoryview(chunk.payload)
+        at = getattr(chunk.columns, f"{name}_offsets")
+        offsets.append(view[at : at + 4 * count + 4])
+        at = getattr(chunk.columns, f"{name}_blob")
+        blobs.append(view[at : at + getattr(chunk.header, f"{name}_bytes")])
+    joined = np.frombuffer(_pieces(offsets), np.int32)
+    if len(chunks) > 1:
+        # Each chunk's offsets begin at zero and end with its bytes: shift them to follow on, and
+        # leave out the beginnings of all but the first.
+        sizes = np.array([len(blob) for blob in blobs], np.int32)
+        shifted = joined + np.repeat(np.cumsum(sizes) - sizes, counts + 1).astype(np.int32)
+        joined = np.delete(shifted, np.cumsum(counts[:-1] + 1))
+    buffers = [None, pa.py_buffer(joined), pa.py_buffer(_pieces(blobs))]
+    return pa.Array.from_buffers(pa.binary(), len(joined) - 1, buffers)
+
+
+def _routes(chunks: list[Chunk], counts: Array) -> tuple[pa.Array, pa.Array]:
+    """Exchange and routing key of each message, as dictionaries."""
+    listed = np.array([chunk.header.routes for chunk in chunks])
+    index = _column(chunks, "route_index", np.int32, 4)
+    if len(chunks) > 1:
+        index = index + np.repeat(np.cumsum(listed) - listed, counts).astype(np.int32)
+    # Chunks tend to list the same routes: what is to be taken apart shrinks to one of each.
+    routes = _binary(chunks, listed, "route").dictionary_encode()
+    index = routes.indices.to_numpy()[index]
+    exchanges, routing_keys = _take_apart(routes.dictionary)
+    return _lookup(exchanges, index), _lookup(routing_keys, index)
+
+
+def _lookup(text: pa.Array, index: Array) -> pa.DictionaryArray:
+    """The text each index stands for, with every text once in the dictionary."""
+    encoded = text.dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    return pa.DictionaryArray.from_arrays(pa.array(codes[index]), encoded.dictionary)
+
+
+def _take_apart(routes: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The exchanges and the routing keys of routes, which are two short strings each."""
+    _, ends, blob = routes.buffers()
+    offsets = np.frombuffer(ends, np.int32)[: len(routes) + 1]
+    octets = np.frombuffer(blob, np.uint8)
+    starts, stops = offsets[:-1], offsets[1:]
+    exchange_bytes = octets[starts].astype(np.int32)
+    key_starts = starts + exchange_bytes + 2
+    return _text(octets, starts + 1, exchange_bytes), _text(octets, key_starts, stops - key_starts)
+
+
+def _text(octets: Array, starts: Array, sizes: Array) -> pa.Array:
+    """The strings that begin there and are that long; what is not UTF-8 is replaced."""
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    where = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(octets[where])]
+    text = pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
+    try:
+        return text.cast(pa.string())
+    except pa.ArrowInvalid:  # a client's mistake, and rare enough to look at each
+        return pa.array([(raw.as_py()).decode("utf-8", "replace") for raw in text], pa.string())

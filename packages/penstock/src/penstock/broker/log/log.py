@@ -1,0 +1,421 @@
+"""The segmented log: an append-only sequence of messages, kept in files, read from any offset.
+
+Appending only notes the message. At the end of the turn the committer has the log write what is
+pending as one chunk, or several when it is much. The log promises that what `synced_offset` says
+is on disk survives anything but the loss of the disk; that opening reads to the last whole chunk
+and cuts what was torn; that a damaged chunk is reported once and skipped, never handed out. When
+to write and to sync is the committer's, what may be forgotten is the queue's or the stream's.
+
+Everything here runs on the broker's loop.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from bisect import bisect_right
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.log.chunk import CHUNK_BYTES, Chunk, encode_chunk
+from penstock.broker.log.segment import CorruptionReport, Segment
+from penstock.core.errors import CorruptChunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from penstock.broker.contract import Message
+    from penstock.broker.log.chunk import Chunk
+    from penstock.broker.log.committer import Committer
+
+
+#: Readers that follow the end of a log share chunks, and the messages made of them. Each may be a
+#: megabyte, and there may be many logs.
+CACHED_CHUNKS: Final = 2
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _ignore(_: str) -> None:
+    return None
+
+
+class Log:
+    def __init__(
+        self,
+        directory: Path,
+        committer: Committer,
+        *,
+        segment_bytes: int = 64 << 20,
+        now: Callable[[], int] = _milliseconds,
+        report: Callable[[str], None] = _ignore,
+    ) -> None:
+        """Open the log in `directory`, or begin one there."""
+        self._directory = directory
+        self._committer = committer
+        self._segment_bytes = segment_bytes
+        self.now = now  #: milliseconds since the epoch
+        self._made_directory = not directory.exists()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._damages = CorruptionReport(report)
+        self._segments = SegmentList(directory, self._damages)
+        end = self._segments.end
+        self.next_offset = end  #: what the next message appended gets
+        self.written_offset = end  #: everything below is in the files
+        self.synced_offset = end  #: everything below is on disk
+        self._pending: list[Message] = []
+        self._flags: dict[int, int] = {}  # of pending messages, where not zero
+        self._timestamp = 0  # of pending messages
+        self._unwritten: deque[Chunk] = deque()  # encoded, and waiting for the disk
+        self._recent: deque[Chunk] = deque(maxlen=CACHED_CHUNKS)
+        self._followed = False  # somebody reads at the end: the next chunk will be wanted
+        self._sealed: list[int] = []  # descriptors of segments sealed since the last sync
+        self._new_files = False
+        self._distrusted = False  # the active segment's last sync failed
+        self._syncing_offset = 0
+        self._closed = False
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest that is kept."""
+        return self._segments.first_offset
+
+    @property
+    def bytes(self) -> int:
+        """On disk."""
+        return self._segments.bytes
+
+    @property
+    def corrupt(self) -> int:
+        """Damaged places found so far."""
+        return len(self._damages)
+
+    # Writing.
+
+    def append(self, message: Message, flags: int = 0) -> int:
+        """Note a message for the next write; returns its offset."""
+        offset = self.next_offset
+        self.next_offset = offset + 1
+        if not self._pending:
+            self._timestamp = self.now()
+            self._committer.touch(self)
+        if flags:
+            self._flags[offset] = flags
+        self._pending.append(message)
+        return offset
+
+    def write(self) -> None:
+        """Put what is pending into the files; on OSError the rest stays for the next time."""
+        if self._pending:
+            self._encode_pending()
+        while self._unwritten:
+            chunk = self._unwritten[0]
+            self._make_room(chunk)
+            self._segments.append(chunk)
+            self._unwritten.popleft()
+            self.written_offset = chunk.end
+            if self._followed:
+                self._recent.append(chunk)
+                self._followed = False
+
+    def _encode_pending(self) -> None:
+        """Close the batch: it is encoded once, however often it must be written."""
+        base = self.next_offset - len(self._pending)
+        for part in _parts(self._pending):
+            self._unwritten.append(encode_chunk(base, self._timestamp, part, self._flags))
+            base += len(part)
+        self._pending = []
+        self._flags.clear()
+
+    def _make_room(self, chunk: Chunk) -> None:
+        """Begin another segment when the active one is full or cannot be trusted."""
+        if self._closed:
+            raise OSError(errno.EBADF, "the log is closed", str(self._directory))
+        active = self._segments.active
+        if active is not None:
+            room = self._segment_bytes - active.size
+            if not active.size or (room >= chunk.header.file_bytes and not self._distrusted):
+                return
+        sealed = self._segments.roll(chunk.base)
+        if sealed is not None:
+            self._sealed.append(sealed)
+        self._new_files = True
+        self._distrusted = False
+
+    # Syncing, for the committer.
+
+    def begin_sync(self) -> list[int]:
+        self._syncing_offset = self.written_offset
+        if self._closed:
+            return []
+        descriptors: list[int] = []
+        try:
+            if (active := self._segments.active) is not None:
+                descriptors.append(active.duplicate())
+            if self._new_files:  # their names must be on disk too
+                descriptors.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))
+            if self._made_directory:
+                descriptors.append(os.open(self._directory.parent, os.O_RDONLY | os.O_DIRECTORY))
+        except OSError:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        descriptors += self._sealed
+        self._sealed = []
+        self._new_files = self._made_directory = False
+        return descriptors
+
+    def end_sync(self, error: OSError | None) -> None:
+        if error is None:
+            self.synced_offset = max(self.synced_offset, self._syncing_offset)
+        else:  # go on in another file: this one may have holes from here on
+            self._distrusted = self._new_files = True
+
+    # Reading.
+
+    def read(self, offset: int) -> Chunk | None:
+        """The chunk that holds the offset, or the next whole one; None after the last written.
+
+        A chunk begins after the offset where older messages are gone or damaged.
+        """
+        for chunk in self._recent:
+            if chunk.base <= offset < chunk.end:
+                self._followed = self._followed or chunk.end == self.written_offset
+                return chunk
+        found = self._segments.read(offset) if offset < self.written_offset else None
+        if found is None:
+            self._followed = True
+        else:
+            self._recent.append(found)
+        return found
+
+    def chunks(self, start: int, stop: int) -> Iterator[Chunk]:
+        """The chunks with messages from `start` to before `stop`, for one who reads them once."""
+        while start < min(stop, self.written_offset):
+            chunk = self._segments.read(start)
+            if chunk is None or chunk.base >= stop:
+                return
+            yield chunk
+            start = chunk.end
+
+    def find(self, timestamp_ms: int) -> int:
+        """The first offset of a chunk with a message of that time or later, else the next."""
+        found = self._segments.find(timestamp_ms)
+        if found is not None:
+            return found
+        for chunk in self._unwritten:
+            if chunk.header.newest >= timestamp_ms:
+                return chunk.base
+        late = self._timestamp >= timestamp_ms
+        return self.next_offset - len(self._pending) if late else self.next_offset
+
+    def last_chunk_offset(self) -> int:
+        """Where the last written chunk begins; the next offset when there is none."""
+        last = self._segments.last_chunk_offset()
+        return self.next_offset if last is None else last
+
+    # Forgetting and ending.
+
+    def truncate_before(self, offset: int) -> None:
+        """Delete the segments that hold only messages below the offset."""
+        self._segments.drop_before(offset)
+
+    def retain(self, max_age_ms: int | None, max_bytes: int | None) -> int:
+        """Delete the oldest segments past an age or a total size; returns the first offset left.
+
+        The segment being written is always kept.
+        """
+        oldest = None if max_age_ms is None else self.now() - max_age_ms
+        self._segments.retain(oldest, max_bytes)
+        return self.first_offset
+
+    def close(self) -> None:
+        """Write what is pending and let go of the files; the committer syncs them.
+
+        What cannot be written is lost, and those who wait for it are never confirmed.
+        """
+        if self._closed:
+            return
+        try:
+            self.write()
+        finally:
+            for descriptor in self.begin_sync():
+                self._committer.adopt(descriptor)
+            self._closed = True
+            self._segments.close()
+            self._recent.clear()
+
+    def delete(self) -> None:
+        """Drop everything, also what is pending."""
+        self._closed = True
+        self._pending = []
+        self._unwritten.clear()
+        self._recent.clear()
+        for descriptor in self._sealed:
+            os.close(descriptor)
+        self._sealed = []
+        self._segments.delete()
+        with suppress(OSError):  # others may keep files there
+            self._directory.rmdir()
+
+
+def _parts(messages: list[Message]) -> Iterator[list[Message]]:
+    """Stretches of about a chunk's worth of bytes each."""
+    if sum([len(m.body) + len(m.header) for m in messages]) <= CHUNK_BYTES:
+        yield messages
+        return
+    start = size = 0
+    for i, message in enumerate(messages):
+        size += len(message.body) + len(message.header)
+        if size >= CHUNK_BYTES:
+            yield messages[start : i + 1]
+            start, size = i + 1, 0
+    if start < len(messages):
+        yield messages[start:]
+
+
+# The segments of one log, oldest first: finding and reading chunks in them, dropping the oldest.
+#
+# The last one is active. Of the sealed ones only a few are open at a time. Damaged chunks are told
+# to `CorruptionReport` and skipped, so that a reader only ever meets sound ones. What is appended,
+# and when
+# something is dropped, is the log's.
+
+#: Sealed segments kept open. Readers of one log are mostly close together.
+OPEN_SEGMENTS: Final = 4
+
+
+class SegmentList:
+    __slots__ = ("_damages", "_directory", "_list", "_open", "bytes")
+
+    def __init__(self, directory: Path, damages: CorruptionReport) -> None:
+        self._directory = directory
+        self._damages = damages
+        self._open: deque[Segment] = deque()
+        for leftover in directory.glob("*.idx.new"):
+            leftover.unlink()
+        self._list = [
+            Segment(path, damages)
+            for path in sorted(directory.glob("*.seg"))
+            if path.stem.isdigit()
+        ]
+        if self._list and not self._list[-1].recover():
+            # A process that was killed leaves data that only the kernel has, at the end of the
+            # last segment and perhaps of the one it had just sealed.
+            for segment in self._list[-2:]:
+                segment.sync()
+        self.bytes = sum(segment.size for segment in self._list)
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    @property
+    def first_offset(self) -> int:
+        return self._list[0].base if self._list else 0
+
+    @property
+    def end(self) -> int:
+        """The offset after the last message."""
+        return self._list[-1].index.end if self._list else 0
+
+    @property
+    def active(self) -> Segment | None:
+        return self._list[-1] if self._list else None
+
+    # Growing.
+
+    def roll(self, base: int) -> int | None:
+        """Begin the segment of that offset. Returns the sealed one's descriptor, to be synced."""
+        fresh = Segment(self._directory / f"{base:020}.seg", self._damages)
+        fresh.create()  # when this fails, nothing has changed
+        before = self.active
+        self._list.append(fresh)
+        return before.seal() if before is not None else None
+
+    def append(self, chunk: Chunk) -> None:
+        self._list[-1].append(chunk)
+        self.bytes += chunk.header.file_bytes
+
+    # Reading.
+
+    def read(self, offset: int) -> Chunk | None:
+        """The chunk that holds the offset, or the first sound one after it."""
+        where = max(bisect_right(self._list, offset, key=_base) - 1, 0)
+        for segment in self._list[where:]:
+            self._use(segment)
+            index = segment.index
+            for i in range(index.at_offset(offset), len(index)):
+                try:
+                    chunk = segment.read(i)
+                except CorruptChunk as damage:
+                    self._damages.found(segment.path, index.positions[i], str(damage))
+                    continue
+                if chunk.end > offset:  # else the offset lies in a damaged stretch after it
+                    return chunk
+        return None
+
+    def find(self, timestamp: int) -> int | None:
+        """Where the first chunk with a message of that time or later begins."""
+        for segment in self._list:
+            if segment.newest >= timestamp:
+                self._use(segment)
+                return segment.index.bases[segment.index.at_time(timestamp)]
+        return None
+
+    def last_chunk_offset(self) -> int | None:
+        for segment in reversed(self._list):
+            self._use(segment)
+            if len(segment.index):
+                return segment.index.bases[-1]
+        return None
+
+    def _use(self, segment: Segment) -> None:
+        if segment is not self._list[-1] and segment not in self._open:
+            if len(self._open) == OPEN_SEGMENTS:
+                self._open.popleft().release()
+            self._open.append(segment)
+
+    # Forgetting.
+
+    def drop_before(self, offset: int) -> None:
+        """Delete the segments, but never the active one, that end at or before the offset."""
+        while len(self._list) > 1 and self._list[1].base <= offset:
+            self._drop_oldest()
+
+    def retain(self, oldest: int | None, most: int | None) -> None:
+        """Delete oldest segments while they are older than that, or all are more bytes."""
+        while len(self._list) > 1 and (
+            (most is not None and self.bytes > most)
+            or (oldest is not None and self._list[0].newest < oldest)
+        ):
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        segment = self._list.pop(0)
+        with suppress(ValueError):
+            self._open.remove(segment)
+        self.bytes -= segment.size
+        segment.delete()
+
+    def close(self) -> None:
+        if self._list:
+            self._list[-1].mark_clean()
+        for segment in self._list:
+            segment.release()
+        self._open.clear()
+
+    def delete(self) -> None:
+        for segment in self._list:
+            segment.delete()
+        self._open.clear()
+        self._list = []
+        self.bytes = 0
+
+
+def _base(segment: Segment) -> int:
+    return segment.base

@@ -1,0 +1,290 @@
+"""Passwords: how they are kept, and how one is checked without stopping the broker.
+
+New passwords are kept as argon2id. Hashes exported from RabbitMQ (a salt of four bytes and a
+SHA-256 or SHA-512 digest, in base64) are accepted as they are. Checking takes tens of milliseconds
+and 19 MiB on purpose, so it happens in threads (`check_pool.py`); a password that was found right
+is remembered for the life of the process as a keyed digest, so that a thousand reconnections cost
+one check. A refusal takes as long for a user who does not exist as for one who does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+
+from penstock.core.errors import AuthenticationFailed, PreconditionFailed
+
+#: Right passwords remembered before starting over; each takes about 100 bytes.
+_REMEMBERED: Final = 16_384
+_SALT: Final = 4
+_DIGESTS: Final = {32: "sha256", 64: "sha512"}
+
+
+def argon2_hasher() -> PasswordHasher:
+    """Argon2id with moderate memory: the broker itself holds it while a check runs."""
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+class PasswordVerifier:
+    """Hashes passwords and checks them."""
+
+    __slots__ = ("_hasher", "_key", "_pool", "_right")
+
+    def __init__(self, hasher: PasswordHasher | None = None) -> None:
+        self._hasher = hasher or argon2_hasher()
+        self._key = os.urandom(32)
+        self._right: set[bytes] = set()
+        self._pool = PasswordCheckPool()
+
+    def hash(self, password: str) -> str:
+        if not password:
+            raise PreconditionFailed("a password must not be empty")
+        return self._hasher.hash(_bytes(password))
+
+    async def check(self, stored: str | None, password: str | bytes, address: str) -> bool:
+        """Whether the password is the one that was stored; no one's password is `None`.
+
+        `address` is where it came from. Raises `AuthenticationFailed` when too many wait there.
+        """
+        given = _bytes(password)
+        digest = self._digest(_bytes(stored or ""), given)
+        if digest in self._right:
+            return True
+        if not await self._pool.run(address, digest, partial(self._verify, stored, given)):
+            return False
+        if len(self._right) >= _REMEMBERED:
+            self._right.clear()
+        self._right.add(digest)
+        return True
+
+    def _digest(self, stored: bytes, password: bytes) -> bytes:
+        # The stored hash is part of it, so that a changed password is forgotten by itself.
+        state = hashlib.blake2b(key=self._key, digest_size=32)
+        state.update(len(stored).to_bytes(4, "big"))
+        state.update(stored)
+        state.update(password)
+        return state.digest()
+
+    def _verify(self, stored: str | None, password: bytes) -> bool:
+        if stored and stored.startswith("$argon2"):
+            try:
+                return self._hasher.verify(stored, password)
+            except (Argon2Error, InvalidHashError):
+                return False
+        if stored and password and _matches_salted(stored, password):
+            return True
+        self._hasher.hash(password)  # only for the time it takes
+        return False
+
+
+def _bytes(text: str | bytes) -> bytes:
+    # A text that is not Unicode is a wrong password, not an error.
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+
+
+def validate_password_hash(stored: str) -> str:
+    """The stored form of a password, refused if no password could ever match it."""
+    if stored.startswith("$argon2id$") or not stored or _salted(stored) is not None:
+        return stored
+    raise PreconditionFailed(
+        "password_hash is neither an argon2id string nor RabbitMQ's salted SHA-256 or SHA-512 "
+        "in base64"
+    )
+
+
+def _salted(stored: str) -> bytes | None:
+    try:
+        content = base64.b64decode(stored, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return content if len(content) - _SALT in _DIGESTS else None
+
+
+def _matches_salted(stored: str, password: bytes) -> bool:
+    content = _salted(stored)
+    if content is None:
+        return False
+    salt, expected = content[:_SALT], content[_SALT:]
+    digest = hashlib.new(_DIGESTS[len(expected)], salt + password).digest()
+    return hmac.compare_digest(digest, expected)
+
+
+# Password checks in threads: few at a time, the addresses they come from taking turns.
+#
+# A check takes tens of milliseconds and 19 MiB on purpose, so whoever sends wrong passwords could
+# keep others out. Three rules prevent that:
+#
+# * Each address has a queue of its own, and the queues take turns. An IPv6 address counts as its
+#   network of 64 bits, which is what one subscriber has.
+# * Within an address the newest check goes first: a burst of wrong passwords delays those who sent
+#   it, and not whoever comes next. A queue that is full gives up its oldest.
+# * Each address has an allowance for checks that fail. Without one left, it waits.
+#
+# Those who wait for the same check share it.
+
+#: Checks at the same time: each holds memory, and a core while it lasts.
+MAX_CONCURRENT_CHECKS: Final = 2
+#: Checks of one address that may wait.
+MAX_WAITING_CHECKS: Final = 256
+#: Failed checks an address may have at once, and how many it gets back each second.
+CHECK_BURST: Final = 50.0
+CHECKS_PER_SECOND: Final = 10.0
+#: Addresses that are remembered before those that are at rest are forgotten.
+MAX_TRACKED_ADDRESSES: Final = 1024
+
+
+class _Check:
+    __slots__ = ("future", "verify", "wanted")
+
+    def __init__(self, future: asyncio.Future[bool], verify: Callable[[], bool]) -> None:
+        self.future = future
+        self.verify = verify
+        self.wanted = 0  #: how many wait for it
+
+
+class _Queue:
+    """The checks of one address."""
+
+    __slots__ = ("_allowance", "_since", "running", "waiting")
+
+    def __init__(self, now: float) -> None:
+        self.waiting: dict[bytes, _Check] = {}  #: by what is checked, the newest last
+        self.running: dict[bytes, _Check] = {}
+        self._allowance = CHECK_BURST
+        self._since = now
+
+    def allowance(self, now: float) -> float:
+        self._allowance = min(
+            CHECK_BURST, self._allowance + (now - self._since) * CHECKS_PER_SECOND
+        )
+        self._since = now
+        return self._allowance
+
+    def spend(self, checks: int) -> None:
+        self._allowance -= checks
+
+    def is_at_rest(self, now: float) -> bool:
+        return not (self.waiting or self.running) and self.allowance(now) >= CHECK_BURST
+
+
+class PasswordCheckPool:
+    """Runs the checks of one broker."""
+
+    __slots__ = ("_clock", "_queues", "_running", "_threads", "_timer")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._queues: dict[str, _Queue] = {}  # whose turn is next comes first
+        self._running = 0
+        self._threads: ThreadPoolExecutor | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self, address: str, what: bytes, verify: Callable[[], bool]) -> bool:
+        """What `verify` returns; `what` tells one check of an address from another."""
+        queue = self._queue(_network(address))
+        check = queue.running.get(what) or queue.waiting.pop(what, None)
+        if check is None:
+            check = _Check(asyncio.get_running_loop().create_future(), verify)
+        if what not in queue.running:
+            queue.waiting[what] = check
+            if len(queue.waiting) > MAX_WAITING_CHECKS:
+                oldest = queue.waiting.pop(next(iter(queue.waiting)))
+                oldest.future.set_exception(
+                    AuthenticationFailed(f"too many logins wait that came from {address}")
+                )
+        check.wanted += 1
+        self._go_on()
+        try:
+            return await asyncio.shield(check.future)
+        finally:
+            check.wanted -= 1
+            if not check.wanted and queue.waiting.get(what) is check:
+                del queue.waiting[what]
+
+    def _queue(self, network: str) -> _Queue:
+        queue = self._queues.get(network)
+        if queue is None:
+            now = self._clock()
+            if len(self._queues) >= MAX_TRACKED_ADDRESSES:
+                for known in [one for one, kept in self._queues.items() if kept.is_at_rest(now)]:
+                    del self._queues[known]
+            queue = self._queues[network] = _Queue(now)
+        return queue
+
+    def _go_on(self) -> None:
+        """Begin as many checks as may run."""
+        now = self._clock()
+        while self._running < MAX_CONCURRENT_CHECKS:
+            network = self._next(now)
+            if network is None:
+                self._wait(now)
+                return
+            queue = self._queues[network] = self._queues.pop(network)  # the others first, next time
+            self._begin(queue)
+
+    def _next(self, now: float) -> str | None:
+        for network, queue in self._queues.items():
+            if queue.waiting and queue.allowance(now) >= 1:
+                return network
+        return None
+
+    def _begin(self, queue: _Queue) -> None:
+        what, check = queue.waiting.popitem()
+        queue.running[what] = check
+        queue.spend(1)
+        self._running += 1
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(
+                MAX_CONCURRENT_CHECKS, thread_name_prefix="penstock-password"
+            )
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._threads, check.verify)
+        running.add_done_callback(lambda done: self._end(queue, what, check, done))
+
+    def _end(self, queue: _Queue, what: bytes, check: _Check, done: asyncio.Future[bool]) -> None:
+        self._running -= 1
+        del queue.running[what]
+        error = done.exception()
+        if error is None and done.result():
+            queue.spend(-1)  # only failures count
+        if not check.future.done():
+            if error is None:
+                check.future.set_result(done.result())
+            else:
+                check.future.set_exception(error)
+        self._go_on()
+
+    def _wait(self, now: float) -> None:
+        """Somebody may wait for an allowance only: look again when there is one."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        short = [1 - queue.allowance(now) for queue in self._queues.values() if queue.waiting]
+        if short:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(min(short) / CHECKS_PER_SECOND, self._go_on)
+
+
+def _network(address: str) -> str:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return f"{int(found) >> 64:x}::/64"

@@ -1,0 +1,510 @@
+"""The users of a broker: who they are, what they may do, and how that is changed.
+
+Users live in one file. `Users` holds it in memory, answers the questions terminals ask (who is
+this, may they), and writes every change through to the file before it holds. A change made by
+another process is picked up by `refresh`, which logins ask for by themselves; answers given to
+connections that are already open follow the change.
+
+Questions are for the event loop. Changes wait for the disk, and hashing takes its time: a server
+makes them in a thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.passwords import PasswordVerifier, validate_password_hash
+from penstock.broker.permissions import (
+    Permission,
+    PermissionKind,
+    TopicPermission,
+    TopicPermissionKind,
+    allows_client_id,
+    validate_pattern,
+)
+from penstock.broker.user import (
+    User,
+    UsersFile,
+    UsersFileStamp,
+    anonymous_user,
+    client_ids_from_json,
+    permission_from_json,
+    tags_from_json,
+    topic_permission_from_json,
+    user_to_json,
+)
+from penstock.core.addresses import is_loopback
+from penstock.core.errors import (
+    AccessRefused,
+    AuthenticationFailed,
+    ConfigurationError,
+    NotFound,
+    PreconditionFailed,
+)
+from penstock.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from penstock.broker.contract import Exchange
+    from penstock.broker.vhost import VirtualHost
+
+
+#: Seconds between two looks at the file.
+_LOOK_EVERY: Final = 1.0
+#: Answers remembered for a user before starting over: names are the peer's to choose.
+_ANSWERS: Final = 4096
+#: Users with a well-known password, who may not come from afar.
+LOOPBACK_USERS: Final = frozenset({"guest"})
+
+_log = get_logger("penstock.users")
+
+
+class Users:
+    """The users of one broker."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        passwords: PasswordVerifier | None = None,
+        loopback_only: frozenset[str] = LOOPBACK_USERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._file = UsersFile(path)
+        self._passwords = passwords or PasswordVerifier()
+        self._loopback_only = loopback_only
+        self._clock = clock
+        self._looked = clock()
+        self._stamp: UsersFileStamp | None = None
+        self.version = 0  #: grows with every change: answers given before may not hold
+        self._users: dict[str, User] = {}
+        self._answers: dict[str, dict[tuple[str, str, str], bool]] = {}
+
+    # The file.
+
+    def load(self) -> None:
+        """Read the file; the first time there is none, and it is made with the first users.
+
+        `guest` administers. `anonymous` has no password, so that nobody logs in by that name, and
+        may publish and subscribe through MQTT's exchange and nothing else. A file from before there
+        was one gets it here, once.
+        """
+        with self._file.locked():
+            if self._file.stamp() is None:
+                everything = Permission(".*", ".*", ".*")
+                guest = User(
+                    "guest", self._passwords.hash("guest"), ("administrator",), {"/": everything}
+                )
+                self._file.write({user.name: user for user in (guest, anonymous_user())})
+            elif not self._file.is_current():
+                self._file.write(self._file.read())
+                _log.info("users file upgraded")
+            self._read()
+
+    def refresh(self) -> bool:
+        """Take in what another process changed; whether there was anything to take in.
+
+        A file that cannot be used leaves everything as it was and says so in the log, once.
+        """
+        now = self._clock()
+        if now - self._looked < _LOOK_EVERY:
+            return False
+        self._looked = now
+        stamp = self._file.stamp()
+        if stamp is None or stamp == self._stamp:
+            return False
+        try:
+            self._read()
+        except ConfigurationError as error:
+            self._stamp = stamp
+            _log.error("users file not usable, keeping the users known before", error=str(error))
+            return False
+        return True
+
+    def _read(self) -> None:
+        # The stamp first: a change between the two is then seen at the next look.
+        stamp = self._file.stamp()
+        self._hold(self._file.read(), stamp)
+
+    def _hold(self, users: dict[str, User], stamp: UsersFileStamp | None) -> None:
+        self._users = users
+        self._stamp = stamp
+        self._answers = {}
+        self.version += 1
+
+    # Who is this?
+
+    async def authenticate(self, name: str, password: str | bytes, *, address: str) -> User:
+        """The user with this name and password; `address` is where the peer is."""
+        self.refresh()
+        if name in self._loopback_only and not is_loopback(address):
+            raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
+        user = self._users.get(name)
+        right = await self._passwords.check(user.password_hash if user else None, password, address)
+        current = self._users.get(name)
+        if user is None or current is None or not right:
+            raise AuthenticationFailed(f"user '{name}': invalid credentials")
+        if current.password_hash != user.password_hash:
+            raise AuthenticationFailed(f"user '{name}': the password has just been changed")
+        return current
+
+    def anonymous(self, name: str, *, address: str) -> User:
+        """The user whose permissions a client has that gave no name."""
+        user = self._users.get(name)
+        if user is None:
+            raise AuthenticationFailed(
+                f"no user '{name}' for clients without a user name: add the user, or name another "
+                "with broker.anonymous_user"
+            )
+        if name in self._loopback_only and not is_loopback(address):
+            raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
+        return user
+
+    def get(self, name: str) -> User:
+        user = self._users.get(name)
+        if user is None:
+            raise NotFound(f"no user '{name}'")
+        return user
+
+    def all(self) -> list[User]:
+        return sorted(self._users.values(), key=lambda user: user.name)
+
+    # May they?
+
+    def may_enter(self, user: User, vhost: str) -> bool:
+        """Whether the user may open a connection to a virtual host."""
+        current = self._users.get(user.name)
+        return current is not None and vhost in current.permissions
+
+    def may(self, user: User, vhost: str, kind: PermissionKind, name: str) -> bool:
+        """Whether the user may configure, write to or read from a destination."""
+        question = (vhost, kind, name)
+        answers = self._answers.setdefault(user.name, {})
+        answer = answers.get(question)
+        if answer is None:
+            current = self._users.get(user.name)
+            permission = current.permissions.get(vhost) if current else None
+            answer = permission is not None and permission.allows(kind, name)
+            if len(answers) >= _ANSWERS:
+                answers.clear()
+            answers[question] = answer
+        return answer
+
+    def may_topic(
+        self,
+        user: User,
+        vhost: str,
+        exchange: str,
+        kind: TopicPermissionKind,
+        routing_key: str,
+        client_id: str = "",
+    ) -> bool:
+        """Whether the user may use a routing key with a topic exchange they may use."""
+        current = self._users.get(user.name)
+        if current is None:
+            return False
+        permission = current.topic_permissions.get(vhost, {}).get(exchange or "amq.default")
+        if permission is None:
+            return True
+        variables = {"username": user.name, "vhost": vhost, "client_id": client_id}
+        return permission.allows(kind, routing_key, variables)
+
+    def may_use_client_id(self, user: User, client_id: str) -> bool:
+        """Whether an MQTT connection of the user may have this client id."""
+        current = self._users.get(user.name)
+        return current is not None and allows_client_id(current.client_ids, client_id)
+
+    def has_tag(self, user: User, tag: str) -> bool:
+        """Whether the user has a tag now; one that was deleted has none."""
+        current = self._users.get(user.name)
+        return current is not None and tag in current.tags
+
+    # Changes.
+
+    def add(
+        self, name: str, password: str, tags: tuple[str, ...] = (), client_ids: str = ""
+    ) -> User:
+        """A new user, who may do nothing yet."""
+        if not name or len(name.encode("utf-8", "surrogatepass")) > 255:
+            raise PreconditionFailed("a user name has 1 to 255 bytes")
+        pattern = validate_pattern(client_ids)
+        user = User(name, self._passwords.hash(password), tags, client_ids=pattern)
+
+        def edit(users: dict[str, User]) -> None:
+            if name in users:
+                raise PreconditionFailed(f"user '{name}' exists already")
+            users[name] = user
+
+        self._change(edit)
+        return user
+
+    def delete(self, name: str) -> None:
+        def edit(users: dict[str, User]) -> None:
+            _known(users, name)
+            del users[name]
+
+        self._change(edit)
+
+    def set_password(self, name: str, password: str) -> None:
+        password_hash = self._passwords.hash(password)
+        self._revise(name, lambda user: replace(user, password_hash=password_hash))
+
+    def set_tags(self, name: str, tags: tuple[str, ...]) -> None:
+        self._revise(name, lambda user: replace(user, tags=tags))
+
+    def set_client_ids(self, name: str, pattern: str) -> None:
+        """The client ids the user's MQTT connections may have; an empty pattern is any."""
+        validate_pattern(pattern)
+        self._revise(name, lambda user: replace(user, client_ids=pattern))
+
+    def set_permissions(self, name: str, vhost: str, permission: Permission) -> None:
+        self._revise(
+            name, lambda user: replace(user, permissions={**user.permissions, vhost: permission})
+        )
+
+    def clear_permissions(self, name: str, vhost: str) -> None:
+        self._revise(
+            name, lambda user: replace(user, permissions=_without(user.permissions, vhost))
+        )
+
+    def set_topic_permissions(
+        self, name: str, vhost: str, exchange: str, permission: TopicPermission
+    ) -> None:
+        def revised(user: User) -> User:
+            exchanges = {**user.topic_permissions.get(vhost, {}), exchange: permission}
+            return replace(user, topic_permissions={**user.topic_permissions, vhost: exchanges})
+
+        self._revise(name, revised)
+
+    def clear_topic_permissions(self, name: str, vhost: str, exchange: str | None = None) -> None:
+        """Of one exchange, or of all in the virtual host."""
+
+        def revised(user: User) -> User:
+            others = _without(user.topic_permissions, vhost)
+            kept = _without(user.topic_permissions.get(vhost, {}), exchange) if exchange else {}
+            return replace(user, topic_permissions={**others, vhost: kept} if kept else others)
+
+        self._revise(name, revised)
+
+    def export(self) -> dict[str, list[dict[str, Any]]]:
+        """The users as RabbitMQ's definitions have them."""
+        return users_to_definitions(self._users)
+
+    def restore(self, definitions: Mapping[str, Any]) -> None:
+        """Add or replace what RabbitMQ's definitions (or ours) hold; the rest stays."""
+        self._change(
+            lambda users: users.update(
+                users_from_definitions(definitions, users, self._passwords.hash)
+            )
+        )
+
+    def _revise(self, name: str, revised: Callable[[User], User]) -> None:
+        def edit(users: dict[str, User]) -> None:
+            users[name] = revised(_known(users, name))
+
+        self._change(edit)
+
+    def _change(self, edit: Callable[[dict[str, User]], None]) -> None:
+        """Edit what the file says now, which may be more than what was read last."""
+        with self._file.locked():
+            users = self._file.read() if self._file.stamp() is not None else {}
+            edit(users)
+            self._file.write(users)
+            self._hold(users, self._file.stamp())
+
+
+def _known(users: Mapping[str, User], name: str) -> User:
+    user = users.get(name)
+    if user is None:
+        raise NotFound(f"no user '{name}'")
+    return user
+
+
+def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != key}
+
+
+# Users, permissions and topic permissions in the form of RabbitMQ's definitions.
+#
+# What RabbitMQ exports can be imported here, password hashes included; what is exported here keeps
+# the form, though RabbitMQ cannot check an argon2 hash, and passes over the pattern of client ids,
+# a field of ours that only users who have one are written with. Import is all or nothing: the first
+# entry that makes no sense raises `ConfigurationError` naming it.
+
+_ALGORITHMS: Final = {
+    "rabbit_password_hashing_sha256",
+    "rabbit_password_hashing_sha512",
+    "argon2id",
+}
+
+
+def users_to_definitions(users: Mapping[str, User]) -> dict[str, list[dict[str, Any]]]:
+    definitions: dict[str, list[dict[str, Any]]] = {
+        "users": [],
+        "permissions": [],
+        "topic_permissions": [],
+    }
+    for user in sorted(users.values(), key=lambda user: user.name):
+        written = user_to_json(user)
+        definitions["users"].append(
+            {
+                "name": user.name,
+                "password_hash": user.password_hash,
+                "hashing_algorithm": _algorithm(user.password_hash),
+                "tags": written["tags"],
+                "limits": {},
+                **({"client_ids": user.client_ids} if user.client_ids else {}),
+            }
+        )
+        for vhost, granted in written["permissions"].items():
+            definitions["permissions"].append({"user": user.name, "vhost": vhost, **granted})
+        for vhost, exchanges in written["topic_permissions"].items():
+            for exchange, granted in exchanges.items():
+                definitions["topic_permissions"].append(
+                    {"user": user.name, "vhost": vhost, "exchange": exchange, **granted}
+                )
+    return definitions
+
+
+def users_from_definitions(
+    definitions: Mapping[str, Any],
+    known: Mapping[str, User],
+    hash_password: Callable[[str], str],
+) -> dict[str, User]:
+    """The users that the definitions add to those known, or change."""
+    users: dict[str, User] = {}
+    for place, entry in _entries(definitions, "users"):
+        name = _definition_name(entry, "name", place)
+        old = known.get(name, User(name))
+        users[name] = replace(
+            old,
+            password_hash=_password_hash(entry, place, hash_password),
+            tags=tags_from_json(entry.get("tags", []), f"{place}.tags"),
+            # A file of RabbitMQ's says nothing of it, and must not take a restriction away.
+            client_ids=(
+                client_ids_from_json(entry, place) if "client_ids" in entry else old.client_ids
+            ),
+        )
+    for place, entry in _entries(definitions, "permissions"):
+        user = _definition_user(users, known, entry, place)
+        granted = permission_from_json(entry, place)
+        permissions = {**user.permissions, _definition_name(entry, "vhost", place): granted}
+        users[user.name] = replace(user, permissions=permissions)
+    for place, entry in _entries(definitions, "topic_permissions"):
+        user = _definition_user(users, known, entry, place)
+        vhost = _definition_name(entry, "vhost", place)
+        topic = topic_permission_from_json(entry, place)
+        exchanges = {
+            **user.topic_permissions.get(vhost, {}),
+            _definition_name(entry, "exchange", place): topic,
+        }
+        users[user.name] = replace(
+            user, topic_permissions={**user.topic_permissions, vhost: exchanges}
+        )
+    return users
+
+
+def _algorithm(password_hash: str) -> str:
+    if password_hash.startswith("$argon2"):
+        return "argon2id"
+    # Base64 of a salt of four bytes and the digest: 48 letters for SHA-256.
+    return f"rabbit_password_hashing_sha{256 if len(password_hash) <= 48 else 512}"
+
+
+def _entries(definitions: Mapping[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
+    entries = definitions.get(key, [])
+    if not isinstance(entries, list):
+        raise ConfigurationError(f"{key}: a list belongs here")
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise ConfigurationError(f"{key}[{number}]: an object belongs here")
+    return [(f"{key}[{number}]", entry) for number, entry in enumerate(entries)]
+
+
+def _definition_name(entry: Mapping[str, Any], key: str, place: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{place}.{key}: a name belongs here")
+    return value
+
+
+def _definition_user(
+    users: Mapping[str, User], known: Mapping[str, User], entry: Mapping[str, Any], place: str
+) -> User:
+    name = _definition_name(entry, "user", place)
+    user = users.get(name) or known.get(name)
+    if user is None:
+        raise ConfigurationError(f"{place}.user: no user '{name}'")
+    return user
+
+
+def _password_hash(
+    entry: Mapping[str, Any], place: str, hash_password: Callable[[str], str]
+) -> str:
+    if isinstance(password := entry.get("password"), str) and password:
+        return hash_password(password)
+    algorithm = entry.get("hashing_algorithm", "rabbit_password_hashing_sha256")
+    if algorithm not in _ALGORITHMS:
+        known = ", ".join(sorted(_ALGORITHMS))
+        raise ConfigurationError(f"{place}.hashing_algorithm: {algorithm!r} is none of {known}")
+    stored = entry.get("password_hash", "")
+    if not isinstance(stored, str):
+        raise ConfigurationError(f"{place}.password_hash: a string belongs here")
+    try:
+        return validate_password_hash(stored)
+    except PreconditionFailed as error:
+        raise ConfigurationError(f"{place}: {error}") from None
+
+
+# What the user of a connection may do, asked by the names AMQP's permissions go by.
+
+
+class AccessControl:
+    __slots__ = ("_users", "_vhost", "user")
+
+    def __init__(self, users: Users, user: User, vhost: str) -> None:
+        self._users = users
+        self.user = user
+        self._vhost = vhost
+
+    def check(self, kind: PermissionKind, what: str, name: str) -> None:
+        """`what` is "queue" or "exchange"; raises unless it is allowed."""
+        # The default exchange has no name of its own to write a permission for.
+        if not self._users.may(self.user, self._vhost, kind, name or "amq.default"):
+            raise AccessRefused(
+                f"{kind} access to {what} '{name}' in vhost '{self._vhost}' "
+                f"refused for user '{self.user.name}'"
+            )
+
+    def check_topic(self, kind: TopicPermissionKind, exchange: str, key: str) -> None:
+        if not self._users.may_topic(self.user, self._vhost, exchange, kind, key):
+            raise AccessRefused(
+                f"{kind} access to topic '{key}' in exchange '{exchange}' in vhost "
+                f"'{self._vhost}' refused for user '{self.user.name}'"
+            )
+
+    def check_bind(self, exchange: Exchange, key: str, arguments: dict[str, Any]) -> None:
+        """Whether a binding may read from an exchange."""
+        self.check("read", "exchange", exchange.name)
+        for topic in exchange.topics_of(key, arguments):
+            self.check_topic("read", exchange.name, topic)
+
+    def check_forward(self, exchange: str, key: str = "#") -> None:
+        """Whether others' messages may be put into an exchange: by a binding, as dead letters, or
+        as what another exchange cannot route. They have any topic, unless there is a key."""
+        self.check("write", "exchange", exchange)
+        self.check_topic("write", exchange, key)
+
+    def check_dead_letters(self, vhost: VirtualHost, queue: str, arguments: dict[str, Any]) -> None:
+        """Whether a queue may be declared with these arguments, as far as dead letters go."""
+        name = arguments.get("x-dead-letter-exchange")
+        if not isinstance(name, str):
+            return
+        self.check("read", "queue", queue)
+        key = arguments.get("x-dead-letter-routing-key")
+        exchange = vhost.exchanges.get(name)
+        fixed = isinstance(key, str) and exchange is not None and exchange.topical
+        self.check_forward(name, str(key) if fixed else "#")

@@ -1,0 +1,490 @@
+"""Virtual hosts: the registry of destinations, and the operations that change topology.
+
+Terminals call these for declare, bind and delete, and `lookup` to find the driver of a path.
+Drivers do not call back into topology, but for the deaths they bring about themselves (an
+auto-delete queue whose last consumer left, a queue that expired). Durable changes go to the
+journal. Permissions are the terminal's business: it knows who asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote, unquote
+
+from penstock.broker import declarations
+from penstock.broker.contract import Binding, Driver, Exchange, Queue, RetainedMessages, Sink
+from penstock.broker.kernel import Kernel
+from penstock.broker.topology import Topology, pack_arguments, unpack_arguments
+from penstock.core.errors import (
+    AccessRefused,
+    CommandInvalid,
+    NotFound,
+    PreconditionFailed,
+    ResourceLocked,
+)
+
+ExchangeFactory = Callable[..., Exchange]
+QueueFactory = Callable[..., Queue]
+ReplyFactory = Callable[[Kernel, str], Any]
+RetainedFactory = Callable[[Kernel, Path], RetainedMessages]
+
+PREDECLARED_EXCHANGES = {
+    "": "direct",
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+}
+
+
+class VirtualHost:
+    def __init__(
+        self,
+        name: str,
+        kernel: Kernel,
+        topology: Topology,
+        exchange_types: dict[str, ExchangeFactory],
+        queue_types: dict[str, QueueFactory],
+        reply_type: ReplyFactory,
+        retained_type: RetainedFactory,
+        *,
+        recover: bool = True,
+    ) -> None:
+        """Without `recover`, who makes it has to run `recovery` to its end."""
+        self.name = name
+        self.kernel = kernel
+        self.topology = topology
+        self.exchange_types = exchange_types
+        self.queue_types = queue_types
+        self.reply_type = reply_type
+        self._retained_type = retained_type
+        self._retained: RetainedMessages | None = None
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        #: Reply channels of clients, by the routing key they gave out (direct reply-to).
+        self.replies: dict[str, Sink] = {}
+        self._bound: dict[tuple[str, str], dict[tuple[str, str, str], Binding]] = {}
+        self._owned: dict[object, set[str]] = {}
+        for exchange, kind in PREDECLARED_EXCHANGES.items():
+            self._make_exchange(exchange, kind, True, False, False, {})
+        if recover:
+            for _ in self.recovery():
+                pass
+
+    # Finding.
+
+    def lookup(self, path: str) -> Driver:
+        """The driver that a destination path names."""
+        where = parse_destination(path)
+        return self.queue(where.name) if where.kind == "queue" else self.exchange(where.name)
+
+    def exchange(self, name: str) -> Exchange:
+        try:
+            return self.exchanges[name]
+        except KeyError:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'") from None
+
+    def queue(self, name: str, owner: object | None = None) -> Queue:
+        """The queue of that name, unless it belongs to another connection."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        if queue.owner is not None and owner is not None and queue.owner is not owner:
+            raise self._locked(name)
+        return queue
+
+    def _locked(self, name: str) -> ResourceLocked:
+        return ResourceLocked(
+            f"cannot obtain exclusive access to locked queue '{name}' in vhost "
+            f"'{self.name}'. It could be originally declared on another connection or the "
+            "exclusive property value does not match that of the original declaration."
+        )
+
+    def existing_exchange(self, name: str) -> Exchange:
+        """For a passive declare."""
+        self._refuse_default(name)
+        return self.exchange(name)
+
+    def open_reply(self, prefix: str) -> tuple[str, Driver]:
+        """A destination of its own for one client's replies, and the key that leads there."""
+        name = f"{prefix}.{secrets.token_urlsafe(16)}"
+        self.replies[name] = driver = self.reply_type(self.kernel, name)
+        return name, driver
+
+    @property
+    def retained(self) -> RetainedMessages:
+        """What publishers wanted kept for those who come later; opened when first asked for."""
+        if self._retained is None:
+            where = self.kernel.directory / "retained" / directory_name(self.name)
+            self._retained = self._retained_type(self.kernel, where)
+        return self._retained
+
+    # Exchanges.
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: dict[str, Any] | None = None,
+    ) -> Exchange:
+        arguments = arguments or {}
+        self._refuse_default(name)
+        if kind not in self.exchange_types:
+            raise CommandInvalid(f"unknown exchange type '{kind}'")
+        existing = self.exchanges.get(name)
+        if existing is not None:
+            declarations.check_exchange_equivalence(
+                self.name, existing, kind, durable, auto_delete, internal, arguments
+            )
+            return existing
+        if name.startswith("amq."):
+            raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        exchange = self._make_exchange(name, kind, durable, auto_delete, internal, arguments)
+        if durable:
+            self.topology.put(
+                ("exchange", self.name, name),
+                {
+                    "type": kind,
+                    "auto_delete": auto_delete,
+                    "internal": internal,
+                    "arguments": pack_arguments(arguments),
+                },
+            )
+        self.changed()
+        return exchange
+
+    def _make_exchange(
+        self,
+        name: str,
+        kind: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: dict[str, Any],
+    ) -> Exchange:
+        exchange = self.exchange_types[kind](
+            self,
+            name,
+            type=kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+        self.exchanges[name] = exchange
+        return exchange
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        self._refuse_default(name)
+        if name in PREDECLARED_EXCHANGES:
+            raise AccessRefused(
+                f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed"
+            )
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if if_unused and exchange.bindings:
+            raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
+        del self.exchanges[name]
+        for binding in list(exchange.bindings):
+            self._forget(binding)
+        self._unbind_all(exchange)
+        exchange.delete()
+        self.topology.drop(("exchange", self.name, name))
+        self.changed()
+
+    # Queues.
+
+    def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        owner: object | None = None,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: dict[str, Any] | None = None,
+    ) -> Queue:
+        arguments = arguments or {}
+        if name:
+            existing = self.queues.get(name)
+            if existing is not None:
+                existing = self.queue(name, owner)
+                if exclusive != (existing.owner is not None):
+                    raise self._locked(name)
+                declarations.check_queue_equivalence(
+                    self.name, existing, durable, auto_delete, arguments
+                )
+                return existing
+            if name.startswith("amq."):
+                raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+        else:
+            kind = arguments.get("x-queue-type", "classic")
+            if kind in ("stream", "quorum"):
+                raise PreconditionFailed(f"Cannot declare a server-named queue for type {kind}")
+            name = "amq.gen-" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        kind = declarations.queue_type(self.name, name, durable, exclusive, auto_delete, arguments)
+        queue = self.queue_types[kind](
+            self,
+            name,
+            type=kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            owner=owner if exclusive else None,
+            arguments=arguments,
+        )
+        self.queues[name] = queue
+        if exclusive:
+            self._owned.setdefault(owner, set()).add(name)
+        elif durable:
+            self.topology.put(
+                ("queue", self.name, name),
+                {"auto_delete": auto_delete, "arguments": pack_arguments(arguments)},
+            )
+        self.exchanges[""].forget_routes()  # nothing else leads to it yet
+        return queue
+
+    def delete_queue(
+        self,
+        name: str,
+        *,
+        owner: object | None = None,
+        if_unused: bool = False,
+        if_empty: bool = False,
+    ) -> int:
+        """Delete a queue, if it is there; returns how many messages went with it."""
+        if name not in self.queues:
+            return 0
+        queue = self.queue(name, owner)
+        if if_unused and queue.consumer_count:
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
+        if if_empty and queue.message_count:
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
+        count = queue.message_count
+        del self.queues[name]
+        if queue.owner is not None:
+            self._owned.get(queue.owner, set()).discard(name)
+        self._unbind_all(queue)
+        self.topology.drop(("queue", self.name, name))
+        self.changed()
+        queue.delete()
+        return count
+
+    def release(self, owner: object) -> None:
+        """A connection has ended: its exclusive queues go."""
+        for name in list(self._owned.pop(owner, ())):
+            self.delete_queue(name)
+
+    # Bindings.
+
+    def bind(
+        self,
+        source: str,
+        destination: Queue | Exchange,
+        key: str = "",
+        arguments: dict[str, Any] | None = None,
+    ) -> None:
+        arguments = arguments or {}
+        exchange = self.exchange(source)
+        self._refuse_default(source)
+        if destination.kind == "exchange":
+            self._refuse_default(destination.name)
+        packed = pack_arguments(arguments)
+        bound = self._bound.setdefault((destination.kind, destination.name), {})
+        if (source, key, packed) in bound:
+            return
+        binding = Binding(source, destination, key, arguments)
+        binding.properties_key = declarations.properties_key(key, arguments)
+        exchange.add(binding)
+        bound[source, key, packed] = binding
+        if destination.kind == "queue":
+            cast(Queue, destination).bound(binding)
+        if exchange.durable and destination.durable and getattr(destination, "owner", None) is None:
+            self.topology.put(self._binding_key(binding, packed), {})
+        self.changed()
+
+    def unbind(
+        self,
+        source: str,
+        destination: Queue | Exchange,
+        key: str = "",
+        arguments: dict[str, Any] | None = None,
+    ) -> None:
+        self._refuse_default(source)
+        bound = self._bound.get((destination.kind, destination.name), {})
+        binding = bound.get((source, key, pack_arguments(arguments or {})))
+        if binding is not None:
+            self._remove(binding)
+            self.changed()
+
+    def bindings(self) -> Iterator[Binding]:
+        """Every binding, without the default exchange's own."""
+        for bound in list(self._bound.values()):
+            yield from list(bound.values())
+
+    def bindings_of(self, destination: Queue | Exchange) -> list[Binding]:
+        return list(self._bound.get((destination.kind, destination.name), {}).values())
+
+    def _binding_key(self, binding: Binding, packed: str) -> tuple[str, ...]:
+        destination = binding.destination
+        return (
+            "binding",
+            self.name,
+            binding.source,
+            destination.kind,
+            destination.name,
+            binding.key,
+            packed,
+        )
+
+    def _forget(self, binding: Binding) -> None:
+        destination = binding.destination
+        packed = pack_arguments(binding.arguments)
+        bound = self._bound.get((destination.kind, destination.name), {})
+        bound.pop((binding.source, binding.key, packed), None)
+        self.topology.drop(self._binding_key(binding, packed))
+
+    def _remove(self, binding: Binding) -> None:
+        self._forget(binding)
+        if binding.destination_kind == "queue":
+            cast(Queue, binding.destination).unbound(binding)
+        exchange = self.exchanges.get(binding.source)
+        if exchange is None:
+            return
+        exchange.remove(binding)
+        if exchange.auto_delete and not exchange.bindings:
+            self.delete_exchange(exchange.name)
+
+    def _unbind_all(self, destination: Queue | Exchange) -> None:
+        for binding in self.bindings_of(destination):
+            self._remove(binding)
+        self._bound.pop((destination.kind, destination.name), None)
+
+    @staticmethod
+    def _refuse_default(exchange: str) -> None:
+        if exchange == "":
+            raise AccessRefused("operation not permitted on the default exchange")
+
+    # Life.
+
+    def changed(self) -> None:
+        for exchange in self.exchanges.values():
+            exchange.forget_routes()
+
+    def recovery(self) -> Iterator[None]:
+        """Bring back what was durable, a piece at a time: others may do something between."""
+        for (_, vhost, name), value in self.topology.all("exchange"):
+            if vhost == self.name and value["type"] in self.exchange_types:
+                self._make_exchange(
+                    name,
+                    value["type"],
+                    True,
+                    value["auto_delete"],
+                    value["internal"],
+                    unpack_arguments(value["arguments"]),
+                )
+                yield
+        for (_, vhost, name), value in self.topology.all("queue"):
+            if vhost == self.name:
+                arguments = unpack_arguments(value["arguments"])
+                auto_delete = value["auto_delete"]
+                kind = declarations.queue_type(vhost, name, True, False, auto_delete, arguments)
+                self.queues[name] = self.queue_types[kind](
+                    self,
+                    name,
+                    type=kind,
+                    durable=True,
+                    auto_delete=auto_delete,
+                    owner=None,
+                    arguments=arguments,
+                )
+                yield
+        for key, _ in self.topology.all("binding"):
+            _, vhost, source, kind, name, routing_key, packed = key
+            registry: dict[str, Any] = self.queues if kind == "queue" else self.exchanges
+            if vhost == self.name and name in registry and source in self.exchanges:
+                self.bind(source, registry[name], routing_key, unpack_arguments(packed))
+                yield
+
+    def close(self, failed: Callable[[str, OSError], None]) -> None:
+        """End every destination, also when the disk does not take what one has to say."""
+        for destination in (*self.exchanges.values(), *self.queues.values()):
+            try:
+                destination.close()
+            except OSError as error:
+                failed(destination.name, error)
+        if self._retained is not None:
+            try:
+                self._retained.close()
+            except OSError as error:
+                failed("retained", error)
+
+    def delete(self) -> None:
+        """The whole virtual host goes, with all that is in it."""
+        self.retained.delete()
+        for name in list(self.queues):
+            self.delete_queue(name)
+        for name in list(self.exchanges):
+            if name not in PREDECLARED_EXCHANGES:
+                self.delete_exchange(name)
+        for key, _ in self.topology.all("session"):
+            if key[1] == self.name:
+                self.topology.drop(key)
+        self.topology.drop(("vhost", self.name))
+
+
+# Destination paths: `/queue/NAME`, `/exchange/NAME[/KEY]`, `/stream/NAME`, `/topic/KEY`.
+#
+# The same strings are AMQP 1.0 addresses. A name with a slash in it is percent-encoded. And the
+# folder on disk that goes with a name.
+
+#: `/topic/KEY` publishes to and subscribes from this exchange.
+TOPIC_EXCHANGE = "amq.topic"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPath:
+    kind: str  #: "queue" (streams are queues too) or "exchange"
+    name: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        path = f"/{self.kind}/{quote(self.name, safe='')}"
+        return f"{path}/{quote(self.key, safe='')}" if self.key else path
+
+
+def parse_destination(path: str) -> DestinationPath:
+    """Read a destination path; raises `NotFound` for one that names nothing."""
+    match path.split("/"):
+        case ["", "queue" | "stream", name] if name:
+            return DestinationPath("queue", unquote(name))
+        case ["", "exchange", name]:
+            return DestinationPath("exchange", unquote(name))
+        case ["", "exchange", name, key]:
+            return DestinationPath("exchange", unquote(name), unquote(key))
+        case ["", "topic", *words] if words and words[0]:
+            return DestinationPath("exchange", TOPIC_EXCHANGE, unquote("/".join(words)))
+    raise NotFound(
+        f"'{path}' is not a destination: use /queue/NAME, /exchange/NAME[/KEY], /stream/NAME "
+        "or /topic/KEY"
+    )
+
+
+def directory_name(name: str) -> str:
+    """A directory's name for any name a peer may give: what is too long is hashed."""
+    content = name.encode("utf-8", "surrogateescape")
+    if len(content) > 180:  # file systems stop at 255, and base64 makes four bytes of three
+        return "~" + hashlib.sha256(content).hexdigest()
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")

@@ -1,0 +1,131 @@
+"""`penstock client`: a PADRES client to talk to, with history and completion.
+
+Commands are `penstock.client.padres.commands`; what is received is shown as it comes, above the
+line that is being typed. Without a terminal it reads its commands from standard input, and leaves
+at their end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.client_options import log_warnings_plainly
+from penstock.cli.console import prompt_session
+from penstock.cli.padres import format_publication
+from penstock.client.errors import FabricClosed
+from penstock.client.padres import PadresClient
+from penstock.client.padres.commands import ClientCommands, QuitRequested
+from penstock.content.messages import Operator
+from penstock.core.errors import ConfigurationError, PenstockError
+
+Urls = Annotated[
+    list[str] | None,
+    typer.Argument(help="Brokers, such as padres://localhost:5680/Broker1; the first is default."),
+]
+Id = Annotated[str, typer.Option("--id", "-i", help="What the client is called.")]
+Lasting = Annotated[
+    bool, typer.Option("--lasting", help="Keep subscriptions, and what comes, while away.")
+]
+Batch = Annotated[
+    Path | None, typer.Option("--batch", metavar="FILE", help="Run these commands first.")
+]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--commands",
+        metavar="MODULE",
+        help="A module whose `register(commands)` adds commands; may be repeated.",
+    ),
+]
+
+
+def client(
+    urls: Urls = None,
+    id: Id = "",  # noqa: A002 - PADRES' word
+    lasting: Lasting = False,
+    batch: Batch = None,
+    plugins: Plugins = None,
+) -> None:
+    """Talk to brokers: advertise, subscribe and publish in the content language.
+
+    `penstock client padres://localhost`, then `help`.
+    """
+    log_warnings_plainly()
+    asyncio.run(_client(PadresClient(*(urls or ()), id=id, lasting=lasting), batch, plugins or []))
+
+
+async def _client(client: PadresClient, batch: Path | None, plugins: list[str]) -> None:
+    commands = ClientCommands(client)
+    for name in plugins:
+        _load_plugin(commands, name)
+    async with client:
+        showing = asyncio.create_task(_show(client))
+        try:
+            if batch is not None:
+                await _run(commands, f"batch {batch}")
+            async for said in _prompt_lines(commands) if sys.stdin.isatty() else _stdin_lines():
+                await _run(commands, said)
+        except QuitRequested:
+            pass
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+
+
+def _load_plugin(commands: ClientCommands, name: str) -> None:
+    sys.path.insert(0, "")
+    try:
+        register: Any = import_module(name).register
+    except (ImportError, AttributeError) as error:
+        raise ConfigurationError(f"--commands {name}: {error}") from error
+    register(commands)
+
+
+async def _run(commands: ClientCommands, said: str) -> None:
+    try:
+        answer = await commands.run(said)
+    except PenstockError as error:
+        typer.secho(str(error), fg="red", err=True)
+    else:
+        if answer:
+            typer.echo(answer)
+
+
+async def _show(client: PadresClient) -> None:
+    """What is received, for as long as there is a broker to receive from."""
+    try:
+        async for received in client:
+            typer.echo(f"<- {format_publication(received)}")
+    except FabricClosed:
+        return
+    except PenstockError as error:
+        typer.secho(str(error), fg="red", err=True)
+
+
+async def _stdin_lines() -> AsyncIterator[str]:
+    from penstock.cli.pub import PublishLoad
+
+    async for said in PublishLoad(None, "text", 1, None):
+        yield said
+
+
+async def _prompt_lines(commands: ClientCommands) -> AsyncIterator[str]:
+    from prompt_toolkit.patch_stdout import patch_stdout
+
+    words = [*commands.names, "[class,eq,", "[class,", *(one.value for one in Operator)]
+    session = prompt_session("client", words)
+    with patch_stdout(raw=True):
+        while True:
+            try:
+                yield await session.prompt_async(f"{commands.client.id or 'client'} >>> ")
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return

@@ -1,0 +1,57 @@
+"""`penstock definitions`: what a broker was told to have, in RabbitMQ's form.
+
+Users, permissions, virtual hosts, exchanges, queues, bindings and policies; no messages. A file
+exported from either broker can be imported into the other.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import ConfigFile, ManagementUrl, effective
+from penstock.client.management import call_management_api, management_url
+from penstock.core.errors import NotFound, PreconditionFailed
+
+_STANDARD = Path("-")
+
+app = typer.Typer(no_args_is_help=True, help="Export and import what a broker was told to have.")
+
+
+@app.command()
+def export(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="- for the output.")] = _STANDARD,
+    url: ManagementUrl = None,
+    file: ConfigFile = None,
+) -> None:
+    """Write a running broker's definitions to a file."""
+    definitions = call_management_api(_address(file, url), "/api/definitions")
+    text = json.dumps(definitions, indent=2)
+    if target == _STANDARD:
+        typer.echo(text)
+    else:
+        target.write_text(text + "\n", encoding="utf-8")
+
+
+@app.command("import")
+def restore(
+    origin: Annotated[Path, typer.Argument(metavar="FILE", help="- for the input.")],
+    url: ManagementUrl = None,
+    file: ConfigFile = None,
+) -> None:
+    """Add definitions from a file to a running broker."""
+    try:
+        text = typer.get_text_stream("stdin").read() if origin == _STANDARD else origin.read_text()
+        definitions = json.loads(text)
+    except OSError as error:
+        raise NotFound(f"{origin}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise PreconditionFailed(f"{origin}: is not JSON: {error}") from error
+    call_management_api(_address(file, url), "/api/definitions", definitions)
+
+
+def _address(file: Path | None, url: str | None) -> str:
+    return management_url(effective(file).settings.broker, url)

@@ -1,0 +1,112 @@
+"""The commands there are, and under which heading the help lists them.
+
+The commands of this package stand in a table. Installed packages add theirs by the entry point
+group `penstock.commands`; the heading is the package's name. A command's module is imported when
+the command is called. Errors of all commands leave as one line and an exit status
+(`cli/errors.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.cli.arguments import restore_secrets
+from penstock.cli.errors import INTERRUPTED, exit_status
+from penstock.core.errors import ConfigurationError, PenstockError
+from penstock.core.redaction import redact
+
+GROUP: Final = "penstock.commands"
+#: Heading → command → the module and its attribute: a function, or a Typer application.
+COMMANDS: Final = {
+    "Run": {
+        "up": "penstock.cli.up.command:up",
+        "broker": "penstock.cli.broker:app",
+        "deploy": "penstock.cli.deploy:deploy",
+    },
+    "Messages": {
+        "pub": "penstock.cli.pub:pub",
+        "sub": "penstock.cli.sub:sub",
+        "adv": "penstock.cli.adv:adv",
+        "client": "penstock.cli.client:client",
+    },
+    "Administer": {
+        "console": "penstock.cli.console:console",
+        "user": "penstock.cli.user:app",
+        "definitions": "penstock.cli.definitions:app",
+        "config": "penstock.cli.config:config",
+        "version": "penstock.cli.version:version",
+    },
+}
+
+
+@cache
+def installed_commands() -> dict[str, dict[str, str]]:
+    """The commands of other packages, by heading: `penstock-hives` → Hives."""
+    found: dict[str, dict[str, str]] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        package = entry.dist.name if entry.dist else ""
+        heading = package.removeprefix("penstock-").title()
+        found.setdefault(heading, {})[entry.name] = entry.value
+    return dict(sorted(found.items()))
+
+
+class Map(TyperGroup):
+    """The application's outermost group."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for section in _sections().values() for name in section]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        for commands in (COMMANDS, installed_commands()):
+            for heading, section in commands.items():
+                if cmd_name in section:
+                    return _load(cmd_name, section[cmd_name], heading)
+        return None
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, restore_secrets(args, os.environ))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (PenstockError, ConnectionError) as error:
+            raise _ended(error) from error
+        except ModuleNotFoundError as error:
+            module = (error.name or "penstock").partition(".")[0]
+            if module == "penstock":
+                raise
+            lack = ConfigurationError(f"{module} is not installed: pip install {module}")
+            raise _ended(lack) from error
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _ended(error: PenstockError | ConnectionError) -> typer.Exit:
+    typer.secho("penstock: ", fg="red", bold=True, err=True, nl=False)
+    typer.echo(redact(str(error)).replace("\n", "\npenstock: "), err=True)
+    return typer.Exit(exit_status(error))
+
+
+def _sections() -> dict[str, dict[str, str]]:
+    return COMMANDS | installed_commands()
+
+
+def _load(name: str, place: str, heading: str) -> Any:
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(module), attribute)
+    # Typer turns a function into a command only inside an application.
+    around = typer.Typer(rich_markup_mode="markdown")
+    around.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        around.add_typer(found, name=name, rich_help_panel=heading)
+    else:
+        around.command(name, rich_help_panel=heading)(found)
+    group = typer.main.get_group(around)
+    return group.commands[name]

@@ -1,0 +1,175 @@
+"""A machine that is reached over SSH. All it needs is `sh`, and Python for `install`."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import asyncssh
+
+from penstock.cli.panda.machine import (
+    ERROR_LOG,
+    GRACE_SECONDS,
+    OUTPUT_LOG,
+    DeploymentError,
+    MachineAccess,
+)
+
+#: Folder, then the command's words.
+_RUN: Final = 'mkdir -p "$1" && cd "$1" && shift && exec "$@"'
+#: Folder, then the command's words: a session of its own, that outlives the connection. Its first
+#: process waits for the command and writes down that it has ended: nobody else may ask after it.
+#: Variables are read from standard input, up to an empty line: command lines are for all to see.
+_START: Final = f"""
+while IFS= read -r variable && [ "$variable" ]; do export "$variable"; done
+mkdir -p "$1" && cd "$1" || exit 125
+shift
+rm -f ended
+setsid sh -c '
+  trap : TERM
+  exec 3>&2 2>/dev/null
+  "$@" 2>&3 3>&- & command=$!
+  while kill -s 0 $command 2>/dev/null; do wait $command; done
+  echo >ended
+' sh "$@" </dev/null >>{OUTPUT_LOG} 2>>{ERROR_LOG} &
+echo $! >process
+"""
+#: Folder and grace, in tenths of a second. All processes of the session are asked, and made to.
+_STOP: Final = """
+cd "$1" 2>/dev/null && process=$(cat process 2>/dev/null) || exit 0
+kill -s TERM -- "-$process" 2>/dev/null
+tenths=0
+while [ ! -e ended ] && [ "$tenths" -lt "$2" ]; do
+  sleep 0.1; tenths=$((tenths + 1))
+done
+kill -s KILL -- "-$process" 2>/dev/null
+rm -f process
+"""
+_RUNNING: Final = 'cd "$1" && [ -e process ] && [ ! -e ended ]'
+
+
+class SshMachine:
+    def __init__(self, host: str, access: MachineAccess) -> None:
+        self._host = host
+        self._access = access
+        self._options = {
+            "host": host,
+            "port": access.port,
+            **({"username": access.login} if access.login else {}),
+            **({"client_keys": [str(access.key)]} if access.key is not None else {}),
+            **({"known_hosts": str(access.known_hosts)} if access.known_hosts is not None else {}),
+        }
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._opening = asyncio.Lock()
+
+    async def test(self) -> str:
+        return (await self._run("uname -sr")).strip()
+
+    async def run(self, name: str, words: Sequence[str], text: str) -> None:
+        await self._script(_RUN, self._folder(name), *self._command(words), text=text)
+
+    async def start(self, name: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        variables = "".join(f"{key}={value}\n" for key, value in environment.items())
+        command = self._command(words)
+        await self._script(_START, self._folder(name), *command, text=f"{variables}\n")
+
+    def _command(self, words: Sequence[str]) -> Sequence[str]:
+        return [*self._program, *words[1:]] if words[0] == "penstock" else words
+
+    async def stop(self, name: str) -> None:
+        await self._script(_STOP, self._folder(name), str(int(GRACE_SECONDS * 10)))
+
+    async def running(self, name: str) -> bool:
+        words = ["sh", "-c", _RUNNING, "sh", self._folder(name)]
+        done = await (await self._connected()).run(shlex.join(words), check=False)
+        return done.exit_status == 0
+
+    async def read(self, name: str, file: str) -> bytes:
+        connection = await self._connected()
+        try:
+            async with (
+                connection.start_sftp_client() as files,
+                files.open(f"{self._folder(name)}/{file}", "rb") as opened,
+            ):
+                content: Any = await opened.read()
+                return bytes(content)
+        except asyncssh.SFTPNoSuchFile:
+            return b""
+        except (OSError, asyncssh.Error) as error:
+            raise DeploymentError(f"{self._host}: {name}/{file}: {error}") from None
+
+    async def install(self, package: str) -> None:
+        """A file that is here is taken there first."""
+        environment = f"{self._access.home}/environment"
+        await self._run(shlex.join([self._access.python, "-m", "venv", environment]))
+        path, bracket, extras = package.partition("[")
+        if await asyncio.to_thread(Path(path).is_file):
+            package = await self._upload(Path(path)) + bracket + extras
+        words = [f"{environment}/bin/pip", "install", "-q", "--disable-pip-version-check", package]
+        await self._run(shlex.join(words))
+
+    async def _upload(self, file: Path) -> str:
+        there = f"{self._access.home}/{file.name}"
+        connection = await self._connected()
+        try:
+            async with connection.start_sftp_client() as files:
+                await files.put(str(file), there)
+        except (OSError, asyncssh.Error) as error:
+            raise DeploymentError(f"{self._host}: {file.name}: {error}") from None
+        return there
+
+    async def uninstall(self) -> None:
+        await self._run(shlex.join(["rm", "-rf", f"{self._access.home}/environment"]))
+
+    async def clean(self, everything: bool) -> None:
+        if everything:
+            await self._run(shlex.join(["rm", "-rf", self._access.home]))
+        else:
+            home = shlex.quote(self._access.home)
+            await self._run(f"rm -f {home}/*/{OUTPUT_LOG} {home}/*/{ERROR_LOG}")
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            await self._connection.wait_closed()
+
+    @property
+    def _program(self) -> tuple[str, ...]:
+        """The command starts in a folder of its own, below the home."""
+        home = self._access.home
+        above = home if home.startswith("/") else ".."
+        return self._access.program or (f"{above}/environment/bin/penstock",)
+
+    def _folder(self, name: str) -> str:
+        return f"{self._access.home}/{name}"
+
+    async def _script(self, script: str, *words: str, text: str = "") -> None:
+        await self._run(shlex.join(["sh", "-c", script, "sh", *words]), text)
+
+    async def _run(self, command: str, text: str = "") -> str:
+        connection = await self._connected()
+        try:
+            done = await connection.run(command, check=False, input=text)
+        except (OSError, asyncssh.Error) as error:
+            raise DeploymentError(f"{self._host}: {error}") from None
+        if done.exit_status:
+            why = str(done.stderr or "").strip() or f"exit status {done.exit_status}"
+            raise DeploymentError(f"{self._host}: {why}")
+        return str(done.stdout or "")
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        async with self._opening:
+            if self._connection is None or self._connection.is_closed():
+                try:
+                    self._connection = await asyncssh.connect(**self._options)
+                except asyncssh.HostKeyNotVerifiable as error:
+                    raise DeploymentError(
+                        f"{self._host}: its host key is not known; add it to known_hosts "
+                        f"(ssh-keyscan) if it is the right one: {error.reason}"
+                    ) from None
+                except (OSError, asyncssh.Error) as error:
+                    raise DeploymentError(f"{self._host}: no connection: {error}") from None
+            return self._connection

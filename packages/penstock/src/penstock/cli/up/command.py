@@ -1,0 +1,106 @@
+"""`penstock up`: everything there is, on this machine, under one supervisor."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import ConfigFile, Data, Listen, Overrides, effective
+from penstock.cli.up.extension import UpOptions, flags
+from penstock.cli.up.plan import plan
+from penstock.core.config_sources import DEFAULT_ORIGIN, EffectiveSettings
+from penstock.core.data_directory import FileLock, lock_directory, private_directory
+from penstock.core.errors import ResourceLocked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.core.config import Settings
+
+
+def up(
+    data: Data = None,
+    listen: Listen = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="PENSTOCK_DATABASE",
+            help="A PostgreSQL instead of the embedded one.",
+        ),
+    ] = None,
+    file: ConfigFile = None,
+    pairs: Overrides = None,
+    pipeline: Annotated[
+        bool, typer.Option(help="The database, and the pipeline on Spark behind the broker.")
+    ] = True,
+    demo: Annotated[bool, typer.Option(help="A fleet of people counters to look at.")] = True,
+    hives: Annotated[int, typer.Option(min=1, metavar="N", help="Of so many places.")] = 50,
+    applications: Annotated[
+        bool, typer.Option(help="Public page and API, alerts, pump, jobs, history, pages.")
+    ] = True,
+) -> None:
+    """Start everything on this machine and show what it does; Ctrl-C stops it cleanly."""
+    import asyncio
+
+    began = time.monotonic()
+    found = effective(file, pairs, data, listen)
+    lock = lock_home(found.settings.data)
+    shared = flags("--config", [file] if file else ()) + flags("--set", pairs or ())
+    if sys.stdout.isatty():
+        shared += _manners(found)
+    certificate = found.settings.broker.tls.certificate
+    options = UpOptions(
+        data_dir=found.settings.data,
+        shared=shared,
+        broker=flags("--listen", listen or ()),
+        data=flags("--data", [data] if data else ()),
+        database=database,
+        pipeline=pipeline,
+        demo=demo,
+        hives=hives,
+        applications=applications,
+        overlay=any(url.startswith("padres://") for url in found.settings.broker.listen),
+        certificate=None if certificate is None else str(certificate),
+    )
+    with lock:
+        asyncio.run(_run(found.settings, options, began))
+
+
+def lock_home(data: Path) -> FileLock:
+    """Have the data directory for this supervisor alone, and no broker at work in it."""
+    from penstock.server.broker import LOCK_NAME
+
+    advice = "stop it, or choose another directory with --data"
+    lock = lock_directory(private_directory(data, traversable=True), "up.lock", advice)
+    broker = FileLock(data / LOCK_NAME)
+    if broker.is_held:
+        lock.release()
+        raise ResourceLocked(f"{data} is in use by a broker, {broker.holder}: {advice}")
+    return lock
+
+
+async def _run(settings: Settings, options: UpOptions, began: float) -> None:
+    from penstock.cli.shutdown import stop_event
+    from penstock.cli.up.monitor import Monitor
+    from penstock.cli.up.panel import show
+    from penstock.cli.up.supervisor import Supervisor
+
+    wanted = plan(options)
+    probes = [each.probe() for each in wanted.extensions if each.probe is not None]
+    async with stop_event() as stop:
+        with show(settings, wanted, options.data, began) as panel:
+            supervisor = Supervisor(wanted.parts, panel.said, settings.broker.drain_seconds)
+            panel.watch(supervisor)
+            with Monitor(supervisor, probes, panel.seen):
+                await supervisor.run(stop)
+
+
+def _manners(found: EffectiveSettings) -> list[str]:
+    """Parts write to a pipe, but a person reads it, beside a table that shows the usual events."""
+    usual = {"log.format": "console", "log.level": "warning"}
+    unset = [key for key in usual if found.origins.get(key, DEFAULT_ORIGIN) == DEFAULT_ORIGIN]
+    return flags("--set", (f"{key}={usual[key]}" for key in unset))

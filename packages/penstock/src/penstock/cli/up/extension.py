@@ -1,0 +1,161 @@
+"""What an installed package adds to `penstock up`: parts, lines on the panel, figures.
+
+A package announces a function by the entry point group `penstock.up`. It gets the options of the
+command and returns an `Extension`:
+
+    [project.entry-points."penstock.up"]
+    jobs = "penstock_jobs.up:extend"
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import quote
+
+from penstock.cli.up.supervisor import Addresses, Part
+from penstock.core.addresses import DEFAULT_PORTS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+BROKER: Final = "broker"
+DATABASE: Final = "database"
+
+_PENSTOCK: Final = (sys.executable, "-m", "penstock")
+#: Every part ends when its standard input does, so none outlives the supervisor.
+_STOP_WITH_STDIN: Final = "--stop-with-stdin"
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """The options of `penstock up`, as extensions see them."""
+
+    data_dir: Path = Path()
+    shared: Sequence[str] = ()  #: flags that every part takes
+    broker: Sequence[str] = ()  #: flags for the broker alone
+    data: Sequence[str] = ()  #: flags that name the data directory
+    database: str | None = None  #: its URL; none: the embedded one
+    pipeline: bool = True
+    demo: bool = True
+    hives: int = 50  #: venues of the demonstration
+    applications: bool = True
+    overlay: bool = True  #: whether the broker listens for PADRES
+    certificate: str | None = None  #: the broker's; parts that connect by TLS trust it
+
+    def command(self, *words: str) -> list[str]:
+        """A command of ours with the flags that all parts take."""
+        return [*self.bare_command(*words), *self.shared, *self.data]
+
+    def bare_command(self, *words: str) -> list[str]:
+        return [*_PENSTOCK, *words, _STOP_WITH_STDIN]
+
+    def listener(self, scheme: str, addresses: Addresses) -> list[str]:
+        """The broker's address for a protocol, if it listens; plain before TLS: it is local."""
+        trust = f"?cafile={quote(self.certificate)}" if self.certificate else ""
+        plain = [url for url in addresses[BROKER] if url.startswith(f"{scheme}://")]
+        secure = [url + trust for url in addresses[BROKER] if url.startswith(f"{scheme}s://")]
+        return [*plain, *secure][:1]
+
+    def database_url(self, addresses: Addresses) -> str | None:
+        return self.database or next(iter(addresses.get(DATABASE, ())), None)
+
+    def amqp(self, addresses: Addresses) -> list[str]:
+        """The flag that names the broker."""
+        return flags("--url", self.listener("amqp", addresses))
+
+    def amqp_and_database(self, addresses: Addresses) -> list[str]:
+        url = self.database_url(addresses)
+        return [*self.amqp(addresses), *flags("--database", [url] if url else ())]
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """How commands are typed in another terminal: with flags only where they are needed."""
+
+    addresses: Addresses
+    data: Sequence[str] = ()  #: flags that name the data directory
+    penstock: str = field(default_factory=lambda: _own_command())
+
+    def url(self, scheme: str) -> str:
+        """The flag that names the broker, unless it listens where the command looks first."""
+        usual = f"{scheme}://127.0.0.1:{DEFAULT_PORTS[scheme]}"
+        found = [url for url in self.addresses.get(BROKER, ()) if url.startswith(f"{scheme}://")]
+        return f" --url {found[0]}" if found and usual not in found else ""
+
+
+class Figures(Protocol):
+    """What an application shows on the panel, as of one moment."""
+
+    @property
+    def headline(self) -> str | None:
+        """The first result since the start, in a line; none: not yet."""
+
+    def status(self, now: float) -> Text:
+        """Behind the message rate. `now` is in seconds since 1970."""
+
+    def draw(self, rows: int, width: int) -> Sequence[RenderableType]: ...
+
+
+class Probe(Protocol):
+    """Looks at an application once a second, in a thread."""
+
+    def look(self, addresses: Addresses) -> Figures: ...
+
+    def close(self) -> None: ...
+
+
+#: Lines of the panel: an address or a command, and what it is.
+Lines = Sequence[tuple[str, str]]
+
+
+def _no_lines(_: Addresses) -> Lines:
+    return ()
+
+
+def _no_steps(_: Shell) -> Lines:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    parts: Sequence[Part] = ()
+    #: Parts that cannot run here → the reason, and what to do.
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    #: Where people look: addresses of the package's parts.
+    addresses: Callable[[Addresses], Lines] = _no_lines
+    #: Commands to try.
+    steps: Callable[[Shell], Lines] = _no_steps
+    probe: Callable[[], Probe] | None = None
+
+
+def flags(name: str, values: Iterable[object]) -> list[str]:
+    return [word for value in values for word in (name, str(value))]
+
+
+def free_port(port: int) -> int:
+    """That port, or 0 for any, if it is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+    return port
+
+
+def _own_command() -> str:
+    if shutil.which("penstock"):
+        return "penstock"
+    ours = Path(sys.executable).with_name("penstock")
+    if not ours.exists():
+        return "python -m penstock"
+    near = os.path.relpath(ours)
+    return str(ours) if near.startswith("..") else near

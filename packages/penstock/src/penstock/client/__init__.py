@@ -1,0 +1,34 @@
+"""The client: messaging patterns over any broker that speaks a protocol we do.
+
+    async with connect("amqp://localhost") as fabric:
+        await fabric.publish("prices.oil", {"usd": 61})
+        answer = await fabric.request("square", 7)
+
+`penstock.client.blocking_client` has the same without `async`. `docs/client.md` shows all of it.
+"""
+
+from penstock.client.errors import (
+    BrokerUnreachable,
+    FabricClosed,
+    NoReply,
+    NoService,
+    RemoteError,
+    UnknownScheme,
+)
+from penstock.client.fabric import Fabric, MessageReceiver, MessageSender, RequestService, connect
+from penstock.client.message import ReceivedMessage
+
+__all__ = [
+    "BrokerUnreachable",
+    "Fabric",
+    "FabricClosed",
+    "MessageReceiver",
+    "MessageSender",
+    "NoReply",
+    "NoService",
+    "ReceivedMessage",
+    "RemoteError",
+    "RequestService",
+    "UnknownScheme",
+    "connect",
+]

@@ -1,0 +1,217 @@
+"""A blocking connection to a broker, and the calls made on it.
+
+It has no thread: what the broker sends is read when somebody waits for something. Heartbeats are
+off, because whoever uses it may compute for minutes between two reads; TCP's own keep-alive notices
+a peer that vanished. Whatever the broker closes for is raised as the error it means.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from typing import Any, Final, Self, TypeVar
+
+from pamqp import commands
+from pamqp.base import Frame as Method
+
+from penstock.client.errors import BrokerUnreachable
+from penstock.client.url import create_tls_context, tls_error
+from penstock.wire.amqp091.address import AmqpAddress
+from penstock.wire.amqp091.channel_zero import ChannelZero, ClientConnectionState
+from penstock.wire.amqp091.content import (
+    FRAME_METHOD,
+    PROTOCOL_HEADER,
+    AmqpFrame,
+    FrameSplitter,
+    decode_pamqp_method,
+    encode_pamqp_method,
+)
+from penstock.wire.amqp091.errors import error_from_close
+
+#: How long an answer to a call may take; a broker that recovers or waits for a disk is slow.
+CALL_TIMEOUT_SECONDS: Final = 60.0
+READ_BYTES: Final = 1 << 18
+
+_Reply = TypeVar("_Reply", bound=Method)
+
+
+class BlockingConnection:
+    """Opened by the constructor, closed by `close` or the end of a `with`."""
+
+    def __init__(self, address: AmqpAddress, purpose: str = "penstock") -> None:
+        self.address = address
+        self._zero = ChannelZero(address, purpose, heartbeat=0)
+        self._frames = FrameSplitter()
+        self._channels = 0
+        self._free: list[int] = []
+        self._socket = open_socket(address)
+        try:
+            self._open()
+        except BaseException:
+            self.abandon()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close() if kind is None else self.abandon()
+
+    @property
+    def greeting(self) -> dict[str, Any]:
+        """What the broker says of itself."""
+        return self._zero.greeting
+
+    @property
+    def frame_max(self) -> int:
+        return self._zero.frame_max
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker has asked senders to wait, as far as was read."""
+        return self._zero.blocked
+
+    # Calls.
+
+    def open_channel(self) -> int:
+        if not self._free:
+            self._channels += 1
+            self._free.append(self._channels)
+        channel = self._free.pop()
+        self.call(channel, commands.Channel.Open(), commands.Channel.OpenOk)
+        return channel
+
+    def close_channel(self, channel: int) -> None:
+        goodbye = commands.Channel.Close(200, "", 0, 0)
+        self.call(channel, goodbye, commands.Channel.CloseOk)
+        self._free.append(channel)
+
+    def accept_close(self, channel: int) -> None:
+        """The broker has closed the channel, and that was to be expected."""
+        self.send(encode_pamqp_method(channel, commands.Channel.CloseOk()))
+        self._free.append(channel)
+
+    def call(self, channel: int, request: Method, answer: type[_Reply]) -> _Reply:
+        """Send a method and wait for the answer to it; what else comes meanwhile is passed over."""
+        self.send(encode_pamqp_method(channel, request))
+        deadline = time.monotonic() + CALL_TIMEOUT_SECONDS
+        found: _Reply | None = None
+        while found is None:
+            for frame in self.receive(deadline - time.monotonic()):
+                if frame.channel == channel and frame.kind == FRAME_METHOD:
+                    value = self.check(frame)
+                    if isinstance(value, answer):
+                        found = value
+        return found
+
+    def check(self, frame: AmqpFrame) -> Method | None:
+        """The method in a frame; raises when it is the broker's last word."""
+        if frame.kind != FRAME_METHOD:
+            return None
+        value = decode_pamqp_method(frame.payload)
+        if not frame.channel:
+            if answer := self._zero.hear(value):
+                self.send(answer)
+            if self._zero.ended is not None:
+                raise self._zero.ended
+        elif isinstance(value, commands.Channel.Close):
+            raise error_from_close(value.reply_code or 0, value.reply_text or "", self.address)
+        return value
+
+    # Bytes.
+
+    def send(self, data: bytes) -> None:
+        self._socket.settimeout(CALL_TIMEOUT_SECONDS)
+        self._socket.sendall(data)
+
+    def send_some(self, data: memoryview, seconds: float) -> int:
+        """How much of it went within that time: nothing, if the broker does not read."""
+        self._socket.settimeout(seconds)
+        try:
+            return self._socket.send(data)
+        except TimeoutError:
+            return 0
+
+    def receive(self, seconds: float | None) -> list[AmqpFrame]:
+        """The frames that have come; waits for some. A connection that closes is an error."""
+        frames = self._frames.feed(self.receive_bytes(seconds))
+        for frame in frames:
+            if not frame.channel:
+                self.check(frame)
+        return frames
+
+    def receive_bytes(self, seconds: float | None) -> bytes:
+        """Waits for some, so long at most."""
+        if seconds is not None and seconds <= 0:
+            raise TimeoutError(f"{self.address} does not answer")
+        self._socket.settimeout(seconds)
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except TimeoutError:
+            raise TimeoutError(f"{self.address} does not answer") from None
+        except OSError as error:
+            raise self._zero.broken(error.strerror or str(error)) from None
+        if not data:
+            raise self._zero.broken()
+        return data
+
+    def has_input(self) -> bool:
+        """Whether something has come that was not read yet."""
+        ahead = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        return ahead or bool(select.select([self._socket], [], [], 0)[0])
+
+    def take_rest(self) -> bytes:
+        """What was received and not yet read, for one who goes on with `receive_bytes`."""
+        return self._frames.take()
+
+    # The end, and the beginning.
+
+    def close(self) -> None:
+        """Say goodbye; it makes no difference whether that is heard."""
+        try:
+            self._socket.settimeout(CONNECT_SECONDS)
+            self._socket.sendall(self._zero.leave())
+        except OSError:
+            pass
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        self._socket.close()
+
+    def _open(self) -> None:
+        self.send(PROTOCOL_HEADER)
+        deadline = time.monotonic() + CONNECT_SECONDS
+        while self._zero.stage is not ClientConnectionState.OPEN:
+            self.receive(deadline - time.monotonic())
+
+
+# A blocking socket to a broker.
+
+CONNECT_SECONDS: Final = 10.0
+_RECEIVE_BUFFER: Final = 1 << 20
+
+
+def open_socket(address: AmqpAddress, patience: float = CONNECT_SECONDS) -> socket.socket:
+    """Connected, and over TLS if the address says so. TCP's own keep-alive is on."""
+    context = create_tls_context(address.authorities) if address.tls else None
+    try:
+        plain = socket.create_connection((address.host, address.port), patience)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BrokerUnreachable(address.host, address.port, reason) from None
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+    if context is None:
+        return plain
+    try:
+        return context.wrap_socket(plain, server_hostname=address.host)
+    except ssl.SSLError as error:
+        plain.close()
+        raise tls_error(address, error) from None
+    except BaseException:
+        plain.close()
+        raise

@@ -1,0 +1,363 @@
+"""Receiving across reconnects.
+
+An inlet keeps a link to its source for as long as it is open: whenever a connection ends, it is
+attached to the next and goes on. Between the socket and the program lies a buffer, and credit sees
+to it that no more than the prefetch is there or in the program's hands. When a connection breaks,
+what a redelivering source had put there is dropped, for it comes again; what another source had put
+there is all there is of it, and is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+from uuid import uuid4
+
+from penstock.client.amqp10.connection import Amqp10RecoveringConnection
+from penstock.client.amqp10.endpoint import to_penstock_error
+from penstock.client.amqp10.message import STREAM_OFFSET as OFFSET
+from penstock.client.amqp10.message import Amqp10Delivery, read_message
+from penstock.client.amqp10.publisher import Amqp10ReplySender
+from penstock.client.errors import FabricClosed
+from penstock.client.fabric import StreamStart
+from penstock.client.message import ReceivedMessage
+from penstock.client.receiver import DeliveryBuffer
+from penstock.core.errors import PenstockError
+from penstock.wire.amqp10 import message as wire
+from penstock.wire.amqp10 import performatives
+from penstock.wire.amqp10.errors import DecodeError
+from penstock.wire.amqp10.links import IncomingDelivery, OutgoingDelivery, ReceiverLink
+from penstock.wire.amqp10.message import Amqp10Message
+from penstock.wire.amqp10.performatives import (
+    MIXED,
+    RECEIVER,
+    SETTLED,
+    Amqp10Error,
+    Attach,
+    DeliveryState,
+    LinkTarget,
+    Rejected,
+)
+from penstock.wire.amqp10.session import Amqp10Session
+from penstock.wire.amqp10.values import Described, Symbol, Timestamp, ULong
+
+
+class Amqp10Consumer:
+    """Keeps `penstock.client.receiver.RecoveringConsumer`."""
+
+    def __init__(
+        self,
+        connection: Amqp10RecoveringConnection,
+        source: Amqp10Source,
+        replies: Amqp10ReplySender,
+    ) -> None:
+        self._connection = connection
+        self._source = source
+        self._replies = replies
+        self._arrivals: DeliveryBuffer[tuple[wire.Amqp10Message, IncomingDelivery]] = (
+            DeliveryBuffer()
+        )
+        self._parts: list[bytes] = []  #: of a message that has not all arrived
+        self._held_back = 0  #: messages that count against the prefetch
+        self._link: ReceiverLink | None = None
+        self._attached = asyncio.Event()  #: what is sent now will arrive here
+        self._joining: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        if self._joining is None:
+            self._joining = asyncio.create_task(self._join())
+        await self._attached.wait()
+        self._arrivals.check()
+
+    @property
+    def address(self) -> str:
+        """Where what comes here is sent to, of a node that the broker has made for us."""
+        remote = None if self._link is None else self._link.remote
+        return "" if remote is None or remote.source is None else str(remote.source.address)
+
+    async def receive(self) -> ReceivedMessage:
+        message, delivery = await self.take()
+        return read_message(message, Amqp10Delivery(message, delivery, self._settle, self._replies))
+
+    async def take(self) -> tuple[wire.Amqp10Message, IncomingDelivery | None]:
+        """The next message as it came; and its delivery, if that is to be settled."""
+        if self._joining is None:
+            await self.open()
+        message, delivery = await self._arrivals.take()
+        if self._source.redelivers:
+            return message, delivery
+        self._release(delivery)
+        return message, None
+
+    async def close(self) -> None:
+        self.failed(FabricClosed("the fabric was closed"))
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        self._connection.leave(self)
+        self._arrivals.clear()
+        link, self._link = self._link, None
+        if link is not None:
+            link.context = None
+            link.detach(closed=not self._source.lasts)
+            await self._connection.parted(link)
+
+    # What the trunk says.
+
+    def resume(self, session: Amqp10Session) -> None:
+        self._link = link = session.receiver(self._source.name)
+        link.context = self
+        self._held_back = len(self._arrivals)
+        link.attach(
+            Attach(
+                self._source.name,
+                0,
+                RECEIVER,
+                snd_settle_mode=MIXED if self._source.redelivers else SETTLED,
+                source=self._source.terminus(),
+                target=LinkTarget(),
+            )
+        )
+
+    def paused(self) -> None:
+        self._link = None
+        self._attached.clear()
+        self._parts = []
+        if self._source.redelivers:
+            self._arrivals.clear()
+
+    def failed(self, error: PenstockError) -> None:
+        self._arrivals.fail(error)
+        self._attached.set()
+
+    # What the link says.
+
+    def on_attached(self) -> None:
+        self._grant()
+        self._attached.set()
+
+    def on_detached(self, error: Amqp10Error | None) -> None:
+        """Refused; or ended, for its queue was deleted, say, and then another may be made."""
+        link, refused = self._link, not self._attached.is_set()
+        self.paused()
+        if refused or link is None:
+            self.failed(
+                to_penstock_error(error, f"cannot receive from {self._source.terminus().address!r}")
+            )
+        else:
+            self.resume(link.session)
+
+    def on_payload(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
+        if more or self._parts:
+            self._parts.append(payload)
+            if more:
+                return
+            payload = b"".join(self._parts)
+            self._parts = []
+        self._held_back += 1
+        try:
+            message = wire.decode_message(payload)
+        except DecodeError as error:
+            self._settle(delivery, Rejected(Amqp10Error("amqp:decode-error", str(error))))
+            return
+        if self._source.admit(message):
+            self._arrivals.put((message, delivery))
+        else:
+            self._release(delivery)
+
+    def on_abort(self, delivery: IncomingDelivery) -> None:
+        self._parts = []
+
+    def on_credit(self) -> None:
+        """Credit is ours to give."""
+
+    def on_outcome(self, delivery: OutgoingDelivery) -> None:
+        """Nothing is sent this way."""
+
+    # Credit.
+
+    def _settle(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
+        if self._link is not None and delivery.link is self._link:
+            delivery.settle(state)
+            self._release(delivery)
+
+    def _release(self, delivery: IncomingDelivery) -> None:
+        """One message fewer counts against the prefetch."""
+        if self._link is None or delivery.link is not self._link:
+            return
+        self._held_back -= 1
+        # Not while some is left: RabbitMQ counts it twice when flows and transfers cross.
+        if self._link.credit == 0 and self._held_back * 2 <= self._source.prefetch:
+            self._grant()
+
+    def _grant(self) -> None:
+        assert self._link is not None
+        self._link.grant(max(0, self._source.prefetch - self._held_back))
+
+    async def _join(self) -> None:
+        try:
+            await self._connection.join(self)
+        except PenstockError as error:
+            self.failed(error)
+
+
+# Where messages come from: the terminus that each pattern attaches to.
+#
+# A source is asked for its terminus on every new connection, so it knows where to go on. Whether it
+# `redelivers` decides how it is received: from one that does, a message is settled when the program
+# is done with it; from one that does not, messages come settled, and credit alone holds them back.
+
+STREAM_OFFSET_FILTER: Final = Symbol("rabbitmq:stream-offset-spec")
+#: The keys of a subscription to a topic exchange, as Qpid's brokers take them.
+TOPIC_BINDING_FILTER: Final = Symbol("apache.org:legacy-amqp-topic-binding:string")
+
+
+class Amqp10Source(Protocol):
+    """What an inlet draws from."""
+
+    name: str  #: of the link
+    prefetch: int
+    redelivers: bool
+    lasts: bool  #: the broker keeps it when we leave
+
+    def terminus(self) -> performatives.LinkSource: ...
+
+    def admit(self, message: Amqp10Message) -> bool:
+        """Whether the program should see this message."""
+
+
+def queue_address(name: str) -> str:
+    return f"/queue/{quote(name, safe='')}"
+
+
+class Amqp10WorkQueueSource:
+    """Push/pull: items of a queue, each to one of those who pull."""
+
+    redelivers = True
+    lasts = False
+
+    def __init__(self, queue: str, prefetch: int) -> None:
+        self.name = f"{queue}-{uuid4().hex[:8]}"
+        self.prefetch = prefetch
+        self._queue = queue
+
+    def terminus(self) -> performatives.LinkSource:
+        return performatives.LinkSource(queue_address(self._queue))
+
+    def admit(self, message: Amqp10Message) -> bool:
+        return True
+
+
+class Amqp10RequestSource:
+    """Request/reply: the requests to a service. The queue goes with the last who serves it."""
+
+    redelivers = True
+    lasts = False
+
+    def __init__(self, service: str, prefetch: int) -> None:
+        self.name = f"{service}-{uuid4().hex[:8]}"
+        self.prefetch = prefetch
+        self._service = service
+
+    def terminus(self) -> performatives.LinkSource:
+        return performatives.LinkSource(
+            queue_address(self._service), expiry_policy=performatives.LINK_DETACH
+        )
+
+    def admit(self, message: Amqp10Message) -> bool:
+        return True
+
+
+class Amqp10ReplySource:
+    """Request/reply: a node of our own that answers come to."""
+
+    redelivers = False
+    lasts = False
+
+    def __init__(self, prefetch: int) -> None:
+        self.name = f"answers-{uuid4().hex[:8]}"
+        self.prefetch = prefetch
+
+    def terminus(self) -> performatives.LinkSource:
+        return performatives.LinkSource(None, dynamic=True)
+
+    def admit(self, message: Amqp10Message) -> bool:
+        return True
+
+
+class Amqp10SubscriptionSource:
+    """Publish/subscribe: copies of what matches, from now on; or, with a name, since it was made.
+
+    Those who use the same name share the messages, as JMS has it.
+    """
+
+    def __init__(
+        self, patterns: Sequence[str], exchange: str, name: str | None, prefetch: int
+    ) -> None:
+        self.prefetch = prefetch
+        self.redelivers = self.lasts = name is not None
+        self.name = name or f"subscription-{uuid4().hex[:8]}"
+        self._patterns = patterns
+        self._exchange = exchange
+
+    def terminus(self) -> performatives.LinkSource:
+        address = f"/exchange/{quote(self._exchange, safe='')}"
+        source = performatives.LinkSource(address)
+        if len(self._patterns) == 1:
+            source.address += f"/{quote(self._patterns[0], safe='#*')}"
+        else:
+            keys = list(self._patterns)
+            source.filter = {TOPIC_BINDING_FILTER: Described(TOPIC_BINDING_FILTER, keys)}
+        if self.lasts:
+            source.durable = performatives.UNSETTLED_STATE
+            source.expiry_policy = performatives.NEVER
+            source.capabilities = ("shared", "global")
+        return source
+
+    def admit(self, message: Amqp10Message) -> bool:
+        return True
+
+
+class Amqp10StreamSource:
+    """A stream from a point on; after a break, from the message after the last one seen."""
+
+    redelivers = False
+    lasts = False
+
+    def __init__(self, stream: str, start: StreamStart, prefetch: int) -> None:
+        self.name = f"{stream}-{uuid4().hex[:8]}"
+        self.prefetch = prefetch
+        self._stream = stream
+        self._start = _offset(start)
+        self._last = -1
+
+    def terminus(self) -> performatives.LinkSource:
+        begin = self._start if self._last < 0 else ULong(self._last + 1)
+        if self._start == "next":
+            # Should the connection break before the first message, "next" would then mean later.
+            self._start = _offset(datetime.now(UTC))
+        return performatives.LinkSource(
+            f"/stream/{quote(self._stream, safe='')}",
+            filter={STREAM_OFFSET_FILTER: Described(STREAM_OFFSET_FILTER, begin)},
+        )
+
+    def admit(self, message: Amqp10Message) -> bool:
+        offset = (message.message_annotations or {}).get(OFFSET)
+        if not isinstance(offset, int) or offset <= self._last:
+            return False
+        self._last = int(offset)
+        return True
+
+
+def _offset(start: StreamStart) -> Any:
+    match start:
+        case timedelta():
+            return f"{round(start.total_seconds())}s"
+        case datetime():
+            return Timestamp(int(start.timestamp() * 1000))
+        case int():
+            return ULong(start)
+    return start

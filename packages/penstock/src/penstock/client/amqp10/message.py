@@ -1,0 +1,270 @@
+"""What a message says, as programs have it and as AMQP 1.0 carries it.
+
+Headers are application properties; those that are lists or maps, which these cannot be, are
+annotations `x-header-NAME`, as Penstock's broker has it. A value that came by another client is
+read as bytes: a text as UTF-8, another as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal as Number
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from penstock.client import message as client
+from penstock.client.amqp10.publisher import Amqp10ReplySender
+from penstock.client.errors import RemoteError
+from penstock.client.message import JSON, Body, encode_body
+from penstock.core.errors import PreconditionFailed, Unsupported
+from penstock.wire.amqp10.errors import EncodeError
+from penstock.wire.amqp10.links import IncomingDelivery
+from penstock.wire.amqp10.message import (
+    Amqp10Header,
+    Amqp10Message,
+    Amqp10Properties,
+    AmqpSequences,
+    AmqpValue,
+    encode_message,
+)
+from penstock.wire.amqp10.performatives import ACCEPTED, DeliveryState, Modified, Rejected
+from penstock.wire.amqp10.values import Array, Decimal, Described, Symbol, Timestamp, UInt
+
+COMPLEX_HEADER_PREFIX: Final = "x-header-"
+TYPE: Final = Symbol("x-basic-type")
+ROUTING_KEY: Final = Symbol("x-routing-key")
+STREAM_OFFSET: Final = Symbol("x-stream-offset")
+
+#: What the broker says of a message, and no header of its sender's.
+_BROKER_ANNOTATIONS: Final = frozenset(
+    {TYPE, ROUTING_KEY, STREAM_OFFSET, "x-exchange", "x-basic-cluster-id"}
+)
+_TTL_MAX: Final = 0xFFFF_FFFF
+
+
+def encode_payload(
+    body: bytes,
+    properties: Amqp10Properties,
+    *,
+    headers: Mapping[str, Any] | None = None,
+    ttl: float | None = None,
+    durable: bool = True,
+    kind: str | None = None,
+) -> bytes:
+    """The bytes of a message; `kind` is what it is to programs, such as an error."""
+    application: dict[str, Any] = {}
+    annotations: dict[Any, Any] = {}
+    for name, value in (headers or {}).items():
+        if isinstance(value, list | tuple | dict):
+            annotations[Symbol(COMPLEX_HEADER_PREFIX + name)] = _to_amqp(value)
+        else:
+            application[name] = _to_amqp(value)
+    if kind is not None:
+        annotations[TYPE] = kind
+    properties.creation_time = Timestamp(int(datetime.now(UTC).timestamp() * 1000))
+    milliseconds = None if ttl is None else UInt(min(max(0, round(ttl * 1000)), _TTL_MAX))
+    message = Amqp10Message(
+        body,
+        header=Amqp10Header(durable=durable, ttl=milliseconds),
+        message_annotations=annotations or None,
+        properties=properties,
+        application_properties=application or None,
+    )
+    try:
+        return encode_message(message)
+    except EncodeError as error:
+        raise PreconditionFailed(f"a header cannot be sent by AMQP 1.0: {error}") from error
+
+
+def _to_amqp(value: Any) -> Any:
+    match value:
+        case datetime():
+            return Timestamp(int(value.timestamp() * 1000))
+        case Number():
+            return str(value)
+        case list() | tuple():
+            return [_to_amqp(one) for one in value]
+        case dict():
+            return {str(key): _to_amqp(one) for key, one in value.items()}
+    return value
+
+
+def headers_of(message: Amqp10Message) -> dict[str, Any]:
+    found = {
+        name: _from_amqp(value) for name, value in (message.application_properties or {}).items()
+    }
+    for key, value in (message.message_annotations or {}).items():
+        if isinstance(key, str) and key.startswith("x-") and key not in _BROKER_ANNOTATIONS:
+            found.setdefault(key.removeprefix(COMPLEX_HEADER_PREFIX), _from_amqp(value))
+    return found
+
+
+def _from_amqp(value: Any) -> Any:
+    match value:
+        case Timestamp():
+            try:
+                return datetime.fromtimestamp(value / 1000, UTC)
+            except (OverflowError, ValueError, OSError):
+                return int(value)
+        case list():
+            return [_from_amqp(one) for one in value]
+        case Array():
+            return [_from_amqp(one) for one in value.values]
+        case dict():
+            return {_key(key): _from_amqp(one) for key, one in value.items()}
+        case Described():
+            return _from_amqp(value.value)
+        case bool() | bytes() | UUID() | Decimal() | None:
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case str():
+            return str(value)
+    return value
+
+
+def _key(key: Any) -> Any:
+    return str(key) if isinstance(key, str) else key
+
+
+def body_of(message: Amqp10Message) -> tuple[bytes, str | None]:
+    """The body as bytes, and the content type where the message does not say."""
+    match message.body:
+        case bytes() as data:
+            return data, None
+        case AmqpValue(None):
+            return b"", None
+        case AmqpValue(bytes() as data):
+            return data, None
+        case AmqpValue(str() as text):
+            return text.encode(), None
+        case AmqpValue(value):
+            return _json(_from_amqp(value)), JSON
+        case AmqpSequences(lists):
+            return _json([_from_amqp(one) for sequence in lists for one in sequence]), JSON
+    raise TypeError(f"a message with a {type(message.body).__name__} for a body")
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def id_text(value: Any) -> str | None:
+    """An id of any of its types, as a text."""
+    if value is None or isinstance(value, str):
+        return value if value is None else str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value.hex()
+    return str(value)
+
+
+# A message as AMQP 1.0 delivers it: reading it, settling it, answering it.
+#
+# A delivery can be settled only on the connection that brought it. When that is gone there is
+# nothing
+# to settle: the broker hands the message out again, which is what was promised.
+
+#: What an answer that is an error says it is.
+ERROR_TYPE: Final = "penstock.error"
+
+
+class Amqp10Delivery:
+    """Keeps `penstock.client.message.DeliveryHandle`."""
+
+    __slots__ = ("_delivery", "_message", "_on_settled", "_replies")
+
+    def __init__(
+        self,
+        message: Amqp10Message,
+        delivery: IncomingDelivery | None,
+        on_settled: Callable[[IncomingDelivery, DeliveryState], None],
+        replies: Amqp10ReplySender,
+    ) -> None:
+        self._message = message
+        self._delivery = delivery  #: None when there is nothing to settle
+        self._on_settled = on_settled
+        self._replies = replies
+
+    async def ack(self) -> None:
+        self._settle(ACCEPTED)
+
+    async def reject(self, requeue: bool) -> None:
+        self._settle(Modified(delivery_failed=True) if requeue else Rejected())
+
+    async def reply(self, body: Body, headers: Mapping[str, Any] | None) -> None:
+        await self._answer(body, headers, None)
+
+    async def fail(self, error: BaseException) -> None:
+        if isinstance(error, RemoteError):
+            kind, reason = error.kind, error.reason
+        else:
+            kind, reason = type(error).__name__, str(error)
+        await self._answer({"error": kind, "reason": reason}, None, ERROR_TYPE)
+
+    def _settle(self, state: DeliveryState) -> None:
+        delivery, self._delivery = self._delivery, None
+        if delivery is not None:
+            self._on_settled(delivery, state)
+
+    async def _answer(
+        self, body: Body, headers: Mapping[str, Any] | None, kind: str | None
+    ) -> None:
+        asked = self._message.properties
+        if asked is None or not asked.reply_to:
+            raise Unsupported("the message asks for no answer: it has no reply-to")
+        content, content_type = encode_body(body)
+        properties = Amqp10Properties(
+            message_id=uuid4().hex,
+            to=asked.reply_to,
+            correlation_id=asked.correlation_id or asked.message_id,
+            content_type=content_type,
+        )
+        payload = encode_payload(content, properties, headers=headers, durable=False, kind=kind)
+        await self._replies.send(asked.reply_to, payload)
+
+
+def read_message(message: Amqp10Message, delivery: Amqp10Delivery) -> client.ReceivedMessage:
+    properties = message.properties or Amqp10Properties()
+    annotations = message.message_annotations or {}
+    body, content_type = body_of(message)
+    offset = annotations.get(STREAM_OFFSET)
+    return client.ReceivedMessage(
+        body=body,
+        address=str(annotations.get(ROUTING_KEY) or properties.subject or properties.to or ""),
+        content_type=content_type if properties.content_type is None else properties.content_type,
+        headers=headers_of(message),
+        message_id=id_text(properties.message_id),
+        correlation_id=id_text(properties.correlation_id),
+        reply_to=properties.reply_to,
+        timestamp=_to_datetime(properties.creation_time),
+        redelivered=message.header is not None and bool(message.header.delivery_count),
+        offset=int(offset) if isinstance(offset, int) else None,
+        delivery=delivery,
+    )
+
+
+def read_error(message: Amqp10Message, read: client.ReceivedMessage) -> RemoteError | None:
+    """The error an answer carries, if it does."""
+    if (message.message_annotations or {}).get(TYPE) != ERROR_TYPE:
+        return None
+    try:
+        told = read.json()
+        return RemoteError(str(told["error"]), str(told["reason"]))
+    except (ValueError, TypeError, KeyError):
+        return RemoteError("Error", read.body.decode(errors="replace"))
+
+
+def _to_datetime(milliseconds: int | None) -> datetime | None:
+    if milliseconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

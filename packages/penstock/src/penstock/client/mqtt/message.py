@@ -1,0 +1,198 @@
+"""A message as MQTT delivers it: reading it, settling it, answering it.
+
+To settle is to acknowledge: MQTT has no word for a message that cannot be used or should go to
+somebody else. A message that several inflows of a fabric wanted is acknowledged when the last of
+them has settled it. After a break there is nothing to acknowledge: where the session lasts, the
+broker sends the message again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from paho.mqtt.client import MQTTMessage
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from penstock.client.errors import RemoteError
+from penstock.client.fabric import Headers
+from penstock.client.message import Body, ReceivedMessage, encode_body
+from penstock.client.mqtt.publisher import MqttPublisher, UnacknowledgedMessage
+from penstock.core.errors import PreconditionFailed, Unsupported
+
+
+class SharedAcknowledgement:
+    """What the broker waits for: the word of all who got the message."""
+
+    __slots__ = ("_acknowledge", "_wanted")
+
+    def __init__(self, acknowledge: Callable[[], None], wanted: int) -> None:
+        self._acknowledge = acknowledge
+        self._wanted = wanted
+
+    def settle(self) -> None:
+        self._wanted -= 1
+        if self._wanted == 0:
+            self._acknowledge()
+
+
+class MqttDelivery:
+    """Keeps `penstock.client.message.DeliveryHandle`."""
+
+    __slots__ = ("_packet", "_publisher", "_receipt")
+
+    def __init__(
+        self, packet: MQTTMessage, receipt: SharedAcknowledgement | None, publisher: MqttPublisher
+    ) -> None:
+        self._packet = packet
+        self._receipt = receipt
+        self._publisher = publisher
+
+    async def ack(self) -> None:
+        receipt, self._receipt = self._receipt, None
+        if receipt is not None:
+            receipt.settle()
+
+    async def reject(self, requeue: bool) -> None:
+        if requeue:
+            raise Unsupported(
+                "MQTT cannot hand a message back: leave it unacknowledged, or pull over amqp://"
+            )
+        await self.ack()
+
+    async def reply(self, body: Body, headers: Mapping[str, Any] | None) -> None:
+        await self._answer(body, headers, None)
+
+    async def fail(self, error: BaseException) -> None:
+        if isinstance(error, RemoteError):
+            kind, reason = error.kind, error.reason
+        else:
+            kind, reason = type(error).__name__, str(error)
+        await self._answer({"error": kind, "reason": reason}, None, ERROR_TYPE)
+
+    async def _answer(
+        self, body: Body, headers: Mapping[str, Any] | None, kind: str | None
+    ) -> None:
+        asked = self._packet.properties
+        topic = getattr(asked, "ResponseTopic", None)
+        if not topic:
+            raise Unsupported("the message asks for no answer: it has no response topic")
+        content, content_type = encode_body(body)
+        properties = encode_properties(
+            is_v5=True,
+            content_type=content_type,
+            headers=headers,
+            correlation=getattr(asked, "CorrelationData", None),
+            kind=kind,
+        )
+        await (await self._publisher.post(UnacknowledgedMessage(topic, content, properties)))
+
+
+def read_message(packet: MQTTMessage, delivery: MqttDelivery) -> ReceivedMessage:
+    properties = packet.properties
+    headers = read_headers(properties)
+    message_id = headers.pop(MESSAGE_ID, None)
+    correlation = getattr(properties, "CorrelationData", None)
+    return ReceivedMessage(
+        body=bytes(packet.payload),
+        address=packet.topic,
+        content_type=getattr(properties, "ContentType", None),
+        headers=headers,
+        message_id=message_id if isinstance(message_id, str) else None,
+        correlation_id=None if correlation is None else _readable(correlation),
+        reply_to=getattr(properties, "ResponseTopic", None),
+        redelivered=bool(packet.dup),
+        qos=packet.qos,
+        retained=bool(packet.retain),
+        delivery=delivery,
+    )
+
+
+def read_error(message: ReceivedMessage) -> RemoteError | None:
+    """The error an answer carries, if it does."""
+    if message.headers.get(TYPE) != ERROR_TYPE:
+        return None
+    try:
+        told = message.json()
+        return RemoteError(str(told["error"]), str(told["reason"]))
+    except (ValueError, TypeError, KeyError):
+        return RemoteError("Error", message.body.decode(errors="replace"))
+
+
+def _readable(correlation: bytes) -> str:
+    try:
+        return correlation.decode()
+    except UnicodeDecodeError:
+        return correlation.hex()
+
+
+# What a sender says about a message, as MQTT 5 carries it, both ways.
+#
+# Headers are user properties: texts, and one that occurs several times is a list. What MQTT has no
+# property for goes as a user property: the message id as `message-id`, an error as `type`. MQTT
+# 3.1.1
+# carries a body and nothing else.
+
+MESSAGE_ID: Final = "message-id"
+TYPE: Final = "type"
+#: The `type` of an answer that is an error.
+ERROR_TYPE: Final = "penstock.error"
+
+
+def encode_properties(
+    *,
+    is_v5: bool,
+    content_type: str | None = None,
+    headers: Headers | None = None,
+    ttl: float | None = None,
+    message_id: str | None = None,
+    reply_to: str | None = None,
+    correlation: bytes | None = None,
+    kind: str | None = None,
+) -> Properties | None:
+    if not is_v5:
+        if headers or ttl is not None or message_id or reply_to:
+            raise Unsupported(
+                "MQTT 3.1.1 carries a body and nothing else: headers, a ttl, a message id and "
+                "answers need MQTT 5 (leave ?version=3.1.1 away) or amqp://"
+            )
+        return None
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    if content_type is not None:
+        properties.ContentType = content_type
+        properties.PayloadFormatIndicator = 1  # what has a type here is UTF-8
+    if ttl is not None:
+        properties.MessageExpiryInterval = max(0, math.ceil(ttl))
+    if reply_to is not None:
+        properties.ResponseTopic = reply_to
+    if correlation is not None:
+        properties.CorrelationData = correlation
+    pairs = list(_pairs(headers or {}))
+    pairs += [(name, text) for name, text in ((MESSAGE_ID, message_id), (TYPE, kind)) if text]
+    if pairs:
+        properties.UserProperty = pairs
+    return properties
+
+
+def read_headers(properties: Properties | None) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    for name, value in getattr(properties, "UserProperty", ()):
+        if name not in headers:
+            headers[name] = value
+        elif isinstance(headers[name], list):
+            headers[name].append(value)
+        else:
+            headers[name] = [headers[name], value]
+    return headers
+
+
+def _pairs(headers: Headers) -> Iterable[tuple[str, str]]:
+    for name, value in headers.items():
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if not isinstance(each, str | int | float):
+                raise PreconditionFailed(
+                    f"header {name!r}: MQTT carries texts and numbers, not {type(each).__name__}"
+                )
+            yield name, str(each)

@@ -1,0 +1,87 @@
+"""The answering side of request/reply, when a function is all there is to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Generator
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.client.errors import FabricClosed
+from penstock.client.fabric import MessageReceiver, ServiceHandler
+from penstock.client.message import ReceivedMessage
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+
+log = get_logger(__name__)
+
+
+class HandlerService:
+    """Calls the handler for each request, as many at a time as the inflow lets through.
+
+    What the handler returns is the answer; what it raises travels back and is logged, and the
+    service goes on. Leaving `async with` takes no more requests and finishes those begun.
+    """
+
+    def __init__(self, name: str, requests: MessageReceiver, handler: ServiceHandler) -> None:
+        self._name = name
+        self._requests = requests
+        self._handler = handler
+        self._receiver: asyncio.Task[None] | None = None
+        self._begun: set[asyncio.Task[None]] = set()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._run().__await__()
+
+    async def __aenter__(self) -> Self:
+        await self._requests.open()
+        self._receiver = asyncio.create_task(self._receive())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._receiver is not None:
+                self._receiver.cancel()
+                await asyncio.gather(self._receiver, return_exceptions=True)
+            await asyncio.gather(*self._begun, return_exceptions=True)
+        finally:
+            for task in self._begun:
+                task.cancel()
+            await self._requests.close()
+
+    async def _run(self) -> None:
+        async with self:
+            assert self._receiver is not None
+            await asyncio.shield(self._receiver)
+
+    async def _receive(self) -> None:
+        while True:
+            try:
+                message = await self._requests.receive()
+            except FabricClosed:
+                return
+            task = asyncio.create_task(self._answer(message))
+            self._begun.add(task)
+            task.add_done_callback(self._begun.discard)
+
+    async def _answer(self, message: ReceivedMessage) -> None:
+        try:
+            answer = self._handler(message)
+            if inspect.isawaitable(answer):
+                answer = await answer
+            if message.reply_to:
+                await message.reply(b"" if answer is None else answer)
+        except FabricClosed:
+            return  # unanswered and not acknowledged: somebody else will get it
+        except Exception as error:
+            log.exception("service failed", service=self._name)
+            with contextlib.suppress(PenstockError):
+                await message.fail(error)
+        await message.ack()

@@ -1,0 +1,90 @@
+"""A broker's URL taken apart, as far as all protocols have it in common; and whom to trust there.
+
+The password is in the value and in nothing that is printed: errors quote the URL without it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from penstock.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUrl:
+    shown: str  #: all of it but name and password
+    scheme: str
+    host: str  #: this machine, where none is named
+    port: int | None
+    user: str | None  #: None where none is written; may be empty
+    password: str | None = field(repr=False)
+    path: str  #: with its slash, percent-encoded as it came
+    options: Mapping[str, str]  #: what follows the question mark
+
+    def seconds(self, name: str, default: int, least: int, most: int) -> int:
+        """An option that is a time."""
+        text = self.options.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
+            raise self.refused(f"{name} should be whole seconds, {least} to {most}")
+        return int(text)
+
+    def refused(self, why: str) -> ConfigurationError:
+        return ConfigurationError(f"{self.shown!r}: {why}")
+
+
+def parse_url(text: str, options: Sequence[str]) -> BrokerUrl:
+    """Take a URL apart; `options` are the names that may follow the question mark."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise ConfigurationError(
+            "the URL cannot be read; special characters in it should be percent-encoded"
+        ) from None
+    place = parts.netloc.rpartition("@")[2]
+    shown = urlunsplit(parts._replace(netloc=place))
+    try:
+        port = parts.port
+    except ValueError:
+        raise ConfigurationError(f"{shown!r}: the port should be a number up to 65535") from None
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := query.keys() - set(options):
+        raise ConfigurationError(
+            f"{shown!r}: there is no {min(unknown)!r}; what may follow the ? is "
+            f"{', '.join(options)}"
+        )
+    return BrokerUrl(
+        shown,
+        parts.scheme,
+        parts.hostname or "127.0.0.1",
+        port,
+        None if parts.username is None else unquote(parts.username),
+        None if parts.password is None else unquote(parts.password),
+        parts.path,
+        query,
+    )
+
+
+def format_host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def create_tls_context(cafile: str | None) -> ssl.SSLContext:
+    """The authorities in that file, or the system's."""
+    try:
+        return ssl.create_default_context(cafile=cafile)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cafile={cafile}: {error.strerror or error}; should be a file of certificates"
+        ) from error
+
+
+def tls_error(where: object, error: ssl.SSLError) -> ConfigurationError:
+    reason = getattr(error, "verify_message", None) or error.reason or str(error)
+    return ConfigurationError(
+        f"{where}: TLS failed: {reason}; cafile= in the URL, or tlsCaFile, names whom to trust"
+    )

@@ -1,0 +1,68 @@
+"""Content-based selection: publications, and who wants them by what they say.
+
+    >>> from penstock.content import parse_publication, parse_subscription
+    >>> from penstock.content.matching import Matcher
+    >>> matcher = Matcher()
+    >>> matcher.insert("cheap", parse_subscription("[class,eq,stock],[price,<,50]"))
+    >>> matcher.match(parse_publication("[class,stock],[symbol,IBM],[price,45.5];"))
+    ['cheap']
+
+A library without I/O: the language and its relations here, `matching` and `composite` beside it,
+`covering` and `forwarding` for routers. `docs/content.md` shows all of it.
+"""
+
+from penstock.content.errors import DuplicateId, LanguageError, UnknownId
+from penstock.content.formatter import format_message
+from penstock.content.messages import (
+    Advertisement,
+    CompositeSubscription,
+    CompositeUnsubscription,
+    Operator,
+    Predicate,
+    Publication,
+    Subscription,
+    Unadvertisement,
+    Unsubscription,
+    Variable,
+    VariableType,
+)
+from penstock.content.parser import (
+    parse_advertisement,
+    parse_composite,
+    parse_publication,
+    parse_subscription,
+)
+from penstock.content.relations import (
+    conforms,
+    covers,
+    covers_advertisement,
+    intersects,
+    satisfies,
+)
+
+__all__ = [
+    "Advertisement",
+    "CompositeSubscription",
+    "CompositeUnsubscription",
+    "DuplicateId",
+    "LanguageError",
+    "Operator",
+    "Predicate",
+    "Publication",
+    "Subscription",
+    "Unadvertisement",
+    "UnknownId",
+    "Unsubscription",
+    "Variable",
+    "VariableType",
+    "conforms",
+    "covers",
+    "covers_advertisement",
+    "format_message",
+    "intersects",
+    "parse_advertisement",
+    "parse_composite",
+    "parse_publication",
+    "parse_subscription",
+    "satisfies",
+]

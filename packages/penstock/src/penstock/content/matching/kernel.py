@@ -1,0 +1,121 @@
+"""The inner loops of matching in C, where somebody has had them compiled; nothing needs them.
+
+`python -m penstock.content.matching.kernel` compiles `kernel.c`, beside it, with the machine's own
+compiler. From then on matchers use it, and find the same more quickly; without it they go the way
+of NumPy. Which of the two it is, is decided when a matcher is made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from struct import pack
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+
+#: Of what the library offers; one that was made for another is not used.
+_VERSION: Final = 2
+_SOURCE: Final = Path(__file__).with_suffix(".c")
+_LIBRARY: Final = Path(__file__).with_suffix(".so")
+
+
+class NativeKernel:
+    """Addresses are of arrays that the caller keeps: of columns, of flags that say who is odd, of
+    keys. The keys of whoever is met are added to `found`; what is returned is odd, and has its
+    ranges met. There is room for `most` of those."""
+
+    __slots__ = ("_block", "_cells")
+
+    def __init__(self, library: ctypes.PyDLL) -> None:
+        word, data, item = ctypes.c_int64, ctypes.c_char_p, ctypes.py_object
+        self._cells = library.through_cells
+        self._cells.argtypes = (data, word, data, word, word, word, item, word)
+        self._cells.restype = word
+        self._block = library.through_block
+        self._block.argtypes = (word, data, word, word, word, data, word, word, word, item, word)
+        self._block.restype = word
+
+    def cells(
+        self,
+        cells: Sequence[int],
+        held: Sequence[float],
+        odd: int,
+        keys: int,
+        found: list[Any],
+        most: int,
+    ) -> Rows:
+        """Go through cells. Each is four numbers: the address of its columns, how far apart its
+        lines are, how many columns there are, and the address of their filters' numbers."""
+        left = np.empty(most, np.intp)
+        count = self._cells(
+            *(pack(f"{len(cells)}q", *cells), len(cells) // 4),
+            *(pack(f"{len(held)}d", *held), len(held)),
+            *(odd, keys, found, array_address(left)),
+        )
+        return left[:count]
+
+    def block(
+        self,
+        bitmaps: int,
+        picked: Sequence[int],
+        capacity: int,
+        columns: int,
+        held: Sequence[float],
+        odd: int,
+        keys: int,
+        found: list[Any],
+        most: int,
+    ) -> Rows:
+        """Go through a block of so many rows, by some of its lines."""
+        left = np.empty(most, np.intp)
+        count = self._block(
+            *(bitmaps, pack(f"{len(picked)}q", *picked), len(picked), capacity // 64),
+            *(columns, pack(f"{len(held)}d", *held), len(held)),
+            *(odd, keys, found, array_address(left)),
+        )
+        return left[:count]
+
+
+def array_address(array: NDArray[Any]) -> int:
+    where: int = array.__array_interface__["data"][0]
+    return where
+
+
+@cache
+def load_kernel(path: Path = _LIBRARY) -> NativeKernel | None:
+    """What was compiled, if it was, and for this version and machine."""
+    if not path.exists():
+        return None
+    try:
+        library = ctypes.PyDLL(str(path))  # the interpreter's lock is held: loops are short
+        library.version.restype = ctypes.c_int64
+        return NativeKernel(library) if library.version() == _VERSION else None
+    except (OSError, AttributeError):
+        return None
+
+
+def build_kernel(into: Path = _LIBRARY) -> None:
+    """Compile; raises `CalledProcessError` or `FileNotFoundError` when that cannot be."""
+    made = into.with_suffix(".new")
+    words = [os.environ.get("CC", "cc"), "-O3", "-shared", "-fPIC", "-o", str(made), str(_SOURCE)]
+    # For this very machine, if the compiler knows how: it has wider registers than all others have.
+    if subprocess.run([*words, "-march=native"], capture_output=True, check=False).returncode:
+        subprocess.run(words, check=True)
+    made.replace(into)
+
+
+if __name__ == "__main__":
+    try:
+        build_kernel()
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"not compiled: {error}")
+    sys.stdout.write(f"{_LIBRARY}\n")

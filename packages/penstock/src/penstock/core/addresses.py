@@ -1,0 +1,78 @@
+"""The addresses a broker listens on.
+
+`scheme://host:port`: the scheme says which terminal answers and whether it does so over TLS, the
+host which interface, the port where; 0 lets the system choose. Which schemes a build really
+speaks is the server's to know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+#: Every scheme there is a name for, and the port it has when none is written.
+DEFAULT_PORTS: Final = {
+    "amqp": 5672,
+    "amqps": 5671,
+    "amqp10": 5672,
+    "amqps10": 5671,
+    "mqtt": 1883,
+    "mqtts": 8883,
+    "ws": 15675,
+    "wss": 15676,
+    "padres": 5680,
+    "padress": 5681,
+    "http": 15672,
+    "https": 15671,
+}
+_OVER_TLS: Final = frozenset({"amqps", "amqps10", "mqtts", "wss", "padress", "https"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where to listen, and for what."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme in _OVER_TLS
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def parse_address(url: str) -> ListenAddress:
+    """Read an address; raises `ValueError` saying what is allowed."""
+    parts = urlsplit(url)
+    if parts.scheme not in DEFAULT_PORTS:
+        raise ValueError(
+            f"{url!r} is no address to listen on: "
+            f"should be scheme://host:port with a scheme of {', '.join(DEFAULT_PORTS)}"
+        )
+    try:
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"{url!r}: the port should be a number from 0 to 65535") from None
+    if not parts.hostname:
+        raise ValueError(f"{url!r}: the host is missing, as in {parts.scheme}://127.0.0.1")
+    if parts.username or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"{url!r}: should be {parts.scheme}://host:port and nothing more")
+    return ListenAddress(
+        parts.scheme, parts.hostname, DEFAULT_PORTS[parts.scheme] if port is None else port
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a peer at this address is on this machine."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return not host  # a Unix socket has no address
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

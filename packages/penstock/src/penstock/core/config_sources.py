@@ -1,0 +1,216 @@
+"""Where settings come from: flags, environment, `penstock.toml`, defaults; the first that has a
+value wins.
+
+`load_settings` reads them all and says of every value where it came from. Whatever is wrong is
+reported at
+once in a single `ConfigurationError`, a line per mistake: the key, the place, the value, what is
+allowed, and for a key that does not exist the one that was probably meant.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettingsSource
+
+from penstock.core.config import (
+    ENVIRONMENT_PREFIX,
+    SettingInfo,
+    Settings,
+    environment_variable,
+    list_settings,
+    setting_value,
+)
+from penstock.core.errors import ConfigurationError
+from penstock.core.redaction import redact
+
+CONFIG_FILE: Final = "penstock.toml"
+#: Names the file to read.
+CONFIG_FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
+#: Variables with our prefix that are not settings of ours: those of commands' flags (`--url`, …),
+_NO_SETTINGS: Final = (
+    *(CONFIG_FILE_VARIABLE, "PENSTOCK_URL", "PENSTOCK_PASSWORD", "PENSTOCK_DATABASE"),
+    *("PENSTOCK_CACHE", "PENSTOCK_JOBS_TOKEN", "PENSTOCK_SPARK_MASTER"),
+)
+#: and those an application reads by itself.
+_APPLICATIONS: Final = ("PENSTOCK_HIVES_",)
+DEFAULT_ORIGIN: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveSettings:
+    """The settings in force, and the place each came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def rows(self) -> Iterator[tuple[SettingInfo, Any, str]]:
+        for key, setting in list_settings().items():
+            yield setting, setting_value(self.settings, key), self.origins.get(key, DEFAULT_ORIGIN)
+
+
+def load_settings(
+    environ: Mapping[str, str],
+    flags: Mapping[str, tuple[str, Any]] | None = None,
+    file: Path | None = None,
+    directory: Path | None = None,
+) -> EffectiveSettings:
+    """The configuration of a process.
+
+    `flags` maps a key to the flag's own name and its value; `file` is the file asked for, which
+    must exist, while `penstock.toml` in the working directory need not.
+    """
+    settings = list_settings()
+    path = _file(environ, file, directory)
+    layers = [
+        _flags(flags or {}),
+        _environment(environ, settings),
+        _toml(path) if path else {},
+    ]
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in reversed(layers):
+        for key, (origin, value) in layer.items():
+            origins[key] = origin
+            _place(merged, key, value)
+    try:
+        return EffectiveSettings(Settings(**merged), origins)
+    except ValidationError as error:
+        lines = [_explain(details, origins, settings) for details in error.errors()]
+    raise ConfigurationError("\n".join(dict.fromkeys(lines)))
+
+
+def parse_overrides(pairs: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """What `--set key=value` asks for."""
+    found: dict[str, tuple[str, Any]] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ConfigurationError(f"--set {pair}: should be key=value")
+        found[key.strip()] = ("flag --set", value)
+    return found
+
+
+# A layer maps each key to the place it was found and its value there.
+_Layer = Mapping[str, tuple[str, Any]]
+
+
+def _flags(flags: _Layer) -> _Layer:
+    return {key: (origin, value) for key, (origin, value) in flags.items() if value is not None}
+
+
+def _environment(environ: Mapping[str, str], settings: Mapping[str, SettingInfo]) -> _Layer:
+    ours = {
+        name: text
+        for name, text in environ.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+        and name not in _NO_SETTINGS
+        and not name.startswith(_APPLICATIONS)
+    }
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {name.lower(): text for name, text in ours.items()}
+    try:
+        layer = {key: (_variable(key, ours), value) for key, value in _leaves(source())}
+    except SettingsError as error:  # a whole section given as one variable, and not as JSON
+        raise ConfigurationError(f"environment: {error}: should be a JSON object") from error
+    # Variables that are nobody's go on as keys, to be refused together with all else.
+    named = {setting.variable for setting in settings.values()}
+    for name, text in ours.items():
+        if name not in named and not any(other.startswith(f"{name}__") for other in named):
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            layer[key] = (f"environment {name}", text)
+    return layer
+
+
+def _variable(key: str, ours: Mapping[str, str]) -> str:
+    """The variable that set a key: its own, or that of a section it is in."""
+    name = environment_variable(key)
+    while name not in ours and "__" in name:
+        name = name.rpartition("__")[0]
+    return f"environment {name}"
+
+
+def _toml(path: Path) -> _Layer:
+    if not path.is_file():
+        raise ConfigurationError(f"{path}: there is no such configuration file")
+    try:
+        tree = TomlConfigSettingsSource(Settings, toml_file=path)()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: is not TOML: {error}") from error
+    return {key: (f"file {path}", value) for key, value in _leaves(tree)}
+
+
+def _file(environ: Mapping[str, str], file: Path | None, directory: Path | None) -> Path | None:
+    if file is not None:
+        return file
+    if named := environ.get(CONFIG_FILE_VARIABLE):
+        return Path(named)
+    usual = (directory or Path.cwd()) / CONFIG_FILE
+    return usual if usual.exists() else None
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _place(tree: dict[str, Any], key: str, value: Any) -> None:
+    *sections, name = key.split(".")
+    for section in sections:
+        inner = tree.setdefault(section, {})
+        if not isinstance(inner, dict):  # a value where a section belongs: refused by the model
+            return
+        tree = inner
+    tree[name] = value
+
+
+def _explain(
+    details: ErrorDetails, origins: Mapping[str, str], settings: Mapping[str, SettingInfo]
+) -> str:
+    key = _key(details["loc"], settings)
+    # A whole section may be at fault: then what was written in it says where and what.
+    written = next((name for name in origins if name == key or name.startswith(key + ".")), key)
+    origin = origins.get(written, DEFAULT_ORIGIN)
+    if details["type"] == "extra_forbidden":
+        return f"{origin}: there is no setting {written}{_meant(written, settings)}"
+    problem = details["msg"].removeprefix("Value error, ").replace("Input should", "should")
+    setting = settings.get(key)
+    if setting is None:  # a section as a whole: its settings do not fit together
+        return redact(f"{origin}: {key}: {problem}")
+    about = setting.description[:1].lower() + setting.description[1:].rstrip(".")
+    return redact(f"{origin}: {key} = {setting.shown(details['input'])!r}: {problem} ({about})")
+
+
+def _key(location: tuple[int | str, ...], settings: Mapping[str, SettingInfo]) -> str:
+    """The dotted key of a place in the models, without the index or union arm below it."""
+    key = ""
+    for step in location:
+        key = f"{key}.{step}" if key else str(step)
+        if key in settings:
+            break
+    return key
+
+
+def _meant(key: str, settings: Mapping[str, SettingInfo]) -> str:
+    near = get_close_matches(key, settings, n=1, cutoff=0.75)
+    if not near:  # the right name in the wrong section
+        last = key.rpartition(".")[2]
+        near = [known for known in settings if known.rpartition(".")[2] == last]
+        near.sort(key=lambda known: known.count("."))  # the widest section first
+    if near:
+        return f"; did you mean {near[0]}?"
+    section = key.rpartition(".")[0]
+    here = [known for known in settings if known.rpartition(".")[0] == section]
+    return f"; there are {', '.join(here or settings)}"

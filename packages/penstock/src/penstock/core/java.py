@@ -1,0 +1,49 @@
+"""Whether this machine has the Java that Spark needs, and what to do if it has not.
+
+Spark itself says little more than that its gateway has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+from penstock.core.errors import ConfigurationError
+
+#: The oldest Java that Spark runs on.
+MIN_JAVA_VERSION: Final = 17
+
+
+def check_java() -> None:
+    """Raises unless Spark can run here."""
+    if (lack := java_problem()) is not None:
+        raise ConfigurationError(lack)
+
+
+def java_problem(home: str | None = None, path: str | None = None) -> str | None:
+    """What to do about Java, by JAVA_HOME and the path; nothing, if there is one that will do."""
+    home = os.environ.get("JAVA_HOME") if home is None else home
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=path)
+    remedy = (
+        f"Spark needs Java {MIN_JAVA_VERSION} or later: install it (Debian: default-jre-headless)"
+    )
+    if found is None or not Path(found).exists():
+        where = f"there is none in JAVA_HOME={home}" if home else "there is none on the path"
+        return f"{remedy}; {where}"
+    version = _version(Path(found))
+    if version is not None and version < MIN_JAVA_VERSION:
+        return f"{remedy}; {found} is Java {version}"
+    return None
+
+
+def _version(program: Path) -> int | None:
+    """As the file beside it says, which costs nothing; unknown is taken for good."""
+    try:
+        told = (program.resolve().parents[1] / "release").read_text()
+    except OSError:
+        return None
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', told, re.MULTILINE)
+    return int(match[1]) if match else None

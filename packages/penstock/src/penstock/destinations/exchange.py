@@ -1,0 +1,438 @@
+"""Exchanges: drivers that keep no messages but know where they go.
+
+An `ExchangeDriver` is the driver; its `ExchangeRouter` is the type (direct, fanout, topic,
+headers…): a rule that
+turns a message into destinations. A new type is a new router in a file of its own. Where a key
+leads is remembered until topology changes, as long as the key alone decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+
+from penstock.broker.contract import (
+    LOGGED,
+    MANDATORY,
+    REJECTED,
+    SENDER_SELECTED,
+    Binding,
+    Channel,
+    Delivery,
+    Fragment,
+    Message,
+    Sink,
+)
+from penstock.broker.contract import Exchange as AnyExchange
+from penstock.broker.fragments import FragmentAssembler
+from penstock.broker.write_batch import DeferrableInput, WriteBatch
+from penstock.core.basic_properties import decode_header, encode_header
+from penstock.core.errors import (
+    NoRoute,
+    NotFound,
+    PenstockError,
+    PreconditionFailed,
+    QueueFull,
+    Unsupported,
+)
+from penstock.core.logs import get_logger
+
+if TYPE_CHECKING:
+    from penstock.broker.vhost import VirtualHost
+
+
+#: Routes remembered per exchange; when keys never repeat, remembering costs little and helps none.
+ROUTE_CACHE_SIZE: Final = 4096
+#: To push a message to more queues than this is worth a look at the clock.
+FEW_SINKS: Final = 8
+
+_log = get_logger("penstock.exchange")
+
+
+class ExchangeRouter(Protocol):
+    """An exchange type."""
+
+    #: Whether the routing key alone decides, so that the answer can be remembered.
+    keyed: bool
+
+    def check(self, binding: Binding) -> None:
+        """Raise PreconditionFailed for a binding that makes no sense to this type."""
+
+    def add(self, binding: Binding) -> None: ...
+
+    def remove(self, binding: Binding) -> None: ...
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | AnyExchange]:
+        """Where a message with this key goes."""
+
+
+@runtime_checkable
+class TopicPermissionRouter(ExchangeRouter, Protocol):
+    """An exchange type to which topic permissions apply."""
+
+    topical: bool  #: the routing key is a topic
+
+    def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
+        """The topics of a message besides the routing key; that is the first of the keys."""
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        """The topics that a binding reads."""
+
+
+class ExchangeStorage(Protocol):
+    """What an exchange of this type keeps, if it keeps anything."""
+
+    def close(self) -> None: ...
+
+    def delete(self) -> None: ...
+
+
+class ExchangeDriver:
+    kind = "exchange"
+
+    def __init__(
+        self,
+        vhost: VirtualHost,
+        name: str,
+        router: ExchangeRouter,
+        *,
+        type: str,  # noqa: A002 - the protocol's word
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: dict[str, Any],
+        storage: ExchangeStorage | None = None,
+    ) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.router = router
+        self.type = type
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments
+        self.alternate: str | None = arguments.get("alternate-exchange")
+        if self.alternate is not None and not isinstance(self.alternate, str):
+            raise PreconditionFailed(
+                f"invalid arg 'alternate-exchange' for exchange '{name}' in vhost "
+                f"'{vhost.name}': expected a string"
+            )
+        self.bindings: dict[Binding, None] = {}
+        self._topics = router if isinstance(router, TopicPermissionRouter) else None
+        self._storage = storage
+        self._write_batch = vhost.kernel.write_batch
+        self._committer = vhost.kernel.committer
+        self._channels: set[Channel] = set()
+        self._routes: dict[bytes, tuple[Sink, ...]] = {}
+
+    # The contract.
+
+    def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
+        channel.state = None
+        self._channels.add(channel)
+
+    def channel_post(
+        self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
+    ) -> None:
+        if channel.state is not None or fragment.more:
+            self._assemble(channel, fragment, receipt)
+        else:
+            self._post(channel, fragment, receipt)  # type: ignore[arg-type]
+
+    def _post(self, channel: Channel, message: Message, receipt: int) -> None:
+        sinks = self._routes.get(message.route)
+        if sinks is None or message.flags & SENDER_SELECTED:
+            sinks = self._route(message, channel.check_topic)
+            self._write_batch.check_time()
+        outcome = 0
+        if len(sinks) > FEW_SINKS:
+            reader = self._write_batch.reader
+            if reader is not None and len(sinks) > SINKS_PER_SLICE:
+                fan_out = FanOut(
+                    self._write_batch,
+                    reader,
+                    message,
+                    sinks,
+                    partial(self._finish, channel, receipt),
+                )
+                if not fan_out.run():
+                    channel.state = fan_out
+                    fan_out.put_off()
+                    return
+                outcome = fan_out.outcome
+            else:
+                for sink in sinks:
+                    outcome |= sink.push(message)
+            self._write_batch.check_time()
+        else:
+            for sink in sinks:
+                outcome |= sink.push(message)
+        if not sinks and self._unroutable(channel, message, receipt):
+            return
+        if receipt:
+            self._answer(channel, receipt, outcome)
+
+    def _finish(
+        self,
+        channel: Channel,
+        receipt: int,
+        outcome: int,
+        behind: list[tuple[Message | Fragment, int]],
+    ) -> None:
+        """A message that went to many queues has reached the last."""
+        if isinstance(channel.state, FanOut):  # else its sender has gone
+            channel.state = None
+        if receipt:
+            self._answer(channel, receipt, outcome)
+        for fragment, next_receipt in behind:
+            self.channel_post(channel, fragment, next_receipt)
+
+    def _answer(self, channel: Channel, receipt: int, outcome: int) -> None:
+        if outcome & REJECTED:
+            channel.terminal.channel_failure(channel, receipt, QueueFull(self.name))
+        elif outcome & LOGGED:
+            self._committer.wait(channel, receipt)
+        else:
+            channel.terminal.channel_confirm(channel, receipt)
+
+    def _unroutable(self, channel: Channel, message: Message, receipt: int) -> bool:
+        """Nobody wants it. A mandatory message goes back to who sent it."""
+        if not message.flags & MANDATORY:
+            self.vhost.kernel.metrics.unroutable += 1
+            return False
+        channel.terminal.channel_failure(channel, receipt, NoRoute(message))
+        return True
+
+    def channel_request(self, channel: Channel, credit: int) -> None:
+        raise Unsupported(f"exchange '{self.name}' keeps no messages: bind a queue to it")
+
+    def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
+        raise Unsupported(f"exchange '{self.name}' delivers nothing")
+
+    def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
+        raise Unsupported(f"exchange '{self.name}' delivers nothing")
+
+    def channel_close(self, channel: Channel) -> None:
+        self._channels.discard(channel)
+        if channel.state is not None:
+            channel.state.cancel()
+            channel.state = None
+
+    def _assemble(self, channel: Channel, fragment: Message | Fragment, receipt: int) -> None:
+        """A large message, or what comes behind one."""
+        if channel.state is not None:
+            channel.state.add(fragment, receipt)
+            return
+        assert isinstance(fragment, Message), "fragments follow the message they belong to"
+
+        def post(message: Message, receipt: int) -> None:
+            behind = channel.state.take_behind()
+            channel.state = None
+            assert message.spool is not None
+            self._committer.also_sync(message.spool)
+            try:
+                self._post(channel, message, receipt)
+            except PenstockError as error:  # nobody is there to raise it to
+                channel.terminal.channel_failure(channel, receipt, error)
+            except OSError as error:  # the body cannot be kept where it should be
+                _log.error("large message not stored", exchange=self.name, error=str(error))
+                channel.terminal.channel_failure(channel, receipt, QueueFull(str(error)))
+            for next_fragment, next_receipt in behind:
+                self.channel_post(channel, next_fragment, next_receipt)
+            self.vhost.kernel.write_batch.flush()
+
+        channel.state = FragmentAssembler(fragment, self.vhost.kernel.spools, post)
+
+    # Routing.
+
+    def accept(self, message: Message, avoid: frozenset[str] = frozenset()) -> int:
+        outcome = 0
+        for sink in self._route(message):
+            if sink.name not in avoid:
+                outcome |= sink.push(message)
+        return outcome
+
+    def _route(
+        self, message: Message, check_topic: Callable[[str], None] | None = None
+    ) -> tuple[Sink, ...]:
+        route = message.route
+        found: dict[Sink, None] = {}
+        keys = [route[route[0] + 2 :]]
+        if message.flags & SENDER_SELECTED:
+            keys += sender_selected_keys(message)
+        if check_topic is not None and self._topics is not None:
+            for topic in self._topics.topics(keys, message):
+                check_topic(topic)
+        keyed = self._collect(keys, message, found, set())
+        sinks = tuple(found)
+        if keyed and len(keys) == 1 and sinks:
+            if len(self._routes) >= ROUTE_CACHE_SIZE:
+                self._routes.clear()
+            self._routes[route] = sinks
+        return sinks
+
+    def _collect(
+        self, keys: list[bytes], message: Message, found: dict[Sink, None], visited: set[str]
+    ) -> bool:
+        """Gather the sinks that keys lead to; true when the keys alone decided."""
+        visited.add(self.name)
+        keyed = self.router.keyed
+        matched = False
+        for key in keys:
+            for destination in self.router.match(key, message):
+                matched = True
+                if isinstance(destination, ExchangeDriver):
+                    if destination.name not in visited:
+                        keyed &= destination._collect(keys, message, found, visited)
+                else:
+                    found[cast(Sink, destination)] = None
+        if not matched and self.alternate and self.alternate not in visited:
+            alternate = self.vhost.exchanges.get(self.alternate)
+            if isinstance(alternate, ExchangeDriver):
+                keyed &= alternate._collect(keys, message, found, visited)
+        return keyed
+
+    def forget_routes(self) -> None:
+        self._routes.clear()
+
+    # Topology.
+
+    @property
+    def topical(self) -> bool:
+        return self._topics is not None and self._topics.topical
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        return () if self._topics is None else self._topics.topics_of(key, arguments)
+
+    def add(self, binding: Binding) -> None:
+        self.router.check(binding)
+        self.router.add(binding)
+        self.bindings[binding] = None
+
+    def remove(self, binding: Binding) -> None:
+        if self.bindings.pop(binding, 0) is None:
+            self.router.remove(binding)
+
+    def close(self) -> None:
+        if self._storage is not None:
+            self._storage.close()
+
+    def delete(self) -> None:
+        why = NotFound(f"no exchange '{self.name}' in vhost '{self.vhost.name}'")
+        for channel in list(self._channels):
+            channel.terminal.channel_failure(channel, 0, why)
+        if self._storage is not None:
+            self._storage.delete()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "vhost": self.vhost.name,
+            "type": self.type,
+            "durable": self.durable,
+            "auto_delete": self.auto_delete,
+            "internal": self.internal,
+            "arguments": self.arguments,
+        }
+
+
+def sender_selected_keys(message: Message) -> list[bytes]:
+    """Sender-selected distribution: the keys of CC and BCC; BCC is taken off the message."""
+    properties = decode_header(message.header)
+    headers = properties.headers or {}
+    keys: list[bytes] = []
+    for name in ("CC", "BCC"):
+        value = headers.get(name, [])
+        if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
+            raise PreconditionFailed(f"invalid message: header '{name}' is no array of strings")
+        keys += [key.encode("utf-8", "surrogateescape") for key in value]
+    if "BCC" in headers:
+        del headers["BCC"]
+        message.header = encode_header(properties, message.size)
+    return keys
+
+
+# A message on its way to many queues: a slice of them a turn, others having theirs between.
+#
+# Until it has reached all of them, its sender is not read from, and what the sender posted behind
+# it
+# waits, so that nothing overtakes it. The sender is answered when the last queue has it.
+
+#: How many queues a message is pushed to between two looks at the clock.
+SINKS_PER_SLICE: Final = 64
+
+#: What the queues made of a message, and what was posted behind it.
+FanOutCallback = Callable[[int, list[tuple[Message | Fragment, int]]], None]
+
+
+class FanOut:
+    __slots__ = (
+        "_at",
+        "_behind",
+        "_finish",
+        "_message",
+        "_outcome",
+        "_reader",
+        "_sinks",
+        "_write_batch",
+    )
+
+    def __init__(
+        self,
+        write_batch: WriteBatch,
+        reader: DeferrableInput,
+        message: Message,
+        sinks: tuple[Sink, ...],
+        finish: FanOutCallback,
+    ) -> None:
+        self._write_batch = write_batch
+        self._reader = reader
+        self._message = message
+        self._sinks = sinks
+        self._finish = finish
+        self._at = 0
+        self._outcome = 0
+        self._behind: list[tuple[Message | Fragment, int]] = []
+
+    def run(self) -> bool:
+        """Push on until the turn is over; whether all queues have it."""
+        sinks, message = self._sinks, self._message
+        while self._at < len(sinks):
+            for sink in sinks[self._at : self._at + SINKS_PER_SLICE]:
+                if not getattr(sink, "deleted", False):  # since the last turn
+                    self._outcome |= sink.push(message)
+            self._at += SINKS_PER_SLICE
+            if self._write_batch.is_over():
+                break
+        return self._at >= len(sinks)
+
+    @property
+    def outcome(self) -> int:
+        return self._outcome
+
+    def put_off(self) -> None:
+        """The turn is over: go on later, and hold the sender back until it is done."""
+        self._reader.hold()
+        self._write_batch.reader = None
+        self._write_batch.defer(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.run():
+            self._write_batch.defer(self._go_on)
+            return
+        behind, self._behind = self._behind, []
+        self._finish(self._outcome, behind)
+        self._write_batch.defer(self._reader.resume)
+
+    # What an exchange asks of what a channel is in the middle of.
+
+    def add(self, fragment: Message | Fragment, receipt: int) -> None:
+        self._behind.append((fragment, receipt))
+
+    def cancel(self) -> None:
+        """The sender has gone. The message was taken, and reaches all queues all the same."""
+        for fragment, _ in self._behind:
+            if isinstance(fragment, Fragment):
+                fragment.bucket.release()
+        self._behind.clear()

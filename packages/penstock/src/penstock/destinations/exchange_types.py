@@ -1,0 +1,322 @@
+"""Exchange types, one file each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from penstock.broker.contract import (
+    ACCEPTED,
+    LOGGED,
+    PERSISTENT,
+    Binding,
+    Delivery,
+    Exchange,
+    Message,
+    Queue,
+    Sink,
+)
+from penstock.broker.vhost import directory_name
+from penstock.core.basic_properties import decode_header, encode_header
+from penstock.core.errors import AccessRefused, PreconditionFailed
+from penstock.destinations.exchange import ExchangeRouter, TopicPermissionRouter
+from penstock.destinations.message_store import MessageLog
+from penstock.destinations.topic_trie import TopicTrie
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.broker.vhost import VirtualHost
+
+
+# Direct: the routing key is the binding key. And the default exchange: it is the queue's name.
+
+
+class DirectRouter:
+    keyed = True
+
+    def __init__(self) -> None:
+        self._bound: dict[bytes, list[Queue | Exchange]] = {}
+
+    def check(self, binding: Binding) -> None:
+        """Any key will do."""
+
+    def add(self, binding: Binding) -> None:
+        self._bound.setdefault(binding.key.encode(), []).append(binding.destination)
+
+    def remove(self, binding: Binding) -> None:
+        bound = self._bound[binding.key.encode()]
+        bound.remove(binding.destination)
+        if not bound:
+            del self._bound[binding.key.encode()]
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        return self._bound.get(key, ())
+
+
+class DefaultExchangeRouter:
+    """Every queue is bound here by its name; so are the reply channels of clients."""
+
+    keyed = True
+
+    def __init__(self, vhost: VirtualHost) -> None:
+        self._vhost = vhost
+
+    def check(self, binding: Binding) -> None:
+        raise AccessRefused("operation not permitted on the default exchange")
+
+    def add(self, binding: Binding) -> None:
+        self.check(binding)
+
+    def remove(self, binding: Binding) -> None:
+        self.check(binding)
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        name = key.decode("utf-8", "surrogateescape")
+        sink = self._vhost.queues.get(name) or self._vhost.replies.get(name)
+        return () if sink is None else (sink,)
+
+
+# Fanout: everything goes to every destination.
+
+
+class FanoutRouter:
+    keyed = True
+
+    def __init__(self) -> None:
+        self._bound: Counter[Queue | Exchange] = Counter()
+
+    def check(self, binding: Binding) -> None:
+        """Keys and arguments mean nothing here."""
+
+    def add(self, binding: Binding) -> None:
+        self._bound[binding.destination] += 1
+
+    def remove(self, binding: Binding) -> None:
+        self._bound[binding.destination] -= 1
+        if not self._bound[binding.destination]:
+            del self._bound[binding.destination]
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        return self._bound
+
+
+# Topic: the binding key is a pattern of words.
+
+
+class TopicRouter:
+    keyed = True
+    topical = True
+
+    def __init__(self) -> None:
+        self._trie: TopicTrie[Queue | Exchange] = TopicTrie()
+
+    def check(self, binding: Binding) -> None:
+        """Every key is a pattern."""
+
+    def add(self, binding: Binding) -> None:
+        self._trie.add(binding.key.encode(), binding.destination)
+
+    def remove(self, binding: Binding) -> None:
+        self._trie.remove(binding.key.encode(), binding.destination)
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        return self._trie.match(key)
+
+    def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
+        return [key.decode("utf-8", "surrogateescape") for key in keys[1:]]
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        return (key,)
+
+
+# Headers: the message's headers decide, by the binding's arguments.
+#
+# `x-match` is `all` (default) or `any`; these ignore header names that begin with `x-`, which
+# `all-with-x` and `any-with-x` do not. An argument without a value asks only for presence.
+
+X_MATCH_VALUES = ("all", "any", "all-with-x", "any-with-x")
+
+
+class HeadersRouter:
+    keyed = False
+
+    def __init__(self) -> None:
+        self._bound: dict[Binding, tuple[bool, dict[str, Any]]] = {}
+
+    def check(self, binding: Binding) -> None:
+        match = binding.arguments.get("x-match", "all")
+        if match not in X_MATCH_VALUES:
+            raise PreconditionFailed(
+                f"Invalid x-match field value {match!r}; expected {', '.join(X_MATCH_VALUES)}"
+            )
+
+    def add(self, binding: Binding) -> None:
+        match = binding.arguments.get("x-match", "all")
+        with_x = match.endswith("-with-x")
+        wanted = {
+            name: value
+            for name, value in binding.arguments.items()
+            if name != "x-match" and (with_x or not name.startswith("x-"))
+        }
+        self._bound[binding] = (match.startswith("all"), wanted)
+
+    def remove(self, binding: Binding) -> None:
+        del self._bound[binding]
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        headers = decode_header(message.header).headers or {}
+        for binding, (every, wanted) in self._bound.items():
+            hits = (
+                name in headers and (value is None or _same(headers[name], value))
+                for name, value in wanted.items()
+            )
+            if all(hits) if every else any(hits):
+                yield binding.destination
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equal, and of one kind: the number 1 is neither the text "1" nor true."""
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+# Delayed: a message with an `x-delay` header waits that many milliseconds before it is routed.
+#
+# The exchange type is `x-delayed-message`, the rule behind it `x-delayed-type`, as in RabbitMQ's
+# plugin. What waits in a durable exchange is in the log and survives the broker.
+
+
+class DelayedRouter:
+    """A router that puts what is to wait into a line, and leaves the rest to the rule behind."""
+
+    keyed = False
+
+    def __init__(self, line: DelayedMessages, rule: ExchangeRouter) -> None:
+        self._line = line
+        self._rule = rule
+
+    def check(self, binding: Binding) -> None:
+        self._rule.check(binding)
+
+    def add(self, binding: Binding) -> None:
+        self._rule.add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        self._rule.remove(binding)
+
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
+        if _delay(message) > 0:
+            return (self._line,)
+        return self._rule.match(key, message)
+
+    @property
+    def topical(self) -> bool:
+        return isinstance(self._rule, TopicPermissionRouter) and self._rule.topical
+
+    def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
+        return (
+            self._rule.topics(keys, message)
+            if isinstance(self._rule, TopicPermissionRouter)
+            else ()
+        )
+
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
+        return (
+            self._rule.topics_of(key, arguments)
+            if isinstance(self._rule, TopicPermissionRouter)
+            else ()
+        )
+
+
+class DelayedMessages:
+    """Messages that wait for their time, the earliest first."""
+
+    def __init__(self, vhost: VirtualHost, exchange: str, durable: bool) -> None:
+        self.name = ""  # no queue's: a dead letter that avoids a queue may still wait here
+        self._exchange = exchange
+        self._vhost = vhost
+        self._due: list[tuple[float, int, Delivery]] = []
+        self._position = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._store: MessageLog | None = None
+        if durable:
+            directory = (
+                vhost.kernel.directory / "delayed" / directory_name(f"{vhost.name}\0{exchange}")
+            )
+            self._store = MessageLog(vhost.kernel, directory)
+            now = self._store.log.now()
+            for record in self._store.records():
+                waited = now - record.timestamp
+                self._wait(Delivery(record.message, 0, record.offset), waited)
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def push(self, message: Message) -> int:
+        delivery = Delivery(message, 0)
+        if self._store is not None and message.flags & PERSISTENT:
+            delivery.offset = self._store.append(message)
+        self._wait(delivery, 0)
+        return LOGGED if delivery.offset >= 0 else ACCEPTED
+
+    def _wait(self, delivery: Delivery, waited: int) -> None:
+        remaining = max(0, _delay(delivery.message) - waited) / 1000
+        due = self._vhost.kernel.loop.time() + remaining
+        self._position += 1
+        heappush(self._due, (due, self._position, delivery))
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = (
+            self._vhost.kernel.write_batch.call_at(self._due[0][0], self._release)
+            if self._due
+            else None
+        )
+
+    def _release(self) -> None:
+        now = self._vhost.kernel.loop.time()
+        while self._due and self._due[0][0] <= now:
+            delivery = heappop(self._due)[2]
+            exchange = self._vhost.exchanges.get(self._exchange)
+            if exchange is not None:
+                message = _waited(delivery.message)
+                if delivery.message.spool is not None:
+                    message.spool = self._vhost.kernel.spools.keep(delivery.message.spool)
+                exchange.accept(message)
+            if delivery.offset >= 0:
+                assert self._store is not None
+                self._store.done(delivery.offset, delivery.message.spool is not None)
+        self._arm()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._store is not None:
+            self._store.close()
+
+    def delete(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._store is not None:
+            self._store.delete()
+
+
+def _delay(message: Message) -> int:
+    if b"x-delay" not in message.header:
+        return 0
+    delay = (decode_header(message.header).headers or {}).get("x-delay", 0)
+    return delay if isinstance(delay, int) else 0
+
+
+def _waited(message: Message) -> Message:
+    """The message on its second way through: its delay is negated, so that consumers see it."""
+    properties = decode_header(message.header)
+    headers: dict[str, Any] = dict(properties.headers or {})
+    headers["x-delay"] = -headers["x-delay"]
+    properties.headers = headers
+    size = message.size
+    return Message(message.route, encode_header(properties, size), message.body, message.flags)

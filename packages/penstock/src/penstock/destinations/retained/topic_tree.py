@@ -1,0 +1,210 @@
+"""Keys and their values in a tree of levels, made for very many keys that seldom branch.
+
+A level that leads to one key only is a *leaf*: one bytes object with the rest of the path and the
+value, so that a key costs an entry of a dictionary, its word and that object, and nothing that the
+garbage collector has to look at. A level that leads to more is a dictionary of the next words; a
+value of its own stands there under None.
+
+    leaf  length of the rest u8, the rest (empty, or a dot and more levels), the value
+
+Keys are at most 255 bytes, as routing keys are. A match costs what can match (`pattern.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+#: The words that follow; None is the end of a key.
+Node = dict["bytes | None", "Node | bytes"]
+
+
+class TopicTree:
+    __slots__ = ("_count", "_root")
+
+    def __init__(self) -> None:
+        self._root: Node = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return _walk(self._root, LevelPattern(b"#", hidden=True))
+
+    def get(self, key: bytes) -> bytes | None:
+        node = self._root
+        rest = key
+        while True:
+            word, dot, after = rest.partition(b".")
+            child = node.get(word)
+            if isinstance(child, dict):
+                if not dot:
+                    own = child.get(None)
+                    return own[1:] if isinstance(own, bytes) else None
+                node, rest = child, after
+            elif child is None:
+                return None
+            else:
+                end = 1 + child[0]
+                return child[end:] if child[1:end] == rest[len(word) :] else None
+
+    def put(self, key: bytes, value: bytes) -> bytes | None:
+        """Set a key's value; returns the one it replaces."""
+        node = self._root
+        rest = key
+        while True:
+            word, dot, after = rest.partition(b".")
+            child = node.get(word)
+            path = rest[len(word) :]
+            if isinstance(child, bytes):
+                end = 1 + child[0]
+                if child[1:end] == path:
+                    node[word] = child[:end] + value
+                    return child[end:]
+                child = node[word] = _branch(child)
+            elif child is None:
+                node[word] = bytes((len(path),)) + path + value
+                self._count += 1
+                return None
+            if not dot:
+                own = child.get(None)
+                child[None] = b"\0" + value
+                if isinstance(own, bytes):
+                    return own[1:]
+                self._count += 1
+                return None
+            node, rest = child, after
+
+    def pop(self, key: bytes) -> bytes | None:
+        """Remove a key; returns the value it had."""
+        trail: list[tuple[Node, bytes]] = []
+        node = self._root
+        rest = key
+        while True:
+            word, dot, after = rest.partition(b".")
+            child = node.get(word)
+            if isinstance(child, dict):
+                trail.append((node, word))
+                node, rest = child, after
+                if dot:
+                    continue
+                own = node.pop(None, None)
+                gone = own[1:] if isinstance(own, bytes) else None
+            elif child is None:
+                return None
+            else:
+                end = 1 + child[0]
+                gone = child[end:] if child[1:end] == rest[len(word) :] else None
+                if gone is not None:
+                    del node[word]
+            break
+        if gone is not None:
+            self._count -= 1
+            _fold(node, trail)
+        return gone
+
+    def match(self, pattern: bytes) -> Iterator[bytes]:
+        """The keys that match. Others may change the tree meanwhile: what they add may be missing,
+        and what they remove may be among them."""
+        return _walk(self._root, LevelPattern(pattern))
+
+
+def _branch(leaf: bytes) -> Node:
+    """The node that takes a leaf's place when another key comes that way."""
+    end = 1 + leaf[0]
+    path, value = leaf[1:end], leaf[end:]
+    if not path:
+        return {None: leaf}
+    word, _, _ = path[1:].partition(b".")
+    after = path[1 + len(word) :]
+    return {word: bytes((len(after),)) + after + value}
+
+
+def _fold(node: Node, trail: list[tuple[Node, bytes]]) -> None:
+    """A node that leads to one leaf only becomes a leaf again, and so on upwards."""
+    while trail and len(node) == 1:
+        ((word, child),) = node.items()
+        if isinstance(child, dict):
+            return
+        if word is not None:
+            end = 1 + child[0]
+            path = b"." + word + child[1:end]
+            child = bytes((len(path),)) + path + child[end:]
+        node, above = trail.pop()
+        node[above] = child
+
+
+def _walk(root: Node, pattern: LevelPattern) -> Iterator[bytes]:
+    """The keys below a root that match, without recursion: a key may have 256 levels."""
+    stack = [(root, b"", iter(pattern.ways(root, 0)))]
+    while stack:
+        node, prefix, pending = stack[-1]
+        level = len(stack)  # of what is behind the words of this node
+        fits = pattern.rest(level)
+        for word in pending:
+            child = node.get(word)
+            if isinstance(child, bytes):
+                path = child[1 : 1 + child[0]]
+                if word is None:
+                    yield prefix[:-1]
+                elif fits(path):
+                    yield prefix + word + path
+            elif child is not None:
+                assert word is not None, "nothing is behind the end of a key"
+                stack.append((child, prefix + word + b".", iter(pattern.ways(child, level))))
+                break
+        else:
+            stack.pop()
+
+
+# Which keys a subscriber wants: MQTT's topic filters in AMQP's letters, asked level by level.
+#
+# `*` is one level, `#` at the end any number of them, none too: `a.#` matches `a`. A pattern that
+# begins with either does not match keys that begin with `$`, unless `hidden` keys are asked for.
+# A `#` elsewhere is a word like any other.
+
+
+class LevelPattern:
+    __slots__ = ("_depth", "_hidden", "_open_ended", "_words")
+
+    def __init__(self, pattern: bytes, *, hidden: bool = False) -> None:
+        words = pattern.split(b".")
+        self._hidden = hidden or words[0] not in (b"*", b"#")
+        self._open_ended = words[-1] == b"#"
+        self._words = words[:-1] if self._open_ended else words
+        self._depth = len(self._words)
+
+    def ways(self, words: Collection[bytes | None], level: int) -> Collection[bytes | None]:
+        """Of the words at a level, those that may lead on; None, the end of a key, is one too.
+
+        It is a copy, so that others may come and go meanwhile; or the one word to look for.
+        """
+        if level < self._depth:
+            word = self._words[level]
+            if word != b"*":
+                return (word,)
+            wanted: list[bytes | None] = [word for word in words if word is not None]
+        elif self._open_ended:
+            wanted = list(words)
+        else:
+            return (None,)
+        if level or self._hidden:
+            return wanted
+        return [word for word in wanted if word is None or not word.startswith(b"$")]
+
+    def rest(self, level: int) -> Callable[[bytes], bool]:
+        """Whether the rest of a key from a level on (empty, or a dot and more levels) matches."""
+        words = self._words[level:]
+        open_ended = self._open_ended
+        if b"*" in words:
+            return lambda rest: _fits(rest.split(b".")[1:], words, open_ended)
+        wanted = b"".join(b"." + word for word in words)
+        if not open_ended:
+            return wanted.__eq__
+        return lambda rest: rest == wanted or rest.startswith(wanted + b".")
+
+
+def _fits(levels: list[bytes], words: list[bytes], open_ended: bool) -> bool:
+    if len(levels) < len(words) or (len(levels) > len(words) and not open_ended):
+        return False
+    return all(word in (b"*", level) for word, level in zip(words, levels, strict=False))

@@ -1,0 +1,151 @@
+"""Topic patterns in a trie of words: the cost of a match does not grow with what cannot match.
+
+`*` stands for one word, `#` for any number of them; an empty key has no words, as in RabbitMQ. A
+key is walked word by word with the set of places in the trie it may have reached; `#` is a place
+that keeps itself.
+
+There may be a hundred thousand patterns, most of them alone at the end of their branch, so a node
+has dictionaries only where it needs them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def split_words(key: bytes) -> list[bytes]:
+    return key.split(b".") if key else []
+
+
+class _Nothing:
+    """Stands where no value does: any value, None too, may be bound."""
+
+    __slots__ = ()
+
+
+NO_VALUE: Final = _Nothing()
+
+
+class TrieNode(Generic[T]):
+    __slots__ = ("any", "many", "only", "sticky", "values", "words")
+
+    def __init__(self, sticky: bool = False) -> None:
+        self.words: dict[bytes, TrieNode[T]] | None = None
+        self.any: TrieNode[T] | None = None  #: behind `*`
+        self.many: TrieNode[T] | None = None  #: behind `#`
+        self.sticky = sticky  #: reached by `#`: takes further words and stays
+        self.only: T | _Nothing = NO_VALUE  #: what ends here, if it is one value, added once
+        self.values: dict[T, int] | None = None  #: else all of them, and how often each was added
+
+    @property
+    def empty(self) -> bool:
+        return not (self.words or self.any or self.many or self.values or self.only is not NO_VALUE)
+
+    def add(self, value: T) -> None:
+        only = self.only
+        if self.values is not None:
+            self.values[value] = self.values.get(value, 0) + 1
+        elif isinstance(only, _Nothing):
+            self.only = value
+        else:
+            self.values = {only: 1}
+            self.values[value] = self.values.get(value, 0) + 1
+            self.only = NO_VALUE
+
+    def remove(self, value: T) -> None:
+        if self.values is None:
+            if self.only == value:
+                self.only = NO_VALUE
+            return
+        count = self.values.get(value, 0)
+        if count > 1:
+            self.values[value] = count - 1
+        elif self.values.pop(value, None) is not None and not self.values:
+            self.values = None
+
+
+class TopicTrie(Generic[T]):
+    """Patterns and what they lead to; adding the same twice asks for removing it twice."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self) -> None:
+        self._root: TrieNode[T] = TrieNode()
+
+    def add(self, pattern: bytes, value: T) -> None:
+        node = self._root
+        for word in split_words(pattern):
+            if word == b"*":
+                node.any = node.any or TrieNode()
+                node = node.any
+            elif word == b"#":
+                if not node.sticky:  # `#.#` is `#`
+                    node.many = node.many or TrieNode(sticky=True)
+                    node = node.many
+            else:
+                if node.words is None:
+                    node.words = {}
+                child = node.words.get(word)
+                if child is None:
+                    child = node.words[word] = TrieNode()
+                node = child
+        node.add(value)
+
+    def remove(self, pattern: bytes, value: T) -> None:
+        trail: list[tuple[TrieNode[T], bytes]] = []
+        node = self._root
+        for word in split_words(pattern):
+            if word == b"#" and node.sticky:
+                continue
+            trail.append((node, word))
+            if word == b"*":
+                child = node.any
+            elif word == b"#":
+                child = node.many
+            else:
+                child = node.words.get(word) if node.words is not None else None
+            if child is None:
+                return
+            node = child
+        node.remove(value)
+        while trail and node.empty:
+            node, word = trail.pop()
+            if word == b"*":
+                node.any = None
+            elif word == b"#":
+                node.many = None
+            elif node.words is not None:
+                del node.words[word]
+
+    def match(self, key: bytes) -> list[T]:
+        """Everything whose pattern matches, each once."""
+        root = self._root
+        here = [root] if root.many is None else [root, root.many]
+        for word in split_words(key):
+            there: list[TrieNode[T]] = []
+            for node in here:
+                if node.sticky:
+                    there.append(node)
+                if node.words is not None:
+                    child = node.words.get(word)
+                    if child is not None:
+                        there.append(child)
+                        if child.many is not None:
+                            there.append(child.many)
+                child = node.any
+                if child is not None:
+                    there.append(child)
+                    if child.many is not None:
+                        there.append(child.many)
+            if not there:
+                return []
+            here = there if len(there) < 3 else list(dict.fromkeys(there))
+        found: dict[T, int] = {}
+        for node in here:
+            if not isinstance(node.only, _Nothing):
+                found[node.only] = 1
+            elif node.values is not None:
+                found.update(node.values)
+        return list(found)

@@ -1,0 +1,162 @@
+"""Signs of life: whether neighbours are there and answer.
+
+Every so often each neighbour is asked (`HEARTBEAT_REQ`) and has to answer in time
+(`HEARTBEAT_ACK`). After some answers in a row that did not come it has failed, which is published
+(`FAILURE_DETECTED`), and with the first that comes it is back (`FAILURE_CLEARED`). Where trees may
+be left, publications go round a neighbour that has failed. All of it can be set while the broker
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from penstock.content.messages import Value
+from penstock.core.errors import PreconditionFailed
+from penstock.core.logs import get_logger
+from penstock.overlay.self import Attributes, SelfHop
+
+HEARTBEAT_CLASS: Final = "HEARTBEAT_MANAGER"
+
+_log = get_logger("penstock.overlay")
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSettings:
+    """How often, and how patiently."""
+
+    enabled: bool = False
+    interval: float = 3.0
+    timeout: float = 5.0
+    threshold: int = 3
+
+    def __post_init__(self) -> None:
+        if self.interval <= 0 or self.timeout <= 0 or self.threshold < 1:
+            raise PreconditionFailed(
+                "interval and timeout of heartbeats are seconds over 0, the threshold is 1 or more"
+            )
+
+
+class _PendingHeartbeat(NamedTuple):
+    neighbour: str
+    asked: float
+    late: TimerHandle
+
+
+class Heartbeats:
+    def __init__(self, self_hop: SelfHop, timers: Timers, pulse: HeartbeatSettings) -> None:
+        self._self_hop = self_hop
+        self._timers = timers
+        self.pulse = pulse
+        self._next = 0
+        self._clock = self_hop.router.next_hops.clock
+        self._waiting: dict[int, _PendingHeartbeat] = {}
+        self._missed: dict[str, int] = {}
+        self._detected: set[str] = set()
+        self._timer: TimerHandle | None = None
+        me = self_hop.broker_id
+        self_hop.advertise(
+            HEARTBEAT_CLASS,
+            f',[detectorID,eq,"{me}"],[detectedID,isPresent,""],[type,isPresent,""]',
+        )
+        self_hop.subscribe(HEARTBEAT_CLASS, f',[brokerID,eq,"{me}"]', self._on_heartbeat)
+        self_hop.subscribe("GLOBAL_FD", ",[flag,isPresent,x]", self._on_global_switch)
+        if pulse.enabled:
+            self._beat()
+
+    def set(self, pulse: HeartbeatSettings) -> None:
+        self.pulse = pulse
+        self.stop()
+        if pulse.enabled:
+            self._beat()
+        else:  # nobody looks any more, so nobody is known to have failed
+            for name in self._detected & self._self_hop.router.neighbours.keys():
+                self._self_hop.router.neighbours[name].failed = False
+            self._detected.clear()
+            self._missed.clear()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for question in self._waiting.values():
+            question.late.cancel()
+        self._waiting.clear()
+
+    def _on_global_switch(self, attributes: Attributes, payload: bytes) -> None:
+        self.set(replace(self.pulse, enabled=str(attributes["flag"]).lower() == "true"))
+
+    # Asking.
+
+    def _beat(self) -> None:
+        self._timer = self._timers.later(self.pulse.interval, self._beat)
+        if self._self_hop.router.next_hops.stopped:  # nothing goes out: silence would prove nothing
+            return
+        for name in list(self._self_hop.router.neighbours):
+            self._next += 1
+            number = self._next
+            late = self._timers.later(self.pulse.timeout, partial(self._on_timeout, number))
+            self._waiting[number] = _PendingHeartbeat(name, self._clock(), late)
+            self._send_heartbeat(name, "HEARTBEAT_REQ", number)
+
+    def _send_heartbeat(self, name: str, kind: str, handle: int) -> None:
+        me = self._self_hop.broker_id
+        attributes: dict[str, Value] = {
+            "brokerID": name,
+            "fromID": me,
+            "type": kind,
+            "handle": handle,
+        }
+        self._self_hop.send_to_neighbour(name, HEARTBEAT_CLASS, attributes)
+
+    def _on_timeout(self, number: int) -> None:
+        question = self._waiting.pop(number)
+        name = question.neighbour
+        neighbour = self._self_hop.router.neighbours.get(name)
+        if neighbour is None or neighbour.up_since > question.asked:
+            return  # it was asked over a link that is no more
+        missed = self._missed[name] = self._missed.get(name, 0) + 1
+        if missed >= self.pulse.threshold and name not in self._detected:
+            neighbour.failed = True
+            self._detected.add(name)
+            self._publish(name, "FAILURE_DETECTED")
+
+    # Hearing.
+
+    def _on_heartbeat(self, attributes: Attributes, payload: bytes) -> None:
+        name, handle = str(attributes.get("fromID")), attributes.get("handle")
+        if not isinstance(handle, int) or name not in self._self_hop.router.neighbours:
+            return
+        if attributes.get("type") == "HEARTBEAT_REQ":
+            self._send_heartbeat(name, "HEARTBEAT_ACK", handle)
+        elif attributes.get("type") == "HEARTBEAT_ACK":
+            self._answered(name, handle)
+
+    def _answered(self, name: str, handle: int) -> None:
+        question = self._waiting.pop(handle, None)
+        if question is not None:
+            question.late.cancel()
+        self._missed[name] = 0
+        self._self_hop.router.neighbours[name].failed = False
+        if name in self._detected:
+            self._detected.remove(name)
+            self._publish(name, "FAILURE_CLEARED")
+
+    def _publish(self, name: str, what: str) -> None:
+        _log.warning("neighbour", id=name, heartbeats=what)
+        attributes = {"detectorID": self._self_hop.broker_id, "detectedID": name, "type": what}
+        self._self_hop.publish(HEARTBEAT_CLASS, attributes)
+
+
+# Something to be done later: the loop's timers in a broker, a clock of their own in tests.
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    def later(self, seconds: float, action: Callable[[], None]) -> TimerHandle: ...

@@ -1,0 +1,163 @@
+"""What a router remembers from one start of its broker to the next.
+
+It lies in the broker's journal of topology: every advertisement and subscription of a lasting hop,
+along each tree it counts, and every neighbour with its address. Numbers of messages are set aside a
+thousand at a time, so that none is given twice, and few lines are written for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.broker.log.committer import Committer
+from penstock.broker.topology import Topology
+from penstock.broker.vhost import directory_name
+from penstock.overlay.messages import WITHDRAWN_KINDS
+from penstock.wire.padres.envelope import (
+    EnvelopeKind,
+    PadresEnvelope,
+    decode_envelope,
+    encode_envelope,
+)
+
+#: How many numbers are set aside at once.
+RESERVED_NUMBERS: Final = 1000
+
+_REGISTRATION: Final = "content"
+_NEIGHBOUR: Final = "neighbour"
+_NUMBER: Final = "content-number"
+
+
+class RouterJournal:
+    def __init__(self, topology: Topology, vhost: str) -> None:
+        self._topology = topology
+        self._vhost = vhost
+        found = dict(topology.all(_NUMBER)).get((_NUMBER, vhost), {"next": 1})
+        self._next: int = found["next"]
+        self._set_aside = self._next
+
+    # What the router asks of its memory.
+
+    def keep(self, hop: str, envelope: PadresEnvelope) -> None:
+        packed = base64.b64encode(encode_envelope(envelope)).decode()
+        key = self._key(hop, envelope.kind, envelope.id, envelope.tree)
+        self._topology.put(key, {"hop": hop, "envelope": packed})
+
+    def forget(self, hop: str, envelope: PadresEnvelope) -> None:
+        self._topology.drop(
+            self._key(hop, WITHDRAWN_KINDS[envelope.kind], envelope.text, envelope.tree)
+        )
+
+    def next_number(self) -> int:
+        number = self._next
+        self._next += 1
+        if number >= self._set_aside:
+            self._set_aside = number + RESERVED_NUMBERS
+            self._topology.put((_NUMBER, self._vhost), {"next": self._set_aside})
+        return number
+
+    def _key(self, hop: str, kind: EnvelopeKind, identity: str, tree: str) -> tuple[str, ...]:
+        """An advertisement is there once, and may be undone by others than it came from."""
+        if kind is EnvelopeKind.ADVERTISE:
+            hop = ""
+        return (_REGISTRATION, self._vhost, hop, kind.name, identity, tree)
+
+    # What is there at a start.
+
+    def asked(self) -> Iterator[tuple[str, PadresEnvelope]]:
+        """The hops, and what each had asked for, in the order it came."""
+        for key, value in self._topology.all(_REGISTRATION):
+            if key[1] == self._vhost:
+                data = base64.b64decode(value["envelope"])
+                yield value["hop"], decode_envelope(data, 0)[0]
+
+    def neighbours(self) -> dict[str, str]:
+        """The addresses that operators gave of neighbours; empty where there was none.
+
+        Earlier versions kept under `uri` what the neighbour said itself, which nobody dials now.
+        """
+        found: Iterator[tuple[tuple[str, ...], dict[str, Any]]] = self._topology.all(_NEIGHBOUR)
+        return {key[2]: value.get("address", "") for key, value in found if key[1] == self._vhost}
+
+    def keep_neighbour(self, name: str, address: str) -> None:
+        self._topology.put((_NEIGHBOUR, self._vhost, name), {"address": address})
+
+    def forget_neighbour(self, name: str) -> None:
+        self._topology.drop((_NEIGHBOUR, self._vhost, name))
+
+
+# How far each neighbour's publications have come: the number of the last one that was taken.
+#
+# A neighbour that did not hear our confirm sends again what we have. The mark tells it apart. It is
+# written behind the publications of the same turn, never before them: a crash in between shows one
+# twice, and none not at all. A neighbour that lost its data counts from the start again, so a mark
+# holds for one store of the neighbour's.
+
+
+class Watermark:
+    def __init__(self, path: Path, store: str, committer: Committer) -> None:
+        self.store = store
+        self._committer = committer
+        self._written = self.number = 0
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        kept, _, number = os.read(self._fd, 4096).decode(errors="replace").partition(" ")
+        if kept == store and number.strip().isdigit():
+            self._written = self.number = int(number)
+        else:
+            os.ftruncate(self._fd, 0)
+
+    def move(self, number: int) -> None:
+        if self.number == self._written:
+            self._committer.touch(self, lazy=True)
+        self.number = number
+
+    # What the committer asks of whatever it writes.
+
+    def write(self) -> None:
+        if self._fd < 0:  # closed, and so written
+            return
+        line = f"{self.store} {self.number:020}\n".encode()  # always as long: no torn number
+        os.pwrite(self._fd, line, 0)
+        self._written = self.number
+
+    def begin_sync(self) -> list[int]:
+        return [os.dup(self._fd)] if self._fd >= 0 else []
+
+    def end_sync(self, error: OSError | None) -> None:
+        """The next move is written all the same."""
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            if self.number != self._written:
+                self.write()
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Watermarks:
+    """The marks of all neighbours, a small file each."""
+
+    def __init__(self, directory: Path, committer: Committer) -> None:
+        self._directory = directory
+        self._committer = committer
+        self._open: dict[str, Watermark] = {}
+
+    def of(self, neighbour: str, store: str) -> Watermark:
+        found = self._open.get(neighbour)
+        if found is not None and found.store == store:
+            return found
+        if found is not None:
+            found.close()
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._directory / f"{directory_name(neighbour)}.mark"
+        mark = self._open[neighbour] = Watermark(path, store, self._committer)
+        return mark
+
+    def close(self) -> None:
+        for mark in self._open.values():
+            mark.close()
+        self._open.clear()

@@ -1,0 +1,337 @@
+"""The router of one broker: messages in from hops, messages out to hops.
+
+It knows no sockets, no disk and no clock but the one it is given: the same router runs in a broker,
+in the simulation of a hundred of them and in tests. `advertising.py`, `subscribing.py`,
+`together.py` and `publishing.py` are what it does with each kind of message; here hops come and go,
+messages get their ids, and neighbours are told what they missed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic, perf_counter, time
+from typing import Protocol
+
+from penstock.broker.content_routing import Hop, RouterReceipt
+from penstock.content.parser import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PublicationCache
+from penstock.core.errors import NotAllowed, ResourceExhausted
+from penstock.overlay.advertisements import AdvertisementRouter
+from penstock.overlay.composite import CompositeRouter
+from penstock.overlay.messages import WITHDRAWN_KINDS, withdrawal_of
+from penstock.overlay.neighbours import (
+    Clock,
+    Neighbour,
+    NeighbourChannel,
+    propagated_advertisements,
+)
+from penstock.overlay.next_hops import NextHops
+from penstock.overlay.publications import PublicationRouter
+from penstock.overlay.routing_tables import RoutingTables
+from penstock.overlay.rules import RoutingRules
+from penstock.overlay.subscriptions import SubscriptionRouter, copy_for_tree
+from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
+
+
+class RouterStore(Protocol):
+    """Keeps what lasting hops ask for."""
+
+    def keep(self, hop: str, envelope: PadresEnvelope) -> None: ...
+
+    def forget(self, hop: str, envelope: PadresEnvelope) -> None:
+        """What this message undoes."""
+
+    def next_number(self) -> int:
+        """For an id that was never given before, nor will be again."""
+
+
+class OverlayRouter:
+    def __init__(
+        self,
+        broker_id: str,
+        rules: RoutingRules | None = None,
+        *,
+        memory: RouterStore | None = None,
+        clock: Clock = monotonic,
+        calendar: Callable[[], float] = time,
+        most: int = 0,
+    ) -> None:
+        """`most` is how much one client may ask for; 0 for any number."""
+        self.rules = rules or RoutingRules()
+        self.tables = RoutingTables(self.rules.strict)
+        self.next_hops = NextHops(broker_id, clock)
+        self._calendar = calendar
+        self._memory = memory
+        self._numbers = _count()
+        self._requests = ClientRegistrations(most)
+        subscription_router = SubscriptionRouter(self.rules, self.tables, self.next_hops)
+        self._subscription_router = subscription_router
+        self._advertisement_router = AdvertisementRouter(
+            self.rules, self.tables, self.next_hops, subscription_router
+        )
+        self.composite_router = CompositeRouter(
+            self.rules, self.tables, self.next_hops, subscription_router, clock
+        )
+        #: What publications say; the last is remembered.
+        self.read = PublicationCache(lambda: datetime.fromtimestamp(calendar(), UTC))
+        self._publication_router = PublicationRouter(
+            self.rules, self.tables, self.next_hops, self.composite_router, self.read
+        )
+        self.received = dict.fromkeys(EnvelopeKind, 0)  #: how many of each kind came
+        self.match_seconds = 0.0  #: what routing publications took, all in all
+        self.trace_all = False
+        self._later: deque[Callable[[], None]] = deque()
+        self._busy = False
+
+    @property
+    def broker_id(self) -> str:
+        return self.next_hops.broker_id
+
+    # Hops.
+
+    @property
+    def hops(self) -> dict[str, Hop[PadresEnvelope]]:
+        return self.next_hops.hops
+
+    @property
+    def neighbours(self) -> dict[str, Neighbour]:
+        return self.next_hops.neighbours
+
+    def attach(self, hop: Hop[PadresEnvelope], attentive: bool = False) -> None:
+        self.next_hops.hops[hop.name] = hop
+        if attentive:
+            self._subscription_router.notify_subscriptions(hop.name)
+
+    def detach(self, name: str) -> None:
+        hop = self.next_hops.hops.get(name)
+        if hop is None:
+            return
+        for envelope in list(self.registrations_of(name)):
+            self._take(name, withdrawal_of(envelope), hop.lasting)
+        del self.next_hops.hops[name]
+        self.next_hops.attentive.pop(name, None)
+        self._requests.forget(name)
+        self.next_hops.neighbours.pop(name, None)
+
+    def registrations_of(self, name: str) -> Iterator[PadresEnvelope]:
+        """What is here of a hop's, as it came; a subscription once for each tree."""
+        for entry in self.tables.subscriptions.values():
+            if entry.hop == name and not entry.composite:
+                for tree in sorted(entry.trees or {""}):
+                    yield copy_for_tree(entry, tree)
+        for joined in self.composite_router.entries.values():
+            if joined.hop == name:
+                yield joined.envelope
+        for offer in self.tables.advertisements.values():
+            if offer.hop == name:
+                yield offer.envelope
+
+    def join(self, name: str, line: NeighbourChannel) -> Neighbour:
+        """A neighbour; it is told all there is when its link is up (`propagate_all`)."""
+        if name == self.broker_id:
+            raise NotAllowed(f"{name} cannot be its own neighbour")
+        known = self.next_hops.neighbours.get(name)
+        if known is not None:
+            known.line = line
+            return known
+        propagated = propagated_advertisements(self.rules.advertisements, self.rules.strict)
+        neighbour = self.next_hops.neighbours[name] = Neighbour(name, line, propagated)
+        self.attach(neighbour)
+        for offer in list(self.tables.advertisements.values()):
+            self._advertisement_router.send_to_neighbour(neighbour, offer)
+        return neighbour
+
+    # Messages.
+
+    def receive(self, hop: Hop[PadresEnvelope], envelope: PadresEnvelope) -> RouterReceipt:
+        if self._busy:
+            return self._receive(hop, envelope)
+        self._busy = True
+        try:
+            return self._receive(hop, envelope)
+        finally:
+            try:
+                self._catch_up()
+            finally:
+                self._busy = False
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Do something when the message that is being routed has gone its ways."""
+        self._later.append(action)
+        if not self._busy:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """What stands behind an action that fails is done with the next message."""
+        while self._later:
+            self._later.popleft()()
+
+    def _receive(self, hop: Hop[PadresEnvelope], envelope: PadresEnvelope) -> RouterReceipt:
+        name = hop.name
+        neighbour = self.next_hops.neighbours.get(name)
+        self.received[envelope.kind] += 1
+        if neighbour is not None:
+            neighbour.traffic.count(self.next_hops.clock())
+        else:
+            envelope = self._stamped(name, envelope)
+        if envelope.kind is EnvelopeKind.PUBLISH:
+            checked = hop.checked and self.rules.conformance and neighbour is None
+            begun = perf_counter()
+            outcome = self._publication_router.publish(name, envelope, checked)
+            self.match_seconds += perf_counter() - begun
+            return RouterReceipt(envelope.id, outcome)
+        if neighbour is None and envelope.kind not in WITHDRAWN_KINDS:
+            if hop.lasting and (before := self._requests.before(name, envelope)):
+                return RouterReceipt(before)  # it says again what we remember
+            if hop.checked:
+                self._requests.check(name)
+        self._take(name, envelope, hop.lasting)
+        return RouterReceipt(envelope.id)
+
+    def recall(self, name: str, envelope: PadresEnvelope) -> None:
+        """What a hop had asked for before the broker was started."""
+        self._take(name, envelope, lasting=False)
+
+    def _take(self, name: str, envelope: PadresEnvelope, lasting: bool) -> None:
+        kind = envelope.kind
+        news = False
+        if kind is EnvelopeKind.ADVERTISE:
+            news = self._advertisement_router.advertise(name, envelope)
+            self.composite_router.reconsider()
+        elif kind is EnvelopeKind.SUBSCRIBE:
+            news = self._subscription_router.subscribe(name, envelope)
+        elif kind is EnvelopeKind.COMPOSITE:
+            news = self.composite_router.subscribe(name, envelope)
+        elif kind is EnvelopeKind.UNADVERTISE:
+            self._advertisement_router.unadvertise(name, envelope)
+            self.composite_router.reconsider()
+        elif (
+            kind is EnvelopeKind.UNSUBSCRIBE and envelope.text not in self.composite_router.entries
+        ):
+            self._subscription_router.unsubscribe(name, envelope)
+        else:
+            envelope = replace(envelope, kind=EnvelopeKind.UNCOMPOSITE)
+            self.composite_router.unsubscribe(name, envelope)
+        hop = self.next_hops.hops.get(name)
+        if (
+            hop is not None
+            and (hop.checked or hop.lasting)
+            and name not in self.next_hops.neighbours
+        ):
+            if envelope.kind in WITHDRAWN_KINDS:
+                self._requests.remove(name, envelope.text)
+            else:
+                self._requests.add(name, envelope)
+        if self._memory is not None and lasting:
+            if news:
+                self._memory.keep(name, envelope)
+            elif envelope.kind in WITHDRAWN_KINDS:
+                self._memory.forget(name, envelope)
+
+    def _stamped(self, name: str, envelope: PadresEnvelope) -> PadresEnvelope:
+        """A message that enters the overlay here: what is between brokers is for us to say."""
+        number = next(self._numbers) if self._memory is None else self._memory.next_number()
+        identity = f"{self.broker_id}-M{number}"
+        return replace(
+            envelope,
+            id=identity,
+            trace=envelope.trace
+            or (identity if self.trace_all and name != self.next_hops.self_name else ""),
+            time=self._time(envelope),
+            source=name,
+            tree="",
+            only=(),
+            turns=0,
+        )
+
+    def _time(self, envelope: PadresEnvelope) -> float:
+        """When it was said, if there is such a time: a publication may bring one of its own."""
+        if envelope.time and EARLIEST_TIMESTAMP <= envelope.time <= LATEST_TIMESTAMP:
+            return envelope.time
+        if (
+            envelope.kind is EnvelopeKind.PUBLISH
+            and (stated := self.read(envelope.text).time) is not None
+        ):
+            return stated.timestamp()
+        return self._calendar()
+
+    # A link that is there, or there again.
+
+    def propagated_envelopes(self, neighbour: Neighbour) -> Iterator[PadresEnvelope]:
+        """Everything a neighbour has from here, as it was sent."""
+        for offer in (*neighbour.bounded, *neighbour.advertisements.sent()):
+            yield offer.envelope
+        for tree, propagated in neighbour.propagated_filters.items():
+            for entry in propagated.sent():
+                yield copy_for_tree(entry, tree)
+        for joined in self.composite_router.entries.values():
+            if joined.passed_to == neighbour.name:
+                yield joined.envelope
+
+    def propagate_all(self, neighbour: Neighbour) -> list[PadresEnvelope]:
+        """Send it all again; what the neighbour knows already makes no difference to it."""
+        told = list(self.propagated_envelopes(neighbour))
+        for envelope in told:
+            self.next_hops.emit(neighbour.name, envelope)
+        return told
+
+    def retain_only(self, name: str, told: set[tuple[EnvelopeKind, str, str]]) -> None:
+        """A neighbour has told all: what else is here from it, it has undone meanwhile.
+
+        Each is a kind, an id and a tree.
+        """
+        for envelope in list(self.registrations_of(name)):
+            if (envelope.kind, envelope.id, envelope.tree) not in told:
+                self._take(name, withdrawal_of(envelope), lasting=True)
+
+
+def _count() -> Iterator[int]:
+    number = 0
+    while True:
+        number += 1
+        yield number
+
+
+# What clients of this broker have asked for: how much, and whether they asked it before.
+
+_RegistrationKey = tuple[EnvelopeKind, str, tuple[tuple[str, str], ...]]
+
+
+class ClientRegistrations:
+    """By hop; neighbours are not among them."""
+
+    def __init__(self, most: int) -> None:
+        """`most` is how much one hop may have asked for at a time, 0 for any number."""
+        self._most = most
+        self._ids: dict[str, dict[str, _RegistrationKey]] = {}
+        self._ids_by_key: dict[str, dict[_RegistrationKey, str]] = {}
+
+    def before(self, hop: str, envelope: PadresEnvelope) -> str:
+        """The id under which a hop has asked the same already, if it has."""
+        return self._ids_by_key.get(hop, {}).get(_registration_key(envelope), "")
+
+    def check(self, hop: str) -> None:
+        if self._most and len(self._ids.get(hop, ())) >= self._most:
+            raise ResourceExhausted(
+                f"{hop} has asked for {self._most} things, and may not for more: undo some"
+            )
+
+    def add(self, hop: str, envelope: PadresEnvelope) -> None:
+        key = _registration_key(envelope)
+        self._ids.setdefault(hop, {})[envelope.id] = key
+        self._ids_by_key.setdefault(hop, {})[key] = envelope.id
+
+    def remove(self, hop: str, identity: str) -> None:
+        key = self._ids.get(hop, {}).pop(identity, None)
+        if key is not None and self._ids_by_key[hop].get(key) == identity:
+            del self._ids_by_key[hop][key]
+
+    def forget(self, hop: str) -> None:
+        self._ids.pop(hop, None)
+        self._ids_by_key.pop(hop, None)
+
+
+def _registration_key(envelope: PadresEnvelope) -> _RegistrationKey:
+    return envelope.kind, envelope.text, envelope.options

@@ -1,0 +1,163 @@
+"""`basic.*`, but for publish and most acks, which take the short way (`frames.py`)."""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import Final
+
+from penstock.broker.contract import Message, Queue
+from penstock.core.errors import NotAllowed, PreconditionFailed, Unsupported
+from penstock.protocols.amqp091.channel import DIRECT_REPLY_TO, Amqp091Consumer, AmqpChannel
+from penstock.wire.amqp091 import methods
+from penstock.wire.amqp091.methods import MethodArguments, encode_method_frame
+
+#: Clients that look for RabbitMQ's name before they rely on its meaning of `global`, and take ours
+#: for the standard's: without it the limit is the channel's, and holds at once (kombu, Celery).
+STANDARD_QOS_PRODUCTS: Final = ("py-amqp",)
+
+#: Consumer arguments that a driver may see; the rest is the client's own.
+PULL_ARGUMENTS: Final = {"pull": True}
+
+#: What a `basic.get` that waits for its turn counts among unread answers, in bytes.
+GET_WEIGHT: Final = 1024
+
+
+def basic_qos(channel: AmqpChannel, args: MethodArguments) -> None:
+    if args.prefetch_size:
+        raise Unsupported(f"prefetch_size!=0 ({args.prefetch_size})")
+    if args.global_ or channel.connection.client_properties.get("product") in STANDARD_QOS_PRODUCTS:
+        channel.global_prefetch = args.prefetch_count
+        channel.request_all()
+    else:
+        channel.prefetch = args.prefetch_count
+    channel.reply(methods.BASIC_QOS_OK)
+
+
+def basic_consume(channel: AmqpChannel, args: MethodArguments) -> None:
+    if args.consumer_tag in channel.consumers:
+        raise NotAllowed(f"attempt to reuse consumer tag '{args.consumer_tag}'")
+    tag = args.consumer_tag or _new_consumer_tag()
+    if args.queue == DIRECT_REPLY_TO:
+        consumer = _consume_replies(channel, args, tag)
+    else:
+        connection = channel.connection
+        name = channel.queue_name(args.queue)
+        connection.access.check("read", "queue", name)
+        queue = connection.vhost.queue(name, connection)
+        consumer = Amqp091Consumer(channel, queue, name, tag, args.no_ack, channel.prefetch)
+        consumer.exclusive = args.exclusive
+        consumer.arguments = args.arguments
+        known = {"exclusive": args.exclusive, "prefetch": channel.prefetch}
+        queue.channel_open(consumer, {**args.arguments, **known})
+        channel.consumers[tag] = consumer
+    if not args.no_wait:
+        channel.reply(methods.BASIC_CONSUME_OK, consumer_tag=tag)
+    consumer.request()
+
+
+def _consume_replies(channel: AmqpChannel, args: MethodArguments, tag: str) -> Amqp091Consumer:
+    """Direct reply-to: replies come straight here, through no queue."""
+    if not args.no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_consumer is not None:
+        raise PreconditionFailed("reply consumer already set")
+    vhost = channel.connection.vhost
+    name, driver = vhost.open_reply(DIRECT_REPLY_TO)
+    consumer = Amqp091Consumer(channel, driver, name, tag, True, 0)
+    driver.channel_open(consumer, {})
+    channel.reply_consumer = consumer
+    channel.consumers[tag] = consumer
+    return consumer
+
+
+def basic_cancel(channel: AmqpChannel, args: MethodArguments) -> None:
+    consumer = channel.consumers.pop(args.consumer_tag, None)
+    if consumer is not None:
+        channel.writer.awaiting_credit.pop(consumer, None)
+        if channel.sending is consumer:
+            consumer.cancelled = True  # it ends when its large message has left
+        else:
+            consumer.driver.channel_close(consumer)
+        if channel.reply_consumer is consumer:
+            channel.connection.vhost.replies.pop(consumer.queue, None)
+            channel.reply_consumer = None
+    if not args.no_wait:
+        channel.reply(methods.BASIC_CANCEL_OK, consumer_tag=args.consumer_tag)
+
+
+def basic_cancel_ok(channel: AmqpChannel, args: MethodArguments) -> None:
+    """A client's answer to our notice that its queue is gone."""
+
+
+def basic_get(channel: AmqpChannel, args: MethodArguments) -> None:
+    connection = channel.connection
+    name = channel.queue_name(args.queue)
+    connection.access.check("read", "queue", name)
+    queue = connection.vhost.queue(name, connection)
+    getter = Amqp091Consumer(channel, queue, name, "", args.no_ack, 0)
+    queue.channel_open(getter, PULL_ARGUMENTS)
+    channel.after_large(lambda: _get(getter, queue), GET_WEIGHT)
+
+
+def _get(getter: Amqp091Consumer, queue: Queue) -> None:
+    channel = getter.amqp
+    got = False
+
+    def opening(tag: int, again: bool, message: Message) -> bytes:
+        nonlocal got
+        got = True
+        return encode_method_frame(
+            channel.number,
+            methods.BASIC_GET_OK,
+            delivery_tag=tag,
+            redelivered=again,
+            exchange=message.exchange,
+            routing_key=message.routing_key,
+            message_count=queue.message_count,
+        )
+
+    getter.opening = opening
+    queue.channel_request(getter, 1)
+    if not got:
+        channel.reply(methods.BASIC_GET_EMPTY)
+    if channel.sending is getter:
+        getter.cancelled = True
+    else:
+        queue.channel_close(getter)
+
+
+def basic_ack(channel: AmqpChannel, args: MethodArguments) -> None:
+    channel.ack(args.delivery_tag, args.multiple)
+
+
+def basic_reject(channel: AmqpChannel, args: MethodArguments) -> None:
+    _nack(channel, args.delivery_tag, False, args.requeue)
+
+
+def basic_nack(channel: AmqpChannel, args: MethodArguments) -> None:
+    _nack(channel, args.delivery_tag, args.multiple, args.requeue)
+
+
+def _nack(channel: AmqpChannel, tag: int, multiple: bool, requeue: bool) -> None:
+    for known, unacked in channel.take_unacked(tag, multiple):
+        queue = unacked[0].driver
+        if getattr(queue, "type", "") == "stream":
+            raise Unsupported("basic.nack and basic.reject not supported by stream queues")
+        channel.settle(known, unacked, requeue)
+
+
+def basic_recover(channel: AmqpChannel, args: MethodArguments) -> None:
+    basic_recover_async(channel, args)
+    channel.reply(methods.BASIC_RECOVER_OK)
+
+
+def basic_recover_async(channel: AmqpChannel, args: MethodArguments) -> None:
+    if not args.requeue:
+        raise Unsupported("requeue=false")
+    for tag, unacked in channel.take_unacked(0, True):
+        channel.settle(tag, unacked, True)
+
+
+def _new_consumer_tag() -> str:
+    return "amq.ctag-" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")

@@ -1,0 +1,44 @@
+"""`channel.*` and `confirm.*`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.core.errors import ChannelError, NotAllowed, PreconditionFailed, Unsupported
+from penstock.protocols.amqp091.channel import AmqpChannel
+from penstock.wire.amqp091 import methods
+from penstock.wire.amqp091.methods import MethodArguments, encode_method_frame
+
+if TYPE_CHECKING:
+    from penstock.protocols.amqp091.terminal import Amqp091Terminal
+
+
+def channel_open(terminal: Amqp091Terminal, number: int, args: MethodArguments) -> None:
+    if number in terminal.channels:
+        raise ChannelError("second 'channel.open' seen")
+    most = terminal.channel_max  # of channels, not of their numbers, as in RabbitMQ
+    if len(terminal.channels) >= most:
+        raise NotAllowed(f"{most} channels are open, the most that were agreed on (channel_max)")
+    terminal.channels[number] = AmqpChannel(terminal, number)
+    terminal.send(encode_method_frame(number, methods.CHANNEL_OPEN_OK))
+
+
+def channel_close(channel: AmqpChannel, args: MethodArguments) -> None:
+    channel.end()
+    terminal = channel.connection
+    del terminal.channels[channel.number]
+    terminal.send(encode_method_frame(channel.number, methods.CHANNEL_CLOSE_OK))
+
+
+def channel_flow(channel: AmqpChannel, args: MethodArguments) -> None:
+    if not args.active:
+        raise Unsupported("active=false")
+    channel.reply(methods.CHANNEL_FLOW_OK, active=True)
+
+
+def confirm_select(channel: AmqpChannel, args: MethodArguments) -> None:
+    if channel.transaction is not None:
+        raise PreconditionFailed("cannot switch from tx to confirm mode")
+    channel.confirm = True
+    if not args.no_wait:
+        channel.reply(methods.CONFIRM_SELECT_OK)

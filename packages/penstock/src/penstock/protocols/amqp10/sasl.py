@@ -1,0 +1,106 @@
+"""Who is let in: what SASL's mechanisms mean to the broker's users."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
+from penstock.wire.amqp10.sasl import (
+    ANONYMOUS,
+    EXTERNAL,
+    PLAIN,
+    SaslServer,
+    decode_plain_response,
+)
+
+if TYPE_CHECKING:
+    from penstock.broker.user import User
+    from penstock.protocols.amqp10.terminal import Amqp10Terminal
+
+_log = get_logger("penstock.amqp10")
+
+
+class BrokerAuthenticator:
+    __slots__ = ("_identity", "_task", "_terminal", "opening", "user")
+
+    def __init__(self, terminal: Amqp10Terminal) -> None:
+        self._terminal = terminal
+        self._identity = _common_name(terminal.transport.get_extra_info("peercert"))
+        self._task: asyncio.Task[None] | None = None
+        self.user: User | None = None  #: once it is known
+        self.opening = SaslServer(terminal.connection, self)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        offered = [PLAIN]
+        if self._terminal.host.kernel.settings.anonymous:
+            offered.append(ANONYMOUS)
+        if self._identity:
+            offered.append(EXTERNAL)
+        return tuple(offered)
+
+    @property
+    def nobody(self) -> bool:
+        return self._terminal.host.kernel.settings.anonymous
+
+    def authenticate(self, mechanism: str, response: bytes) -> None:
+        loop = self._terminal.host.kernel.loop
+        if mechanism == PLAIN:
+            self._terminal.flow_control.pause()
+            self._task = loop.create_task(self._check(response))
+            return
+        host = self._terminal.host
+        try:
+            if mechanism == ANONYMOUS:
+                name = host.kernel.settings.anonymous_user
+                self.user = host.users.anonymous(name, address=self._terminal.peer[0])
+            else:
+                self.user = host.users.get(self._identity)
+        except PenstockError:
+            self._turn_away(mechanism)
+            return
+        loop.call_soon(self._let_in)
+
+    async def _check(self, response: bytes) -> None:
+        terminal = self._terminal
+        try:
+            name, password = decode_plain_response(response)
+            users, address = terminal.host.users, terminal.peer[0]
+            self.user = await users.authenticate(name, password, address=address)
+        except PenstockError:
+            self._turn_away(PLAIN)
+            return
+        self._let_in()
+
+    def _let_in(self) -> None:
+        if self._terminal.closing:
+            return
+        self.opening.let_in()
+        self._terminal.flow_control.read_on()
+        self._terminal.data_received(b"")
+
+    def _turn_away(self, mechanism: str) -> None:
+        terminal = self._terminal
+        terminal.host.kernel.metrics.refused += 1
+        _log.info("login refused", connection=terminal.name, mechanism=mechanism)
+        self.opening.turn_away()
+        terminal.host.kernel.write_batch.flush()
+
+    def refused(self, why: str) -> None:
+        _log.info("client was sent away", connection=self._terminal.name, reason=why)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        del self.opening  # it refers back to us
+
+
+def _common_name(certificate: Any) -> str:
+    """The common name of a certificate that an authority of ours has signed."""
+    for part in (certificate or {}).get("subject", ()):
+        for name, value in part:
+            if name == "commonName":
+                return str(value)
+    return ""

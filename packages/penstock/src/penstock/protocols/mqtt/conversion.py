@@ -1,0 +1,225 @@
+"""A publication of MQTT as the message it is in AMQP, and back: RabbitMQ's mapping.
+
+    QoS 0 / 1 and 2      ↔ transient / persistent (that it was 2 is kept as a flag)
+    content type         ↔ content type
+    correlation data     ↔ correlation id; the header `x-correlation-id` where it is no short text
+    response topic       ↔ the header `x-reply-to-topic`, as a routing key
+    message expiry       ↔ expiration
+    user properties      ↔ headers
+
+AMQP cannot carry everything: a name twice, or in an order, whether a payload is text. Where that
+would be lost, the properties also travel as they came, in the header `x-mqtt-properties`, so that
+MQTT clients get them unaltered. The other properties of AMQP (priority, message id, timestamp…)
+have no counterpart in MQTT.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from typing import Any, Final
+
+from penstock.broker.contract import EXACTLY_ONCE, EXPIRES, PERSISTENT, Message
+from penstock.core.basic_properties import BasicProperties as Header
+from penstock.core.basic_properties import decode_header, encode_header
+from penstock.core.errors import WireSyntaxError
+from penstock.wire.mqtt.fields import PUBLISH, STRING_MAX_BYTES
+from penstock.wire.mqtt.properties import (
+    MqttProperties,
+    MqttProperty,
+    decode_properties,
+    encode_properties,
+    read_properties,
+)
+from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
+from penstock.wire.mqtt.topics import routing_key_to_topic, topic_to_routing_key
+
+PROPERTIES_HEADER: Final = "x-mqtt-properties"
+REPLY_TO_HEADER: Final = "x-reply-to-topic"
+CORRELATION_HEADER: Final = "x-correlation-id"
+
+_RESERVED: Final = frozenset({PROPERTIES_HEADER, REPLY_TO_HEADER, CORRELATION_HEADER})
+
+#: The short strings of AMQP end here.
+SHORTSTR_MAX: Final = 255
+
+#: What is the receiver's or the connection's, and not the message's.
+_NOT_FORWARDED: Final = (MqttProperty.TOPIC_ALIAS, MqttProperty.SUBSCRIPTION_IDENTIFIER)
+
+#: What a message without properties says of itself: it is transient, or persistent.
+PLAIN_HEADER_TAILS: Final = (b"\x10\x00\x01", b"\x10\x00\x02")
+
+_FLAGS: Final = (0, PERSISTENT, PERSISTENT | EXACTLY_ONCE)
+
+
+def encode_plain_header(qos: int, size: int) -> bytes:
+    """The header of a publication without properties."""
+    return b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + PLAIN_HEADER_TAILS[qos > 0]
+
+
+def message_flags(qos: int, properties: MqttProperties) -> int:
+    expires = EXPIRES if MqttProperty.MESSAGE_EXPIRY in properties else 0
+    return _FLAGS[qos] | expires
+
+
+def encode_content_header(properties: MqttProperties, qos: int, size: int) -> bytes:
+    """The header of a publication with properties."""
+    carried: MqttProperties = {}
+    for name, value in properties.items():
+        if name not in _NOT_FORWARDED:
+            carried[name] = value
+    header = Header(delivery_mode=2 if qos else 1)
+    headers: dict[str, Any] = {}
+    lost = MqttProperty.PAYLOAD_FORMAT in carried
+    content_type = carried.get(MqttProperty.CONTENT_TYPE)
+    if content_type is not None:
+        if len(content_type.encode()) <= SHORTSTR_MAX:
+            header.content_type = content_type
+        else:
+            lost = True
+    correlation = carried.get(MqttProperty.CORRELATION_DATA)
+    if correlation is not None:
+        text = _short_text(correlation)
+        if text is not None:
+            header.correlation_id = text
+        else:
+            headers[CORRELATION_HEADER] = correlation
+    reply_to = carried.get(MqttProperty.RESPONSE_TOPIC)
+    if reply_to is not None:
+        headers[REPLY_TO_HEADER] = topic_to_routing_key(reply_to.encode()).decode()
+    expiry = carried.get(MqttProperty.MESSAGE_EXPIRY)
+    if expiry is not None:
+        header.expiration = str(expiry * 1000)
+    for name, value in carried.get(MqttProperty.USER_PROPERTY, ()):
+        if not _is_valid_header_name(name) or name in headers:
+            lost = True
+        else:
+            headers[name] = value
+    if lost or len(carried.get(MqttProperty.USER_PROPERTY, ())) > 1:  # tables have no order
+        headers[PROPERTIES_HEADER] = bytearray(encode_properties(carried))
+    header.headers = headers or None
+    return encode_header(header, size)
+
+
+def message_properties(message: Message) -> MqttProperties:
+    """What an MQTT 5.0 client is told of a message, wherever it came from."""
+    if message.header[12:] in PLAIN_HEADER_TAILS:
+        return {}
+    try:
+        header = decode_header(message.header)
+    except WireSyntaxError:  # a table that lies: nobody could read it
+        return {}
+    headers = header.headers or {}
+    found: MqttProperties = {}
+    envelope = headers.get(PROPERTIES_HEADER)
+    if isinstance(envelope, bytes | bytearray | str):
+        with contextlib.suppress(Exception):
+            raw = envelope if not isinstance(envelope, str) else envelope.encode("latin-1")
+            found, _ = read_properties(bytes(raw), 0, PUBLISH)
+            for name in (
+                *_NOT_FORWARDED,
+                MqttProperty.MESSAGE_EXPIRY,
+            ):  # an AMQP client may forge it
+                found.pop(name, None)
+    if not found or not _is_unchanged(found, header, headers):
+        found = {name: found[name] for name in (MqttProperty.PAYLOAD_FORMAT,) if name in found}
+        _add_amqp_properties(header, headers, found)
+    if header.expiration is not None:
+        found[MqttProperty.MESSAGE_EXPIRY] = _seconds(int(header.expiration))
+    return found
+
+
+def _seconds(milliseconds: int) -> int:
+    """Whole seconds, as RabbitMQ has it; but what is left is not nothing."""
+    return min(milliseconds // 1000 or bool(milliseconds), 0xFFFFFFFF)
+
+
+def _is_unchanged(told: MqttProperties, header: Header, headers: dict[str, Any]) -> bool:
+    """Whether what travelled beside still says what AMQP says: a relay may have changed that."""
+    content_type = told.get(MqttProperty.CONTENT_TYPE)
+    if header.content_type is not None and header.content_type != content_type:
+        return False
+    first: dict[str, str] = {}
+    for name, value in told.get(MqttProperty.USER_PROPERTY, ()):
+        first.setdefault(name, value)
+    return all(
+        first.get(name) == value for name, value in headers.items() if name not in _RESERVED
+    ) and all(name in headers for name in first if _is_valid_header_name(name))
+
+
+def _is_valid_header_name(name: str) -> bool:
+    return len(name.encode()) <= SHORTSTR_MAX and name not in _RESERVED
+
+
+def _add_amqp_properties(header: Header, headers: dict[str, Any], found: MqttProperties) -> None:
+    if header.content_type is not None and _is_text(header.content_type):
+        found[MqttProperty.CONTENT_TYPE] = header.content_type
+    if header.correlation_id is not None:
+        found[MqttProperty.CORRELATION_DATA] = header.correlation_id.encode(
+            "utf-8", "surrogateescape"
+        )
+    elif isinstance(correlation := headers.get(CORRELATION_HEADER), bytes | bytearray | str):
+        data = _bytes(correlation)
+        if len(data) <= STRING_MAX_BYTES:
+            found[MqttProperty.CORRELATION_DATA] = data
+    reply_to = headers.get(REPLY_TO_HEADER)
+    if isinstance(reply_to, str) and _is_text(reply_to):
+        topic = routing_key_to_topic(reply_to.encode()).decode()
+        if topic and "+" not in topic and "#" not in topic:
+            found[MqttProperty.RESPONSE_TOPIC] = topic
+    pairs = [
+        (name, text)
+        for name, value in headers.items()
+        if name not in _RESERVED and _is_text(name) and (text := _text_of(value)) is not None
+    ]
+    if pairs:
+        found[MqttProperty.USER_PROPERTY] = pairs
+
+
+def _text_of(value: Any) -> str | None:
+    """A header as text; None for what has no short form."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case str():
+            return value if _is_text(value) else None
+        case datetime():
+            return str(int(value.timestamp()))
+    return None
+
+
+def _is_text(text: str) -> bool:
+    """Whether MQTT has it as a string: UTF-8, and no null character."""
+    if "\0" in text or len(text) > STRING_MAX_BYTES:
+        return False
+    try:
+        return len(text.encode()) <= STRING_MAX_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _short_text(data: bytes) -> str | None:
+    if len(data) > SHORTSTR_MAX or 0 in data:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _bytes(value: bytes | bytearray | str) -> bytes:
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)
+
+
+def decode_publish_properties(properties: bytes) -> MqttProperties:
+    """The properties of a client's publication."""
+    told = decode_properties(properties, PUBLISH)
+    if MqttProperty.SUBSCRIPTION_IDENTIFIER in told:
+        raise MqttError(
+            ReasonCode.PROTOCOL_ERROR, "subscription identifiers are the server's to tell"
+        )
+    return told

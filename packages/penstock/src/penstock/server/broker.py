@@ -1,0 +1,405 @@
+"""The broker: everything of one, assembled, started and ended. Two can live in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import ssl
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import penstock
+from penstock.broker.buckets import BucketPool
+from penstock.broker.host import Alarms, ClientConnection, ConnectionLimiter, Host
+from penstock.broker.kernel import Kernel
+from penstock.broker.log.committer import Committer
+from penstock.broker.spool import Spools
+from penstock.broker.topology import Topology
+from penstock.broker.users import Users
+from penstock.broker.vhost import VirtualHost
+from penstock.broker.write_batch import WriteBatch
+from penstock.core.addresses import ListenAddress, parse_address
+from penstock.core.config import BrokerSettings, data_home
+from penstock.core.data_directory import FileLock, lock_directory, private_directory
+from penstock.core.errors import ConfigurationError, NotFound, PreconditionFailed
+from penstock.core.host_policy import HostPolicy
+from penstock.core.logs import get_logger
+from penstock.core.metrics import Metrics
+from penstock.core.resources import descriptor_limit, disk_free, memory_used
+from penstock.destinations.direct_reply_to import ReplyChannel
+from penstock.destinations.retained import RetainedStore
+from penstock.server.destination_types import EXCHANGE_TYPES, QUEUE_TYPES
+from penstock.server.event_loop import BrokerEventLoop
+from penstock.server.listener import (
+    SCHEMES,
+    ProtocolService,
+    SocketListener,
+    open_listener,
+    tls_context,
+)
+from penstock.server.overlay import Overlay
+from penstock.server.websocket import WebSocketConnection
+
+if TYPE_CHECKING:
+    from penstock.broker.content_routing import ContentRouter
+    from penstock.server.management.server import ManagementServer
+
+
+#: The file in the data directory that a broker locks for as long as it runs.
+LOCK_NAME: Final = "broker.lock"
+
+_log = get_logger("penstock.broker")
+
+
+class Broker:
+    """`async with Broker(settings, data=directory) as broker:` runs one until the block ends."""
+
+    kernel: Kernel
+    users: Users
+    topology: Topology
+    _lock: FileLock
+
+    def __init__(
+        self,
+        settings: BrokerSettings | None = None,
+        *,
+        data: Path | None = None,
+        on_shutdown: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_shutdown` is called when a message tells the broker to shut down."""
+        self.settings = settings or BrokerSettings()
+        self.data = data or data_home()
+        self.alarms = Alarms(self._alarms_changed)
+        self.connection_limiter = ConnectionLimiter(
+            self.settings.max_unauthenticated, descriptor_limit()
+        )
+        self.vhosts: dict[str, VirtualHost] = {}
+        self.clients: dict[ClientConnection, None] = {}
+        self.draining = False
+        self.addresses: list[str] = []
+        self.damage: list[str] = []  #: what was found damaged on disk since the start
+        self.product: dict[str, Any] = {
+            "product": "Penstock",
+            "version": penstock.__version__,
+            "platform": f"Python {platform.python_version()}",
+            "cluster_name": self.settings.server_name,
+            "information": "A message fabric in Python",
+        }
+        self._servers: list[SocketListener] = []
+        self._handshaking: set[WebSocketConnection] = set()
+        self._services: dict[Callable[[Host], ProtocolService], ProtocolService] = {}
+        self._management: ManagementServer | None = None
+        self._empty = asyncio.Event()
+        self._watch = ResourceMonitor(self)
+        self._on_shutdown = on_shutdown
+        self.overlay = Overlay(self)
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        addresses = [parse_address(url) for url in self.settings.listen]
+        self._check_schemes(addresses)
+        loop = asyncio.get_running_loop()
+        private_directory(self.data, traversable=True)
+        self._lock = lock_directory(
+            self.data, LOCK_NAME, "stop it, or give this broker a directory of its own (--data)"
+        )
+        try:
+            await self._start(addresses, loop)
+        except BaseException:
+            self._lock.release()
+            raise
+        _log.info("ready", addresses=self.addresses, data=str(self.data))
+
+    async def _start(self, addresses: list[ListenAddress], loop: asyncio.AbstractEventLoop) -> None:
+        log = private_directory(self.data / "log")
+        pool = BucketPool(self.settings.memory_bytes)
+        committer = Committer(
+            loop,
+            on_fault=partial(self._watch.fault, "log"),
+            on_recovered=partial(self._watch.recovered, "log"),
+            on_synced=self._synced,
+        )
+        self.kernel = Kernel(
+            loop=loop,
+            settings=self.settings,
+            directory=log,
+            committer=committer,
+            write_batch=WriteBatch(loop, committer),
+            pool=pool,
+            spools=Spools(
+                log / "spool",
+                pool,
+                loop,
+                on_fault=partial(self._watch.fault, "spool"),
+                on_recovered=partial(self._watch.recovered, "spool"),
+            ),
+            metrics=Metrics(),
+            report=self._report,
+        )
+        if isinstance(loop, BrokerEventLoop):
+            self.kernel.write_batch.spans_reads = True
+            loop.poll.when_over(self.kernel.write_batch.end_pass)
+        self.kernel.metrics.on_scrape(self._refresh)
+        self.users = Users(self.data / "users.json")
+        self.users.load()
+        self.topology = Topology(log / "topology.jsonl", committer, self._report)
+        default = ("vhost", self.settings.default_vhost)
+        if default not in dict(self.topology.all("vhost")):
+            self.topology.put(default, {})
+        for (_, name), _value in self.topology.all("vhost"):
+            for _ in self._open_vhost(name, recover=False).recovery():
+                if self.kernel.write_batch.is_over():
+                    self.kernel.write_batch.flush()
+                    await asyncio.sleep(0)
+        for service in dict.fromkeys(SCHEMES.values()):
+            self._services[service] = service(self)
+        self.kernel.write_batch.flush()
+        self._watch.start()
+        try:
+            await self._listen(addresses)
+            self.overlay.start()
+            self.kernel.write_batch.flush()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _check_schemes(self, addresses: list[ListenAddress]) -> None:
+        known = [*SCHEMES, "http", "https"]
+        for address in addresses:
+            if address.scheme not in known:
+                raise ConfigurationError(
+                    f"broker.listen: {address}: nothing here speaks {address.scheme} yet; "
+                    f"listeners can be {', '.join(known)}"
+                )
+
+    async def _listen(self, addresses: list[ListenAddress]) -> None:
+        secure = any(address.tls for address in addresses)
+        context = tls_context(self.settings.tls) if secure else None
+        policy = self._host_policy(addresses)
+        opened = dict.fromkeys(range(len(addresses)), "")
+        # Management first: AMQP clients are told where it is when they connect.
+        for index in sorted(opened, key=lambda index: addresses[index].scheme in SCHEMES):
+            address = addresses[index]
+            if address.scheme in SCHEMES:
+                service = self._services[SCHEMES[address.scheme]]
+                server, actual = await open_listener(
+                    self, service, address, context, policy, self._handshaking
+                )
+                self._servers.append(server)
+            else:
+                actual = await self._manage(address, context, policy)
+            opened[index] = str(actual)
+        self.addresses += opened.values()
+
+    def _host_policy(self, addresses: list[ListenAddress]) -> HostPolicy:
+        """What is listened on by name is reached by that name."""
+        return HostPolicy(
+            [*self.settings.allowed_hosts, *(address.host for address in addresses)],
+            self.settings.allowed_origins,
+            setting="broker.allowed_hosts or broker.allowed_origins",
+        )
+
+    async def _manage(
+        self, address: ListenAddress, context: ssl.SSLContext | None, policy: HostPolicy
+    ) -> ListenAddress:
+        from penstock.server.management.server import ManagementServer  # a broker may do without
+
+        if self._management is None:
+            self._management = ManagementServer(self, policy)
+        actual = await self._management.listen(address, context)
+        # A client that came over TLS is to send its password over TLS.
+        name = "arrow_tls" if actual.tls else "arrow"
+        self.product.setdefault(name, self._management.streams_url(actual))
+        return actual
+
+    async def close(self) -> None:
+        """Stop accepting, say goodbye, put everything on disk. Bounded by `drain_seconds`."""
+        self.draining = True
+        self._watch.stop()
+        for server in self._servers:
+            server.close()
+        await self.overlay.close()
+        for stranger in list(self._handshaking):
+            stranger.abort()
+        for client in list(self.clients):
+            client.end("broker forced connection closure with reason 'shutdown'")
+        await self._gone(self.settings.drain_seconds)
+        for client in list(self.clients):
+            client.abort()
+        await self._gone(1.0)
+        if self._management is not None:
+            await self._management.close()
+        for service in self._services.values():
+            service.close()
+        self.kernel.write_batch.flush()
+        await self.kernel.committer.close()
+        self.overlay.close_files()
+        for vhost in self.vhosts.values():
+            vhost.close(self._could_not_close)
+        try:
+            self.topology.close()
+        except OSError as error:
+            self._could_not_close("topology", error)
+        self.kernel.spools.close()
+        if isinstance(self.kernel.loop, BrokerEventLoop):
+            self.kernel.loop.poll.no_longer(self.kernel.write_batch.end_pass)
+        self._lock.release()
+        _log.info("stopped")
+
+    async def _gone(self, seconds: float) -> None:
+        """Wait until every client has left, but not longer than this."""
+        self._empty = asyncio.Event()
+        if self.clients:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), seconds)
+
+    def client_left(self, client: ClientConnection) -> None:
+        self.clients.pop(client, None)
+        if not self.clients:
+            self._empty.set()
+
+    # Virtual hosts.
+
+    def _open_vhost(self, name: str, *, recover: bool = True) -> VirtualHost:
+        vhost = VirtualHost(
+            name,
+            self.kernel,
+            self.topology,
+            EXCHANGE_TYPES,
+            QUEUE_TYPES,
+            ReplyChannel,
+            RetainedStore,
+            recover=recover,
+        )
+        self.vhosts[name] = vhost
+        return vhost
+
+    def add_vhost(self, name: str) -> VirtualHost:
+        if name in self.vhosts:
+            return self.vhosts[name]
+        self.topology.put(("vhost", name), {})
+        return self._open_vhost(name)
+
+    def delete_vhost(self, name: str) -> None:
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            raise NotFound(f"no vhost '{name}'")
+        if name == self.settings.default_vhost:
+            raise PreconditionFailed(f"vhost '{name}' is the default one and stays")
+        for client in list(self.clients):
+            if client.describe()["vhost"] == name:
+                client.end(f"vhost '{name}' is deleted")
+        del self.vhosts[name]
+        vhost.delete()
+        self.overlay.forget(name)
+
+    @property
+    def links(self) -> Overlay:
+        return self.overlay
+
+    def router(self, vhost: str) -> ContentRouter[Any]:
+        """Of the content space of a virtual host."""
+        return self.overlay.router(vhost)
+
+    def shutdown(self) -> None:
+        """Somebody who may has told the broker to: whoever started it has to see to it."""
+        _log.warning("told to shut down")
+        if self._on_shutdown is not None:
+            self._on_shutdown()
+
+    # What the parts report.
+
+    def _could_not_close(self, name: str, error: OSError) -> None:
+        """Nothing that was confirmed is lost by it: recovery does at the start what is missing."""
+        _log.error("could not close cleanly", destination=name, error=str(error))
+
+    def _synced(self) -> None:
+        self.kernel.write_batch.flush()
+
+    def _report(self, what: str) -> None:
+        self.damage.append(what)
+        if "torn" in what:
+            self.kernel.metrics.torn_tails += 1
+        else:
+            self.kernel.metrics.corrupt_chunks += 1
+        _log.error("damage on disk", what=what)
+
+    def _alarms_changed(self) -> None:
+        if self.alarms.active:
+            _log.warning("publishers are blocked", reason=self.alarms.reason)
+        else:
+            _log.info("publishers go on")
+        for client in list(self.clients):
+            client.alarms_changed()
+        self.kernel.write_batch.flush()
+
+    def _refresh(self, metrics: Metrics) -> None:
+        queues = [queue for vhost in self.vhosts.values() for queue in vhost.queues.values()]
+        described = [queue.describe() for queue in queues]
+        metrics.connections = len(self.clients)
+        metrics.channels = sum(client.describe()["channels"] for client in self.clients)
+        metrics.consumers = sum(queue["consumers"] for queue in described)
+        metrics.queues = len(queues)
+        metrics.exchanges = sum(len(vhost.exchanges) for vhost in self.vhosts.values())
+        metrics.ready = sum(queue["messages_ready"] for queue in described)
+        metrics.unacknowledged = sum(queue["messages_unacknowledged"] for queue in described)
+        metrics.memory_used = memory_used()
+
+
+# Watches what may run out: the disk under the data directory, and the memory for messages.
+
+#: Seconds between two looks.
+MONITOR_SECONDS: Final = 1.0
+
+
+class ResourceMonitor:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._timer: asyncio.TimerHandle | None = None
+        self.faults: set[str] = set()  #: whose writes the disk refuses
+
+    def start(self) -> None:
+        self.look()
+        loop = self._broker.kernel.loop
+        self._timer = loop.call_later(MONITOR_SECONDS, self.start)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def look(self) -> None:
+        broker = self._broker
+        free = disk_free(self._broker.data)
+        broker.kernel.metrics.disk_free = free
+        limit = broker.settings.disk_free_limit
+        if free < limit:
+            broker.alarms.sound("disk", f"low on disk: {free} bytes free, the limit is {limit}")
+        elif not self.faults:
+            broker.alarms.clear("disk")
+        pool = broker.kernel.pool
+        if pool.spent:
+            broker.alarms.sound("memory", f"low on memory: {pool.used} of {pool.budget} bytes")
+        else:
+            broker.alarms.clear("memory")
+        broker.users.refresh()
+        broker.overlay.check_users()
+
+    def fault(self, who: str, error: OSError) -> None:
+        """A write failed. Whatever waited for it goes on waiting, and is tried again."""
+        self.faults.add(who)
+        self._broker.alarms.sound("disk", f"cannot write: {error.strerror or error}")
+
+    def recovered(self, who: str) -> None:
+        self.faults.discard(who)
+        self.look()

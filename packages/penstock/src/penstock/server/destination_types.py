@@ -1,0 +1,77 @@
+"""Which kinds of destinations exist. A new kind is a file in `drivers/` and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.vhost import ExchangeFactory, QueueFactory
+from penstock.core.errors import PreconditionFailed
+from penstock.destinations.exchange import ExchangeDriver, ExchangeRouter
+from penstock.destinations.exchange_types import (
+    DefaultExchangeRouter,
+    DelayedMessages,
+    DelayedRouter,
+    DirectRouter,
+    FanoutRouter,
+    HeadersRouter,
+    TopicRouter,
+)
+from penstock.destinations.queue import ClassicQueue
+from penstock.destinations.session import MqttSessionQueue
+from penstock.destinations.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.broker.vhost import VirtualHost
+
+EXCHANGE_ROUTERS: Final[dict[str, Callable[[], ExchangeRouter]]] = {
+    "direct": DirectRouter,
+    "fanout": FanoutRouter,
+    "topic": TopicRouter,
+    "headers": HeadersRouter,
+}
+
+
+def _plain(router: Callable[[], ExchangeRouter]) -> ExchangeFactory:
+    def make(vhost: VirtualHost, name: str, **settings: Any) -> ExchangeDriver:
+        return ExchangeDriver(
+            vhost, name, DefaultExchangeRouter(vhost) if name == "" else router(), **settings
+        )
+
+    return make
+
+
+def _delayed(vhost: VirtualHost, name: str, **settings: Any) -> ExchangeDriver:
+    rule = settings["arguments"].get("x-delayed-type")
+    if rule not in EXCHANGE_ROUTERS:
+        raise PreconditionFailed(
+            "Invalid argument, 'x-delayed-type' must be an existing exchange type: "
+            f"one of {', '.join(EXCHANGE_ROUTERS)}"
+        )
+    line = DelayedMessages(vhost, name, settings["durable"])
+    return ExchangeDriver(
+        vhost, name, DelayedRouter(line, EXCHANGE_ROUTERS[rule]()), storage=line, **settings
+    )
+
+
+def _content(vhost: VirtualHost, name: str, **settings: Any) -> ExchangeDriver:
+    try:  # NumPy is loaded for the first exchange that needs it
+        from penstock.destinations.content_exchange import ContentExchangeRouter
+    except ModuleNotFoundError as missing:
+        raise PreconditionFailed(
+            f"exchange type 'x-content' needs {missing.name}: pip install {missing.name}"
+        ) from None
+    return ExchangeDriver(vhost, name, ContentExchangeRouter(), **settings)
+
+
+EXCHANGE_TYPES: Final[dict[str, ExchangeFactory]] = {
+    **{name: _plain(router) for name, router in EXCHANGE_ROUTERS.items()},
+    "x-content": _content,
+    "x-delayed-message": _delayed,
+}
+
+QUEUE_TYPES: Final[dict[str, QueueFactory]] = {
+    "classic": ClassicQueue,
+    "stream": Stream,
+    "mqtt": MqttSessionQueue,
+}

@@ -1,0 +1,460 @@
+"""The broker's event loop: asyncio's, with a short way from the poll to our own sockets.
+
+asyncio makes an event of every socket that can be read, puts it into a queue and takes it out
+again. With a thousand sensors that say little each, that costs as much as what is said. Here our
+sockets are served in the poll itself; all else (timers, tasks, TLS, subprocesses) goes asyncio's
+way. And whoever collects output can be told when a pass of the loop is over, to send it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import select
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from select import EPOLLIN, EPOLLOUT
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
+
+
+#: The most sockets one pass serves before timers and tasks have their turn.
+MAX_EVENTS: Final = 512
+#: ... and how long it serves them for. The rest of them comes first in the next pass.
+PASS_SECONDS: Final = 0.01
+
+
+class BrokerSelector(selectors.BaseSelector):
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._keys: dict[int, selectors.SelectorKey] = {}  # asyncio's
+        self._served: dict[int, Callable[[int], None]] = {}  # ours
+        self._over: list[Callable[[], None]] = []
+        self._unserved: list[tuple[int, int]] = []  # what the last pass had no time for
+
+    # Ours.
+
+    def serve(self, number: int, events: int, ready: Callable[[int], None]) -> None:
+        """Call `ready` with what has happened, whenever one of these has; it must not raise."""
+        self._served[number] = ready
+        self._epoll.register(number, events)
+
+    def change(self, number: int, events: int) -> None:
+        self._epoll.modify(number, events)
+
+    def forget(self, number: int) -> None:
+        del self._served[number]
+        self._epoll.unregister(number)
+
+    def when_over(self, callback: Callable[[], None]) -> None:
+        """Call it after each pass, and before the loop goes to sleep."""
+        self._over.append(callback)
+
+    def no_longer(self, callback: Callable[[], None]) -> None:
+        self._over.remove(callback)
+
+    # As asyncio sees it.
+
+    def register(
+        self, fileobj: FileDescriptorLike, events: int, data: object = None
+    ) -> selectors.SelectorKey:
+        number = _number(fileobj)
+        if number in self._keys:
+            raise KeyError(f"{fileobj!r} is registered already")
+        self._epoll.register(number, _interest(events))
+        key = self._keys[number] = selectors.SelectorKey(fileobj, number, events, data)
+        return key
+
+    def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
+        key = self._keys.pop(_number(fileobj))
+        with contextlib.suppress(OSError):  # closed by now, and so forgotten by the system
+            self._epoll.unregister(key.fd)
+        return key
+
+    def modify(
+        self, fileobj: FileDescriptorLike, events: int, data: object = None
+    ) -> selectors.SelectorKey:
+        key = self._keys[_number(fileobj)]
+        if events != key.events:
+            self._epoll.modify(key.fd, _interest(events))
+        changed = self._keys[key.fd] = key._replace(events=events, data=data)
+        return changed
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        for over in self._over:
+            over()
+        if timeout is None:
+            timeout = -1
+        elif timeout > 0:
+            timeout = math.ceil(timeout * 1e3) * 1e-3  # as epoll counts; never too early
+        else:
+            timeout = 0
+        ready = []
+        served = self._served
+        if self._unserved:
+            found, self._unserved = self._unserved, []
+            known = {number for number, _ in found}
+            found += [one for one in self._epoll.poll(0, MAX_EVENTS) if one[0] not in known]
+        else:
+            found = self._epoll.poll(timeout, MAX_EVENTS)
+        deadline = 0.0 if len(found) < 2 else monotonic() + PASS_SECONDS
+        late = False
+        for number, events in found:
+            if serve := served.get(number):
+                if late:
+                    self._unserved.append((number, events))
+                else:
+                    serve(events)
+                    late = deadline > 0 and monotonic() > deadline
+            elif key := self._keys.get(number):
+                ready.append((key, _happened(events) & key.events))
+        for over in self._over:
+            over()
+        return ready
+
+    def close(self) -> None:
+        self._epoll.close()
+        self._keys.clear()
+        self._served.clear()
+
+    def get_map(self) -> Mapping[FileDescriptorLike, selectors.SelectorKey]:
+        return _Keys(self._keys)
+
+
+class _Keys(Mapping["FileDescriptorLike", selectors.SelectorKey]):
+    """What is registered, by number or by whatever has one."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, keys: dict[int, selectors.SelectorKey]) -> None:
+        self._keys = keys
+
+    def __getitem__(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
+        return self._keys[_number(fileobj)]
+
+    def __iter__(self) -> Iterator[FileDescriptorLike]:
+        return (key.fileobj for key in self._keys.values())
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class BrokerEventLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.poll = BrokerSelector()
+        super().__init__(self.poll)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """The broker's loop where the system can have it; elsewhere asyncio's serves as well."""
+    return BrokerEventLoop() if hasattr(select, "epoll") else asyncio.new_event_loop()
+
+
+def _number(fileobj: FileDescriptorLike) -> int:
+    return fileobj if isinstance(fileobj, int) else fileobj.fileno()
+
+
+def _interest(events: int) -> int:
+    wanted = 0
+    if events & selectors.EVENT_READ:
+        wanted |= select.EPOLLIN
+    if events & selectors.EVENT_WRITE:
+        wanted |= select.EPOLLOUT
+    return wanted
+
+
+def _happened(events: int) -> int:
+    """An error wakes readers and writers: they meet it when they try."""
+    happened = 0
+    if events & ~select.EPOLLIN:
+        happened |= selectors.EVENT_WRITE
+    if events & ~select.EPOLLOUT:
+        happened |= selectors.EVENT_READ
+    return happened
+
+
+# A plain TCP connection on the broker's loop: what a terminal reads from and writes to.
+#
+# It keeps asyncio's contract of a transport with a protocol, so a terminal does not know the
+# difference. What is written goes to the socket at once; what the socket does not take waits here,
+# and the terminal is told when that becomes much.
+
+#: What is read at a time unless the terminal says otherwise.
+READ_BYTES: Final = 64 * 1024
+#: How much output may wait before the terminal is told, unless it says otherwise.
+WRITE_HIGH_WATER: Final = 64 * 1024
+#: How many pieces of output the system is given at once.
+MAX_IOVECS: Final = 64
+
+
+class SocketTransport(asyncio.Transport):
+    __slots__ = (
+        "_choked",
+        "_closing",
+        "_high",
+        "_interest",
+        "_loop",
+        "_lost",
+        "_low",
+        "_number",
+        "_peer",
+        "_pending",
+        "_pending_bytes",
+        "_protocol",
+        "_reading",
+        "_shutting",
+        "_socket",
+        "max_size",
+    )
+
+    def __init__(
+        self,
+        loop: BrokerEventLoop,
+        connection: socket.socket,
+        peer: Any,
+        protocol: asyncio.Protocol,
+    ) -> None:
+        """The protocol hears `connection_made` from here."""
+        self._loop = loop
+        self._socket = connection
+        self._number = connection.fileno()
+        self._peer = peer
+        self._protocol = protocol
+        self._pending: deque[memoryview] | None = None  # few connections ever have any
+        self._pending_bytes = 0
+        self._high = WRITE_HIGH_WATER
+        self._low = WRITE_HIGH_WATER // 4
+        self._interest = 0
+        self._reading = True
+        self._choked = False
+        self._shutting = False  # the writing half, when all is written
+        self._closing = False
+        self._lost = False
+        self.max_size = READ_BYTES
+        protocol.connection_made(self)
+        self._want()
+
+    # Reading.
+
+    def _ready(self, events: int) -> None:
+        if events & EPOLLOUT:
+            self._write_pending()
+        if events & ~EPOLLOUT:
+            if not self._reading or self._closing:
+                self._write_pending()  # nobody reads: writing meets the error as well
+                return
+            try:
+                data = self._socket.recv(self.max_size)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._lose(error)
+                return
+            try:
+                if data:
+                    self._protocol.data_received(data)
+                elif self._protocol.eof_received():
+                    self.pause_reading()
+                else:
+                    self.close()
+            except Exception as error:
+                self._fail(error, "a terminal failed at what it received")
+
+    def pause_reading(self) -> None:
+        self._reading = False
+        self._want()
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._want()
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    # Writing.
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closing or self._shutting or not data:
+            return
+        if not self._pending_bytes:
+            try:
+                sent = self._socket.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                self._lose(error)
+                return
+            if sent == len(data):
+                return
+            data = memoryview(bytes(data))[sent:]
+        self._keep(memoryview(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def _keep(self, data: memoryview) -> None:
+        if self._pending is None:
+            self._pending = deque()
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        self._want()
+        if self._pending_bytes > self._high and not self._choked:
+            self._choked = True
+            self._tell(self._protocol.pause_writing)
+
+    def _write_pending(self) -> None:
+        pending = self._pending
+        if not pending:
+            return
+        try:
+            sent = self._socket.sendmsg(islice(pending, MAX_IOVECS))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        self._pending_bytes -= sent
+        while sent:
+            first = pending.popleft()
+            if sent < len(first):
+                pending.appendleft(first[sent:])
+            sent -= min(sent, len(first))
+        if self._choked and self._pending_bytes <= self._low:
+            self._choked = False
+            self._tell(self._protocol.resume_writing)
+        if not self._pending_bytes:
+            self._all_written()
+
+    def _all_written(self) -> None:
+        self._pending = None
+        if self._closing:
+            self._lose(None)
+            return
+        if self._shutting:
+            self._shut()
+        self._want()
+
+    def write_eof(self) -> None:
+        if not self._shutting and not self._closing:
+            self._shutting = True
+            if not self._pending_bytes:
+                self._shut()
+
+    def _shut(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self._lose(error)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if high is None:
+            high = WRITE_HIGH_WATER if low is None else 4 * low
+        if low is None:
+            low = high // 4
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high}) must be at least low ({low}), and low at least 0")
+        self._high, self._low = high, low
+
+    def get_write_buffer_size(self) -> int:
+        return self._pending_bytes
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    # The end.
+
+    def close(self) -> None:
+        """When what was written has gone."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._pending_bytes:
+            self._want()
+        else:
+            self._lose(None)
+
+    def abort(self) -> None:
+        self._lose(None)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def _lose(self, error: OSError | None) -> None:
+        """The terminal hears of it when it is done with what it is at."""
+        if self._lost:
+            return
+        self._lost = self._closing = True
+        self._pending = None
+        self._pending_bytes = 0
+        self._want()
+        self._loop.call_soon(self._end, error)
+
+    def _end(self, error: OSError | None) -> None:
+        protocol = self._protocol
+        del self._protocol  # they refer to each other, and it is the last to know us
+        try:
+            protocol.connection_lost(error)
+        finally:
+            self._socket.close()
+
+    def _tell(self, told: Any) -> None:
+        try:
+            told()
+        except Exception as error:
+            self._fail(error, "a terminal failed at being told of its output")
+
+    def _fail(self, error: Exception, message: str) -> None:
+        self._loop.call_exception_handler(
+            {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
+        )
+        self._lose(None)
+
+    # What it is.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "peername":
+            return self._peer
+        if name == "socket":
+            return self._socket
+        if name == "sockname":
+            try:
+                return self._socket.getsockname()
+            except OSError:
+                return default
+        return default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.Protocol:
+        return self._protocol
+
+    def _want(self) -> None:
+        """Tell the poll what we wait for. Nothing at all, or errors nobody asked for would wake
+        us again and again."""
+        wanted = 0
+        if self._reading and not self._closing:
+            wanted = EPOLLIN
+        if self._pending_bytes:
+            wanted |= EPOLLOUT
+        if wanted == self._interest:
+            return
+        poll = self._loop.poll
+        if not wanted:
+            poll.forget(self._number)
+        elif not self._interest:
+            poll.serve(self._number, wanted, self._ready)
+        else:
+            poll.change(self._number, wanted)
+        self._interest = wanted

@@ -1,0 +1,244 @@
+"""A call: a request, who makes it, and what its path names, as handlers see it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from penstock.broker.user import User
+from penstock.broker.users import AccessControl
+from penstock.broker.write_batch import MAX_BATCH_SECONDS
+from penstock.core.errors import AccessRefused, NotFound
+from penstock.core.units import parse_count
+from penstock.server.management.http import HttpRequest, HttpResponse, bad_request
+
+if TYPE_CHECKING:
+    from penstock.broker.contract import Exchange, Queue
+    from penstock.broker.vhost import VirtualHost
+    from penstock.server.broker import Broker
+    from penstock.server.management.metrics import RateSampler
+
+
+#: A body that is one object; definitions may be larger.
+MAX_BODY_BYTES: Final = 16 << 20
+
+#: In paths, the exchange that has no name.
+DEFAULT_EXCHANGE: Final = "amq.default"
+
+#: Things done between two looks at the clock.
+ITEMS_PER_SLICE: Final = 16
+
+
+class AccessLevel(IntEnum):
+    """What a call asks of the user's tags; each level includes those before it."""
+
+    ANYONE = 0  #: not even a name
+    USER = 1  #: a name and a password
+    MANAGEMENT = 2  #: their own connections, and the virtual hosts they may enter
+    MONITORING = 3  #: everybody's connections, all virtual hosts, the node
+    ADMINISTRATOR = 4  #: users, virtual hosts, permissions, definitions
+
+
+_LEVELS: Final = {
+    "management": AccessLevel.MANAGEMENT,
+    "policymaker": AccessLevel.MANAGEMENT,
+    "monitoring": AccessLevel.MONITORING,
+    "administrator": AccessLevel.ADMINISTRATOR,
+}
+
+
+def access_level(user: User) -> AccessLevel:
+    return max((_LEVELS.get(tag, AccessLevel.USER) for tag in user.tags), default=AccessLevel.USER)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    broker: Broker
+    rates: RateSampler
+    request: HttpRequest
+    user: User
+    names: dict[str, str]  #: the variable parts of the path
+
+    def within(self, vhost: str) -> ApiCall:
+        """The same call with its virtual host named elsewhere than in the path."""
+        return replace(self, names={**self.names, "vhost": vhost})
+
+    # What the path names.
+
+    @property
+    def vhost(self) -> VirtualHost:
+        """The virtual host in the path; the user may enter it."""
+        return self.vhost_named(self.names["vhost"])
+
+    def vhost_named(self, name: str) -> VirtualHost:
+        vhost = self.broker.vhosts.get(name)
+        if vhost is None:
+            raise NotFound(f"no vhost '{name}'")
+        if not self.broker.users.may_enter(self.user, name):
+            raise AccessRefused("User not authorised to access virtual host")
+        return vhost
+
+    def vhosts(self) -> list[VirtualHost]:
+        """The one in the path, or all that the user may enter."""
+        if "vhost" in self.names:
+            return [self.vhost]
+        users = self.broker.users
+        return [
+            host for host in self.broker.vhosts.values() if users.may_enter(self.user, host.name)
+        ]
+
+    @property
+    def name(self) -> str:
+        return self.names["name"]
+
+    @property
+    def exchange(self) -> Exchange:
+        return self.vhost.exchange(self.exchange_name)
+
+    @property
+    def exchange_name(self) -> str:
+        return "" if self.name == DEFAULT_EXCHANGE else self.name
+
+    @property
+    def queue(self) -> Queue:
+        return self.vhost.queue(self.name)
+
+    # Who asks.
+
+    @property
+    def access(self) -> AccessControl:
+        """The user's permissions in the virtual host of the path."""
+        return AccessControl(self.broker.users, self.user, self.vhost.name)
+
+    def allows(self, level: AccessLevel) -> bool:
+        return access_level(self.user) >= level
+
+    # What was sent along.
+
+    def flag(self, name: str) -> bool:
+        return self.request.query.get(name) == "true"
+
+    async def body(self, limit: int = MAX_BODY_BYTES) -> dict[str, Any]:
+        """The JSON object that was sent; nothing is the empty one."""
+        raw = await self.request.read(limit)
+        if not raw.strip():
+            return {}
+        try:
+            value = json.loads(raw)
+        except (ValueError, RecursionError):
+            raise bad_request("not_json") from None
+        if not isinstance(value, dict):
+            raise bad_request("an object is expected")
+        return value
+
+    # Work.
+
+    def done(self) -> None:
+        """What was changed takes effect: the turn ends."""
+        self.broker.kernel.write_batch.flush()
+
+
+async def iterate_in_slices(
+    things: Iterable[Any], count: int = ITEMS_PER_SLICE
+) -> AsyncIterator[Any]:
+    """The same things, with a pause for others whenever a turn's time is over."""
+    deadline = monotonic() + MAX_BATCH_SECONDS
+    for number, thing in enumerate(things, 1):
+        yield thing
+        if number % count == 0 and monotonic() > deadline:
+            await asyncio.sleep(0)
+            deadline = monotonic() + MAX_BATCH_SECONDS
+
+
+def required_fields(body: dict[str, Any], *keys: str) -> Iterator[Any]:
+    """The values of the keys; raises when one is missing."""
+    missing = [key for key in keys if key not in body]
+    if missing:
+        raise bad_request("key_missing: " + ", ".join(missing))
+    return (body[key] for key in keys)
+
+
+def flag_field(body: dict[str, Any], key: str) -> bool:
+    value = body.get(key, False)
+    if value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
+        raise bad_request(f"{key}: a boolean is expected, not {value!r}")
+    return value
+
+
+def table_field(body: dict[str, Any], key: str) -> dict[str, Any]:
+    value = body.get(key) or {}
+    if not isinstance(value, dict):
+        raise bad_request(f"{key}: an object is expected, not {value!r}")
+    return value
+
+
+def number_field(body: dict[str, Any], key: str, default: int) -> int:
+    """A count; RabbitMQ's own command line sends it as text."""
+    value = body.get(key, default)
+    if isinstance(value, str):
+        value = parse_count(value)
+    if type(value) is not int or value < 0:
+        raise bad_request(f"{key}: a whole number is expected, not {body[key]!r}")
+    return value
+
+
+def text_field(body: dict[str, Any], key: str, default: str = "") -> str:
+    value = body.get(key, default)
+    if not isinstance(value, str):
+        raise bad_request(f"{key}: a string is expected, not {value!r}")
+    return value
+
+
+# Which handler a path leads to. Paths are data: a route is a line in a resource's table.
+#
+# Paths are taken apart before they are percent-decoded, so that a virtual host named `/` is one
+# part
+# of a path (`%2F`) like any other.
+
+Handler = Callable[[ApiCall], Awaitable[HttpResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRoute:
+    method: str
+    path: str  #: parts in braces are variable: `/api/queues/{vhost}/{name}`
+    level: AccessLevel  #: what it asks of whoever calls
+    handler: Handler
+
+
+class RouteTable:
+    def __init__(self, routes: Iterable[ApiRoute]) -> None:
+        self._by_parts: dict[int, dict[tuple[str, ...], dict[str, ApiRoute]]] = {}
+        for route in routes:
+            parts = tuple(route.path.strip("/").split("/"))
+            paths = self._by_parts.setdefault(len(parts), {})
+            paths.setdefault(parts, {})[route.method] = route
+
+    def find(self, path: str) -> tuple[dict[str, ApiRoute], dict[str, str]] | None:
+        """The routes of a path by method, and what its variable parts are; or None."""
+        parts = [unquote(part) for part in path.removeprefix("/").split("/")]
+        if len(parts) > 1 and not parts[-1]:
+            parts.pop()
+        for pattern, methods in self._by_parts.get(len(parts), {}).items():
+            names = _match_path(pattern, parts)
+            if names is not None:
+                return methods, names
+        return None
+
+
+def _match_path(pattern: tuple[str, ...], parts: list[str]) -> dict[str, str] | None:
+    names: dict[str, str] = {}
+    for expected, part in zip(pattern, parts, strict=True):
+        if expected.startswith("{"):
+            names[expected[1:-1]] = part
+        elif expected != part:
+            return None
+    return names

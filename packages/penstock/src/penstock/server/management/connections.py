@@ -1,0 +1,142 @@
+"""`/api/connections`, `/api/channels`, `/api/consumers`: who is connected, and what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from penstock.broker.host import ClientConnection
+from penstock.core.errors import NotFound
+from penstock.core.units import parse_count
+from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute
+from penstock.server.management.http import NO_CONTENT, HttpResponse
+from penstock.server.management.list_query import Row, item_response, list_response
+from penstock.server.management.overview import node_name
+
+
+def describe_connection(call: ApiCall, client: ClientConnection) -> Row:
+    described = client.describe()
+    host, _, port = client.name.rpartition(" -> ")[2].rpartition(":")
+    return {
+        "node": node_name(call.broker),
+        "type": "network",
+        "host": host,
+        "port": parse_count(port) or 0,
+        "user_who_performed_action": described["user"],
+        **described,
+    }
+
+
+def clients(call: ApiCall, vhost: str | None = None) -> Iterator[ClientConnection]:
+    """Everybody's connections for who monitors, else the user's own."""
+    for client in list(call.broker.clients):
+        described = client.describe()
+        seen = call.allows(AccessLevel.MONITORING) or described["user"] == call.user.name
+        if seen and vhost in (None, described["vhost"]):
+            yield client
+
+
+def client_named(call: ApiCall) -> ClientConnection:
+    for client in clients(call):
+        if client.name == call.name:
+            return client
+    raise NotFound(f"no connection '{call.name}'")
+
+
+def _peer(client: ClientConnection) -> dict[str, Any]:
+    described = client.describe()
+    return {key: described[key] for key in ("name", "peer_host", "peer_port")}
+
+
+def channels_of(call: ApiCall, client: ClientConnection) -> Iterator[Row]:
+    node = node_name(call.broker)
+    for channel in client.describe_channels():
+        yield {"node": node, **channel, "connection_details": _peer(client)}
+
+
+def consumers_of(call: ApiCall, client: ClientConnection) -> Iterator[Row]:
+    described = client.describe()
+    for consumer in client.describe_consumers():
+        details = {
+            "number": 0,  # MQTT and PADRES have no channels
+            **consumer["channel_details"],
+            "connection_name": client.name,
+            "node": node_name(call.broker),
+            "peer_host": described["peer_host"],
+            "peer_port": described["peer_port"],
+            "user": described["user"],
+        }
+        yield {
+            "active": True,
+            "activity_status": "up",
+            **consumer,
+            "channel_details": details,
+        }
+
+
+async def list_connections(call: ApiCall) -> HttpResponse:
+    vhost = call.vhost.name if "vhost" in call.names else None
+    return await list_response(
+        call, (describe_connection(call, client) for client in clients(call, vhost))
+    )
+
+
+async def get_connection(call: ApiCall) -> HttpResponse:
+    return item_response(call, describe_connection(call, client_named(call)))
+
+
+async def delete_connection(call: ApiCall) -> HttpResponse:
+    reason = call.request.headers.get("x-reason", "Closed via management plugin")
+    client_named(call).end(reason)
+    call.done()
+    return NO_CONTENT
+
+
+async def list_channels_of(call: ApiCall) -> HttpResponse:
+    return await list_response(call, channels_of(call, client_named(call)))
+
+
+async def list_channels(call: ApiCall) -> HttpResponse:
+    vhost = call.vhost.name if "vhost" in call.names else None
+    every = (row for client in clients(call, vhost) for row in channels_of(call, client))
+    return await list_response(call, every)
+
+
+async def get_channel(call: ApiCall) -> HttpResponse:
+    for client in clients(call):
+        if not call.name.startswith(client.name):
+            continue
+        for channel in channels_of(call, client):
+            if channel["name"] == call.name:
+                consumers = [
+                    row
+                    for row in consumers_of(call, client)
+                    if row["channel_details"]["name"] == call.name
+                ]
+                return item_response(call, {**channel, "consumer_details": consumers})
+    raise NotFound(f"no channel '{call.name}'")
+
+
+async def list_consumers(call: ApiCall) -> HttpResponse:
+    allowed = {vhost.name for vhost in call.vhosts()}
+    every = (
+        row
+        for client in list(call.broker.clients)
+        for row in consumers_of(call, client)
+        if row["queue"]["vhost"] in allowed
+    )
+    return await list_response(call, every)
+
+
+routes: Final = (
+    ApiRoute("GET", "/api/connections", AccessLevel.MANAGEMENT, list_connections),
+    ApiRoute("GET", "/api/connections/{name}", AccessLevel.MANAGEMENT, get_connection),
+    ApiRoute("DELETE", "/api/connections/{name}", AccessLevel.MANAGEMENT, delete_connection),
+    ApiRoute("GET", "/api/connections/{name}/channels", AccessLevel.MANAGEMENT, list_channels_of),
+    ApiRoute("GET", "/api/vhosts/{vhost}/connections", AccessLevel.MANAGEMENT, list_connections),
+    ApiRoute("GET", "/api/channels", AccessLevel.MANAGEMENT, list_channels),
+    ApiRoute("GET", "/api/channels/{name}", AccessLevel.MANAGEMENT, get_channel),
+    ApiRoute("GET", "/api/vhosts/{vhost}/channels", AccessLevel.MANAGEMENT, list_channels),
+    ApiRoute("GET", "/api/consumers", AccessLevel.MANAGEMENT, list_consumers),
+    ApiRoute("GET", "/api/consumers/{vhost}", AccessLevel.MANAGEMENT, list_consumers),
+)

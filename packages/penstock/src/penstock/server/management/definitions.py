@@ -1,0 +1,296 @@
+"""`/api/definitions`: all that was declared, out and in, in the form of RabbitMQ's export files.
+
+What RabbitMQ exports can be imported here and the reverse; import is `importing.py`.
+
+RabbitMQ cannot check an argon2 hash. A user who has one is exported with no password hash, which
+RabbitMQ takes for a user whom no password lets in, and the hash beside it under a name of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from penstock.broker.contract import Binding, Exchange, Queue
+from penstock.broker.topology import pack_arguments
+from penstock.broker.vhost import PREDECLARED_EXCHANGES, VirtualHost
+from penstock.core.errors import NotFound, PenstockError
+from penstock.core.logs import get_logger
+from penstock.server.management.api_call import (
+    AccessLevel,
+    ApiCall,
+    ApiRoute,
+    flag_field,
+    iterate_in_slices,
+    table_field,
+    text_field,
+)
+from penstock.server.management.http import (
+    NO_CONTENT,
+    ApiError,
+    HttpResponse,
+    bad_request,
+    json_response,
+)
+from penstock.server.management.overview import RABBITMQ_VERSION
+
+# Definitions in: first all is read, and what makes no sense is refused; then all is declared.
+#
+# What is there already stays as it is. The work is done in slices, so that ten thousand queues hold
+# nobody up. Policies and parameters, which Penstock does not have, are passed over, and the log
+# says
+# so. Files are RabbitMQ's, or ours (`definitions.py`).
+
+_log = get_logger("penstock.management")
+
+#: A file with a hundred thousand queues is smaller.
+MAX_DEFINITIONS_BYTES: Final = 64 << 20
+#: A durable queue makes files: fewer at a time than of other things.
+QUEUES_PER_SLICE: Final = 20
+_UNKNOWN: Final = ("parameters", "global_parameters", "policies", "operator_policies")
+
+#: Where an argon2 hash stands, out of RabbitMQ's sight.
+ARGON2_FIELD: Final = "argon2_hash"
+
+Definition = dict[str, Any]
+
+
+async def import_all(call: ApiCall) -> HttpResponse:
+    document = await _document(call)
+    vhosts = [text_field(entry, "name") for entry in _entries(document, "vhosts")]
+    known = {*call.broker.vhosts, *vhosts}
+    plan = _plan(document, lambda entry: _vhost_of(entry, known))
+    users = {
+        "users": [_local(user) for user in _entries(document, "users")],
+        "permissions": _entries(document, "permissions"),
+        "topic_permissions": _entries(document, "topic_permissions"),
+    }
+    if any(users.values()):  # all of them or, when one makes no sense, none
+        await asyncio.to_thread(call.broker.users.restore, users)
+    for name in vhosts:
+        call.broker.add_vhost(name)
+    await _carry_out(call, plan)
+    return NO_CONTENT
+
+
+async def import_vhost(call: ApiCall) -> HttpResponse:
+    name = call.names["vhost"]
+    if name not in call.broker.vhosts:
+        raise ApiError(404, "not_found", "vhost_not_found")
+    document = await _document(call)
+    await _carry_out(call, _plan(document, lambda _: name))
+    return NO_CONTENT
+
+
+async def _document(call: ApiCall) -> dict[str, Any]:
+    document = await call.body(MAX_DEFINITIONS_BYTES)
+    skipped = [section for section in _UNKNOWN if document.get(section)]
+    if skipped:
+        _log.warning("definitions passed over", sections=skipped, user=call.user.name)
+    return document
+
+
+def _local(user: Definition) -> Definition:
+    if ARGON2_FIELD not in user:
+        return user
+    return {**user, "password_hash": user[ARGON2_FIELD], "hashing_algorithm": "argon2id"}
+
+
+def _entries(document: Mapping[str, Any], section: str) -> list[Definition]:
+    entries = document.get(section) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise bad_request(f"{section}: a list of objects is expected")
+    return entries
+
+
+def _vhost_of(entry: Definition, known: set[str]) -> str:
+    name = entry.get("vhost")
+    if name not in known:
+        raise bad_request(f"no_such_vhost: {name}")
+    return str(name)
+
+
+#: Does one thing; there is nothing to wait for in it.
+ImportStep = Callable[[dict[str, VirtualHost]], None]
+
+
+def _plan(
+    document: Mapping[str, Any], vhost_of: Callable[[Definition], str]
+) -> list[tuple[ImportStep, int]]:
+    """The steps to take, in order, each with how many of its kind make a slice."""
+    plan: list[tuple[ImportStep, int]] = []
+    for section, make, count in (
+        ("exchanges", _declare_exchange, 200),
+        ("queues", _declare_queue, QUEUES_PER_SLICE),
+        ("bindings", _bind, 200),
+    ):
+        for number, entry in enumerate(_entries(document, section)):
+            try:
+                plan.append((make(vhost_of(entry), entry), count))
+            except PenstockError as error:
+                raise bad_request(f"{section}[{number}]: {error}") from None
+    return plan
+
+
+def _declare_exchange(vhost: str, entry: Definition) -> ImportStep:
+    name, kind = text_field(entry, "name"), text_field(entry, "type", "direct")
+    durable, auto_delete = flag_field(entry, "durable"), flag_field(entry, "auto_delete")
+    internal, arguments = flag_field(entry, "internal"), table_field(entry, "arguments")
+
+    def step(vhosts: dict[str, VirtualHost]) -> None:
+        if name not in vhosts[vhost].exchanges:
+            vhosts[vhost].declare_exchange(
+                name, kind, durable=durable, auto_delete=auto_delete, internal=internal,
+                arguments=arguments,
+            )  # fmt: skip
+
+    return step
+
+
+def _declare_queue(vhost: str, entry: Definition) -> ImportStep:
+    name = text_field(entry, "name")
+    durable, auto_delete = flag_field(entry, "durable"), flag_field(entry, "auto_delete")
+    arguments = table_field(entry, "arguments")
+    if not name:
+        raise bad_request("a queue has a name")
+
+    def step(vhosts: dict[str, VirtualHost]) -> None:
+        if name not in vhosts[vhost].queues:
+            vhosts[vhost].declare_queue(
+                name, durable=durable, auto_delete=auto_delete, arguments=arguments
+            )
+
+    return step
+
+
+def _bind(vhost: str, entry: Definition) -> ImportStep:
+    source, name = text_field(entry, "source"), text_field(entry, "destination")
+    key, arguments = text_field(entry, "routing_key"), table_field(entry, "arguments")
+    kind = text_field(entry, "destination_type", "queue")
+    pack_arguments(arguments)  # what no field table can hold is refused now, not half-way
+
+    def step(vhosts: dict[str, VirtualHost]) -> None:
+        host = vhosts[vhost]
+        destination = host.exchange(name) if kind == "exchange" else host.queue(name)
+        if source:  # the default exchange binds by itself
+            host.bind(source, destination, key, arguments)
+
+    return step
+
+
+async def _carry_out(call: ApiCall, plan: list[tuple[ImportStep, int]]) -> None:
+    done = 0
+    try:
+        for step, count in plan:
+            step(call.broker.vhosts)
+            done += 1
+            if done % count == 0:
+                call.done()
+                await asyncio.sleep(0)
+    except NotFound as error:
+        raise bad_request(str(error)) from None
+    finally:
+        call.done()
+
+
+def _queue(queue: Queue) -> Definition:
+    return {
+        "name": queue.name,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "arguments": queue.arguments,
+    }
+
+
+def _exchange(exchange: Exchange) -> Definition:
+    return {
+        "name": exchange.name,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": exchange.arguments,
+    }
+
+
+def _binding(binding: Binding) -> Definition:
+    return {
+        "source": binding.source,
+        "destination": binding.destination.name,
+        "destination_type": binding.destination.kind,
+        "routing_key": binding.key,
+        "arguments": binding.arguments,
+    }
+
+
+def _topology(vhost: VirtualHost) -> dict[str, list[Definition]]:
+    """What is to be there again: durable queues, exchanges and the bindings between them."""
+    queues = {queue.name for queue in vhost.queues.values() if queue.durable and not queue.owner}
+    return {
+        "queues": [_queue(vhost.queues[name]) for name in queues],
+        "exchanges": [
+            _exchange(exchange)
+            for exchange in vhost.exchanges.values()
+            if exchange.name not in PREDECLARED_EXCHANGES
+        ],
+        "bindings": [
+            _binding(binding)
+            for binding in vhost.bindings()
+            if binding.destination.kind == "exchange" or binding.destination.name in queues
+        ],
+    }
+
+
+def _portable(user: Definition) -> Definition:
+    if not user["password_hash"].startswith("$argon2"):
+        return user
+    salted = {"password_hash": "", "hashing_algorithm": "rabbit_password_hashing_sha256"}
+    return {**user, **salted, ARGON2_FIELD: user["password_hash"]}
+
+
+async def export_all(call: ApiCall) -> HttpResponse:
+    users = call.broker.users.export()
+    document: dict[str, Any] = {
+        "rabbit_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": call.broker.product["product"],
+        "product_version": call.broker.product["version"],
+        "users": [_portable(user) for user in users["users"]],
+        "vhosts": [{"name": name} for name in call.broker.vhosts],
+        "permissions": users["permissions"],
+        "topic_permissions": users["topic_permissions"],
+        "parameters": [],
+        "global_parameters": [],
+        "policies": [],
+        "queues": [],
+        "exchanges": [],
+        "bindings": [],
+    }
+    async for vhost in iterate_in_slices(list(call.broker.vhosts.values()), 1):
+        for section, entries in _topology(vhost).items():
+            document[section] += [{**entry, "vhost": vhost.name} for entry in entries]
+    return _file(call, document)
+
+
+async def export_vhost(call: ApiCall) -> HttpResponse:
+    head = {"rabbit_version": RABBITMQ_VERSION, "parameters": [], "policies": []}
+    return _file(call, {**head, **_topology(call.vhost)})
+
+
+def _file(call: ApiCall, document: dict[str, Any]) -> HttpResponse:
+    response = json_response(document)
+    name = call.request.query.get("download")
+    if name is None:
+        return response
+    safe = "".join(letter for letter in name if letter.isalnum() or letter in "-_.")
+    headers = {**response.headers, "content-disposition": f'attachment; filename="{safe}"'}
+    return HttpResponse(200, response.body, headers)
+
+
+routes: Final = (
+    ApiRoute("GET", "/api/definitions", AccessLevel.ADMINISTRATOR, export_all),
+    ApiRoute("POST", "/api/definitions", AccessLevel.ADMINISTRATOR, import_all),
+    ApiRoute("GET", "/api/definitions/{vhost}", AccessLevel.ADMINISTRATOR, export_vhost),
+    ApiRoute("POST", "/api/definitions/{vhost}", AccessLevel.ADMINISTRATOR, import_vhost),
+)

@@ -1,0 +1,233 @@
+"""`/api/exchanges`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+from penstock.broker.contract import Binding, Exchange, Queue
+from penstock.broker.vhost import VirtualHost
+from penstock.core.errors import NotFound
+from penstock.server.management.api_call import (
+    DEFAULT_EXCHANGE,
+    AccessLevel,
+    ApiCall,
+    ApiRoute,
+    flag_field,
+    table_field,
+    text_field,
+)
+from penstock.server.management.http import CREATED, NO_CONTENT, HttpResponse
+from penstock.server.management.list_query import Row, item_response, list_response
+
+
+def _rows(call: ApiCall) -> Iterator[Row]:
+    for vhost in call.vhosts():
+        for exchange in list(vhost.exchanges.values()):
+            yield {**exchange.describe(), "user_who_performed_action": ""}
+
+
+async def list_exchanges(call: ApiCall) -> HttpResponse:
+    return await list_response(call, _rows(call))
+
+
+async def get_exchange(call: ApiCall) -> HttpResponse:
+    described = {**call.exchange.describe(), "user_who_performed_action": ""}
+    return item_response(call, {**described, "incoming": [], "outgoing": []})
+
+
+async def put_exchange(call: ApiCall) -> HttpResponse:
+    body = await call.body()
+    vhost, name, arguments = call.vhost, call.exchange_name, table_field(body, "arguments")
+    call.access.check("configure", "exchange", name)
+    if isinstance(alternate := arguments.get("alternate-exchange"), str):
+        call.access.check("read", "exchange", name)
+        call.access.check_forward(alternate)
+    is_new = name not in vhost.exchanges
+    vhost.declare_exchange(
+        name,
+        text_field(body, "type", "direct"),
+        durable=flag_field(body, "durable"),
+        auto_delete=flag_field(body, "auto_delete"),
+        internal=flag_field(body, "internal"),
+        arguments=arguments,
+    )
+    call.done()
+    return CREATED if is_new else NO_CONTENT
+
+
+async def delete_exchange(call: ApiCall) -> HttpResponse:
+    vhost, name = call.vhost, call.exchange_name
+    call.access.check("configure", "exchange", name)
+    if name not in vhost.exchanges:
+        raise NotFound(f"no exchange '{name}' in vhost '{vhost.name}'")
+    vhost.delete_exchange(name, if_unused=call.flag("if-unused"))
+    call.done()
+    return NO_CONTENT
+
+
+async def bindings_from(call: ApiCall) -> HttpResponse:
+    vhost, exchange = call.vhost, call.exchange
+    if not exchange.name:
+        return await list_response(
+            call,
+            (
+                row
+                for queue in vhost.queues.values()
+                for row in bindings_to_destination(vhost, queue)[:1]
+            ),
+        )
+    return await list_response(
+        call, (describe_binding(vhost.name, binding) for binding in list(exchange.bindings))
+    )
+
+
+async def bindings_to(call: ApiCall) -> HttpResponse:
+    return await list_response(call, bindings_to_destination(call.vhost, call.exchange))
+
+
+_PATH: Final = "/api/exchanges/{vhost}/{name}"
+
+routes: Final = (
+    ApiRoute("GET", "/api/exchanges", AccessLevel.MANAGEMENT, list_exchanges),
+    ApiRoute("GET", "/api/exchanges/{vhost}", AccessLevel.MANAGEMENT, list_exchanges),
+    ApiRoute("GET", _PATH, AccessLevel.MANAGEMENT, get_exchange),
+    ApiRoute("PUT", _PATH, AccessLevel.MANAGEMENT, put_exchange),
+    ApiRoute("DELETE", _PATH, AccessLevel.MANAGEMENT, delete_exchange),
+    ApiRoute("GET", f"{_PATH}/bindings/source", AccessLevel.MANAGEMENT, bindings_from),
+    ApiRoute("GET", f"{_PATH}/bindings/destination", AccessLevel.MANAGEMENT, bindings_to),
+)
+
+
+# `/api/bindings`: the rules of exchanges, and the names they have among themselves.
+#
+# Several bindings may lead from one exchange to one queue. A binding's `properties_key` tells it
+# from
+# the others: its routing key as a path would have it, and a mark of its arguments if there are any.
+
+
+def properties_key(binding: Binding) -> str:
+    key = quote_plus(binding.key, errors="surrogateescape").replace("~", "%7E")
+    if not binding.arguments:
+        return key or "~"
+    return f"{key}~{binding.properties_key.rpartition('~')[2]}"
+
+
+def describe_binding(vhost: str, binding: Binding) -> Row:
+    return {
+        "source": binding.source,
+        "vhost": vhost,
+        "destination": binding.destination.name,
+        "destination_type": binding.destination.kind,
+        "routing_key": binding.key,
+        "arguments": binding.arguments,
+        "properties_key": properties_key(binding),
+    }
+
+
+def bindings_to_destination(vhost: VirtualHost, destination: Queue | Exchange) -> list[Row]:
+    """The bindings of a destination; a queue's first is the one it was born with."""
+    rows = [describe_binding(vhost.name, binding) for binding in vhost.bindings_of(destination)]
+    if destination.kind == "queue":
+        rows.insert(0, describe_binding(vhost.name, Binding("", destination, destination.name)))
+    return rows
+
+
+def _binding_rows(call: ApiCall) -> Iterator[Row]:
+    for vhost in call.vhosts():
+        for queue in list(vhost.queues.values()):
+            yield describe_binding(vhost.name, Binding("", queue, queue.name))
+        for binding in vhost.bindings():
+            yield describe_binding(vhost.name, binding)
+
+
+async def list_bindings(call: ApiCall) -> HttpResponse:
+    return await list_response(call, _binding_rows(call))
+
+
+def _ends(call: ApiCall) -> tuple[str, Queue | Exchange]:
+    """The exchange that a binding in the path begins at, and the destination it ends at."""
+    vhost, source, name = call.vhost, call.names["source"], call.names["destination"]
+    source = "" if source == DEFAULT_EXCHANGE else source
+    vhost.exchange(source)
+    if call.names["kind"] == "q":
+        return source, vhost.queue(name)
+    if call.names["kind"] == "e":
+        return source, vhost.exchange(name)
+    raise NotFound("a destination is q, a queue, or e, an exchange")
+
+
+def _between(call: ApiCall) -> list[Binding]:
+    source, destination = _ends(call)
+    if not source and destination.kind == "queue":
+        return [Binding("", destination, destination.name)]
+    every = call.vhost.bindings_of(destination)
+    return [binding for binding in every if binding.source == source]
+
+
+def _named(call: ApiCall) -> Binding:
+    wanted = call.names["properties"]
+    found = {properties_key(binding): binding for binding in _between(call)}
+    # A client may send the key as it is, or encode it once more, as a part of a path should be.
+    for key, binding in found.items():
+        if wanted in (key, unquote(key), unquote_plus(key)):
+            return binding
+    raise NotFound(f"no binding '{wanted}' here")
+
+
+def _check(
+    call: ApiCall, source: str, destination: Queue | Exchange, key: str, arguments: dict[str, Any]
+) -> None:
+    access = call.access
+    access.check("write", destination.kind, destination.name)
+    if destination.kind == "exchange":
+        access.check_forward(destination.name)
+    access.check("read", "exchange", source)
+    access.check_bind(call.vhost.exchange(source), key, arguments)
+
+
+async def list_between(call: ApiCall) -> HttpResponse:
+    return await list_response(
+        call, (describe_binding(call.vhost.name, binding) for binding in _between(call))
+    )
+
+
+async def post_binding(call: ApiCall) -> HttpResponse:
+    body = await call.body()
+    source, destination = _ends(call)
+    key, arguments = text_field(body, "routing_key"), table_field(body, "arguments")
+    _check(call, source, destination, key, arguments)
+    call.vhost.bind(source, destination, key, arguments)
+    call.done()
+    made = [
+        binding
+        for binding in _between(call)
+        if binding.key == key and binding.arguments == arguments
+    ]
+    where = f"{quote(destination.name, safe='')}/{properties_key(made[0])}"
+    return HttpResponse(201, b"", {"location": where})
+
+
+async def get_binding(call: ApiCall) -> HttpResponse:
+    return item_response(call, describe_binding(call.vhost.name, _named(call)))
+
+
+async def delete_binding(call: ApiCall) -> HttpResponse:
+    binding = _named(call)
+    _check(call, binding.source, binding.destination, binding.key, binding.arguments)
+    call.vhost.unbind(binding.source, binding.destination, binding.key, binding.arguments)
+    call.done()
+    return NO_CONTENT
+
+
+_ENDS: Final = "/api/bindings/{vhost}/e/{source}/{kind}/{destination}"
+
+binding_routes: Final = (
+    ApiRoute("GET", "/api/bindings", AccessLevel.MANAGEMENT, list_bindings),
+    ApiRoute("GET", "/api/bindings/{vhost}", AccessLevel.MANAGEMENT, list_bindings),
+    ApiRoute("GET", _ENDS, AccessLevel.MANAGEMENT, list_between),
+    ApiRoute("POST", _ENDS, AccessLevel.MANAGEMENT, post_binding),
+    ApiRoute("GET", f"{_ENDS}/{{properties}}", AccessLevel.MANAGEMENT, get_binding),
+    ApiRoute("DELETE", f"{_ENDS}/{{properties}}", AccessLevel.MANAGEMENT, delete_binding),
+)

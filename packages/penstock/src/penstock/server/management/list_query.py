@@ -1,0 +1,321 @@
+"""Lists as RabbitMQ gives them: sorted, filtered by name, by pages, with the columns asked for.
+
+Without `page` a list is plain; with it, an object that holds the page and says how many there are.
+Rows are encoded in slices: ten thousand queues hold nobody up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from penstock.core.units import parse_count
+from penstock.server.management.api_call import ApiCall, iterate_in_slices
+from penstock.server.management.http import (
+    JSON_HEADERS,
+    ApiError,
+    HttpResponse,
+    bad_request,
+    encode_json,
+)
+
+Row = dict[str, Any]
+
+PAGE_SIZE: Final = 100
+MAX_PAGE_SIZE: Final = 500
+#: How long names are matched before others have their turn.
+SLICE_SECONDS: Final = 0.01
+
+
+async def list_response(call: ApiCall, rows: Iterable[Row]) -> HttpResponse:
+    """The answer to a request for a list, as its query wants it."""
+    query = call.request.query
+    every = [row async for row in iterate_in_slices(rows)]
+    if "sort" in query:
+        order = query["sort"].split(".")
+        reverse = query.get("sort_reverse") == "true"
+        every.sort(key=lambda row: _rank(_at(row, order)), reverse=reverse)
+    columns = _columns(query.get("columns"))
+    if "page" not in query:
+        return HttpResponse(200, await _encoded(every, columns), JSON_HEADERS)
+    page, size = _page(query.get("page", ""), query.get("page_size", str(PAGE_SIZE)))
+    found = await _named(every, query.get("name", ""), query.get("use_regex") == "true")
+    count = max(-(-len(found) // size), 1)
+    if page > count:
+        raise ApiError(
+            400,
+            "page_out_of_range",
+            f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
+        )
+    shown = found[(page - 1) * size : page * size]
+    frame = {
+        "filtered_count": len(found),
+        "item_count": len(shown),
+        "page": page,
+        "page_count": count,
+        "page_size": size,
+        "total_count": len(every),
+    }
+    body = encode_json(frame)[:-1] + b',"items":' + await _encoded(shown, columns) + b"}"
+    return HttpResponse(200, body, JSON_HEADERS)
+
+
+def item_response(call: ApiCall, row: Row) -> HttpResponse:
+    """The answer to a request for one thing, with the columns asked for."""
+    columns = _columns(call.request.query.get("columns"))
+    return HttpResponse(200, encode_json(_select(row, columns) if columns else row), JSON_HEADERS)
+
+
+async def _encoded(rows: list[Row], columns: list[list[str]]) -> bytes:
+    pieces = [
+        encode_json(_select(row, columns) if columns else row)
+        async for row in iterate_in_slices(rows)
+    ]
+    return b"[" + b",".join(pieces) + b"]"
+
+
+def _page(page: str, size: str) -> tuple[int, int]:
+    number, rows = parse_count(page), parse_count(size, MAX_PAGE_SIZE)
+    if not number or not rows:
+        raise ApiError(
+            400,
+            "invalid_pagination_parameters",
+            f"Invalid pagination parameters: page number {page}, page size {size}",
+        )
+    return number, rows
+
+
+async def _named(rows: list[Row], name: str, is_pattern: bool) -> list[Row]:
+    if not name:
+        return rows
+    if not is_pattern:
+        return [row for row in rows if name in row.get("name", "")]
+    try:
+        pattern = LinearRegex(name)
+    except (ValueError, re.error) as error:
+        raise bad_request(f"{name!r} is not a regular expression for a list: {error}") from None
+    found, began = [], time.monotonic()
+    for row in rows:
+        if pattern.search(row.get("name", "")):
+            found.append(row)
+        if time.monotonic() - began > SLICE_SECONDS:
+            await asyncio.sleep(0)
+            began = time.monotonic()
+    return found
+
+
+def _columns(text: str | None) -> list[list[str]]:
+    return [column.split(".") for column in text.split(",")] if text else []
+
+
+def _select(row: Row, columns: list[list[str]]) -> Row:
+    chosen: Row = {}
+    for column in columns:
+        value = _at(row, column)
+        if value is None and column[-1] not in row:
+            continue
+        target = chosen
+        for key in column[:-1]:
+            target = target.setdefault(key, {})
+        target[column[-1]] = value
+    return chosen
+
+
+def _at(row: Any, path: list[str]) -> Any:
+    for key in path:
+        row = row.get(key) if isinstance(row, dict) else None
+    return row
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """An order for whatever a column holds: nothing, then numbers, then text."""
+    if value is None:
+        return 0, 0
+    if isinstance(value, bool | int | float):
+        return 1, value
+    return 2, str(value)
+
+
+# Regular expressions for filters of lists, matched in linear time.
+#
+# Any user of the management API may send a pattern, and the broker matches it on its event loop.
+# Python's `re` backtracks: a pattern of a few characters can take it years. Here a pattern becomes
+# a
+# nondeterministic automaton with at most `MAX_PATTERN_STATES` states, and all of its states advance
+# together
+# over a name, one character at a time. Sets of states that were seen before are remembered.
+#
+# The syntax is that of `re` without what needs backtracking: no references to groups, no looking
+# ahead or behind, no word boundaries. `$` is the end of the name.
+
+MAX_PATTERN_LENGTH: Final = 256
+MAX_PATTERN_STATES: Final = 256
+#: Steps from one set of states to the next that are remembered before starting over.
+MAX_PATTERN_STEPS: Final = 4096
+
+_TOKEN: Final = re.compile(
+    r"""(?P<group>\((?:\?:|\?P<\w+>)?)
+    |(?P<end>\))
+    |(?P<or>\|)
+    |(?P<anchor>\^|\$|\\A|\\Z)
+    |(?P<repeat>(?:[*+?]|\{(?=[0-9,])(?P<least>[0-9]*)(?P<comma>,(?P<most>[0-9]*))?\})\??)
+    |(?P<atom>\[\^?\]?(?:\\.|[^\]\\])*\]
+        |\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[dDwWsSafnrtv]|[^A-Za-z0-9])
+        |[^\\\[*+?(])""",
+    re.VERBOSE | re.DOTALL,
+)
+_BOUNDS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+_MATCH: Final = -1
+
+#: A state: an atom and the state behind it, an anchor and the state behind it, or a fork.
+_State = tuple[re.Pattern[str] | str | None, tuple[int, ...]]
+_Piece = list[_State]  #: states numbered from 0; whatever leads to their number ends the piece
+
+
+class LinearRegex:
+    """Raises `ValueError` where the text is no pattern, or one that is not supported."""
+
+    __slots__ = ("_first", "_flags", "_position", "_states", "_steps", "_text")
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_PATTERN_LENGTH:
+            raise ValueError(f"longer than {MAX_PATTERN_LENGTH} characters")
+        self._flags = re.IGNORECASE if text.startswith("(?i)") else re.NOFLAG
+        self._text = text.removeprefix("(?i)")
+        self._position = 0
+        self._states = self._alternatives(0)
+        if self._position < len(self._text):
+            raise ValueError(f"unbalanced parenthesis at position {self._position}")
+        self._first = self._reached({0}, "^")
+        self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+
+    def search(self, text: str) -> bool:
+        """Whether the pattern matches anywhere in the text."""
+        current = self._first
+        for character in text:
+            if _MATCH in current:
+                return True
+            current = self._step(current, character)
+        return _MATCH in self._reached(set(current), "$" if text else "^$")
+
+    # Matching.
+
+    def _step(self, current: frozenset[int], character: str) -> frozenset[int]:
+        known = self._steps.get((current, character))
+        if known is None:
+            behind = {0}  # a match may begin at any character
+            for number in current:
+                test, following = self._states[number]
+                if isinstance(test, re.Pattern) and test.match(character):
+                    behind.update(following)
+            known = self._reached(behind, "")
+            if len(self._steps) >= MAX_PATTERN_STEPS:
+                self._steps.clear()
+            self._steps[current, character] = known
+        return known
+
+    def _reached(self, numbers: set[int], anchors: str) -> frozenset[int]:
+        """The states that are reached without a character, at a place with these anchors."""
+        found: set[int] = set()
+        waiting = list(numbers)
+        while waiting:
+            number = waiting.pop()
+            if number in (len(self._states), _MATCH):
+                found.add(_MATCH)
+            elif number not in found:
+                found.add(number)
+                test, following = self._states[number]
+                if test is None or (isinstance(test, str) and test in anchors):
+                    waiting += following
+        return frozenset(found)
+
+    # Reading: each returns the states of what it has read.
+
+    def _alternatives(self, depth: int) -> _Piece:
+        piece = self._sequence(depth)
+        while (token := self._peek()) is not None and token["or"]:
+            self._position = token.end()
+            piece = _either(piece, self._sequence(depth))
+        return piece
+
+    def _sequence(self, depth: int) -> _Piece:
+        piece: _Piece = []
+        while (token := self._peek()) is not None and not (token["or"] or token["end"]):
+            if token["repeat"]:
+                raise ValueError(f"nothing to repeat at position {self._position}")
+            self._position = token.end()
+            piece = _behind(piece, self._repeated(self._item(token, depth)))
+        return piece
+
+    def _item(self, token: re.Match[str], depth: int) -> _Piece:
+        if token["anchor"]:
+            return [({"\\A": "^", "\\Z": "$"}.get(token[0], token[0]), (1,))]
+        if token["group"]:
+            if depth == 32:
+                raise ValueError("more than 32 groups within each other")
+            piece = self._alternatives(depth + 1)
+            closing = self._peek()
+            if closing is None or not closing["end"]:
+                raise ValueError(f"missing ), unterminated group at position {token.start()}")
+            self._position = closing.end()
+            return piece
+        return [(re.compile(token[0], self._flags), (1,))]
+
+    def _repeated(self, piece: _Piece) -> _Piece:
+        token = self._peek()
+        if token is None or not token["repeat"]:
+            return piece
+        least, most = _BOUNDS.get(token[0][0], (0, None))
+        if token[0][0] == "{":
+            least = int(token["least"] or 0)
+            most = least if not token["comma"] else int(token["most"]) if token["most"] else None
+            if most is not None and most < least:
+                raise ValueError(f"{token[0]}: the most is less than the least")
+        self._position = token.end()
+        again = self._peek()
+        if again is not None and again["repeat"]:
+            raise ValueError(f"multiple repeat at position {self._position}")
+        return _times(piece, least, most)
+
+    def _peek(self) -> re.Match[str] | None:
+        if self._position == len(self._text):
+            return None
+        token = _TOKEN.match(self._text, self._position)
+        if token is None:
+            rest = self._text[self._position : self._position + 4]
+            raise ValueError(f"{rest!r} at position {self._position} is not supported")
+        return token
+
+
+def _moved(piece: _Piece, by: int) -> _Piece:
+    return [(test, tuple(number + by for number in following)) for test, following in piece]
+
+
+def _behind(first: _Piece, second: _Piece) -> _Piece:
+    if len(first) + len(second) > MAX_PATTERN_STATES:
+        raise ValueError(f"it needs more than {MAX_PATTERN_STATES} states")
+    return first + _moved(second, len(first))
+
+
+def _either(first: _Piece, second: _Piece) -> _Piece:
+    last = len(first) + len(second) + 2
+    jump: _State = (None, (last,))
+    fork: _State = (None, (1, len(first) + 2))
+    return _behind([fork, *_moved(first, 1), jump], second)
+
+
+def _times(piece: _Piece, least: int, most: int | None) -> _Piece:
+    made: _Piece = []
+    if not piece:
+        return made
+    for _ in range(least):
+        made = _behind(made, piece)
+    if most is None:
+        size = len(piece)
+        return _behind(made, [(None, (1, size + 2)), *_moved(piece, 1), (None, (0,))])
+    for _ in range(most - least):
+        made = _behind(made, [(None, (1, len(piece) + 1)), *_moved(piece, 1)])
+    return made

@@ -1,0 +1,286 @@
+"""`…/publish` and `…/get`: a message by hand, for tests and for looking into a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+from dataclasses import asdict, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.content_header import message_flags
+from penstock.broker.contract import MANDATORY, Channel, Delivery, Fragment, Message, Queue
+from penstock.core.basic_properties import (
+    BasicProperties,
+    decode_header,
+    encode_header,
+    encode_route,
+)
+from penstock.core.errors import AccessRefused, NoRoute, PreconditionFailed
+from penstock.core.units import parse_count
+from penstock.server.management.api_call import (
+    AccessLevel,
+    ApiCall,
+    ApiRoute,
+    number_field,
+    required_fields,
+    table_field,
+    text_field,
+)
+from penstock.server.management.http import HttpResponse, bad_request, json_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.broker.contract import Exchange, Queue
+    from penstock.broker.kernel import Kernel
+
+
+_KINDS: Final[dict[str, type]] = {
+    "headers": dict,
+    "delivery_mode": int,
+    "priority": int,
+    "timestamp": int,
+}
+_PROPERTIES: Final = {field.name: _KINDS.get(field.name, str) for field in fields(BasicProperties)}
+
+#: How messages are answered once they have been shown: done with, or failed, and requeued or not.
+_ANSWERS: Final[dict[str, tuple[bool, bool]]] = {
+    "ack_requeue_true": (False, True),
+    "ack_requeue_false": (True, False),
+    "reject_requeue_true": (False, True),
+    "reject_requeue_false": (False, False),
+}
+
+#: What of one large body is shown at most; `payload_bytes` says how much there is.
+MAX_SHOWN_BYTES: Final = 16 << 20
+#: What all bodies of one answer may take.
+MAX_RESPONSE_BYTES: Final = 64 << 20
+
+
+async def publish(call: ApiCall) -> HttpResponse:
+    body = await call.body()
+    given, key, payload, encoding = required_fields(
+        body, "properties", "routing_key", "payload", "payload_encoding"
+    )
+    exchange, access = call.exchange, call.access
+    access.check("write", "exchange", exchange.name)
+    if exchange.internal:
+        raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}'")
+    check_topic = partial(access.check_topic, "write", exchange.name)
+    if exchange.topical:
+        check_topic(text_field(body, "routing_key"))
+    content = _decoded(payload, encoding)
+    header = encode_header(_properties(call, given), len(content))
+    message = Message(encode_route(exchange.name, key), header, content, message_flags(header))
+    routed = await HttpPublisher(call.broker.kernel, exchange, check_topic).post(message)
+    return json_response({"routed": routed})
+
+
+def _decoded(payload: Any, encoding: Any) -> bytes:
+    if not isinstance(payload, str):
+        raise bad_request("payload: a string is expected")
+    if encoding == "string":
+        return payload.encode("utf-8", "surrogatepass")
+    if encoding != "base64":
+        raise bad_request(f"unsupported encoding: {encoding}")
+    try:
+        return base64.b64decode(payload, validate=True)
+    except (binascii.Error, ValueError):
+        raise bad_request("payload: this is no base64") from None
+
+
+def _properties(call: ApiCall, given: Any) -> BasicProperties:
+    if given == []:  # how some clients write an empty object
+        given = {}
+    values = table_field({"properties": given}, "properties")
+    for name, value in values.items():
+        kind = _PROPERTIES.get(name)
+        if kind is None:
+            raise bad_request(f"properties: there is no property {name!r}")
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise bad_request(f"properties.{name}: expected a {kind.__name__}, not {value!r}")
+    properties = BasicProperties(**values)
+    if properties.user_id not in (None, call.user.name):
+        raise PreconditionFailed(
+            f"user_id property set to '{properties.user_id}' but authenticated user was "
+            f"'{call.user.name}'"
+        )
+    if properties.expiration is not None and parse_count(properties.expiration) is None:
+        raise PreconditionFailed(f"invalid expiration '{properties.expiration}'")
+    return properties
+
+
+async def get(call: ApiCall) -> HttpResponse:
+    body = await call.body()
+    _, ackmode, encoding = required_fields(body, "count", "ackmode", "encoding")
+    count = number_field(body, "count", 0)
+    if ackmode not in _ANSWERS:
+        raise bad_request(f"ackmode: {ackmode!r} is none of {', '.join(_ANSWERS)}")
+    if encoding not in ("auto", "base64"):
+        raise bad_request(f"unsupported encoding: {encoding}")
+    call.access.check("read", "queue", call.name)
+    queue = call.vhost.queue(call.name, call)
+    limit = min(number_field(body, "truncate", MAX_SHOWN_BYTES), MAX_SHOWN_BYTES)
+    fetching = HttpFetcher(call.broker.kernel, queue)
+    rows: list[dict[str, Any]] = []
+    size = 0
+    try:
+        while len(rows) < count and size < MAX_RESPONSE_BYTES:
+            delivery = fetching.next()
+            if delivery is None:
+                break
+            # What is shown is seen before it is answered: the count is what is left behind it.
+            rows.append(await _row(queue, delivery, limit, encoding))
+            size += len(rows[-1]["payload"])
+    except BaseException:
+        fetching.fail(requeue=True)  # nobody saw them
+        raise
+    done, requeue = _ANSWERS[ackmode]
+    if done:
+        fetching.confirm()
+    else:
+        fetching.fail(requeue)
+    return json_response(rows)
+
+
+async def _row(queue: Queue, delivery: Delivery, limit: int, encoding: str) -> dict[str, Any]:
+    message, left = delivery.message, queue.message_count
+    content = message.body[:limit]
+    if message.spool is not None:
+        content = await asyncio.to_thread(os.pread, message.spool.fileno(), limit, 0)
+    payload, payload_encoding = _encoded(content, encoding)
+    properties = asdict(decode_header(message.header))
+    return {
+        "payload_bytes": message.size,
+        "redelivered": delivery.count > 0 or delivery.released,
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "message_count": left,
+        "properties": {key: value for key, value in properties.items() if value is not None},
+        "payload": payload,
+        "payload_encoding": payload_encoding,
+    }
+
+
+def _encoded(content: bytes, encoding: str) -> tuple[str, str]:
+    if encoding == "auto":
+        try:
+            return content.decode(), "string"
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(content).decode(), "base64"
+
+
+routes: Final = (
+    ApiRoute("POST", "/api/exchanges/{vhost}/{name}/publish", AccessLevel.MANAGEMENT, publish),
+    ApiRoute("POST", "/api/queues/{vhost}/{name}/get", AccessLevel.MANAGEMENT, get),
+)
+
+
+# A terminal without a socket: it carries one message to an exchange, or some from a queue.
+#
+# What AMQP terminals do for a client, this does for one HTTP request, by the same verbs.
+
+
+class HttpPublisher:
+    """Posts a message, and waits until it is safe or has found no queue."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        exchange: Exchange,
+        check_topic: Callable[[str], None] | None = None,
+    ) -> None:
+        self._kernel = kernel
+        self._exchange = exchange
+        self._check_topic = check_topic
+        self._outcome: asyncio.Future[bool] = kernel.loop.create_future()
+
+    async def post(self, message: Message) -> bool:
+        """Whether a queue took it; raises what the exchange or a queue refused it with."""
+        message.flags |= MANDATORY
+        channel = Channel(self, self._exchange)
+        channel.check_topic = self._check_topic
+        self._exchange.channel_open(channel, {})
+        try:
+            self._exchange.channel_post(channel, message, 1)
+            self._kernel.metrics.published += 1
+            self._kernel.write_batch.flush()
+            return await self._outcome
+        finally:
+            self._exchange.channel_close(channel)
+
+    def channel_forward(
+        self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
+    ) -> None:
+        raise AssertionError("an exchange forwards nothing")
+
+    def channel_confirm(self, channel: Channel, receipt: int) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(True)
+
+    def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
+        if self._outcome.done():
+            return
+        if isinstance(error, NoRoute):
+            self._outcome.set_result(False)
+        else:
+            self._outcome.set_exception(error)
+
+
+class HttpFetcher:
+    """Takes messages from the head of a queue, one at a time, and owes an answer for each."""
+
+    def __init__(self, kernel: Kernel, queue: Queue) -> None:
+        self._kernel = kernel
+        self._queue = queue
+        self._got: list[Delivery] = []
+        self._owed: list[tuple[Channel, Delivery]] = []
+
+    def next(self) -> Delivery | None:
+        """The next message, or None when the queue is empty."""
+        channel = Channel(self, self._queue)
+        self._queue.channel_open(channel, {"pull": True})
+        self._queue.channel_request(channel, 1)
+        # Of a large message only the first fragment has come: its body is read from the spool.
+        self._queue.channel_close(channel)
+        if not self._got:
+            return None
+        self._kernel.metrics.delivered += 1
+        delivery = self._got.pop()
+        self._owed.append((channel, delivery))
+        return delivery
+
+    def confirm(self) -> None:
+        """Done with everything that was taken."""
+        for channel, delivery in self._owed:
+            self._queue.channel_confirm(channel, delivery)
+        self._kernel.metrics.acknowledged += len(self._owed)
+        self._end()
+
+    def fail(self, requeue: bool) -> None:
+        """Put everything back, or reject it."""
+        for channel, delivery in self._owed:
+            self._queue.channel_failure(channel, delivery, requeue)
+        self._end()
+
+    def _end(self) -> None:
+        self._owed.clear()
+        self._kernel.write_batch.flush()
+
+    def channel_forward(
+        self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
+    ) -> None:
+        if isinstance(fragment, Fragment):
+            fragment.bucket.release()
+        elif delivery is not None:
+            self._got.append(delivery)
+
+    def channel_confirm(self, channel: Channel, receipt: int) -> None:
+        raise AssertionError("nothing was posted")
+
+    def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
+        """The queue is gone; whoever fetches finds it empty."""

@@ -1,0 +1,148 @@
+"""`/metrics` for Prometheus: the broker's figures, and apart from them those of each queue.
+
+`/metrics` needs no password: it has totals only. `/metrics/detailed` names virtual hosts and
+queues, so it asks for a user with the tag `monitoring`; Prometheus sends one by `basic_auth`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from operator import attrgetter
+from typing import Any, Final
+
+from penstock.core.metrics import Metrics
+from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute, iterate_in_slices
+from penstock.server.management.http import HttpResponse
+
+_TEXT: Final = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+
+#: A figure of a queue: its field in `describe`, its name outside, and what it means.
+QUEUE_FIGURES: Final = (
+    ("messages_ready", "queue_messages_ready", "Messages waiting in the queue."),
+    ("messages_unacknowledged", "queue_messages_unacknowledged", "Delivered, not yet answered."),
+    ("consumers", "queue_consumers", "Consumers of the queue."),
+    ("memory", "queue_memory_bytes", "Memory that the queue's messages take."),
+    ("message_bytes_ready", "queue_message_bytes_ready", "Bodies waiting in the queue."),
+    ("next_offset", "stream_next_offset", "The offset the stream's next message gets."),
+    ("first_offset", "stream_first_offset", "The oldest offset the stream keeps."),
+)
+
+
+async def metrics(call: ApiCall) -> HttpResponse:
+    return HttpResponse(200, call.broker.kernel.metrics.exposition(), _TEXT)
+
+
+async def detailed(call: ApiCall) -> HttpResponse:
+    wanted = call.request.query.get("vhost")
+    return HttpResponse(200, _by_queue(call, wanted), _TEXT)
+
+
+async def _by_queue(call: ApiCall, wanted: str | None) -> AsyncIterator[bytes]:
+    for field, name, meaning in QUEUE_FIGURES:
+        lines = [f"# HELP penstock_{name} {meaning}", f"# TYPE penstock_{name} gauge"]
+        for vhost in list(call.broker.vhosts.values()):
+            if wanted is not None and vhost.name != wanted:
+                continue
+            async for queue in iterate_in_slices(list(vhost.queues.values())):
+                value = queue.describe().get(field)
+                if value is not None:
+                    labels = f'vhost="{_escaped(vhost.name)}",queue="{_escaped(queue.name)}"'
+                    lines.append(f"penstock_{name}{{{labels}}} {value}")
+        yield ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+routes: Final = (
+    ApiRoute("GET", "/metrics", AccessLevel.ANYONE, metrics),
+    ApiRoute("GET", "/metrics/detailed", AccessLevel.MONITORING, detailed),
+    ApiRoute("GET", "/metrics/per-object", AccessLevel.MONITORING, detailed),
+)
+
+
+# Rates: how fast the broker's counters grow, from samples taken once a second.
+#
+# A minute of them is kept, for the page's curve and for `msg_rates_age`. A rate is over the last
+# few
+# seconds, so that a burst shows at once and a single second's chance does not.
+
+SAMPLE_SECONDS: Final = 1.0
+MAX_SAMPLES: Final = 61
+#: How many seconds a rate is over.
+RATE_SECONDS: Final = 5
+
+#: RabbitMQ's name of a counter, and ours.
+MESSAGE_STATS: Final = {
+    "publish": "published",
+    "confirm": "confirmed",
+    "return_unroutable": "returned",
+    "drop_unroutable": "unroutable",
+    "deliver_get": "delivered",
+    "deliver": "delivered",
+    "redeliver": "redelivered",
+    "ack": "acknowledged",
+}
+CHURN: Final = {
+    "connection_created": "connections_opened",
+    "connection_closed": "connections_closed",
+}
+TRAFFIC: Final = {"recv_oct": "bytes_in", "send_oct": "bytes_out"}
+
+_COUNTERS: Final = tuple(
+    dict.fromkeys((*MESSAGE_STATS.values(), *CHURN.values(), *TRAFFIC.values()))
+)
+_READ: Final = attrgetter(*_COUNTERS)
+
+
+class RateSampler:
+    def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> None:
+        self._loop = loop
+        self._metrics = metrics
+        self._samples: deque[tuple[float, tuple[int, ...]]] = deque(maxlen=MAX_SAMPLES)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._sample()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _sample(self) -> None:
+        self._samples.append((time.time(), _READ(self._metrics)))
+        self._timer = self._loop.call_later(SAMPLE_SECONDS, self._sample)
+
+    def of(self, names: dict[str, str], age: int = 0) -> dict[str, Any]:
+        """Counters under RabbitMQ's names, each with its rate; with samples of the last `age`
+        seconds, newest first, when asked."""
+        figures: dict[str, Any] = {}
+        for name, attribute in names.items():
+            column = _COUNTERS.index(attribute)
+            figures[name] = getattr(self._metrics, attribute)
+            figures[f"{name}_details"] = self._details(column, age)
+        return figures
+
+    def _details(self, column: int, age: int) -> dict[str, Any]:
+        recent = list(self._samples)[-RATE_SECONDS - 1 :]
+        details: dict[str, Any] = {"rate": self._slope(recent, column)}
+        if age > 0:
+            kept = list(self._samples)[-age - 1 :]
+            details["samples"] = [
+                {"sample": counters[column], "timestamp": int(at * 1000)}
+                for at, counters in reversed(kept)
+            ]
+            details["avg_rate"] = self._slope(kept, column)
+            details["avg"] = sum(counters[column] for _, counters in kept) / len(kept)
+        return details
+
+    @staticmethod
+    def _slope(samples: list[tuple[float, tuple[int, ...]]], column: int) -> float:
+        (start, before), (stop, after) = samples[0], samples[-1]
+        if stop <= start:
+            return 0.0
+        return round((after[column] - before[column]) / (stop - start), 1)

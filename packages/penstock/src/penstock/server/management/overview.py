@@ -1,0 +1,224 @@
+"""`/api/overview`, `/api/nodes`, `/api/whoami`: the broker as a whole."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+import time
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import penstock
+from penstock.core.addresses import parse_address
+from penstock.core.errors import NotFound
+from penstock.core.resources import memory_used
+from penstock.core.units import parse_count
+from penstock.server.destination_types import EXCHANGE_TYPES
+from penstock.server.management import metrics as rates
+from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute
+from penstock.server.management.http import HttpResponse, json_response
+from penstock.server.management.list_query import item_response, list_response
+
+if TYPE_CHECKING:
+    from penstock.server.broker import Broker
+
+
+#: The version of RabbitMQ whose management API this is; clients look at it to know what to expect.
+RABBITMQ_VERSION: Final = "3.10.8"
+
+#: What RabbitMQ calls the protocols of our listeners.
+PROTOCOLS: Final = {"amqps": "amqp/ssl", "mqtts": "mqtt/ssl", "ws": "http/web-mqtt"}
+
+
+def node_name(broker: Broker) -> str:
+    return f"{broker.settings.server_name}@{socket.gethostname()}"
+
+
+def exchange_types() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "description": f"{name} exchange", "enabled": True}
+        for name in EXCHANGE_TYPES
+    ]
+
+
+def listeners(broker: Broker) -> list[dict[str, Any]]:
+    found = []
+    for address in map(parse_address, broker.addresses):
+        found.append(
+            {
+                "node": node_name(broker),
+                "protocol": PROTOCOLS.get(address.scheme, address.scheme),
+                "ip_address": address.host,
+                "port": address.port,
+                "url": str(address),
+                "socket_opts": {},
+            }
+        )
+    return found
+
+
+async def overview(call: ApiCall) -> HttpResponse:
+    broker = call.broker
+    metrics = broker.kernel.metrics
+    metrics.refresh()
+    seconds = parse_count(call.request.query.get("msg_rates_age", "")) or 0
+    return item_response(
+        call,
+        {
+            "management_version": RABBITMQ_VERSION,
+            "rabbitmq_version": RABBITMQ_VERSION,
+            "product_name": broker.product["product"],
+            "product_version": penstock.__version__,
+            "erlang_version": "",
+            "python_version": platform.python_version(),
+            "cluster_name": broker.settings.server_name,
+            "node": node_name(broker),
+            "rates_mode": "basic",
+            "exchange_types": exchange_types(),
+            "message_stats": call.rates.of(rates.MESSAGE_STATS, seconds),
+            "churn_rates": call.rates.of(rates.CHURN, seconds),
+            "traffic": call.rates.of(rates.TRAFFIC, seconds),
+            "queue_totals": {
+                "messages": metrics.ready + metrics.unacknowledged,
+                "messages_ready": metrics.ready,
+                "messages_unacknowledged": metrics.unacknowledged,
+            },
+            "object_totals": {
+                "connections": metrics.connections,
+                "channels": metrics.channels,
+                "consumers": metrics.consumers,
+                "exchanges": metrics.exchanges,
+                "queues": metrics.queues,
+            },
+            "listeners": listeners(broker),
+            "contexts": [
+                {"node": entry["node"], "description": "Penstock management", "path": "/"}
+                | {"ip": entry["ip_address"], "port": entry["port"]}
+                for entry in listeners(broker)
+                if entry["protocol"] in ("http", "https")
+            ],
+            "alarms": broker.alarms.names,
+            "damage": len(broker.damage),
+        },
+    )
+
+
+def describe_node(broker: Broker) -> dict[str, Any]:
+    alarms = broker.alarms.names
+    return {
+        "name": node_name(broker),
+        "type": "disc",
+        "running": True,
+        "being_drained": broker.draining,
+        "os_pid": str(os.getpid()),
+        "uptime": int((time.time() - started()) * 1000),
+        "processors": os.cpu_count() or 1,
+        "run_queue": 0,
+        "rates_mode": "basic",
+        "fd_used": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        "fd_total": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "sockets_used": len(broker.clients),
+        "mem_used": memory_used(),
+        "mem_limit": broker.kernel.pool.budget,
+        "mem_alarm": "memory" in alarms,
+        "message_memory": broker.kernel.pool.used,
+        "disk_free": broker.kernel.metrics.disk_free,
+        "disk_free_limit": broker.settings.disk_free_limit,
+        "disk_free_alarm": "disk" in alarms,
+        "alarm_reason": broker.alarms.reason,
+        "partitions": [],
+        "exchange_types": exchange_types(),
+        "auth_mechanisms": [
+            {"name": name, "description": f"SASL {name}", "enabled": True}
+            for name in ("PLAIN", "AMQPLAIN")
+        ],
+        "applications": [
+            {
+                "name": "penstock",
+                "description": broker.product["information"],
+                "version": penstock.__version__,
+            }
+        ],
+        "contexts": [],
+        "enabled_plugins": [],
+        "config_files": [],
+        "db_dir": str(broker.data),
+        "log_files": [],
+    }
+
+
+def started() -> float:
+    """When the process began, in seconds since the epoch."""
+    # The process's name comes second, in parentheses, and may hold anything.
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    since_boot = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - since_boot + ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def nodes(call: ApiCall) -> HttpResponse:
+    return await list_response(call, [describe_node(call.broker)])
+
+
+async def node(call: ApiCall) -> HttpResponse:
+    if call.name != node_name(call.broker):
+        raise NotFound(f"no node '{call.name}'")
+    return item_response(call, describe_node(call.broker))
+
+
+async def whoami(call: ApiCall) -> HttpResponse:
+    return json_response({"name": call.user.name, "tags": list(call.user.tags)})
+
+
+async def cluster_name(call: ApiCall) -> HttpResponse:
+    return json_response({"name": call.broker.settings.server_name})
+
+
+async def extensions(call: ApiCall) -> HttpResponse:
+    return json_response([])
+
+
+async def empty_list(call: ApiCall) -> HttpResponse:
+    """What RabbitMQ has and Penstock has not: there are none, which is an answer too."""
+    return json_response([])
+
+
+routes: Final = (
+    ApiRoute("GET", "/api/overview", AccessLevel.MANAGEMENT, overview),
+    ApiRoute("GET", "/api/nodes", AccessLevel.MONITORING, nodes),
+    ApiRoute("GET", "/api/nodes/{name}", AccessLevel.MONITORING, node),
+    ApiRoute("GET", "/api/whoami", AccessLevel.MANAGEMENT, whoami),
+    ApiRoute("GET", "/api/cluster-name", AccessLevel.MANAGEMENT, cluster_name),
+    ApiRoute("GET", "/api/extensions", AccessLevel.MANAGEMENT, extensions),
+    ApiRoute("GET", "/api/policies", AccessLevel.MANAGEMENT, empty_list),
+    ApiRoute("GET", "/api/policies/{vhost}", AccessLevel.MANAGEMENT, empty_list),
+    ApiRoute("GET", "/api/operator-policies", AccessLevel.MANAGEMENT, empty_list),
+    ApiRoute("GET", "/api/parameters", AccessLevel.MANAGEMENT, empty_list),
+    ApiRoute("GET", "/api/global-parameters", AccessLevel.MANAGEMENT, empty_list),
+    ApiRoute("GET", "/api/vhost-limits", AccessLevel.MANAGEMENT, empty_list),
+)
+
+
+# `/`: a page for people, one file without a framework. It asks the API, as anybody may.
+
+PAGE_HEADERS: Final = {
+    "content-type": "text/html; charset=utf-8",
+    "cache-control": "no-cache",
+    # Everything the page needs is in it; it talks to nobody but this broker.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+
+
+async def management_page(call: ApiCall) -> HttpResponse:
+    return HttpResponse(200, files(__package__).joinpath("page.html").read_bytes(), PAGE_HEADERS)
+
+
+page_routes: Final = (ApiRoute("GET", "/", AccessLevel.ANYONE, management_page),)

@@ -1,0 +1,304 @@
+"""`/api/queues`, streams included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.broker.contract import Queue
+from penstock.broker.vhost import VirtualHost
+from penstock.core.errors import NotFound, Unsupported
+from penstock.core.logs import get_logger
+from penstock.core.units import parse_count
+from penstock.destinations.stream import Stream
+from penstock.server.management.api_call import (
+    AccessLevel,
+    ApiCall,
+    ApiRoute,
+    flag_field,
+    table_field,
+)
+from penstock.server.management.connections import consumers_of
+from penstock.server.management.exchanges import bindings_to_destination
+from penstock.server.management.http import CREATED, NO_CONTENT, ApiError, HttpResponse, bad_request
+from penstock.server.management.list_query import Row, item_response, list_response
+from penstock.server.management.overview import node_name
+
+if TYPE_CHECKING:
+    from penstock.broker.log.log import Log
+
+
+#: Fields RabbitMQ has of every queue, where a queue of ours says nothing else.
+_USUAL: Final[dict[str, Any]] = {
+    "policy": None,
+    "operator_policy": None,
+    "effective_policy_definition": {},
+    "exclusive_consumer_tag": None,
+    "single_active_consumer_tag": None,
+    "head_message_timestamp": None,
+    "consumer_utilisation": 0,
+    "memory": 0,
+}
+
+
+def describe_queue(node: str, queue: Queue) -> Row:
+    described = queue.describe()
+    ready = described.get("message_bytes_ready", described.get("message_bytes", 0))
+    return {
+        "node": node,
+        **_USUAL,
+        "message_bytes": ready,
+        "message_bytes_ready": ready,
+        **described,
+    }
+
+
+def _queue_rows(call: ApiCall) -> Iterator[Row]:
+    node = node_name(call.broker)
+    for vhost in call.vhosts():
+        for queue in list(vhost.queues.values()):
+            yield describe_queue(node, queue)
+
+
+async def list_queues(call: ApiCall) -> HttpResponse:
+    return await list_response(call, _queue_rows(call))
+
+
+async def get_queue(call: ApiCall) -> HttpResponse:
+    queue = call.queue
+    consumers = [
+        row
+        for client in list(call.broker.clients)
+        for row in consumers_of(call, client)
+        if row["queue"] == {"name": queue.name, "vhost": call.vhost.name}
+    ]
+    row = describe_queue(node_name(call.broker), queue)
+    return item_response(
+        call, {**row, "consumer_details": consumers, "incoming": [], "deliveries": []}
+    )
+
+
+async def put_queue(call: ApiCall) -> HttpResponse:
+    body = await call.body()
+    vhost, name, arguments = call.vhost, call.name, table_field(body, "arguments")
+    call.access.check("configure", "queue", name)
+    call.access.check_dead_letters(vhost, name, arguments)
+    is_new = name not in vhost.queues
+    vhost.declare_queue(
+        name,
+        durable=flag_field(body, "durable"),
+        owner=call,
+        auto_delete=flag_field(body, "auto_delete"),
+        arguments=arguments,
+    )
+    call.done()
+    return CREATED if is_new else NO_CONTENT
+
+
+async def delete_queue(call: ApiCall) -> HttpResponse:
+    vhost, name = call.vhost, call.name
+    call.access.check("configure", "queue", name)
+    _existing(vhost, name)
+    unused, empty = call.flag("if-unused"), call.flag("if-empty")
+    vhost.delete_queue(name, owner=call, if_unused=unused, if_empty=empty)
+    call.done()
+    return NO_CONTENT
+
+
+def _existing(vhost: VirtualHost, name: str) -> None:
+    if name not in vhost.queues:
+        raise NotFound(f"no queue '{name}' in vhost '{vhost.name}'")
+
+
+async def purge_queue(call: ApiCall) -> HttpResponse:
+    call.access.check("read", "queue", call.name)
+    call.vhost.queue(call.name, call).purge()
+    call.done()
+    return NO_CONTENT
+
+
+async def list_queue_bindings(call: ApiCall) -> HttpResponse:
+    return await list_response(call, bindings_to_destination(call.vhost, call.queue))
+
+
+_PATH: Final = "/api/queues/{vhost}/{name}"
+
+routes: Final = (
+    ApiRoute("GET", "/api/queues", AccessLevel.MANAGEMENT, list_queues),
+    ApiRoute("GET", "/api/queues/{vhost}", AccessLevel.MANAGEMENT, list_queues),
+    ApiRoute("GET", _PATH, AccessLevel.MANAGEMENT, get_queue),
+    ApiRoute("PUT", _PATH, AccessLevel.MANAGEMENT, put_queue),
+    ApiRoute("DELETE", _PATH, AccessLevel.MANAGEMENT, delete_queue),
+    ApiRoute("DELETE", f"{_PATH}/contents", AccessLevel.MANAGEMENT, purge_queue),
+    ApiRoute("GET", f"{_PATH}/bindings", AccessLevel.MANAGEMENT, list_queue_bindings),
+)
+
+
+# `/api/streams`: what streams there are, and ranges of one as an Arrow IPC stream.
+#
+# A range is made and sent batch by batch: as fast as the reader takes it, in bounded memory, and
+# others have their turn between batches. It ends where the log is safely on disk; `X-Next-Offset`
+# says where to go on. Arrow itself is loaded when the first range is asked for.
+#
+# Any user who may read the stream may read a range of it: this is a way to consume, not to manage.
+
+_log = get_logger("penstock.management")
+
+ARROW: Final = "application/vnd.apache.arrow.stream"
+_RANGE: Final = ("from", "to", "timestamp")
+
+
+def describe_stream(stream: Stream) -> Row:
+    log = stream.log
+    return {
+        "name": stream.name,
+        "vhost": stream.vhost.name,
+        "first_offset": log.first_offset,
+        "next_offset": log.next_offset,
+        "committed_offset": log.synced_offset,
+        "messages": log.next_offset - log.first_offset,
+        "segments": len(log._segments),
+        "bytes": log.bytes,
+        "consumers": stream.consumer_count,
+        "arguments": stream.arguments,
+    }
+
+
+def _stream_rows(call: ApiCall) -> Iterator[Row]:
+    for vhost in call.vhosts():
+        for queue in list(vhost.queues.values()):
+            if isinstance(queue, Stream) and _may_read(call, queue):
+                yield describe_stream(queue)
+
+
+def _may_read(call: ApiCall, stream: Stream) -> bool:
+    return call.broker.users.may(call.user, stream.vhost.name, "read", stream.name)
+
+
+async def list_streams(call: ApiCall) -> HttpResponse:
+    if "vhost" in call.request.query:
+        call = call.within(call.request.query["vhost"])
+    return await list_response(call, _stream_rows(call))
+
+
+async def get_stream(call: ApiCall) -> HttpResponse:
+    query = call.request.query
+    call = call.within(query.get("vhost", call.broker.settings.default_vhost))
+    call.access.check("read", "queue", call.name)
+    stream = call.queue
+    if not isinstance(stream, Stream):
+        raise NotFound(f"'{call.name}' in vhost '{call.vhost.name}' is a queue and no stream")
+    if not any(key in query for key in _RANGE):
+        return item_response(call, describe_stream(stream))
+    start, stop = _range(call, stream.log)
+    headers = {
+        "content-type": ARROW,
+        "x-first-offset": str(start),
+        "x-next-offset": str(stop),
+        "x-committed-offset": str(stream.log.synced_offset),
+    }
+    await _load_arrow()
+    return HttpResponse(200, _arrow(stream, start, stop), headers)
+
+
+async def _load_arrow() -> None:
+    """Loading takes a fifth of a second, once: in a thread, so that the broker goes on."""
+    try:
+        await asyncio.to_thread(import_module, "penstock.broker.log.arrow")
+    except ImportError:
+        raise Unsupported("ranges of streams need pyarrow: install penstock[arrow]") from None
+
+
+def _range(call: ApiCall, log: Log) -> tuple[int, int]:
+    """From which offset to before which, as far as there is anything committed."""
+    query = call.request.query
+    committed = log.synced_offset
+    start = _start(query, log)
+    stop = min(_offset("to", query["to"]), committed) if "to" in query else committed
+    bounds = {"first_offset": log.first_offset, "next_offset": committed}
+    if start < log.first_offset:
+        why = f"offset {start} is no longer kept: the first is {log.first_offset}"
+        raise ApiError(410, "gone", why, **bounds)
+    if start > committed:
+        why = f"offset {start} is not there yet: the next is {committed}"
+        raise ApiError(416, "range_not_satisfiable", why, **bounds)
+    if "to" in query and int(query["to"]) < start:
+        raise bad_request(f"to={query['to']} is before from={start}")
+    return start, max(start, stop)
+
+
+def _start(query: Any, log: Log) -> int:
+    if "timestamp" in query:
+        if "from" in query:
+            raise bad_request("from and timestamp: one of them says where to begin")
+        return min(log.find(_offset("timestamp", query["timestamp"])), log.synced_offset)
+    match query.get("from", "first"):
+        case "first":
+            return log.first_offset
+        case "last":
+            return min(log.last_chunk_offset(), log.synced_offset)
+        case "next":
+            return log.synced_offset
+        case number:
+            return _offset("from", number)
+
+
+def _offset(name: str, text: str) -> int:
+    offset = parse_count(text)
+    if offset is None:
+        raise bad_request(f"{name}={text}: a number is expected, or from=first, last or next")
+    return offset
+
+
+async def _arrow(stream: Stream, start: int, stop: int) -> AsyncIterator[bytes | memoryview]:
+    import pyarrow as pa
+
+    from penstock.broker.log import arrow
+
+    out = _Pieces()
+    expected = start
+    with pa.ipc.new_stream(out, arrow.ARROW_SCHEMA) as writer:
+        for piece in out.take():
+            yield piece
+        for batch in arrow.record_batches(stream.log, start, stop, stream.load):
+            if stream.log.first_offset > expected:
+                _log.warning("retention overtook a reader", stream=stream.name, offset=expected)
+                raise ConnectionAbortedError(f"offset {expected} is no longer kept")
+            writer.write_batch(batch)
+            expected = batch.column(0)[-1].as_py() + 1
+            for piece in out.take():
+                yield piece
+            await asyncio.sleep(0)
+    for piece in out.take():
+        yield piece
+
+
+class _Pieces:
+    """Where Arrow writes: pieces to be sent on, small ones joined."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back here."""
+
+    def close(self) -> None:
+        """Whoever reads takes what is left."""
+
+    def take(self) -> list[bytes]:
+        pieces, self._pieces = self._pieces, []
+        return [b"".join(pieces)] if pieces else []
+
+
+stream_routes: Final = (
+    ApiRoute("GET", "/api/streams", AccessLevel.USER, list_streams),
+    ApiRoute("GET", "/api/streams/{name}", AccessLevel.USER, get_stream),
+)

@@ -1,0 +1,224 @@
+"""The management server: its listeners, and the way of a request from the socket to a handler."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import socket
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from penstock.broker.user import User
+from penstock.core.addresses import ListenAddress
+from penstock.core.errors import (
+    AccessRefused,
+    AuthenticationFailed,
+    ConfigurationError,
+    ConnectionForced,
+    NotFound,
+)
+from penstock.core.host_policy import SAFE_METHODS, HostPolicy
+from penstock.core.logs import get_logger
+from penstock.server.listener import SocketListener, bind_listener
+from penstock.server.management import (
+    connections,
+    content,
+    definitions,
+    exchanges,
+    health,
+    messages,
+    metrics,
+    overview,
+    queues,
+    users,
+    vhosts,
+)
+from penstock.server.management import (
+    content as overlay,
+)
+from penstock.server.management import (
+    exchanges as bindings,
+)
+from penstock.server.management import (
+    overview as page,
+)
+from penstock.server.management import (
+    queues as streams,
+)
+from penstock.server.management.api_call import (
+    AccessLevel,
+    ApiCall,
+    ApiRoute,
+    RouteTable,
+    access_level,
+)
+from penstock.server.management.http import (
+    ApiError,
+    HttpConnection,
+    HttpRequest,
+    HttpResponse,
+    error_response,
+    error_status,
+)
+from penstock.server.management.metrics import RateSampler
+
+if TYPE_CHECKING:
+    from penstock.server.broker import Broker
+
+
+#: How long answers under way may take once the broker closes.
+SHUTDOWN_SECONDS: Final = 2.0
+
+#: What a browser says of our own pages; those of another port of the same machine are none.
+SAME_SITE_VALUES: Final = frozenset({"same-origin", "none"})
+
+#: Who asks for what needs no name.
+NO_USER: Final = User("")
+
+_REFUSED: Final = {
+    AccessLevel.MANAGEMENT: "Not management user",
+    AccessLevel.MONITORING: "Not monitor user",
+    AccessLevel.ADMINISTRATOR: "Not administrator user",
+}
+
+_log = get_logger("penstock.management")
+
+
+class ManagementServer:
+    def __init__(self, broker: Broker, policy: HostPolicy) -> None:
+        self._broker = broker
+        self._policy = policy
+        self._routing = RouteTable(ROUTES)
+        self._rates = RateSampler(broker.kernel.loop, broker.kernel.metrics)
+        self._rates.start()
+        self._servers: list[SocketListener] = []
+        self._connections: set[HttpConnection] = set()
+
+    # Life.
+
+    async def listen(self, address: ListenAddress, context: ssl.SSLContext | None) -> ListenAddress:
+        """Open a listener; returns the address it really has."""
+        loop = self._broker.kernel.loop
+        try:
+            server = await bind_listener(
+                loop,
+                address.host,
+                address.port,
+                lambda: HttpConnection(loop, self._connections, self.answer),
+                self._broker.connection_limiter,
+                context if address.tls else None,
+                self._broker.settings.handshake_timeout,
+            )
+        except OSError as error:
+            raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
+        self._servers.append(server)
+        return ListenAddress(address.scheme, address.host, server.sockets[0].getsockname()[1])
+
+    def streams_url(self, address: ListenAddress) -> str:
+        """Where clients find ranges of streams; they may come from other machines."""
+        host = socket.gethostname() if address.host in ("0.0.0.0", "::") else address.host
+        return f"{ListenAddress(address.scheme, host, address.port)}/api/streams"
+
+    async def close(self) -> None:
+        """Stop accepting; what is being answered gets a little time."""
+        self._rates.stop()
+        for server in self._servers:
+            server.close()
+        answering = [task for connection in self._connections if (task := connection.task)]
+        if answering:
+            await asyncio.wait(answering, timeout=SHUTDOWN_SECONDS)
+        for connection in list(self._connections):
+            if connection.task is None:
+                connection.close()
+            else:
+                connection.abort()
+        await asyncio.sleep(0)  # the sockets close in the loop's next round
+
+    # Answering.
+
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        try:
+            return await self._answer(request)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            if error_status(error)[0] == 500:
+                _log.error("request failed", path=request.path, exc_info=error)
+            return error_response(error)
+
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
+        if self._broker.draining:
+            raise ConnectionForced("the broker is shutting down")
+        self._check_site(request)
+        found = self._routing.find(request.path)
+        if found is None:
+            raise NotFound("Not Found")
+        methods, names = found
+        route = methods.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            allow = {"allow": ", ".join(["HEAD", *methods, "OPTIONS"])}
+            return HttpResponse(200 if request.method == "OPTIONS" else 405, b"", allow)
+        user = NO_USER if route.level is AccessLevel.ANYONE else await self._user(request, route)
+        return await route.handler(ApiCall(self._broker, self._rates, request, user, names))
+
+    def _check_site(self, request: HttpRequest) -> None:
+        """A browser that remembers a password would lend it to any page that sends a form."""
+        host, origin = request.headers.get("host"), request.headers.get("origin")
+        try:
+            self._policy.check_host(host)
+            if request.method not in SAFE_METHODS:
+                self._policy.check_origin(origin, host)
+                if (
+                    origin is None
+                    and request.headers.get("sec-fetch-site", "none") not in SAME_SITE_VALUES
+                ):
+                    raise AccessRefused("another site's page may not change anything here")
+        except AccessRefused as error:
+            raise ApiError(403, "forbidden", str(error)) from None
+
+    async def _user(self, request: HttpRequest, route: ApiRoute) -> User:
+        name, password = _credentials(request.headers.get("authorization", ""))
+        try:
+            user = await self._broker.users.authenticate(name, password, address=request.peer)
+        except AuthenticationFailed as error:
+            self._broker.kernel.metrics.refused += 1
+            _log.info("login refused", user=name, peer=request.peer, reason=str(error))
+            raise AuthenticationFailed("Login failed") from None
+        if access_level(user) < route.level:
+            raise AccessRefused(_REFUSED[route.level])
+        if request.transport is not None:
+            self._broker.connection_limiter.mark_authenticated(request.transport)
+        return user
+
+
+def _credentials(authorization: str) -> tuple[str, bytes]:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        raise AuthenticationFailed("a name and a password are needed")
+    try:
+        name, _, password = base64.b64decode(encoded, validate=True).partition(b":")
+    except binascii.Error:
+        raise AuthenticationFailed("these are no credentials") from None
+    return name.decode("utf-8", "replace"), password
+
+
+# Every path there is.
+
+ROUTES: Final[tuple[ApiRoute, ...]] = (
+    *overview.routes,
+    *vhosts.routes,
+    *connections.routes,
+    *exchanges.routes,
+    *queues.routes,
+    *bindings.binding_routes,
+    *messages.routes,
+    *users.routes,
+    *definitions.routes,
+    *streams.stream_routes,
+    *content.routes,
+    *overlay.overlay_routes,
+    *health.routes,
+    *metrics.routes,
+    *page.page_routes,
+)

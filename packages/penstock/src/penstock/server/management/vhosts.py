@@ -1,0 +1,98 @@
+"""`/api/vhosts`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from penstock.broker.permissions import Permission
+from penstock.broker.user import tags_from_json
+from penstock.broker.vhost import VirtualHost
+from penstock.core.errors import AccessRefused, NotFound
+from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute, text_field
+from penstock.server.management.http import CREATED, NO_CONTENT, HttpResponse
+from penstock.server.management.list_query import item_response, list_response
+from penstock.server.management.overview import node_name
+
+FULL_PERMISSION: Final = Permission(".*", ".*", ".*")
+
+
+def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
+    kept = dict(call.broker.topology.all("vhost")).get(("vhost", vhost.name), {})
+    metadata = {"description": "", "tags": [], **kept}
+    queues = [queue.describe() for queue in vhost.queues.values()]
+    ready = sum(queue["messages_ready"] for queue in queues)
+    unanswered = sum(queue["messages_unacknowledged"] for queue in queues)
+    return {
+        "name": vhost.name,
+        "description": metadata["description"],
+        "tags": metadata["tags"],
+        "metadata": metadata,
+        "default_queue_type": "classic",
+        "tracing": False,
+        "cluster_state": {node_name(call.broker): "running"},
+        "messages": ready + unanswered,
+        "messages_ready": ready,
+        "messages_unacknowledged": unanswered,
+    }
+
+
+def _visible(call: ApiCall) -> list[VirtualHost]:
+    """Who monitors sees all, others what they may enter."""
+    if call.allows(AccessLevel.MONITORING):
+        return list(call.broker.vhosts.values())
+    return call.vhosts()
+
+
+async def list_vhosts(call: ApiCall) -> HttpResponse:
+    return await list_response(call, (describe_vhost(call, vhost) for vhost in _visible(call)))
+
+
+async def get_vhost(call: ApiCall) -> HttpResponse:
+    vhost = call.broker.vhosts.get(call.name)
+    if vhost is None:
+        raise NotFound(f"no vhost '{call.name}'")
+    if vhost not in _visible(call):
+        raise AccessRefused("User not authorised to access virtual host")
+    return item_response(call, describe_vhost(call, vhost))
+
+
+async def put_vhost(call: ApiCall) -> HttpResponse:
+    """A new one belongs to whoever made it, as in RabbitMQ."""
+    body = await call.body()
+    broker = call.broker
+    is_new = call.name not in broker.vhosts
+    broker.add_vhost(call.name)
+    if is_new or body:
+        metadata = {
+            "description": text_field(body, "description"),
+            "tags": list(tags_from_json(body.get("tags", []), "tags")),
+        }
+        broker.topology.put(("vhost", call.name), metadata)
+    call.done()
+    if not is_new:
+        return NO_CONTENT
+    await asyncio.to_thread(
+        broker.users.set_permissions, call.user.name, call.name, FULL_PERMISSION
+    )
+    return CREATED
+
+
+async def delete_vhost(call: ApiCall) -> HttpResponse:
+    broker = call.broker
+    broker.delete_vhost(call.name)
+    call.done()
+    for user in broker.users.all():
+        if call.name in user.permissions:
+            await asyncio.to_thread(broker.users.clear_permissions, user.name, call.name)
+        if call.name in user.topic_permissions:
+            await asyncio.to_thread(broker.users.clear_topic_permissions, user.name, call.name)
+    return NO_CONTENT
+
+
+routes: Final = (
+    ApiRoute("GET", "/api/vhosts", AccessLevel.MANAGEMENT, list_vhosts),
+    ApiRoute("GET", "/api/vhosts/{name}", AccessLevel.MANAGEMENT, get_vhost),
+    ApiRoute("PUT", "/api/vhosts/{name}", AccessLevel.ADMINISTRATOR, put_vhost),
+    ApiRoute("DELETE", "/api/vhosts/{name}", AccessLevel.ADMINISTRATOR, delete_vhost),
+)

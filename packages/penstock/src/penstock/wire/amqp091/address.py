@@ -1,0 +1,72 @@
+"""Where a broker is and who we are there, from one URL.
+
+The password is in the value and in nothing that is printed: `str` and `repr` leave it out, and
+errors about the URL quote no more than what was wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from penstock.core.addresses import DEFAULT_PORTS
+from penstock.core.errors import ConfigurationError
+
+_SCHEMES: Final = ("amqp", "amqps")
+#: A peer that vanished without a word is missed after two of them.
+HEARTBEAT_SECONDS: Final = 20
+_HEARTBEAT_MAX_SECONDS: Final = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpAddress:
+    host: str
+    port: int
+    vhost: str
+    user: str
+    password: str = field(repr=False)
+    tls: bool = False
+    authorities: str | None = None  #: a file of certificates to trust instead of the system's
+    heartbeat: int = HEARTBEAT_SECONDS  #: 0 is none
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}/{self.vhost}"
+
+
+def parse_amqp_url(url: str, authorities: str | None = None) -> AmqpAddress:
+    """Read `amqp[s]://user:password@host:port/vhost?heartbeat=20&cafile=FILE`; what is left out has
+    the usual default. Other options are other clients' and are passed over."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        # The text of the error may quote what stands before an @: say only where to look.
+        raise ConfigurationError(
+            "url: the address cannot be read; should be amqp://user:password@host:port/vhost, with "
+            "special characters percent-encoded"
+        ) from (error if "@" not in url else None)
+    if parts.scheme not in _SCHEMES:
+        raise ConfigurationError(
+            f"url: the scheme {parts.scheme!r} is not spoken here; should be amqp:// or amqps://"
+        )
+    if not parts.hostname:
+        raise ConfigurationError("url: the host is missing, as in amqp://localhost")
+    options = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    return AmqpAddress(
+        parts.hostname,
+        DEFAULT_PORTS[parts.scheme] if port is None else port,
+        unquote(parts.path[1:]) or "/",
+        unquote(parts.username or "guest"),
+        unquote(parts.password or "guest"),
+        parts.scheme == "amqps",
+        authorities or options.get("cafile"),
+        _parse_heartbeat(options.get("heartbeat", str(HEARTBEAT_SECONDS))),
+    )
+
+
+def _parse_heartbeat(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HEARTBEAT_MAX_SECONDS:
+        raise ConfigurationError(f"url: heartbeat={text} should be seconds, at most 65535, or 0")
+    return int(text)

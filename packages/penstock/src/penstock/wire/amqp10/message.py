@@ -1,0 +1,373 @@
+"""A message of AMQP 1.0 as values, and as the bytes of its sections.
+
+For those who want a message and not its bytes: the client, and tests. The terminal converts
+sections without making these (`terminals/amqp10`). Encoding leaves out whatever is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.wire.amqp10.codec import decode, decode_whole, encode, skip, skip_undescribed
+from penstock.wire.amqp10.errors import DecodeError, TruncatedValue
+from penstock.wire.amqp10.values import Buffer, Symbol, Timestamp, UByte, UInt, ULong
+
+MessageId = str | ULong | UUID | bytes
+
+
+@dataclass(slots=True)
+class Amqp10Header:
+    """How a message is to be transported; a broker may change it."""
+
+    durable: bool | None = None
+    priority: UByte | None = None
+    ttl: UInt | None = None
+    first_acquirer: bool | None = None
+    delivery_count: UInt | None = None
+
+
+@dataclass(slots=True)
+class Amqp10Properties:
+    """What the sender says of a message; nobody on the way changes it."""
+
+    message_id: MessageId | None = None
+    user_id: bytes | None = None
+    to: str | None = None
+    subject: str | None = None
+    reply_to: str | None = None
+    correlation_id: MessageId | None = None
+    content_type: str | None = None
+    content_encoding: str | None = None
+    absolute_expiry_time: Timestamp | None = None
+    creation_time: Timestamp | None = None
+    group_id: str | None = None
+    group_sequence: UInt | None = None
+    reply_to_group_id: str | None = None
+
+
+@dataclass(slots=True)
+class AmqpValue:
+    """A body that is one value."""
+
+    value: Any
+
+
+@dataclass(slots=True)
+class AmqpSequences:
+    """A body of one or more lists."""
+
+    lists: list[list[Any]]
+
+
+@dataclass(slots=True)
+class Amqp10Message:
+    """Bytes for a body are data."""
+
+    body: bytes | AmqpValue | AmqpSequences = b""
+    header: Amqp10Header | None = None
+    delivery_annotations: dict[Any, Any] | None = None
+    message_annotations: dict[Any, Any] | None = None
+    properties: Amqp10Properties | None = None
+    application_properties: dict[str, Any] | None = None
+    footer: dict[Any, Any] | None = field(default=None)
+
+
+#: The fields of the lists in their order, and what each may be.
+HEADER_FIELDS: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
+    ("durable", (bool,)),
+    ("priority", (UByte,)),
+    ("ttl", (UInt,)),
+    ("first_acquirer", (bool,)),
+    ("delivery_count", (UInt,)),
+)
+_ID: Final = (str, ULong, UUID, bytes)
+PROPERTY_FIELDS: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
+    ("message_id", _ID),
+    ("user_id", (bytes,)),
+    ("to", (str,)),
+    ("subject", (str,)),
+    ("reply_to", (str,)),
+    ("correlation_id", _ID),
+    ("content_type", (str,)),  # a symbol is one; a string is common, and does no harm
+    ("content_encoding", (str,)),
+    ("absolute_expiry_time", (Timestamp,)),
+    ("creation_time", (Timestamp,)),
+    ("group_id", (str,)),
+    ("group_sequence", (UInt,)),
+    ("reply_to_group_id", (str,)),
+)
+
+
+def decode_list_fields(
+    encoded: bytes, fields: tuple[tuple[str, tuple[type, ...]], ...]
+) -> list[Any]:
+    """The fields of a section that is a list; those left out at its end are not there."""
+    found: list[Any] = decode_whole(encoded)
+    if len(found) > len(fields):
+        raise DecodeError(f"{len(found)} fields where there are {len(fields)}")
+    for value, (name, kinds) in zip(found, fields, strict=False):
+        if value is not None and not isinstance(value, kinds):
+            raise DecodeError(f"{name.replace('_', '-')} cannot be a {type(value).__name__}")
+    return found
+
+
+def decode_header_section(encoded: bytes) -> Amqp10Header:
+    return Amqp10Header(*decode_list_fields(encoded, HEADER_FIELDS))
+
+
+def decode_properties_section(encoded: bytes) -> Amqp10Properties:
+    return Amqp10Properties(*decode_list_fields(encoded, PROPERTY_FIELDS))
+
+
+def encode_header_section(header: Amqp10Header) -> bytes:
+    """The section; a header that says nothing is none."""
+    return _write_fields(HEADER, [getattr(header, name) for name, _ in HEADER_FIELDS])
+
+
+def encode_properties_section(properties: Amqp10Properties) -> bytes:
+    fields = [getattr(properties, name) for name, _ in PROPERTY_FIELDS]
+    for place in (6, 7):  # content type and encoding are symbols, whatever a program has for them
+        if fields[place] is not None:
+            fields[place] = Symbol(fields[place])
+    return _write_fields(PROPERTIES, fields)
+
+
+def _write_fields(code: int, fields: list[Any]) -> bytes:
+    while fields and fields[-1] is None:
+        fields.pop()
+    return section_prefix(code) + encode(fields) if fields else b""
+
+
+def decode_message(buffer: Buffer) -> Amqp10Message:
+    head = read_head(buffer)
+    assert head is not None  # only the head of a part may not be there yet
+    body = read_body(buffer, head)
+    message = Amqp10Message()
+    if body.kind == DATA:
+        message.body = join_data_sections(buffer, body.extents)
+    elif body.kind == SEQUENCE:
+        message.body = AmqpSequences([decode_whole(buffer[a:b]) for a, b in body.extents])
+    else:
+        start, stop = body.extents[0]
+        message.body = AmqpValue(decode_whole(buffer[start:stop]))
+    if head.header is not None:
+        message.header = decode_header_section(head.header)
+    if head.delivery_annotations is not None:
+        message.delivery_annotations = decode_whole(head.delivery_annotations)
+    if head.message_annotations is not None:
+        message.message_annotations = decode_whole(head.message_annotations)
+    if head.properties is not None:
+        message.properties = decode_properties_section(head.properties)
+    if head.application_properties is not None:
+        message.application_properties = decode_whole(head.application_properties)
+    if body.footer is not None:
+        message.footer = decode_whole(body.footer)
+    return message
+
+
+def encode_message(message: Amqp10Message) -> bytes:
+    parts: list[bytes] = []
+    if message.header is not None:
+        parts.append(encode_header_section(message.header))
+    for code, table in (
+        (DELIVERY_ANNOTATIONS, message.delivery_annotations),
+        (MESSAGE_ANNOTATIONS, message.message_annotations),
+    ):
+        if table is not None:
+            parts.append(section_prefix(code) + encode(table))
+    if message.properties is not None:
+        parts.append(encode_properties_section(message.properties))
+    if message.application_properties is not None:
+        parts.append(
+            section_prefix(APPLICATION_PROPERTIES) + encode(message.application_properties)
+        )
+    match message.body:
+        case AmqpValue(value):
+            parts.append(section_prefix(VALUE) + encode(value))
+        case AmqpSequences(lists):
+            parts += [section_prefix(SEQUENCE) + encode(one) for one in lists]
+        case data:
+            parts.append(section_prefix(DATA) + encode(data))
+    if message.footer is not None:
+        parts.append(section_prefix(FOOTER) + encode(message.footer))
+    return b"".join(parts)
+
+
+# Where the sections of a message lie in its bytes.
+#
+# A message is a run of described values in a fixed order: what the sender says of it (the *head*),
+# then its body, then perhaps a footer. Finding them costs a look at each section's size; nothing is
+# decoded until somebody asks (`message.py` has the values). The head of a message that is still
+# arriving is read as soon as it is whole, however long the body will be.
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA: Final = 0x75
+SEQUENCE: Final = 0x76
+VALUE: Final = 0x77
+FOOTER: Final = 0x78
+
+_SYMBOLS: Final = {
+    Symbol("amqp:header:list"): HEADER,
+    Symbol("amqp:delivery-annotations:map"): DELIVERY_ANNOTATIONS,
+    Symbol("amqp:message-annotations:map"): MESSAGE_ANNOTATIONS,
+    Symbol("amqp:properties:list"): PROPERTIES,
+    Symbol("amqp:application-properties:map"): APPLICATION_PROPERTIES,
+    Symbol("amqp:data:binary"): DATA,
+    Symbol("amqp:amqp-sequence:list"): SEQUENCE,
+    Symbol("amqp:amqp-value:*"): VALUE,
+    Symbol("amqp:footer:map"): FOOTER,
+}
+
+_LISTS: Final = frozenset({0x45, 0xC0, 0xD0})
+_MAPS: Final = frozenset({0xC1, 0xD1})
+
+#: The constructors a section's value may have; a value may have any.
+_CONSTRUCTORS: Final = {
+    HEADER: _LISTS,
+    DELIVERY_ANNOTATIONS: _MAPS,
+    MESSAGE_ANNOTATIONS: _MAPS,
+    PROPERTIES: _LISTS,
+    APPLICATION_PROPERTIES: _MAPS,
+    DATA: frozenset({0xA0, 0xB0}),
+    SEQUENCE: _LISTS,
+    VALUE: None,
+    FOOTER: _MAPS,
+}
+
+
+def section_prefix(code: int) -> bytes:
+    """What stands before the value of a section."""
+    return bytes((0x00, 0x53, code))
+
+
+class MessageHead:
+    """What comes before the body: each section as its encoded value, or None."""
+
+    __slots__ = (
+        "application_properties",
+        "body_at",
+        "delivery_annotations",
+        "header",
+        "kind",
+        "message_annotations",
+        "properties",
+    )
+
+    def __init__(self) -> None:
+        self.header: bytes | None = None
+        self.delivery_annotations: bytes | None = None
+        self.message_annotations: bytes | None = None
+        self.properties: bytes | None = None
+        self.application_properties: bytes | None = None
+        self.kind = DATA  #: the kind of the body's sections
+        self.body_at = 0  #: where they begin
+
+
+_HEAD_ATTRIBUTES: Final = {
+    HEADER: "header",
+    DELIVERY_ANNOTATIONS: "delivery_annotations",
+    MESSAGE_ANNOTATIONS: "message_annotations",
+    PROPERTIES: "properties",
+    APPLICATION_PROPERTIES: "application_properties",
+}
+
+
+def read_head(buffer: Buffer, *, whole: bool = True) -> MessageHead | None:
+    """The head of a message; None while it has not all arrived, unless the bytes are the whole."""
+    head = MessageHead()
+    at, end, last = 0, len(buffer), 0
+    try:
+        while at < end:
+            code, start = section_at(buffer, at, end)
+            if code >= DATA:
+                head.kind = code if code < FOOTER else DATA
+                break
+            if code <= last:
+                raise DecodeError(f"section 0x{code:02x} at byte {at} is out of order")
+            at = skip_undescribed(buffer, start, end)
+            setattr(head, _HEAD_ATTRIBUTES[code], bytes(buffer[start:at]))
+            last = code
+        else:
+            if not whole:
+                return None
+    except TruncatedValue:
+        if whole:
+            raise
+        return None
+    head.body_at = at
+    return head
+
+
+class MessageBody:
+    """The sections of a body: where the value of each lies, and the footer."""
+
+    __slots__ = ("end", "extents", "footer", "kind", "start")
+
+    def __init__(self, start: int, kind: int) -> None:
+        self.start = start
+        self.end = start  #: where the last section ends and the footer begins
+        self.kind = kind
+        self.extents: list[tuple[int, int]] = []
+        self.footer: bytes | None = None
+
+
+def read_body(buffer: Buffer, head: MessageHead) -> MessageBody:
+    """What follows the head of a whole message."""
+    at, end = head.body_at, len(buffer)
+    body = MessageBody(at, head.kind)
+    while at < end:
+        code, start = section_at(buffer, at, end)
+        stop = skip(buffer, start, end)
+        if code == FOOTER:
+            if stop != end:
+                raise DecodeError(f"{end - stop} bytes after the footer")
+            body.footer = bytes(buffer[start:stop])
+            break
+        if code != head.kind or (code == VALUE and body.extents):
+            raise DecodeError(f"section 0x{code:02x} at byte {at} is out of order")
+        body.extents.append((start, stop))
+        at = body.end = stop
+    return body
+
+
+def join_data_sections(buffer: Buffer, extents: list[tuple[int, int]]) -> bytes:
+    """The bytes that data sections hold, one after the other."""
+    if len(extents) == 1:
+        start, stop = extents[0]
+        return bytes(buffer[start + (2 if buffer[start] == 0xA0 else 5) : stop])
+    return b"".join(
+        [bytes(buffer[at + (2 if buffer[at] == 0xA0 else 5) : stop]) for at, stop in extents]
+    )
+
+
+def section_at(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
+    """Which section begins here, and where its value does."""
+    start = at + 3
+    if start < end and buffer[at] == 0 and buffer[at + 1] == 0x53:
+        code = buffer[at + 2]
+    else:
+        code, start = _descriptor_at(buffer, at, end)
+    if code not in _CONSTRUCTORS:
+        raise DecodeError(f"no section of a message is 0x{code:02x}, at byte {at}")
+    allowed = _CONSTRUCTORS[code]
+    if allowed is not None and buffer[start] not in allowed:
+        raise DecodeError(f"section 0x{code:02x} holds a 0x{buffer[start]:02x}, at byte {start}")
+    return code, start
+
+
+def _descriptor_at(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
+    """The same, for descriptors that are written in full, or as symbols."""
+    if buffer[at] != 0:
+        raise DecodeError(f"a message has sections, not a 0x{buffer[at]:02x}, at byte {at}")
+    descriptor, start = decode(buffer, at + 1, end)
+    if start >= end:
+        raise TruncatedValue(f"section at byte {at} ends after its descriptor")
+    if isinstance(descriptor, str):
+        return _SYMBOLS.get(Symbol(descriptor), 0), start
+    return descriptor if isinstance(descriptor, int) else 0, start

@@ -1,0 +1,361 @@
+"""Sessions: the links of one conversation, and the deliveries that are open on them.
+
+Deliveries are numbered across all links of a session, each way by itself, and a disposition speaks
+of a run of those numbers: so it is the session that knows which are open. Each side says how many
+transfers it will take: what comes is `inward.py`, what leaves `outward.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.wire.amqp10.errors import (
+    FRAMING_ERROR,
+    HANDLE_IN_USE,
+    LIMIT_EXCEEDED,
+    STOLEN,
+    TRANSFER_LIMIT,
+    UNATTACHED_HANDLE,
+    ConnectionFault,
+    DecodeError,
+    LinkFault,
+    SessionFault,
+)
+from penstock.wire.amqp10.links import (
+    INCOMING_WINDOW_SIZE,
+    SEQUENCE_MODULUS,
+    IncomingDelivery,
+    IncomingWindow,
+    LinkEndpoint,
+    OutgoingDelivery,
+    OutgoingWindow,
+    ReceiverLink,
+    SenderLink,
+)
+from penstock.wire.amqp10.performatives import (
+    OUTCOMES,
+    RECEIVER,
+    SENDER,
+    Amqp10Error,
+    Attach,
+    Begin,
+    DeliveryState,
+    Detach,
+    End,
+    encode_delivery_state,
+    encode_performative_frame,
+)
+from penstock.wire.amqp10.transfers import (
+    DispositionPerformative,
+    FlowPerformative,
+    decode_disposition,
+    decode_flow,
+    decode_transfer,
+    encode_disposition,
+    encode_session_flow,
+)
+
+if TYPE_CHECKING:
+    from penstock.wire.amqp10.connection import Amqp10Connection
+
+#: Links of one session, by their handles.
+HANDLE_MAX: Final = 1023
+
+
+class Amqp10Session:
+    __slots__ = (
+        "_handles",
+        "_links",
+        "_remote_handle_max",
+        "_remote_handles",
+        "begun",
+        "channel",
+        "connection",
+        "context",
+        "ended",
+        "incoming",
+        "inward",
+        "outgoing",
+        "outward",
+        "remote_channel",
+    )
+
+    def __init__(self, connection: Amqp10Connection, channel: int) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.remote_channel = -1
+        self.begun = False  #: by us
+        self.ended = False  #: by us
+        self.inward = IncomingWindow(self)
+        self.outward = OutgoingWindow(self)
+        self.incoming: dict[
+            int, IncomingDelivery
+        ] = {}  #: deliveries that are not settled, by number
+        self.outgoing: dict[int, OutgoingDelivery] = {}
+        self.context: Any = None  #: the owner's
+        self._remote_handle_max = HANDLE_MAX
+        self._links: dict[tuple[str, bool], LinkEndpoint] = {}
+        self._handles: dict[int, LinkEndpoint] = {}
+        self._remote_handles: dict[int, LinkEndpoint] = {}
+
+    # Life.
+
+    def begin(self) -> None:
+        self.begun = True
+        self.send(
+            Begin(
+                remote_channel=None if self.remote_channel < 0 else self.remote_channel,
+                next_outgoing_id=self.outward.next_id,
+                incoming_window=INCOMING_WINDOW_SIZE,
+                outgoing_window=INCOMING_WINDOW_SIZE,
+                handle_max=HANDLE_MAX,
+            )
+        )
+
+    def on_begin(self, channel: int, begin: Begin) -> None:
+        self.remote_channel = channel
+        self.inward.next_id = begin.next_outgoing_id
+        self._remote_handle_max = begin.handle_max
+        self.outward.room = begin.incoming_window
+
+    def end(self, error: Amqp10Error | None = None) -> None:
+        """End it; what still comes on it is not looked at."""
+        if not self.ended:
+            self.ended = True
+            self.outward.end()
+            self.incoming.clear()
+            self.outgoing.clear()
+            self.send(End(error))
+            self.connection.release_channel(self)
+
+    def lose(self) -> None:
+        """The connection is gone, and all that was on it."""
+        for known in (self.incoming, self.outgoing, self._links, self._handles):
+            known.clear()
+        self._remote_handles.clear()
+        del self.inward, self.outward
+
+    def send(self, performative: Any) -> None:
+        frame = encode_performative_frame(self.channel, performative)
+        self.connection.write_checked(frame)
+
+    @property
+    def links(self) -> list[LinkEndpoint]:
+        return list(self._links.values())
+
+    # Links.
+
+    def sender(self, name: str) -> SenderLink:
+        """A link of ours to send on, yet to be attached."""
+        link = SenderLink(self, name)
+        self._links[name, SENDER] = link
+        return link
+
+    def receiver(self, name: str) -> ReceiverLink:
+        link = ReceiverLink(self, name)
+        self._links[name, RECEIVER] = link
+        return link
+
+    def new_handle(self, link: LinkEndpoint) -> int:
+        handles = self._handles
+        handle = len(handles)
+        if handle in handles:  # some have ended
+            handle = next(free for free in range(handle) if free not in handles)
+        if handle > self._remote_handle_max:
+            raise SessionFault(LIMIT_EXCEEDED, f"no more than {handle} links can be attached")
+        handles[handle] = link
+        return handle
+
+    def release_handle(self, link: LinkEndpoint) -> None:
+        """We are done with a link. Its name is free once the peer is, too."""
+        if self._handles.get(link.handle) is link:
+            del self._handles[link.handle]
+        if link.remote_handle < 0 or link.remote_handle not in self._remote_handles:
+            self._forget(link)
+
+    def _forget(self, link: LinkEndpoint) -> None:
+        if self._links.get((link.name, link.role)) is link:
+            del self._links[link.name, link.role]
+
+    def on_attach(self, attach: Attach) -> None:
+        if attach.handle > HANDLE_MAX:
+            raise ConnectionFault(FRAMING_ERROR, f"handle {attach.handle} is over {HANDLE_MAX}")
+        if attach.handle in self._remote_handles:
+            raise SessionFault(HANDLE_IN_USE, f"handle {attach.handle} is attached already")
+        role = not attach.role
+        link = self._links.get((attach.name, role))
+        if link is not None and link.remote is not None:
+            self._steal(link)
+            link = None
+        if link is None:
+            link = (
+                SenderLink(self, attach.name) if role is SENDER else ReceiverLink(self, attach.name)
+            )
+            self._links[attach.name, role] = link
+        link.remote = attach
+        link.remote_handle = attach.handle
+        self._remote_handles[attach.handle] = link
+        if role is RECEIVER:
+            if attach.initial_delivery_count is None:
+                raise DecodeError("a sender attaches with its initial-delivery-count")
+            link.delivery_count = attach.initial_delivery_count
+        try:
+            self.connection.events.on_attach(link)
+        except LinkFault as fault:
+            link.refuse(fault)
+
+    def _steal(self, link: LinkEndpoint) -> None:
+        """Its name is attached anew: the peer has lost track of it."""
+        error = Amqp10Error(STOLEN, f"link '{link.name}' was attached again")
+        self.connection.events.on_detach(link, False, error)
+        link.detach(error)
+        self._forget(link)
+
+    def on_detach(self, detach: Detach) -> None:
+        link = self._remote_handles.pop(detach.handle, None)
+        if link is None:
+            raise SessionFault(UNATTACHED_HANDLE, f"handle {detach.handle} is not attached")
+        if not link.detached:
+            self.connection.events.on_detach(link, detach.closed, detach.error)
+        link.detach(closed=detach.closed)
+        self._forget(link)
+
+    def _fail(self, link: LinkEndpoint, fault: LinkFault) -> None:
+        error = Amqp10Error(fault.condition, fault.description or None)
+        self.connection.events.on_detach(link, True, error)
+        link.detach(error)
+
+    # In.
+
+    def on_transfer(self, data: bytes, at: int, stop: int) -> None:
+        transfer, at = decode_transfer(data, at, stop)
+        room = self.inward.transferred()
+        link = self._remote_handles.get(transfer.handle)
+        if link is None:
+            raise SessionFault(UNATTACHED_HANDLE, f"handle {transfer.handle} is not attached")
+        if not link.detached:
+            try:
+                self.inward.take(link, transfer, data[at:stop])
+            except LinkFault as fault:
+                self._fail(link, fault)
+        if not room:
+            self.connection.write(encode_session_flow(self.channel, *self.flow_state()))
+
+    def on_flow(self, data: bytes, at: int, stop: int) -> None:
+        flow = decode_flow(data, at, stop)
+        short = self.waits
+        self.outward.on_flow(flow)
+        if flow.handle is not None:
+            self._link_flow(flow)
+        elif flow.echo:
+            self.connection.write(encode_session_flow(self.channel, *self.flow_state()))
+        if short and not self.waits:
+            self.connection.events.on_room(self)
+
+    def _link_flow(self, flow: FlowPerformative) -> None:
+        link = self._remote_handles.get(flow.handle or 0)
+        if link is None:
+            raise SessionFault(UNATTACHED_HANDLE, f"handle {flow.handle} is not attached")
+        if not link.live:
+            return
+        try:
+            if isinstance(link, SenderLink):
+                if flow.link_credit is not None:
+                    seen = flow.delivery_count or 0
+                    ahead = (link.delivery_count - seen) % SEQUENCE_MODULUS
+                    link.credit = (
+                        max(0, flow.link_credit - ahead) if ahead < SEQUENCE_MODULUS // 2 else 0
+                    )
+                link.draining = flow.drain
+                self.connection.events.on_flow(link)
+            elif isinstance(link, ReceiverLink):
+                self._sender_flow(link, flow)
+        except LinkFault as fault:
+            self._fail(link, fault)
+            return
+        if flow.echo and link.live:
+            link.tell()  # type: ignore[attr-defined]
+
+    def _sender_flow(self, link: ReceiverLink, flow: FlowPerformative) -> None:
+        """A sender says how far it is; it may have given up credit that it was to drain."""
+        if flow.delivery_count is not None:
+            given_up = (flow.delivery_count - link.delivery_count) % SEQUENCE_MODULUS
+            if given_up > link.credit:
+                raise LinkFault(TRANSFER_LIMIT, "a sender is further than its credit reaches")
+            link.delivery_count = flow.delivery_count
+            link.credit -= given_up
+        self.connection.events.on_drained(link)
+
+    def on_disposition(self, data: bytes, at: int, stop: int) -> None:
+        disposition = decode_disposition(data, at, stop)
+        if disposition.role is RECEIVER:
+            self._outcomes(disposition)
+            return
+        events = self.connection.events
+        for number in _deliveries_in_range(self.incoming, disposition):
+            if disposition.settled:
+                delivery = self.incoming.pop(number)
+                delivery.settled = True
+                events.on_settled(delivery)
+
+    def _outcomes(self, disposition: DispositionPerformative) -> None:
+        """The peer has said what became of deliveries. What it has not settled, we settle."""
+        state = disposition.state
+        final = isinstance(state, OUTCOMES)
+        outgoing = self.outgoing
+        on_outcome = self.connection.events.on_outcome
+        if disposition.settled or final:
+            told = _deliveries_in_range(outgoing, disposition)
+            for number in told:
+                delivery = outgoing.pop(number)
+                delivery.settled = True
+                if state is not None:
+                    delivery.state = state
+                on_outcome(delivery)
+            if told and not disposition.settled:
+                self.dispose(SENDER, told[0], told[-1], True, state)
+        elif state is not None:
+            for number in _deliveries_in_range(outgoing, disposition):
+                outgoing[number].state = state
+
+    # Out.
+
+    def flow_state(self) -> tuple[int, int, int, int]:
+        """What every flow says of the session."""
+        return self.inward.next_id, self.inward.renew(), self.outward.next_id, INCOMING_WINDOW_SIZE
+
+    def dispose(
+        self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
+    ) -> None:
+        self.connection.write(
+            encode_disposition(
+                self.channel, role, first, last, settled, encode_delivery_state(state)
+            )
+        )
+
+    def transfer(self, delivery: OutgoingDelivery, payload: bytes | memoryview, more: bool) -> None:
+        self.outward.transfer(delivery, payload, more)
+
+    @property
+    def waits(self) -> bool:
+        """There is no room to send, or something waits for room."""
+        return self.outward.waits
+
+    def forget_deliveries(self, link: LinkEndpoint) -> None:
+        """A link is gone: nothing more of it leaves, and nobody speaks of what has."""
+        self.outward.forget(link)
+        for known in (self.incoming, self.outgoing):
+            for number in [number for number, one in known.items() if one.link is link]:
+                del known[number]
+
+
+def _deliveries_in_range(known: dict[int, Any], disposition: DispositionPerformative) -> list[int]:
+    """Those of the numbers that a disposition speaks of which are known, in order."""
+    first = disposition.first
+    count = (disposition.last - first) % SEQUENCE_MODULUS + 1
+    if count == 1:
+        return [first] if first in known else []
+    if count <= len(known):
+        numbers = (number % SEQUENCE_MODULUS for number in range(first, first + count))
+        return [number for number in numbers if number in known]
+    return [number for number in known if (number - first) % SEQUENCE_MODULUS < count]

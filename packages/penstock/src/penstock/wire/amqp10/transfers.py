@@ -1,0 +1,452 @@
+"""The performatives that come with every message: transfer, flow and disposition.
+
+They are read by hand, where they lie (and written by `heads.py`). What does not fit raises
+`DecodeError`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+from typing import Any, Final
+
+from penstock.wire.amqp10.codec import decode
+from penstock.wire.amqp10.errors import DecodeError
+from penstock.wire.amqp10.frames import FRAME_HEADER_SIZE
+from penstock.wire.amqp10.performatives import ACCEPTED, DELIVERY_STATES, DeliveryState
+from penstock.wire.amqp10.values import Described
+
+FLOW: Final = 0x13
+TRANSFER: Final = 0x14
+DISPOSITION: Final = 0x15
+
+#: `accepted`, as nearly everybody writes it.
+_ACCEPTED_BYTES: Final = b"\x00\x53\x24\x45"
+
+_unpack_uint = Struct(">I").unpack_from
+_unpack_list32 = Struct(">II").unpack_from
+
+
+class TransferPerformative:
+    """A piece of a delivery; its payload is what follows in the frame."""
+
+    __slots__ = (
+        "aborted",
+        "batchable",
+        "delivery_id",
+        "delivery_tag",
+        "handle",
+        "message_format",
+        "more",
+        "rcv_settle_mode",
+        "resume",
+        "settled",
+        "state",
+    )
+
+    handle: int
+    delivery_id: int | None
+    delivery_tag: bytes | None
+    message_format: int | None
+    settled: bool | None
+    more: bool
+    rcv_settle_mode: int | None
+    state: DeliveryState | None
+    resume: bool
+    aborted: bool
+    batchable: bool
+
+
+class FlowPerformative:
+    """How much the peer will take: transfers on a session, messages on a link."""
+
+    __slots__ = (
+        "available",
+        "delivery_count",
+        "drain",
+        "echo",
+        "handle",
+        "incoming_window",
+        "link_credit",
+        "next_incoming_id",
+        "next_outgoing_id",
+        "outgoing_window",
+        "properties",
+    )
+
+    next_incoming_id: int | None
+    incoming_window: int
+    next_outgoing_id: int
+    outgoing_window: int
+    handle: int | None
+    delivery_count: int | None
+    link_credit: int | None
+    available: int | None
+    drain: bool
+    echo: bool
+    properties: Any
+
+
+class DispositionPerformative:
+    """What has become of deliveries."""
+
+    __slots__ = ("batchable", "first", "last", "role", "settled", "state")
+
+    role: bool
+    first: int
+    last: int
+    settled: bool
+    state: DeliveryState | None
+    batchable: bool
+
+
+def decode_transfer(data: bytes, at: int, stop: int) -> tuple[TransferPerformative, int]:
+    """The transfer whose list begins at `at`, and where its payload begins."""
+    transfer = TransferPerformative()
+    try:
+        at, count, after = _open_list(data, at, stop)
+        if count < 1 or count > 11:
+            raise DecodeError(f"amqp:transfer:list with {count} fields")
+        handle, at = _uint(data, at)
+        if handle is None:
+            raise DecodeError("amqp:transfer:list without its handle")
+        transfer.handle = handle
+        transfer.delivery_id = transfer.delivery_tag = transfer.message_format = None
+        transfer.settled = transfer.rcv_settle_mode = transfer.state = None
+        transfer.more = transfer.resume = transfer.aborted = transfer.batchable = False
+        if count > 1:
+            transfer.delivery_id, at = _uint(data, at)
+        if count > 2:
+            code = data[at]
+            if code == 0xA0:
+                start = at + 2
+                at = start + data[at + 1]
+                transfer.delivery_tag = data[start:at]
+            elif code == 0x40:
+                at += 1
+            else:
+                transfer.delivery_tag, at = _typed(data, at, after, bytes, "delivery-tag")
+        if count > 3:
+            transfer.message_format, at = _uint(data, at)
+        if count > 4:
+            transfer.settled, at = _boolean(data, at)
+        if count > 5:
+            more, at = _boolean(data, at)
+            transfer.more = more is True
+        if count > 6:
+            at = _rest_of_transfer(transfer, data, at, after, count)
+    except (IndexError, error):
+        raise DecodeError("a transfer that ends within a field") from None
+    if at != after:
+        raise DecodeError("the fields of a transfer do not fill its list")
+    return transfer, at
+
+
+def _rest_of_transfer(
+    transfer: TransferPerformative, data: bytes, at: int, after: int, count: int
+) -> int:
+    mode, at = decode(data, at, after)
+    if mode is not None:
+        if not isinstance(mode, int) or not 0 <= mode <= 1:
+            raise DecodeError(f"rcv-settle-mode {mode!r}")
+        transfer.rcv_settle_mode = int(mode)
+    if count > 7:
+        transfer.state, at = _decode_state(data, at, after)
+    for index, name in ((8, "resume"), (9, "aborted"), (10, "batchable")):
+        if count > index:
+            value, at = _boolean(data, at)
+            setattr(transfer, name, value is True)
+    return at
+
+
+def decode_flow(data: bytes, at: int, stop: int) -> FlowPerformative:
+    flow = FlowPerformative()
+    try:
+        at, count, after = _open_list(data, at, stop)
+        if count < 4 or count > 11:
+            raise DecodeError(f"amqp:flow:list with {count} fields")
+        numbers: list[int | None] = [None] * 8
+        for index in range(min(count, 8)):
+            numbers[index], at = _uint(data, at)
+        drain = echo = None
+        flow.properties = None
+        if count > 8:
+            drain, at = _boolean(data, at)
+        if count > 9:
+            echo, at = _boolean(data, at)
+        if count > 10:
+            flow.properties, at = decode(data, at, after)
+    except (IndexError, error):
+        raise DecodeError("a flow that ends within a field") from None
+    if at != after or after != stop:
+        raise DecodeError("the fields of a flow do not fill its frame")
+    incoming, window, outgoing, outgoing_window = numbers[:4]
+    if window is None or outgoing is None or outgoing_window is None:
+        raise DecodeError("amqp:flow:list without what it has to say of its session")
+    flow.next_incoming_id = incoming
+    flow.incoming_window = window
+    flow.next_outgoing_id = outgoing
+    flow.outgoing_window = outgoing_window
+    flow.handle, flow.delivery_count, flow.link_credit, flow.available = numbers[4:]
+    flow.drain = drain is True
+    flow.echo = echo is True
+    return flow
+
+
+def decode_disposition(data: bytes, at: int, stop: int) -> DispositionPerformative:
+    disposition = DispositionPerformative()
+    try:
+        at, count, after = _open_list(data, at, stop)
+        if count < 2 or count > 6:
+            raise DecodeError(f"amqp:disposition:list with {count} fields")
+        role, at = _boolean(data, at)
+        first, at = _uint(data, at)
+        last = settled = batchable = None
+        if role is None or first is None:
+            raise DecodeError("amqp:disposition:list without its role or its first delivery")
+        disposition.state = None
+        if count > 2:
+            last, at = _uint(data, at)
+        if count > 3:
+            settled, at = _boolean(data, at)
+        if count > 4:
+            if data[at : at + 4] == _ACCEPTED_BYTES:
+                disposition.state = ACCEPTED
+                at += 4
+            else:
+                disposition.state, at = _decode_state(data, at, after)
+        if count > 5:
+            batchable, at = _boolean(data, at)
+    except (IndexError, error):
+        raise DecodeError("a disposition that ends within a field") from None
+    if at != after or after != stop:
+        raise DecodeError("the fields of a disposition do not fill its frame")
+    disposition.role = role
+    disposition.first = first
+    disposition.last = first if last is None else last
+    disposition.settled = settled is True
+    disposition.batchable = batchable is True
+    return disposition
+
+
+def _open_list(data: bytes, at: int, stop: int) -> tuple[int, int, int]:
+    """Where the fields begin, how many there are, and where they end."""
+    code = data[at]
+    if code == 0xC0:
+        after = at + 2 + data[at + 1]
+        count = data[at + 2]
+        at += 3
+    elif code == 0xD0:
+        size, count = _unpack_list32(data, at + 1)
+        after = at + 5 + size
+        at += 9
+    elif code == 0x45:
+        return at + 1, 0, at + 1
+    else:
+        raise DecodeError("the fields of a performative should be a list")
+    if after > stop or at > after:
+        raise DecodeError("a performative that does not fit its frame")
+    return at, count, after
+
+
+def _uint(data: bytes, at: int) -> tuple[int | None, int]:
+    code = data[at]
+    if code == 0x52:
+        return data[at + 1], at + 2
+    if code == 0x43:
+        return 0, at + 1
+    if code == 0x70:
+        return _unpack_uint(data, at + 1)[0], at + 5
+    if code == 0x40:
+        return None, at + 1
+    raise DecodeError(f"{code:#x} where a uint should be")
+
+
+def _boolean(data: bytes, at: int) -> tuple[bool | None, int]:
+    code = data[at]
+    if code == 0x42:
+        return False, at + 1
+    if code == 0x41:
+        return True, at + 1
+    if code == 0x40:
+        return None, at + 1
+    if code == 0x56 and data[at + 1] < 2:
+        return data[at + 1] == 1, at + 2
+    raise DecodeError(f"{code:#x} where a boolean should be")
+
+
+def _typed(data: bytes, at: int, after: int, kind: type, what: str) -> tuple[Any, int]:
+    value, at = decode(data, at, after)
+    if not isinstance(value, kind):
+        raise DecodeError(f"{what} should be {kind.__name__}")
+    return value, at
+
+
+def _decode_state(data: bytes, at: int, after: int) -> tuple[DeliveryState | None, int]:
+    value, at = decode(data, at, after)
+    if value is None:
+        return None, at
+    if not isinstance(value, Described):
+        raise DecodeError("a delivery state should have a descriptor")
+    composite = DELIVERY_STATES.find(value.descriptor)
+    return (value if composite is None else composite.read(value.value)), at
+
+
+# Transfer, flow and disposition as frames, written by hand: they leave with every message.
+#
+# Every number takes its widest form, so that each frame is one `pack`. Deliveries have tags of four
+# bytes and messages the format of the standard.
+
+#: Size, offset, type, channel; descriptor, list; handle, delivery id, tag, format, settled, more.
+_TRANSFER: Final = Struct(">IBBH 6s BI BI BBI BBB")
+_TRANSFER_LIST: Final = b"\x00\x53\x14\xc0\x14\x06"
+_NEXT_TRANSFER: Final = Struct(">IBBH 6s BI 3sBB")
+_NEXT_TRANSFER_LIST: Final = b"\x00\x53\x14\xc0\x0b\x06"
+#: What a transfer takes beside its payload.
+TRANSFER_OVERHEAD: Final = _TRANSFER.size
+NEXT_TRANSFER_OVERHEAD: Final = _NEXT_TRANSFER.size
+
+_DISPOSITION: Final = Struct(">IBBH 4sBB")
+_WIDE_DISPOSITION: Final = Struct(">IBBH 4sII")
+_RANGE: Final = Struct(">BBIBIB")
+_SESSION_FLOW: Final = Struct(">IBBH 6s BIBIBIBI")
+_LINK_FLOW: Final = Struct(">IBBH 6s BIBIBIBI BIBIBIB BB")
+
+
+def encode_transfer_prefix(
+    channel: int, handle: int, delivery_id: int, tag: int, settled: bool, more: bool, size: int
+) -> bytes:
+    """The frame of a delivery's first transfer, up to its payload of `size` bytes.
+
+    Its tag is a number of four bytes, and its message format the standard's own.
+    """
+    return _TRANSFER.pack(
+        TRANSFER_OVERHEAD + size,
+        2,
+        0,
+        channel,
+        _TRANSFER_LIST,
+        0x70,
+        handle,
+        0x70,
+        delivery_id,
+        0xA0,
+        4,
+        tag,
+        0x43,
+        0x41 if settled else 0x42,
+        0x41 if more else 0x42,
+    )
+
+
+def encode_resumed_transfer_prefix(
+    channel: int,
+    handle: int,
+    delivery_id: int,
+    tag: int,
+    settled: bool,
+    more: bool,
+    size: int,
+    state: bytes,
+) -> bytes:
+    """The first transfer of a delivery that was sent before on this link; `state` is encoded."""
+    extra = 2 + len(state)  # no settle mode; the state; it resumes
+    head = encode_transfer_prefix(channel, handle, delivery_id, tag, settled, more, size + extra)
+    opened = head[:FRAME_HEADER_SIZE] + b"\x00\x53\x14\xc0" + bytes((0x14 + extra, 9))
+    return opened + head[FRAME_HEADER_SIZE + len(_TRANSFER_LIST) :] + b"\x40" + state + b"\x41"
+
+
+def encode_next_transfer_prefix(
+    channel: int, handle: int, settled: bool, more: bool, size: int
+) -> bytes:
+    """The frame of a later transfer of the same delivery, up to its payload."""
+    return _NEXT_TRANSFER.pack(
+        NEXT_TRANSFER_OVERHEAD + size,
+        2,
+        0,
+        channel,
+        _NEXT_TRANSFER_LIST,
+        0x70,
+        handle,
+        b"\x40\x40\x40",
+        0x41 if settled else 0x42,
+        0x41 if more else 0x42,
+    )
+
+
+def encode_aborted_transfer(channel: int, handle: int) -> bytes:
+    """The last transfer of a delivery that is not to be finished."""
+    body = b"\x00\x53\x14\xc0\x0f\x0a\x70" + handle.to_bytes(4, "big")
+    body += b"\x40\x40\x40\x40\x42\x40\x40\x40\x41"
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
+
+
+def encode_disposition(
+    channel: int, role: bool, first: int, last: int, settled: bool, state: bytes
+) -> bytes:
+    """`state` is encoded already."""
+    fields = _RANGE.pack(0x41 if role else 0x42, 0x70, first, 0x70, last, 0x41 if settled else 0x42)
+    size = len(fields) + len(state)
+    if size < 255:
+        head = _DISPOSITION.pack(13 + 1 + size, 2, 0, channel, b"\x00\x53\x15\xc0", size + 1, 5)
+    else:  # a rejection that says a lot
+        head = _WIDE_DISPOSITION.pack(20 + size, 2, 0, channel, b"\x00\x53\x15\xd0", size + 4, 5)
+    return head + fields + state
+
+
+def encode_session_flow(
+    channel: int, next_incoming_id: int, incoming_window: int, next_outgoing_id: int, window: int
+) -> bytes:
+    return _SESSION_FLOW.pack(
+        _SESSION_FLOW.size,
+        2,
+        0,
+        channel,
+        b"\x00\x53\x13\xc0\x15\x04",
+        0x70,
+        next_incoming_id,
+        0x70,
+        incoming_window,
+        0x70,
+        next_outgoing_id,
+        0x70,
+        window,
+    )
+
+
+def encode_link_flow(
+    channel: int,
+    next_incoming_id: int,
+    incoming_window: int,
+    next_outgoing_id: int,
+    window: int,
+    handle: int,
+    delivery_count: int,
+    credit: int,
+    *,
+    drain: bool = False,
+    echo: bool = False,
+) -> bytes:
+    return _LINK_FLOW.pack(
+        _LINK_FLOW.size,
+        2,
+        0,
+        channel,
+        b"\x00\x53\x13\xc0\x27\x0a",
+        0x70,
+        next_incoming_id,
+        0x70,
+        incoming_window,
+        0x70,
+        next_outgoing_id,
+        0x70,
+        window,
+        0x70,
+        handle,
+        0x70,
+        delivery_count,
+        0x70,
+        credit,
+        0x40,
+        0x41 if drain else 0x42,
+        0x41 if echo else 0x42,
+    )

@@ -1,0 +1,377 @@
+"""MQTT packets out of what reads bring: the hot path, bytes in and calls out, no sockets.
+
+`PacketReader.feed` calls a `PacketHandler` for each packet. A PUBLISH that is whole, as nearly all
+are,
+is cut out in one go: a slice each for topic and payload, and no objects between. Its topic is
+checked once and remembered. A payload over `large` is handed on as it comes. Acknowledgements
+are read here too; any other packet comes as its body, for `connect.py` and `packets.py` to read.
+
+What it promises: packets are whole, within the limit, with legal flags, and the fields of those it
+reads are as the standard wants them; how the bytes were cut into reads makes no difference. It
+raises `MqttError`, and lets through what a handler raises; after either it is not to be fed again.
+Whether a packet may come now is the handler's to judge.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from penstock.wire.mqtt.fields import (
+    AUTH,
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    malformed_packet,
+    missing_packet_identifier,
+    read_packet_identifier,
+    read_varint,
+)
+from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
+from penstock.wire.mqtt.topics import check_topic_name_bytes
+
+#: What has to be held until it is whole, whatever the limit on packets: any packet but PUBLISH, and
+#: of PUBLISH what comes before the payload. More has no honest use.
+MAX_BUFFERED_BYTES: Final = 1 << 20
+
+#: So many topics are remembered as good, none longer than this: some 100 KB for a connection that
+#: does its worst.
+MAX_CACHED_TOPICS: Final = 512
+MAX_CACHED_TOPIC_BYTES: Final = 128
+
+
+_PUBACK_REASON_CODES: Final = frozenset(
+    {
+        *(ReasonCode.SUCCESS, ReasonCode.NO_MATCHING_SUBSCRIBERS, ReasonCode.UNSPECIFIED_ERROR),
+        *(
+            ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+            ReasonCode.NOT_AUTHORIZED,
+            ReasonCode.TOPIC_NAME_INVALID,
+        ),
+        *(
+            ReasonCode.PACKET_IDENTIFIER_IN_USE,
+            ReasonCode.QUOTA_EXCEEDED,
+            ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ),
+    }
+)
+_PUBREL_REASON_CODES: Final = frozenset(
+    {ReasonCode.SUCCESS, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND}
+)
+#: What an acknowledgement may say, by its kind.
+_ACKNOWLEDGEMENT_REASON_CODES: Final[dict[int, frozenset[ReasonCode]]] = {
+    PUBACK: _PUBACK_REASON_CODES,
+    PUBREC: _PUBACK_REASON_CODES,
+    PUBREL: _PUBREL_REASON_CODES,
+    PUBCOMP: _PUBREL_REASON_CODES,
+}
+
+
+class PacketHandler(Protocol):
+    def on_publish(
+        self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
+    ) -> None:
+        """A whole PUBLISH: its first byte, and properties without their length.
+
+        `number` is 0 at QoS 0. In MQTT 5.0 `topic` may be empty, for an alias to say.
+        """
+
+    def on_large_publish(
+        self, first: int, topic: bytes, number: int, properties: bytes, size: int
+    ) -> None:
+        """The start of a PUBLISH whose payload of `size` bytes follows in `on_payload`."""
+
+    def on_payload(self, piece: memoryview, more: bool) -> None:
+        """`piece` is valid during the call."""
+
+    def on_acknowledgement(self, kind: int, number: int, reason: int, properties: bytes) -> None:
+        """PUBACK, PUBREC, PUBREL or PUBCOMP."""
+
+    def on_packet(self, kind: int, flags: int, body: bytes) -> None:
+        """Any other packet, also one that only servers send."""
+
+
+class PacketReader:
+    __slots__ = (
+        *("_handler", "_known", "_left", "_need", "_tail"),
+        *("large", "limit", "stopped", "version"),
+    )
+
+    def __init__(self, handler: PacketHandler, limit: int, large: int) -> None:
+        self._handler = handler
+        self._known: set[bytes] = set()
+        self._tail = bytearray()
+        self._need = 0  # how long the tail has to be before there is a point in looking at it
+        self._left = 0  # of a large payload
+        #: The largest packet, and the largest payload that comes whole. A handler may change them
+        #: as it may the version, for the packets after the one it is called for.
+        self.limit = limit
+        self.large = large
+        self.version = 4
+        #: While set, what arrives is kept and not looked at; `feed(b"")` goes on.
+        self.stopped = False
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes are kept."""
+        return len(self._tail)
+
+    def feed(self, data: bytes) -> None:
+        """Everything complete in `data`, and in what was left over before."""
+        if self._tail or self.stopped:
+            if self.stopped or len(self._tail) + len(data) < self._need:
+                self._tail += data
+                return
+            data = b"".join((self._tail, data))
+            self._tail.clear()
+        self._need = 0
+        pos = self._pour(data, 0) if self._left else 0
+        pos = self._packets(data, pos)
+        if pos < len(data):
+            self._tail += data[pos:]
+
+    def _packets(self, data: bytes, pos: int) -> int:
+        """The packets from `pos`; returns where the first begins that is not done with."""
+        end = len(data)
+        known = self._known
+        on_publish = self._handler.on_publish
+        version, limit, large = self.version, self.limit, self.large
+        while end - pos > 1 and not self.stopped:
+            first = data[pos]
+            kind = PACKET_TYPES[first]
+            size = data[pos + 1]
+            start = pos + 2
+            if size > 127:
+                high = data[start] if start < end else 0
+                if 0 < high < 128:
+                    size += (high << 7) - 128
+                    start += 1
+                else:
+                    size, start = read_remaining_length(data, pos + 1, version)
+                    if not start:
+                        break
+            after = start + size
+            if after - pos > limit:
+                raise packet_too_large(after - pos, limit)
+            if kind == PUBLISH and size <= large:
+                # The short way; `_long_publish` goes the same one step by step.
+                if after > end:
+                    self._need = after - pos
+                    break
+                if size < 2:
+                    raise truncated_publish()
+                at = start + 2 + (data[start] << 8 | data[start + 1])
+                topic = data[start + 2 : at]
+                number = 0
+                if first & 6:
+                    at += 2
+                    if at <= after:
+                        number = data[at - 2] << 8 | data[at - 1]
+                        if not number:
+                            raise missing_packet_identifier()
+                properties = b""
+                if version == 5:
+                    if at >= after:
+                        raise truncated_publish()
+                    length = data[at]
+                    at += 1
+                    if length:
+                        if length > 127:
+                            length, at = read_property_length(data, at - 1, after)
+                        properties = data[at : at + length]
+                        at += length
+                if at > after:
+                    raise truncated_publish()
+                if topic not in known and (topic or version != 5):
+                    self._learn(topic)
+                pos = after
+                on_publish(first, topic, number, properties, data[at:after])
+            elif size == 2 and PUBACK <= kind <= PUBCOMP and after <= end:
+                number = data[start] << 8 | data[start + 1]
+                if not number:
+                    raise missing_packet_identifier()
+                pos = after
+                self._handler.on_acknowledgement(kind, number, 0, b"")
+            else:
+                read = self._long_publish if kind == PUBLISH else self._other
+                if not (done := read(data, pos, start, after)):
+                    break
+                pos = done
+                version, limit, large = self.version, self.limit, self.large
+        return pos
+
+    def _long_publish(self, data: bytes, pos: int, start: int, after: int) -> int:
+        """A PUBLISH that need not be here as a whole; returns how far it was read, 0 to wait."""
+        first, end = data[pos], len(data)
+        at = start + 2
+        if at > after:
+            raise truncated_publish()
+        if at > end:
+            return self._wait(at - pos)
+        at += data[start] << 8 | data[start + 1]
+        topic = data[start + 2 : at]
+        number = length = 0
+        if first & 6:
+            at += 2
+        stop = at + 1 if self.version == 5 else at
+        if stop > after:
+            raise truncated_publish()
+        if stop > end:
+            return self._wait(stop - pos)
+        if first & 6:
+            number = data[at - 2] << 8 | data[at - 1]
+            if not number:
+                raise missing_packet_identifier()
+        if self.version == 5:
+            length, stop = read_property_length(data, at, after)
+            if not stop:
+                return self._wait(end - pos + 1)
+            at = stop + length
+            if at > after:
+                raise truncated_publish()
+            if at - start > MAX_BUFFERED_BYTES:
+                raise packet_too_large(at - start, MAX_BUFFERED_BYTES)
+            if at > end:
+                return self._wait(at - pos)
+        if topic not in self._known and (topic or self.version != 5):
+            self._learn(topic)
+        properties = data[at - length : at]
+        if after - at > self.large:
+            self._left = after - at
+            self._handler.on_large_publish(first, topic, number, properties, after - at)
+            return at if self.stopped else self._pour(data, at)
+        if after > end:
+            return self._wait(after - pos)
+        self._handler.on_publish(first, topic, number, properties, data[at:after])
+        return after
+
+    def _pour(self, data: bytes, pos: int) -> int:
+        """What is here of a large payload, from `pos`; returns how far that reaches."""
+        stop = min(pos + self._left, len(data))
+        if stop > pos:
+            self._left -= stop - pos
+            self._handler.on_payload(memoryview(data)[pos:stop], self._left > 0)
+        return stop
+
+    def _other(self, data: bytes, pos: int, start: int, after: int) -> int:
+        """Any packet but PUBLISH; returns where it ends, 0 to wait."""
+        first, size = data[pos], after - start
+        kind = PACKET_TYPES[first]
+        if not kind and self.version == 3:
+            kind = DUP_PACKET_TYPES.get(first, 0)
+        if not kind or (kind == AUTH and self.version != 5):
+            raise invalid_fixed_header(first)
+        if size > MAX_BUFFERED_BYTES:
+            raise packet_too_large(size, MAX_BUFFERED_BYTES)
+        if size and kind in (PINGREQ, PINGRESP):
+            raise malformed_packet(f"a ping with {size} bytes, none are allowed")
+        if after > len(data):
+            return self._wait(after - pos)
+        body = data[start:after]
+        if size == 2 and PUBACK <= kind <= PUBCOMP:
+            self._handler.on_acknowledgement(kind, read_packet_identifier(body, 0)[0], 0, b"")
+        elif PUBACK <= kind <= PUBCOMP:
+            self._acknowledgement(kind, body)
+        else:
+            self._handler.on_packet(kind, first & 15, body)
+        return after
+
+    def _acknowledgement(self, kind: int, body: bytes) -> None:
+        """An acknowledgement that says more than its number."""
+        number, at = read_packet_identifier(body, 0)
+        if self.version != 5:
+            raise malformed_packet(
+                f"acknowledgement of {len(body)} bytes, before MQTT 5.0 it has 2"
+            )
+        reason = body[at]
+        if reason not in _ACKNOWLEDGEMENT_REASON_CODES[kind]:
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, f"acknowledgement with reason {reason:#x}")
+        at += 1
+        if at < len(body):
+            length, at = read_varint(body, at)
+            if at + length != len(body):
+                raise malformed_packet("the properties do not end where the acknowledgement does")
+        self._handler.on_acknowledgement(kind, number, reason, body[at:])
+
+    def _wait(self, need: int) -> int:
+        self._need = need
+        return 0
+
+    def _learn(self, topic: bytes) -> None:
+        check_topic_name_bytes(topic)
+        if len(topic) <= MAX_CACHED_TOPIC_BYTES:
+            if len(self._known) >= MAX_CACHED_TOPICS:
+                self._known.clear()
+            self._known.add(topic)
+
+
+# How every MQTT packet begins: a byte for its kind and flags, and the length of what follows.
+#
+# The reader's own pieces, set apart: they know nothing of a stream, only of the bytes they are
+# given.
+# What is missing is reported, for more may come; what can come to nothing raises `MqttError`.
+
+
+def _packet_type(first: int) -> int:
+    """The kind of a packet by its first byte, 0 if its flags are not legal."""
+    kind, flags = first >> 4, first & 15
+    if kind == PUBLISH:
+        qos = flags >> 1 & 3
+        return 0 if qos == 3 or (qos == 0 and flags & 8) else PUBLISH
+    return kind if flags == (2 if kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE) else 0) else 0
+
+
+#: What `_packet_type` says of every byte there is.
+PACKET_TYPES: Final[bytes] = bytes(map(_packet_type, range(256)))
+
+#: MQTT 3.1 sends these again with DUP set.
+DUP_PACKET_TYPES: Final = {kind << 4 | 8 | 2: kind for kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE)}
+
+
+def read_remaining_length(data: bytes, pos: int, version: int) -> tuple[int, int]:
+    """The length at `pos` and where it ends, which is 0 if there is more of it to come."""
+    size = 0
+    for shift in (0, 7, 14, 21):
+        if pos >= len(data):
+            return 0, 0
+        byte = data[pos]
+        pos += 1
+        size |= (byte & 127) << shift
+        if byte < 128:
+            # Only 5.0 asks for the shortest form; small devices are fond of a fixed one.
+            if not byte and shift and version == 5:
+                raise malformed_packet("a length has more bytes than it needs")
+            return size, pos
+    raise malformed_packet("a length of more than four bytes")
+
+
+def read_property_length(data: bytes, pos: int, after: int) -> tuple[int, int]:
+    """As `read_remaining_length`, in a packet that ends at `after`."""
+    window = data[pos : min(pos + 4, after)]
+    length, used = read_remaining_length(window, 0, 5)
+    if used:
+        return length, pos + used
+    if pos + len(window) == after:
+        raise truncated_publish()
+    return 0, 0
+
+
+def invalid_fixed_header(first: int) -> MqttError:
+    if first >> 4 == PUBLISH:
+        return malformed_packet(
+            "PUBLISH with QoS 3" if first & 6 == 6 else "PUBLISH with DUP at QoS 0"
+        )
+    return malformed_packet(f"no packet of this version begins with {first:#04x}")
+
+
+def packet_too_large(size: int, limit: int) -> MqttError:
+    return MqttError(ReasonCode.PACKET_TOO_LARGE, f"packet of {size} bytes, at most {limit}")
+
+
+def truncated_publish() -> MqttError:
+    return malformed_packet("the fields of a PUBLISH run past its end")

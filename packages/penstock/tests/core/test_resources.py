@@ -1,0 +1,43 @@
+"""What the machine gives a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.core.resources import (
+    disk_free,
+    memory_total,
+    memory_used,
+    raise_descriptor_limit,
+)
+
+
+def test_a_process_uses_some_of_the_memory_there_is() -> None:
+    assert 0 < memory_used() < memory_total()
+
+
+def test_another_process_can_be_asked_about_until_it_is_gone() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert memory_used(child.pid) > 0
+    assert memory_used(child.pid) == 0
+
+
+def test_free_space_is_what_an_unprivileged_writer_may_use(tmp_path: Path) -> None:
+    status = os.statvfs(tmp_path)
+    assert 0 < disk_free(tmp_path) <= status.f_blocks * status.f_frsize
+
+
+def test_descriptors_are_raised_to_what_the_system_allows() -> None:
+    raised = "from penstock.core.resources import raise_descriptor_limit as r; print(r())"
+    limited = f'ulimit -Sn 64; ulimit -Hn 512; exec "{sys.executable}" -c "{raised}"'
+
+    told = subprocess.run(["sh", "-c", limited], capture_output=True, text=True, check=True)
+
+    assert told.stdout.strip() == "512"
+
+
+def test_a_limit_that_is_raised_stays() -> None:
+    assert raise_descriptor_limit() == raise_descriptor_limit()

@@ -1,0 +1,155 @@
+"""RabbitMQ's own client of AMQP 1.0, for what it does without RabbitMQ's management node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.fixtures import missing
+from tests.peers import PeerMissing, Penstock
+
+try:
+    import rabbitmq_amqp_python_client as client
+except ImportError:
+    client = None  # type: ignore[assignment]
+
+
+@pytest.fixture
+def connection(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A connection of a client that has been told not to ask for RabbitMQ by name."""
+    if client is None:
+        missing(PeerMissing("missing: pip package rabbitmq-amqp-python-client"))
+    monkeypatch.setattr(client.Connection, "_validate_server_properties", lambda _: None)
+    monkeypatch.setattr(client.Connection, "_is_server_version_gte", lambda _, version: True)
+    environment = client.Environment(f"amqp://guest:guest@127.0.0.1:{penstock.port}")
+    connection = environment.connection()
+    connection.dial()
+    yield connection
+    environment.close()
+
+
+def test_it_publishes_to_a_queue(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    penstock_channel.queue_declare(name, durable=True)
+    publisher = connection.publisher(client.AddressHelper.queue_address(name))
+    status = publisher.publish(client.Message(body=client.Converter.string_to_bytes("hello")))
+    assert status.remote_state == client.OutcomeState.ACCEPTED
+    publisher.close()
+    _, properties, body = penstock_channel.basic_get(name, auto_ack=True)
+    assert body == b"hello"
+    assert properties.delivery_mode == 2
+
+
+def test_it_publishes_to_an_exchange_and_is_told_that_nobody_listens(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    penstock_channel.queue_declare(name, durable=True)
+    penstock_channel.queue_bind(name, "amq.direct", name)
+    message = client.Message(body=b"by key")
+    to_queue = connection.publisher(client.AddressHelper.exchange_address("amq.direct", name))
+    assert to_queue.publish(message).remote_state == client.OutcomeState.ACCEPTED
+    to_nobody = connection.publisher(client.AddressHelper.exchange_address("amq.direct", "x"))
+    with pytest.raises(Exception, match=str(client.OutcomeState.RELEASED.value)) as failure:
+        to_nobody.publish(message)
+    assert type(failure.value).__name__ == "SendException"
+    assert penstock_channel.basic_get(name, auto_ack=True)[2] == b"by key"
+
+
+def test_it_sends_to_the_address_of_each_message(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    penstock_channel.queue_declare(name, durable=True)
+    publisher = connection.publisher()
+    address = client.AddressHelper.queue_address(name)
+    message = client.AddressHelper.message_to_address_helper(client.Message(body=b"to"), address)
+    assert publisher.publish(message).remote_state == client.OutcomeState.ACCEPTED
+    assert penstock_channel.basic_get(name, auto_ack=True)[2] == b"to"
+
+
+def test_it_consumes(connection: Any, penstock_channel: BlockingChannel, name: str) -> None:
+    penstock_channel.queue_declare(name, durable=True)
+    for number in range(5):
+        penstock_channel.basic_publish("", name, str(number).encode())
+    got: list[bytes] = []
+
+    class Handler(client.AMQPMessagingHandler):
+        def on_amqp_message(self, event: Any) -> None:
+            got.append(bytes(event.message.body))
+            self.delivery_context.accept(event)
+            if len(got) == 5:
+                raise StopIteration
+
+    consumer = connection.consumer(
+        client.AddressHelper.queue_address(name), message_handler=Handler()
+    )
+    with pytest.raises(StopIteration):
+        consumer.run()
+    assert got == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_it_reads_a_stream_from_an_offset(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    penstock_channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    penstock_channel.confirm_delivery()
+    for number in range(5):
+        penstock_channel.basic_publish("", name, str(number).encode())
+    got: list[bytes] = []
+
+    class Handler(client.AMQPMessagingHandler):
+        def on_amqp_message(self, event: Any) -> None:
+            got.append(bytes(event.message.body))
+            self.delivery_context.accept(event)
+            if len(got) == 2:
+                raise StopIteration
+
+    consumer = connection.consumer(
+        client.AddressHelper.queue_address(name),
+        message_handler=Handler(),
+        consumer_options=client.StreamConsumerOptions(offset_specification=3),
+    )
+    with pytest.raises(StopIteration):
+        consumer.run()
+    assert got == [b"3", b"4"]
+
+
+def test_it_reads_what_it_wants_of_a_stream(
+    connection: Any, penstock_channel: BlockingChannel, name: str
+) -> None:
+    penstock_channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    penstock_channel.confirm_delivery()
+    for number in range(6):
+        fruit = pika.BasicProperties(
+            headers={
+                "x-stream-filter-value": "apple" if number % 2 else "banana",
+                "from": "italy" if number > 2 else "spain",
+            }
+        )
+        penstock_channel.basic_publish("", name, str(number).encode(), fruit)
+    got: list[bytes] = []
+
+    class Handler(client.AMQPMessagingHandler):
+        def on_amqp_message(self, event: Any) -> None:
+            got.append(bytes(event.message.body))
+            self.delivery_context.accept(event)
+            if len(got) == 2:
+                raise StopIteration
+
+    wanted = client.StreamFilterOptions(
+        values=["apple"], application_properties={"from": "italy"}, match_unfiltered=True
+    )
+    consumer = connection.consumer(
+        client.AddressHelper.queue_address(name),
+        message_handler=Handler(),
+        consumer_options=client.StreamConsumerOptions(
+            offset_specification=client.OffsetSpecification.first, filter_options=wanted
+        ),
+    )
+    with pytest.raises(StopIteration):
+        consumer.run()
+    assert got == [b"3", b"5"]

@@ -1,1 +1,0 @@
-"""Exchange types, one file each."""

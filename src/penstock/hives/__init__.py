@@ -1,1 +1,0 @@
-"""Hives: places, the sensors at their doors, and how many people are inside."""

@@ -1,1 +1,0 @@
-"""The application over HTTP: thin endpoints over the services, one file for each feature group."""

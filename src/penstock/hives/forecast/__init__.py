@@ -1,1 +1,0 @@
-"""How busy a hive will be tomorrow, hour by hour; and whether to believe it."""

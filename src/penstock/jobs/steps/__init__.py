@@ -1,1 +1,0 @@
-"""Source tracking on Spark: the data are small and the work is large, so work is what is spread."""

@@ -1,5 +1,0 @@
-"""A worker: takes requests, has the work done, and answers."""
-
-from penstock.jobs.worker.worker import Worker, WorkerSettings
-
-__all__ = ["Worker", "WorkerSettings"]

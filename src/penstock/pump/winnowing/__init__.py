@@ -1,1 +1,0 @@
-"""Winnowing: of equal announcements the first goes on, the others do not."""

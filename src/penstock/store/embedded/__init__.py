@@ -1,5 +1,0 @@
-"""PostgreSQL from a wheel: nothing to install, one directory, no port."""
-
-from penstock.store.embedded.server import EmbeddedServer
-
-__all__ = ["EmbeddedServer"]

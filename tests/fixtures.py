@@ -1,0 +1,229 @@
+"""The servers that tests talk to, started when the first test asks and stopped at the end.
+
+`broker` runs a test against Penstock and against RabbitMQ: what a test says of a broker has to be
+true of both. A test of something only Penstock has asks for `penstock`. `mqtt_broker` does the
+same for MQTT, with mosquitto as the other. All that run on Spark share one session, and all that
+want a database of the embedded kind one server; what these need is loaded then.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.order import longest_first
+from tests.paths import ROOT
+from tests.peers import Broker, Mosquitto, MqttBroker, PeerMissing, Penstock, RabbitMQ
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# How long an example takes is the machine's affair, and says nothing of the code. Whoever develops
+# explores; what is handed in is judged by the same examples each time.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=os.environ.get("CI") == "true",
+)
+settings.load_profile("patient")
+
+# Programs that tests start find the modules of `tests`, which is spread over the packages.
+_ROOTS = [ROOT, *sorted((ROOT / "packages").iterdir())]
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [*map(str, _ROOTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+
+# A Java that lives for minutes spends half of its time on compiling what it could as well interpret
+# a little longer. Every `java` that a test starts reads this.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+#: Spark starts processes when it likes, and each takes seconds on a busy machine.
+SPARK_SECONDS = 600
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    for item in items:
+        on_spark = isinstance(item, pytest.Function) and "spark" in item.fixturenames
+        if on_spark and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SPARK_SECONDS))
+    yield
+    longest_first(items)
+
+
+P = TypeVar("P")
+S = TypeVar("S", bound="Server")
+
+NewPenstock = Callable[..., Penstock]
+NewMosquitto = Callable[..., Mosquitto]
+
+
+class Server(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def missing(peer: PeerMissing) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(str(peer))
+    pytest.skip(str(peer))
+
+
+def needed(peer: Callable[..., P], *arguments: Any, **options: Any) -> P:
+    """A peer; who needs one that is not installed skips, or fails under `CI=true`."""
+    try:
+        return peer(*arguments, **options)
+    except PeerMissing as error:
+        missing(error)
+
+
+@contextmanager
+def running(server: S) -> Iterator[S]:
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+    with running(Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    with running(needed(RabbitMQ, tmp_path_factory.mktemp("rabbitmq"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def plugged_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A RabbitMQ that hands out its streams in chunks, and speaks MQTT and AMQP 1.0 as well."""
+    folder = tmp_path_factory.mktemp("rabbitmq")
+    plugins = ("rabbitmq_stream", "rabbitmq_mqtt", "rabbitmq_amqp1_0")
+    with running(needed(RabbitMQ, folder, plugins=plugins)) as server:
+        yield server
+
+
+@pytest.fixture(
+    scope="session",
+    params=["penstock", pytest.param("rabbitmq", marks=pytest.mark.peer)],
+)
+def broker(request: pytest.FixtureRequest) -> Broker:
+    server: Broker = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture(scope="session")
+def mqtt_penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+    """A Penstock that listens for MQTT and WebSockets beside AMQP."""
+    with running(Penstock(tmp_path_factory.mktemp("penstock"), mqtt=True)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    folder = tmp_path_factory.mktemp("mosquitto")
+    with running(needed(Mosquitto, folder, websocket=True)) as server:
+        yield server
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param("mqtt_penstock", id="penstock"),
+        pytest.param("mosquitto", marks=pytest.mark.peer),
+    ],
+)
+def mqtt_broker(request: pytest.FixtureRequest) -> MqttBroker:
+    server: MqttBroker = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from penstock_spark import open_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    chosen = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.local.dir": str(folder),
+    }
+    session = open_session("tests", "local[2]", chosen)
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[str]:
+    """The URL of an embedded database server."""
+    from penstock_store import EmbeddedServer
+    from tests.databases import grounds_of_its_own
+
+    with grounds_of_its_own() as folder, EmbeddedServer(folder / "pg") as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def embedded_template(embedded: str) -> str:
+    """The URL of a database with the schema: `copy_of` it is a test's own."""
+    from tests.databases import new_template
+
+    return new_template(embedded)
+
+
+@pytest.fixture
+def broker_url(broker: Broker) -> str:
+    return broker.url
+
+
+@pytest.fixture
+def new_penstock(tmp_path: Path) -> Iterator[NewPenstock]:
+    """Start a Penstock of the test's own, with the arguments and environment it wants."""
+    started: list[Penstock] = []
+
+    def start(*arguments: str, **options: Any) -> Penstock:
+        server = Penstock(tmp_path / f"penstock-{len(started)}", *arguments, **options)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture
+def new_mosquitto(tmp_path: Path) -> Iterator[NewMosquitto]:
+    """Start a mosquitto of the test's own, with the settings it wants."""
+    started: list[Mosquitto] = []
+
+    def start(*settings: str, **options: Any) -> Mosquitto:
+        folder = tmp_path / f"mosquitto-{len(started)}"
+        server = needed(Mosquitto, folder, *settings, **options)
+        started.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name nobody else uses: one broker serves all tests."""
+    return f"test.{uuid.uuid4().hex}"
