@@ -1,9 +1,9 @@
 """The historian of a broker: keeps what it is asked to keep, and answers for the past.
 
 It is a client of the overlay that may see the subscriptions which meet what it advertises.
-`STORE_COMMAND`
-publications of class `DB_CONTROL` tell it what to keep; subscriptions to class `historic` are its
-questions. Each is answered once, by publications; whoever subscribes anew asks anew.
+`STORE_COMMAND` publications of class `DB_CONTROL` tell it what to keep; subscriptions to class
+`historic` are its questions. Each is answered once, by publications; whoever subscribes anew asks
+anew.
 """
 
 from __future__ import annotations

@@ -52,8 +52,7 @@ from penstock_store.cache import Cache, SingleFlight, open_cache
 # The rules of the application: one class for each feature group, over the repositories.
 #
 # `Services` has all of them for one installation. Nothing here knows HTTP: endpoints, dashboards
-# and
-# commands ask alike, each as some `Caller`.
+# and commands ask alike, each as some `Caller`.
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@
         response = await jobs.result(identity)
 
 The broker has the work, PostgreSQL what became of it. An open `JobService` also keeps the history;
-any
-number of them may, in as many processes.
+any number of them may, in as many processes.
 """
 
 from __future__ import annotations

@@ -303,8 +303,7 @@ def _without_part_suffix(target: LocalTarget, parts: Parts, known: Checksum | No
 # One file on its way to the disk, or one block of a file that is kept as a file of its own.
 #
 # What is known of it, and the steps of taking it in, which block and are for a thread: its folder
-# is
-# made, what is here already is looked at, the draft is written, verified and given its mode and
+# is made, what is here already is looked at, the draft is written, verified and given its mode and
 # times. How its bytes come, and when it gets its name, is for whoever fetches it.
 
 #: Up to this size a file is fetched in one piece, waits for others in memory, and lands with them.

@@ -72,9 +72,8 @@ def fingerprint(post: Post, basis: DuplicateBasis) -> str:
 #
 # Looking is in memory; what is new or was seen again is written behind, many at a time, and
 # `remember` returns when it is written. A fingerprint that is seen again counts from then on, so
-# that
-# a file which keeps coming keeps being known. Several processes must not share a store: duplicates
-# are told apart by whoever has seen them.
+# that a file which keeps coming keeps being known. Several processes must not share a store:
+# duplicates are told apart by whoever has seen them.
 
 _SCHEMA: Final = """
 create table if not exists seen (key text primary key, at real not null) without rowid;

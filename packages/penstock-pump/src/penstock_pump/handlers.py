@@ -247,8 +247,7 @@ def _changed(post: Post, target: LocalTarget, done: bool, what: str) -> PostOutc
 # What a hop adds to a post: who brought it in, where it came in, where it is to go.
 #
 # Values that are there are kept, except that a hop which does not trust its sources takes their
-# name
-# from the exchange they may write to (`xs_<user>`), and forgets where they say it came in.
+# name from the exchange they may write to (`xs_<user>`), and forgets where they say it came in.
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +275,8 @@ def with_provenance(post: Post, known: Provenance) -> Post:
 # What sender does with a post: push the file, which is here, to a server, and tell of it there.
 #
 # A block of a file is sent as a part file, as it would be kept by a pump that puts nothing
-# together:
-# what has a final name there is whole. Who fetches the parts from there puts them together.
+# together: what has a final name there is whole. Who fetches the parts from there puts them
+# together.
 
 
 @dataclass(frozen=True, slots=True)

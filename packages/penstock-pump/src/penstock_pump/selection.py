@@ -14,8 +14,8 @@ from penstock_pump.errors import OutsideDirectory
 # The rules apply in this order: `rename` in place of the path; `strip` takes directories away from
 # the front, never the name; `flatten` makes one name of what is left; `filename` picks from a name
 # with colons; without `mirror` only the name is kept; and all of it goes below `directory`, in
-# which
-# variables are replaced. A path that would leave that directory is refused, whoever it came from.
+# which variables are replaced. A path that would leave that directory is refused, whoever it came
+# from.
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 

@@ -4,9 +4,8 @@ A thread cannot be stopped. One that still writes to a file which its owner has 
 to whatever has that number next, so its owner must not go on before the thread is done.
 
 `BatchThreadPool` are for work that is short and comes by the thousand: all that is wanted in one
-turn of the
-event loop is done by one thread, and its results return together, where a thread of asyncio's own
-would be woken, and wake the loop, for each.
+turn of the event loop is done by one thread, and its results return together, where a thread of
+asyncio's own would be woken, and wake the loop, for each.
 """
 
 from __future__ import annotations

@@ -113,8 +113,7 @@ class _LimitedWriter:
 # What sockets bring, on its way to a file: in large pieces, at the pace that is allowed.
 #
 # A large file is written while it comes, in a thread, a mebibyte at a time. A small one is kept
-# until
-# all of it is there, so that it is written in one go with others.
+# until all of it is there, so that it is written in one go with others.
 
 WRITE_BYTES: Final = MiB
 

@@ -98,9 +98,8 @@ class BatchProcessor:
 #
 # Spark numbers batches from 0 in every checkpoint. A flow's batches have one numbering for good, so
 # a checkpoint remembers, beside Spark's files, which of the flow's numbers its first batch has. A
-# new
-# one over a lake that holds messages already begins behind them, in number and in offsets: losing a
-# checkpoint loses nothing and doubles nothing.
+# new one over a lake that holds messages already begins behind them, in number and in offsets:
+# losing a checkpoint loses nothing and doubles nothing.
 
 _CHECKPOINT_FILE: Final = "penstock.json"
 

@@ -2,11 +2,9 @@
 
 A query that answers within a second or two writes thousands of small files an hour. Compaction
 rewrites a day's, of each stream where these lie apart, into files of about `TARGET_FILE_BYTES`, and
-publishes
-them by one entry that stands for the batches they came from (`lake/log.py`); killed at any point,
-it has happened or it has not. Files that have left a table stay for `GRACE_SECONDS`, for readers
-that know
-them. Files from before streams lay apart are parted by it.
+publishes them by one entry that stands for the batches they came from (`lake/log.py`); killed at
+any point, it has happened or it has not. Files that have left a table stay for `GRACE_SECONDS`, for
+readers that know them. Files from before streams lay apart are parted by it.
 
 The last batch of a table is left alone: it is the one that may be written again.
 """

@@ -56,8 +56,7 @@ class FlowDirectory:
 #
 # Three claims, each its own file: *running* (one engine a flow), *batch* (a batch being applied, or
 # tables being exchanged) and *files* (compaction and replay, which both arrange bronze's files).
-# The
-# system drops a lock when its holder dies, however it died.
+# The system drops a lock when its holder dies, however it died.
 
 
 class FlowLock(Enum):

@@ -249,8 +249,7 @@ def _is_remote(spark: SparkSession) -> bool:
 #
 # What a flow raises, or the engine before its query, is at hand. What the source, or a task, raises
 # in a process of Spark's arrives as a text with a traceback in it, whose last line names the
-# error's
-# class: by that it is judged as if it were at hand.
+# error's class: by that it is judged as if it were at hand.
 
 #: Trying again does not cure these: somebody has to do something.
 _PERMANENT: Final = (errors.ConfigurationError, errors.AccessRefused, DataLost)

@@ -146,10 +146,9 @@ def _column_types(connection: Connection, staging: StagingTable) -> list[str]:
 # Room for the rows of a batch that is on its way: a table per batch and target, unlogged.
 #
 # The driver makes it (`create_staging_table`), tasks fill it (`copy_batches`), the batch's
-# transaction merges it
-# (`merge`) and throws it away (`drop_staging_table`). A process that died leaves its tables behind;
-# the next of
-# the same flow sweeps them (`drop_stale_staging_tables`) when it starts.
+# transaction merges it (`merge`) and throws it away (`drop_staging_table`). A process that died
+# leaves its tables behind; the next of the same flow sweeps them (`drop_stale_staging_tables`) when
+# it starts.
 
 STAGING_SCHEMA: Final = "staging"
 #: Says which task a row came from, so that a task that is run again replaces its rows.

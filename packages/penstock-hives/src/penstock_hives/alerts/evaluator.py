@@ -151,8 +151,7 @@ def _transition(crossing: ThresholdCrossing, told_at: datetime | None) -> AlertT
 # From a match to a note: the words, and whether a device is disturbed.
 #
 # One `NotificationBuilder` is for what is told at one moment: it counts what each person has got in
-# it, so that
-# the daily cap holds within a batch too.
+# it, so that the daily cap holds within a batch too.
 
 #: A figure that is older is no news: definitions turn by it, and nobody is told.
 NEWS: Final = timedelta(minutes=10)

@@ -1,8 +1,8 @@
 """The application as one ASGI callable: routers, errors, limits, and what it says of itself.
 
 Routers are listed, not discovered. Beside requests it has two periodic_tasks: what sensors are to
-be told
-and the broker was not there for (`Commands.tend`), and files of pictures nobody has any more.
+be told and the broker was not there for (`Commands.tend`), and files of pictures nobody has any
+more.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class PaymentTransaction:
 # What a webhook says, in words that are the same for every provider.
 #
 # An event may tell three things of a subscription: whose it is, how it stands now, and that money
-# has
-# changed hands. Providers spread these over different notifications, so each part may be missing.
+# has changed hands. Providers spread these over different notifications, so each part may be
+# missing.
 
 
 class WebhookRefused(AccessRefused):
@@ -187,9 +187,9 @@ def amount_of(smallest_units: int, currency: str) -> Decimal:
 # What somebody may use: one set of features from all subscriptions they have.
 #
 # A subscription bought on a phone does not carry over to another platform, so a person may well
-# have
-# several, with different providers. They are not told apart when it comes to what is allowed: the
-# best plan names the entitlement, and every feature of every plan counts, with the widest limit.
+# have several, with different providers. They are not told apart when it comes to what is allowed:
+# the best plan names the entitlement, and every feature of every plan counts, with the widest
+# limit.
 
 _OVER: Final = frozenset({SubscriptionStatus.EXPIRED, SubscriptionStatus.REFUNDED})
 
@@ -250,12 +250,9 @@ def _wider(one: Any, other: Any) -> Any:
 # From all events of a subscription to how it stands: the same whatever order they came in.
 #
 # Providers send events twice, late and out of order. So no event is applied to a state: the state
-# is
-# read off the whole set. Its owner is who the first event that names one says; how it stands is
-# what
-# the last event by the provider's own clock says. Events of one moment are ordered by what they
-# mean,
-# an end after a beginning, and then by id, so that two machines never disagree.
+# is read off the whole set. Its owner is who the first event that names one says; how it stands is
+# what the last event by the provider's own clock says. Events of one moment are ordered by what
+# they mean, an end after a beginning, and then by id, so that two machines never disagree.
 
 #: Clocks of providers have seconds: what wins when two things happened in the same one.
 _RANKS: Final = {

@@ -172,8 +172,7 @@ class PlanRepository:
 # Events, subscriptions and transactions, as rows.
 #
 # Everything about one provider is done by one transaction at a time: webhooks are few, and two
-# about
-# the same subscription must not each fold half of its events.
+# about the same subscription must not each fold half of its events.
 
 _KEEP: Final = """
     INSERT INTO payment_event (provider, provider_event_id, event_at, kind, payload, ref, related,

@@ -136,11 +136,9 @@ def _there(found: HiveImage | None, image: int) -> HiveImage:
 # Pictures on disk: taken apart, made anew, written whole.
 #
 # What is uploaded is never kept or served. It is decoded within limits, turned upright, made
-# smaller,
-# and encoded again: whatever else was in the file, where it was taken or a script, is gone. A file
-# is
-# named by its digest and written beside its place, then renamed: it is there as a whole or not at
-# all, never changes, and may be served by anybody who knows its name.
+# smaller, and encoded again: whatever else was in the file, where it was taken or a script, is
+# gone. A file is named by its digest and written beside its place, then renamed: it is there as a
+# whole or not at all, never changes, and may be served by anybody who knows its name.
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP")
 #: What is decoded at most: a small file may hold a picture that fills the memory.

@@ -148,8 +148,7 @@ async def serve_poll(
 #
 # First how hives stand, then what changes. A browser that loses the connection comes back by itself
 # with the last id it saw; if the same worker answers and remembers, it gets what it missed, else
-# the
-# whole again. Who does not take what is sent for `STALL_SECONDS` is cut off.
+# the whole again. Who does not take what is sent for `STALL_SECONDS` is cut off.
 
 log = get_logger(__name__)
 
@@ -236,8 +235,7 @@ async def _either(issue: asyncio.Future[None], gone: asyncio.Future[None]) -> No
 #
 # What cannot be read is answered with `{"error": …}`, and nothing changes. A client that does not
 # take what is sent misses figures, as a slow stream does; one that stalls is closed. When the
-# worker
-# drains it is closed with 1012, *service restart*: connect again.
+# worker drains it is closed with 1012, *service restart*: connect again.
 
 #: What a client may say at once.
 MAX_MESSAGE_BYTES: Final = 16 * 1024

@@ -91,8 +91,7 @@ class OccupancySubscriber:
 #
 # Latency is of one message and two points, so each is noted as it comes; how many there are in a
 # second says nothing of it. Kept are the last thousand. A figure that only time has brought about,
-# of
-# a hive that fell silent, was no message and is left out.
+# of a hive that fell silent, was no message and is left out.
 
 MAX_SAMPLES: Final = 1000
 

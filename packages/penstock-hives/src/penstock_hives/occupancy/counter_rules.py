@@ -288,8 +288,7 @@ def _passable(old: CounterReading, new: CounterReading) -> int:
 # What is known of a sensor that counts: its last reports, its wrap point, and what it still owes.
 #
 # The values that the rules (`rules`) compare and change, one sensor at a time; `states` has those
-# of
-# many, from one batch to the next.
+# of many, from one batch to the next.
 
 
 class CounterReading(NamedTuple):

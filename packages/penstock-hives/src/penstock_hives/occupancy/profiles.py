@@ -1,8 +1,7 @@
 """What must be known of the sensors to read them, in a form that goes to every worker.
 
 `SensorProfile` is what people and the database think in; `SensorProfiles` is the same by column,
-found by
-serial. A worker gets all of them with its task: a hundred bytes a sensor, once.
+found by serial. A worker gets all of them with its task: a hundred bytes a sensor, once.
 """
 
 from __future__ import annotations

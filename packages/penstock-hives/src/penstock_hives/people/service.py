@@ -287,8 +287,7 @@ def require_account(found: BusinessAccount | None, account: int) -> BusinessAcco
 #
 # An invitation is told in the inbox and pushed to devices, in the transaction that makes it. Until
 # it is accepted the account learns nothing of the person and they may do nothing there. It holds
-# for
-# two weeks.
+# for two weeks.
 
 LIFE: Final = timedelta(days=14)
 #: What nobody has answered: an account that asks everybody is no business.

@@ -326,8 +326,7 @@ def _sort(text: str) -> HiveSort:
 # The fast path: reads by callers that show nothing are answered here, before any framework.
 #
 # A read of ours without a token or a key is answered from the window, or refused: it never goes on
-# to
-# what could ask the database. Everything else goes on.
+# to what could ask the database. Everything else goes on.
 
 
 def public_endpoint(answers: PublicReader, others: AsgiApplication) -> AsgiApplication:

@@ -123,10 +123,9 @@ def snapshot_age(head: SnapshotManifest, now: datetime) -> float:
 # Keeps the window's edition young: one a minute, made once for all workers.
 #
 # A worker takes the edition that is in the cache if it is young enough. Else it takes the lock in
-# the
-# database, looks again, for whoever had the lock may have made one, and makes it. So workers that
-# share memcached make one edition a minute together, and workers that have a cache each make theirs
-# one after the other. The database is never asked because somebody outside asked.
+# the database, looks again, for whoever had the lock may have made one, and makes it. So workers
+# that share memcached make one edition a minute together, and workers that have a cache each make
+# theirs one after the other. The database is never asked because somebody outside asked.
 #
 # When it does not answer, the window goes on showing what it has, and an old edition from the cache
 # is better than none.

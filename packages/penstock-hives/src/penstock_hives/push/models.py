@@ -73,9 +73,8 @@ class PushChannel(Protocol):
 #
 # Some news keep, such as a deal: they are as good in the morning, so in quiet hours their push
 # waits, and whatever is held back from devices still lies in the inbox. How full a place is does
-# not
-# keep: in quiet hours there is no push, and within the cool-down it is the same news again and told
-# nowhere.
+# not keep: in quiet hours there is no push, and within the cool-down it is the same news again and
+# told nowhere.
 
 #: Pushes to one person in one day of theirs.
 DAILY_CAP: Final = 20

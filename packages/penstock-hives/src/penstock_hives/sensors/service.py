@@ -216,12 +216,9 @@ def _there(found: tuple[Sensor, int] | None, sensor: int) -> tuple[Sensor, int]:
 # What sensors are told, and whether they have heard.
 #
 # A configuration is kept here first, then retained at the broker under the sensor's command topic;
-# a
-# status of the sensor that names its number acknowledges it (a trigger of the database sees to
-# that,
-# whoever writes the status). What the broker could not be given is given again by `tend`, which
-# also
-# sees to schedules.
+# a status of the sensor that names its number acknowledges it (a trigger of the database sees to
+# that, whoever writes the status). What the broker could not be given is given again by `tend`,
+# which also sees to schedules.
 
 #: Before they are told anything devices behave so.
 _DEFAULTS: Final = SensorConfiguration()

@@ -172,9 +172,8 @@ async def _first(*waits: Awaitable[object]) -> int:
 #
 # A process that dies is replaced after a pause, short at first and longer each time; one that was
 # well for a while starts anew with the short one. A process that falls silent has a loop that
-# stands
-# still, which nothing but a signal ends. Retired, the process drains, or is killed when it does not
-# end in time.
+# stands still, which nothing but a signal ends. Retired, the process drains, or is killed when it
+# does not end in time.
 
 #: Beyond linger and drain, what a process may take to end.
 KILL_GRACE_SECONDS: Final = 10.0

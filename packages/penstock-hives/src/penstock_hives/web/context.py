@@ -1,9 +1,8 @@
 """What all pages of the business share: the services, who asks, and figures as they come in.
 
 An `DashboardContext` is opened with the dashboards and closed with them. Without a gate, on a
-machine of
-one's own, whoever looks is taken for an administrator; with one, for who they are, asked anew for
-every page.
+machine of one's own, whoever looks is taken for an administrator; with one, for who they are, asked
+anew for every page.
 """
 
 from __future__ import annotations

@@ -81,8 +81,7 @@ def check_outcome(ended: Ended) -> None:
 # How far a command has come, by the lines it prints.
 #
 # `percent: 12.5%` and `finish: 2026-05-05T10:10:32+02:00`, or the finish as the program `date`
-# prints
-# it in English; a date that cannot be read leaves the estimate as it was.
+# prints it in English; a date that cannot be read leaves the estimate as it was.
 
 _PERCENT: Final = re.compile(r"\s*percent:\s*(\d+(?:\.\d*)?|\.\d+)\s*%")
 _FINISH: Final = re.compile(r"\s*finish:\s*(\S.*)")

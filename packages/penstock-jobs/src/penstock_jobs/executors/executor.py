@@ -1,8 +1,7 @@
 """What a kind of work is: it begins an attempt, tells how far it is, and says how it ended.
 
 A new kind is one class. One whose work is a coroutine keeps `AsyncExecutor` and is wrapped in
-`TaskExecutor`; one
-that has processes or callbacks of its own keeps `JobExecutor`.
+`TaskExecutor`; one that has processes or callbacks of its own keeps `JobExecutor`.
 """
 
 from __future__ import annotations

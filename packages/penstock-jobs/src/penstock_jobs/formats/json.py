@@ -64,8 +64,7 @@ def _sentence(error: Any) -> str:
 # How many values a text in JSON has, before any of them is made.
 #
 # A value of two bytes becomes an object of fifty and more: the size of a text says little of what
-# it
-# takes to read it.
+# it takes to read it.
 
 #: A string is passed over as one, even if nothing ends it: what is in it is no value.
 _SEPARATOR: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)

@@ -64,10 +64,8 @@ def detect_format(data: bytes) -> MessageFormat:
 # A model in the form that is asked for.
 #
 # XML has no place for binary data: a message that has some, or is of a type whose messages may,
-# goes
-# as MIME, as the Ichnaea clients expect it. Their predictions come back as bare XML, though
-# labelled
-# as MIME like the rest.
+# goes as MIME, as the Ichnaea clients expect it. Their predictions come back as bare XML, though
+# labelled as MIME like the rest.
 
 ZIP: Final = "application/zip"
 

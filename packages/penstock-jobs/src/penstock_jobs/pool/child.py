@@ -253,8 +253,7 @@ def main(line: int, orders: int, master: str) -> None:
 # The function that a name means: `module:name`, or `module:Class.name`.
 #
 # Whoever may ask for work may choose the name, and was permitted a module's functions: not what
-# that
-# module uses to do its work. So nothing is found by way of a module it has imported
+# that module uses to do its work. So nothing is found by way of a module it has imported
 # (`module:os.system`), nothing that begins with an underscore, and no function or class that is
 # another package's. What was permitted by its own name may be anything.
 

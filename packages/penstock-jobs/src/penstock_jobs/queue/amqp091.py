@@ -235,9 +235,9 @@ class Amqp091WorkerConnection:
 # What ends on a channel of requests, by transactions.
 #
 # A final response and the acknowledgement of its request happen together, so a worker that is
-# killed
-# leaves either both or neither. While one commit is under way, what ends meanwhile gathers for the
-# next. Over another channel what was handed out before cannot be settled: each has its epoch.
+# killed leaves either both or neither. While one commit is under way, what ends meanwhile gathers
+# for the next. Over another channel what was handed out before cannot be settled: each has its
+# epoch.
 
 
 class TransactionBatcher:

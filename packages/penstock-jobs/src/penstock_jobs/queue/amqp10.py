@@ -237,8 +237,8 @@ def _properties(message: ReceivedMessage) -> BasicProperties:
 # Wishes about jobs over AMQP 1.0, by a connection of their own.
 #
 # They are kept in a stream. A broker that has none by this protocol closes the connection of
-# whoever
-# asks for one, as RabbitMQ does before 4; that must not be the connection that work comes by.
+# whoever asks for one, as RabbitMQ does before 4; that must not be the connection that work comes
+# by.
 
 #: So long a broker may take to say that it has the stream.
 _CONTROL_SECONDS: Final = 5.0
@@ -275,9 +275,8 @@ async def _sent_to_control(url: str, what: Body) -> AsyncIterator[Fabric]:
 # A requester's place on a broker over AMQP 1.0, by the client's patterns.
 #
 # Exchanges cannot be declared this way: an `amqp://` worker or client has to have been there
-# before,
-# once. Responses that come while the connection is broken are not heard, and priorities are for
-# brokers that are told of them over `amqp://`.
+# before, once. Responses that come while the connection is broken are not heard, and priorities are
+# for brokers that are told of them over `amqp://`.
 
 
 class Amqp10RequesterConnection:

@@ -178,8 +178,7 @@ def _request(content: AmqpContent) -> JobRequest | None:
 # A requester's place on a broker: requests leave from it, and the responses to them come to it.
 #
 # Whichever protocol leads there: `requester_connection` picks it by the URL. Over AMQP 0-9-1
-# responses wait in
-# a queue of the requester's own while its connection is broken.
+# responses wait in a queue of the requester's own while its connection is broken.
 
 #: Whose URLs lead to AMQP 1.0.
 _AMQP10_SCHEMES: Final = ("amqp+1.0://", "amqps+1.0://")

@@ -168,9 +168,9 @@ def _signature(configuration: str, features: list[str], score: float) -> Signatu
 #
 # A few bytes of Parquet can stand for any number of values: by the codec, by a dictionary, by run
 # lengths, by strings that repeat their predecessors. The footer that announces sizes is the
-# sender's,
-# too, so the headers of the pages are read here (Thrift's compact protocol) and everything Arrow
-# would allocate is added up first. Codecs and encodings that can multiply beyond that are refused.
+# sender's, too, so the headers of the pages are read here (Thrift's compact protocol) and
+# everything Arrow would allocate is added up first. Codecs and encodings that can multiply beyond
+# that are refused.
 
 MAX_ROWS: Final = 100_000
 #: Of all pages together, decompressed.

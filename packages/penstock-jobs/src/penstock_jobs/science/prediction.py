@@ -270,11 +270,9 @@ def _codes(present: NDArray[np.bool_]) -> NDArray[np.uint32]:
 # How old and how thin a sample is, if it is of this origin; and what it was when it was fresh.
 #
 # Ratios of two indicators do not change by dilution and change with age at a known rate, so all
-# pairs
-# together, against all reference samples of the origin, give the age by least squares; then what
-# all
-# indicators lack gives the dilution. Both are sums that can be made once for the reference and used
-# for any number of samples at a time.
+# pairs together, against all reference samples of the origin, give the age by least squares; then
+# what all indicators lack gives the dilution. Both are sums that can be made once for the reference
+# and used for any number of samples at a time.
 
 #: No sample is younger than fresh; and later than this little is left that could tell its age.
 #: Two indicators that fade almost alike give any age at all, which these bounds catch.

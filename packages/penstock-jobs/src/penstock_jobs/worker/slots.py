@@ -182,8 +182,7 @@ class JobSlots:
 #
 # To begin with as many as there are places: what one worker holds back another cannot do. When jobs
 # are seen to be over in a moment, more, because then asking for each would take longer than doing
-# it;
-# and as long as most stay short, twice as many again, up to about what is done in a tenth of a
+# it; and as long as most stay short, twice as many again, up to about what is done in a tenth of a
 # second. As soon as one takes long, no more than there are places again.
 
 #: Jobs that are over sooner than this can be taken many at a time…

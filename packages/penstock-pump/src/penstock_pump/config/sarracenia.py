@@ -191,8 +191,7 @@ def _variable(found: re.Match[str], reading: _ConfReader) -> str:
 #
 # Names are compared without case, dashes and underscores, so that v2's `post_base_url` and sr3's
 # `post_baseUrl` are the same. An option maps to a setting and a way to read its value. What is
-# known
-# and has no meaning here is listed as such, so that only what is truly unknown is called so.
+# known and has no meaning here is listed as such, so that only what is truly unknown is called so.
 
 OptionParser = Callable[[str], Any]
 

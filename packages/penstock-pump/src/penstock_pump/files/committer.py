@@ -151,13 +151,10 @@ def _written(pending_file: PendingFile) -> CommitResult | BaseException:
 #
 # To sync a file is to have the journal written and the disk's cache emptied: a hundred files synced
 # one after the other are a hundred waits, and each costs the processor more than writing a small
-# file
-# does. Where several wait together, one sync of their file system does for all of them. It also
-# waits
-# for what others have written there: where that takes long, files are synced by themselves again
-# for
-# a while, several at a time. The same goes for file systems that are not known to report what could
-# not be written. Blocking, and safe to call from several threads.
+# file does. Where several wait together, one sync of their file system does for all of them. It
+# also waits for what others have written there: where that takes long, files are synced by
+# themselves again for a while, several at a time. The same goes for file systems that are not known
+# to report what could not be written. Blocking, and safe to call from several threads.
 
 #: Those of which one knows that a sync of all of it means what a sync of each file does.
 MAX_KNOWN_DEVICES: Final = frozenset({"ext3", "ext4", "xfs", "f2fs", "tmpfs"})

@@ -96,10 +96,8 @@ class LocalTarget:
 # Folders that files land in: made when they are missing, and known to lead where they seem to.
 #
 # To be sure of a folder every word of its path has to be looked at. That is done once; afterwards
-# it
-# is known by what it is, so that another one under the same name, or a symbolic link in its place,
-# is
-# looked at anew. Blocking, and safe to call from several threads.
+# it is known by what it is, so that another one under the same name, or a symbolic link in its
+# place, is looked at anew. Blocking, and safe to call from several threads.
 
 #: More than that are forgotten, and looked at again.
 MAX_CACHED_FOLDERS: Final = 4096

@@ -234,8 +234,7 @@ def message_ids() -> Iterator[str]:
 #
 # Where each announcement has somebody who waits for it, that costs more than a small file does.
 # Whoever announces a whole tree needs to know only when all of it is safe. Blocking, and called in
-# a
-# thread.
+# a thread.
 
 
 class BulkPostPublisher:

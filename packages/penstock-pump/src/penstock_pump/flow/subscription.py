@@ -134,8 +134,7 @@ class ClientSubscription:
 #
 # All that one read of the socket brings is handed on together. When the connection breaks, what has
 # come and was not handed on is dropped, for it comes again; acknowledgements of what came over it
-# go
-# nowhere, which is what was promised.
+# go nowhere, which is what was promised.
 
 log = get_logger(__name__)
 
@@ -243,8 +242,8 @@ class QueueSubscription:
 # Acknowledgements of one channel: a word for all that are done up to one, as often as can be.
 #
 # Posts are done in about the order in which they came, and many in one turn of the loop. What is
-# done
-# while an earlier one is not is acknowledged by itself, so that nothing waits for what takes long.
+# done while an earlier one is not is acknowledged by itself, so that nothing waits for what takes
+# long.
 
 
 class AckChannel(Protocol):
@@ -286,11 +285,10 @@ class AckBatcher:
 # What a configuration has bound its queue to, so that what it no longer asks for is unbound.
 #
 # A broker keeps the bindings of a queue. Were they only added to, a `subtopic` that was taken out
-# of
-# a configuration would go on bringing its posts. What was bound is written down before it is, and
-# what is not asked for any more leaves the file when the broker has unbound it: killed in between,
-# the next start does it. Bindings that others have made to the queue stay. As sr3 does it; over
-# AMQP 0-9-1, for the other protocols cannot be asked to.
+# of a configuration would go on bringing its posts. What was bound is written down before it is,
+# and what is not asked for any more leaves the file when the broker has unbound it: killed in
+# between, the next start does it. Bindings that others have made to the queue stay. As sr3 does it;
+# over AMQP 0-9-1, for the other protocols cannot be asked to.
 
 #: An exchange and a key.
 BindingKey = tuple[str, str]

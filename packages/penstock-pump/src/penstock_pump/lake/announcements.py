@@ -102,8 +102,7 @@ def _time(moment: int) -> datetime:
 # The columns of silver's table of announcements, and of the day's summary.
 #
 # A row is one message as one exchange carried it: a post, or a report on one. So a file's way is
-# its
-# rows in the order of `at`, and what an exchange did in a day is a sum over its rows.
+# its rows in the order of `at`, and what an exchange did in a day is a sum over its rows.
 
 ANNOUNCEMENTS: Final = "silver.announcements"
 SUMMARY: Final = "gold.summary"

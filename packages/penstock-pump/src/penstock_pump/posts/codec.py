@@ -68,9 +68,8 @@ def write_mode(mode: int) -> str:
 # Moments as posts spell them: nanoseconds since 1970 inside, digits outside.
 #
 # v02 writes `20150813161959.854`, v03 `20150813T161959.854`, WIS2 an RFC 3339 timestamp. The
-# fraction
-# has up to nine digits or is missing; the seed's own example leaves the seconds away. All are read
-# wherever one is expected; what is written has the digits it needs and no more.
+# fraction has up to nine digits or is missing; the seed's own example leaves the seconds away. All
+# are read wherever one is expected; what is written has the digits it needs and no more.
 
 SECOND: Final = 1_000_000_000
 _DIGITS: Final = re.compile(r"(\d{8}T?\d{4}(?:\d\d)?)(?:\.(\d{0,9})\d*)?Z?", re.ASCII)

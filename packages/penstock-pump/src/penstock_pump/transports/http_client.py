@@ -217,9 +217,8 @@ class HttpConnectionPool:
 # One connection to an HTTP/1.1 server: a request, its answer, and then perhaps the next.
 #
 # Bytes are cut into answers by httptools. A small answer comes with one wake-up of whoever waits
-# for
-# it; of a large one, reading stops while what has come is not taken. Redirects, ranges and whom to
-# trust are for whoever asks.
+# for it; of a large one, reading stops while what has come is not taken. Redirects, ranges and whom
+# to trust are for whoever asks.
 
 #: What may have come and not been taken.
 _ENOUGH: Final = 1 * MiB

@@ -105,9 +105,8 @@ TransportFactory = Callable[[TransportContext], Transport]
 #
 # The seed's rule: a base URL that ends with a slash is a prefix for the path; one that does not is
 # the file itself, and the path says where to put it. Sarracenia's programs join the two whatever
-# they
-# end with, which is the other form in use (`join`). A base without a path (`http://host`, `file:`)
-# cannot be a file, and is a prefix in either.
+# they end with, which is the other form in use (`join`). A base without a path (`http://host`,
+# `file:`) cannot be a file, and is a prefix in either.
 #
 # In a post names are plain; in a URL they are quoted. The two never meet outside this file.
 

@@ -29,9 +29,8 @@ from penstock_spark.streams.offsets import OFFSET_HEADER
 # The headers of messages as text: a map of strings, whatever types the publisher used.
 #
 # A string is itself. Anything else is its JSON text: `7`, `true`, `1.5`, `[1, 2]`, `{"a": null}`;
-# in
-# there, and alone, a moment is ISO 8601 in quotes and bytes are base64 in quotes. A void is null.
-# A table that cannot be read gives no headers; the message is there all the same.
+# in there, and alone, a moment is ISO 8601 in quotes and bytes are base64 in quotes. A void is
+# null. A table that cannot be read gives no headers; the message is there all the same.
 
 HEADERS_TYPE: Final = pa.map_(pa.string(), pa.string())
 

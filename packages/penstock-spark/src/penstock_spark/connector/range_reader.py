@@ -97,8 +97,7 @@ def _check_gaps(
 #
 # A gap is never passed over in silence. With `failOnDataLoss` (the default) it ends the query with
 # an error that says what happened and what can be done; without, it is logged with how many
-# messages
-# have been missed so far.
+# messages have been missed so far.
 
 _ADVICE = (
     "To go on with what is left, set failOnDataLoss=false; to keep messages longer, raise the "

@@ -171,9 +171,8 @@ def parent_folders(folder: Path, files: Sequence[DataFile]) -> list[Path]:
 #     _day=2026-11-15/_stream=sensors-0/….parquet
 #
 # Files keep both columns, so that each can be read alone; that the folders' names differ from
-# theirs
-# leaves readers that make columns of folders with one of each. Nothing is read off a path: what a
-# file has is said in the table's log.
+# theirs leaves readers that make columns of folders with one of each. Nothing is read off a path:
+# what a file has is said in the table's log.
 
 #: Every table has it: the UTC day a row belongs to.
 DAY_COLUMN: Final = "day"

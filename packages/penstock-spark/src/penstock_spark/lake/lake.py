@@ -146,9 +146,8 @@ class Lake:
 # Which generation of a flow's tables is current, and which is about to be.
 #
 # Lake and database change over together, though no one transaction spans them: the pointer first
-# says
-# what is about to happen, then the database does it, then the pointer says that it is done. Whoever
-# finds a change begun finishes it (`replay.finish`).
+# says what is about to happen, then the database does it, then the pointer says that it is done.
+# Whoever finds a change begun finishes it (`replay.finish`).
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,7 @@
 
 Only reading takes this way, for it is what costs; where streams begin and end is still asked over
 AMQP (`streams/amqp.py`). So is everything in a stream that only AMQP shows as it should be:
-messages
-which were not published over AMQP 0-9-1 and are unlike those that were.
+messages which were not published over AMQP 0-9-1 and are unlike those that were.
 """
 
 from __future__ import annotations
@@ -89,19 +88,14 @@ class RabbitmqStreamBackend:
 # A range of a stream over several connections at once, in order.
 #
 # What a chunk costs RabbitMQ is hardly its bytes: for each it goes to a file and comes back, from
-# one
-# thread to another and a few times, and sleeps in between. With several connections its threads
-# find
-# something to do when they come back: a lone reader gets its chunks three times as fast, for half
-# the
-# processor time; where others keep the broker busy it is a tenth or two less. So a range is cut
-# into
-# strips; each is read over a connection of its own, and handed on when its turn comes.
+# one thread to another and a few times, and sleeps in between. With several connections its threads
+# find something to do when they come back: a lone reader gets its chunks three times as fast, for
+# half the processor time; where others keep the broker busy it is a tenth or two less. So a range
+# is cut into strips; each is read over a connection of its own, and handed on when its turn comes.
 #
 # Two more things save much where chunks are small. The system wakes us for what is worth looking
-# at,
-# and not for each chunk. And there is credit for no more chunks than a strip seems to have left, so
-# that few are sent in vain.
+# at, and not for each chunk. And there is credit for no more chunks than a strip seems to have
+# left, so that few are sent in vain.
 
 #: More gain little; brokers have other clients, and there are other tasks.
 MAX_CONNECTIONS: Final = 4

@@ -201,11 +201,10 @@ def _decompressed(data: bytes, how: int, size: int) -> bytes:
 # What lies in a stream of RabbitMQ, into record batches, without touching single messages.
 #
 # RabbitMQ keeps what was published over AMQP 0-9-1 as messages of AMQP 1.0: exchange and routing
-# key
-# as annotations, properties and headers in their sections, the body as data. All before the body is
-# the *head*; there are few different ones in a stream, or at least parts of them are few, so each
-# is
-# translated once. The result is what the broker itself makes of it for a consumer over AMQP.
+# key as annotations, properties and headers in their sections, the body as data. All before the
+# body is the *head*; there are few different ones in a stream, or at least parts of them are few,
+# so each is translated once. The result is what the broker itself makes of it for a consumer over
+# AMQP.
 
 #: The sections that may stand before the body.
 _SECTIONS: Final = 5

@@ -217,14 +217,12 @@ def _list_error(api: StreamManagementClient, error: Exception) -> str:
 #
 # No method says it, and the message count of a stream is stale. So a consumer is attached to each
 # stream and what is delivered first is looked at: from `first`, the oldest message; from `last`,
-# the
-# last chunk, whose end is the stream's.
+# the last chunk, whose end is the stream's.
 #
 # That the whole chunk has come is not guessed by waiting. A channel delivers all it may before it
 # goes on to the next method, so the answer to a method sent after the first delivery (a *fence*)
 # comes behind the chunk. A broker that delivers in slices gets another fence as long as the last
-# one
-# brought something.
+# one brought something.
 #
 # Only an empty stream is told by silence: one that never had a message, or whose last one retention
 # has taken. A wait that was too short errs to the safe side, for the stream is looked at again for

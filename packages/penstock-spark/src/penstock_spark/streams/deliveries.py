@@ -224,9 +224,8 @@ def _frame(data: bytes | bytearray, pos: int) -> AmqpFrame | None:
 # Deliveries into record batches, without touching single messages.
 #
 # The parts of all messages of a block lie one behind the other in it. So their places are the
-# offsets
-# of one Arrow array over the block, in which names, headers, bodies and what lies between them take
-# turns; a column is every so-manieth of its values.
+# offsets of one Arrow array over the block, in which names, headers, bodies and what lies between
+# them take turns; a column is every so-manieth of its values.
 
 _EXCHANGE, _KEY, _BEFORE, _BEHIND, _BODY = 0, 2, 4, 6, 8
 _PLACES: Final = 10  # of a message: where each of the five begins and ends

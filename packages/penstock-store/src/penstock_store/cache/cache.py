@@ -67,8 +67,7 @@ class Cache(Protocol):
 # Names of cached values, with the version of their form in them.
 #
 # `Keys("h", 1).key("hive", 7)` is `h1:hive:7`. A release that writes another form counts the
-# version
-# up: old and new processes then run side by side without reading each other's values.
+# version up: old and new processes then run side by side without reading each other's values.
 
 #: What memcached takes as a key; one of ours that is not so gets a digest instead.
 MAX_KEY_BYTES: Final = 250

@@ -304,10 +304,8 @@ class Queue(Destination, Sink, Protocol):
 # A session is a queue of one client's. Its subscriptions are bindings of an exchange, whose
 # arguments say at which quality and how; the words here are what terminals and the session's driver
 # (`drivers/session`) speak to each other beyond the contract. A message that must arrive goes out
-# as
-# a `InflightMessage` with a number, and is kept until the client has answered by that number; the
-# numbers,
-# and how far each letter has got, outlive the connection.
+# as a `InflightMessage` with a number, and is kept until the client has answered by that number;
+# the numbers, and how far each letter has got, outlive the connection.
 
 #: How many numbers there are: 1 to this.
 MAX_PACKET_ID: Final = 65535

@@ -103,8 +103,7 @@ class Alarms:
 # How many connections there may be, and how many of them nobody has logged in on.
 #
 # Every connection takes a descriptor, and so does every file of the log. Two bounds keep
-# connections
-# from taking them all:
+# connections from taking them all:
 #
 # * The system gives a new socket the lowest number that is free. A socket whose number is at or
 # above

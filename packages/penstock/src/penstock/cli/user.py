@@ -55,8 +55,8 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 # `penstock user permissions` and `topic-permissions`: what users may do, by regular expressions.
 #
 # Permissions are RabbitMQ's: for a virtual host, which names a user may configure, write to and
-# read
-# from. Topic permissions narrow, for an exchange, the routing keys they may publish or bind with.
+# read from. Topic permissions narrow, for an exchange, the routing keys they may publish or bind
+# with.
 
 permissions = typer.Typer(
     no_args_is_help=True, help="Say which names a user may configure, write to and read from."

@@ -3,8 +3,7 @@
 One type for all patterns, whichever protocol brought it: the body, the address it was sent to and
 what the sender said about it. What can be done about its delivery (`ack`, `reject`, `requeue`,
 `reply`, `fail`) is asked of the `DeliveryHandle` behind it, which belongs to the protocol. Where
-there
-is nothing to settle, as in a subscription, settling does nothing.
+there is nothing to settle, as in a subscription, settling does nothing.
 """
 
 from __future__ import annotations

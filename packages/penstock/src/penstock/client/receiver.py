@@ -82,8 +82,7 @@ class SettlingReceiver:
 # What has arrived and is yet to be taken, or why nothing more will be.
 #
 # It lies between the socket and the program. How much of it there may be, and what becomes of it
-# when
-# a connection breaks, is the inlet's to say.
+# when a connection breaks, is the inlet's to say.
 
 T = TypeVar("T")
 

@@ -177,8 +177,7 @@ def _is_above(high: PosetNode[K], low: PosetNode[K]) -> bool:
 # What a router tells a neighbour of the filters it has, when some cover others.
 #
 # One `FilterForwarding` stands for one neighbour and decides what is sent to it and what is
-# withdrawn:
-# filters that others cover need not be sent. When one that covered them goes, they are.
+# withdrawn: filters that others cover need not be sent. When one that covered them goes, they are.
 #
 # - `OFF`: everything is sent.
 # - `LAZY`: what is covered when it comes is not sent; what was sent stays.

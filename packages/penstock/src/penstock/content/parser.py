@@ -383,8 +383,7 @@ def parse_publication(text: str, clock: Clock = now) -> Publication:
 # Times as the language writes them: `Thu Jun 19 17:14:58 GMT 2008`.
 #
 # A zone is an offset (`GMT+02:00`, `+0200`, `Z`) or one of the few abbreviations that mean one
-# thing
-# in most of the world. Times are printed in GMT, to the second.
+# thing in most of the world. Times are printed in GMT, to the second.
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS: Final = (

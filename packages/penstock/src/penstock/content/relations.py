@@ -154,10 +154,8 @@ def _always_equal(
 #
 # All predicates on an attribute become one set of numbers or of texts. Attributes that one variable
 # binds form a group: they have to hold the same value. Variables under other operators than
-# equality
-# ask for their type here; that they compare as well only narrows the filter, which `relations`
-# keeps
-# in mind. Whoever asks one filter many questions makes its extent once.
+# equality ask for their type here; that they compare as well only narrows the filter, which
+# `relations` keeps in mind. Whoever asks one filter many questions makes its extent once.
 
 #: What an attribute may hold; None is nothing: it would have to be number and text at once.
 ValueSet: TypeAlias = NumberSet | StringSet | None

@@ -128,12 +128,10 @@ def numbers_satisfying(operator: Operator, operand: Number, strict: bool = False
 # Equality, the four orders and `str-prefix` are intervals that include their low end and not their
 # high end: the text next to `a` is `a\0`, so `<= a` is `< a\0`, and the texts that begin with `a`
 # are those from `a` up to before `b`. What remains is an ending, texts that have to occur, and
-# texts
-# that are excluded.
+# texts that are excluded.
 #
-# An interval either has few texts, `low`, `low\0`, `low\0\0`…, or it holds a *cone*: all texts
-# that begin with some stem. In a cone there is room for any occurrences and any ending, so a set
-# that
+# An interval either has few texts, `low`, `low\0`, `low\0\0`…, or it holds a *cone*: all texts that
+# begin with some stem. In a cone there is room for any occurrences and any ending, so a set that
 # has one is never empty, and what all its texts have in common is what their stems have.
 
 _LAST: Final = "\U0010ffff"

@@ -2,9 +2,8 @@
 value wins.
 
 `load_settings` reads them all and says of every value where it came from. Whatever is wrong is
-reported at
-once in a single `ConfigurationError`, a line per mistake: the key, the place, the value, what is
-allowed, and for a key that does not exist the one that was probably meant.
+reported at once in a single `ConfigurationError`, a line per mistake: the key, the place, the
+value, what is allowed, and for a key that does not exist the one that was probably meant.
 """
 
 from __future__ import annotations

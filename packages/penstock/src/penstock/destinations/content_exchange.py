@@ -158,8 +158,7 @@ def _parts(wanted: Subscription | CompositeSubscription) -> list[Subscription]:
 #
 # A composite is complete with some message; then that one and those that waited for it go to the
 # destination, in the order they came. What waits does so in memory, within the binding's bounds,
-# but
-# for the bodies of large messages, which are files; a restart forgets it.
+# but for the bodies of large messages, which are files; a restart forgets it.
 
 
 class CompositeMatch:

@@ -1,9 +1,9 @@
 """Exchanges: drivers that keep no messages but know where they go.
 
 An `ExchangeDriver` is the driver; its `ExchangeRouter` is the type (direct, fanout, topic,
-headers…): a rule that
-turns a message into destinations. A new type is a new router in a file of its own. Where a key
-leads is remembered until topology changes, as long as the key alone decides it.
+headers…): a rule that turns a message into destinations. A new type is a new router in a file of
+its own. Where a key leads is remembered until topology changes, as long as the key alone decides
+it.
 """
 
 from __future__ import annotations
@@ -356,8 +356,7 @@ def sender_selected_keys(message: Message) -> list[bytes]:
 # A message on its way to many queues: a slice of them a turn, others having theirs between.
 #
 # Until it has reached all of them, its sender is not read from, and what the sender posted behind
-# it
-# waits, so that nothing overtakes it. The sender is answered when the last queue has it.
+# it waits, so that nothing overtakes it. The sender is answered when the last queue has it.
 
 #: How many queues a message is pushed to between two looks at the clock.
 SINKS_PER_SLICE: Final = 64

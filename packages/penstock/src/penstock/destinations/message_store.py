@@ -326,8 +326,7 @@ class MessageStore:
 #
 # Memory holds the head. When it holds enough, further messages go to the store only (*paged*), and
 # are read back a chunk at a time as the head is used up; nothing is kept in memory for them. A
-# queue
-# with priorities has one backlog for each, and does not page.
+# queue with priorities has one backlog for each, and does not page.
 
 
 class Backlog:
@@ -389,8 +388,7 @@ class Backlog:
 #
 # A durable queue logs every persistent message and marks it done in the acknowledgement file. Any
 # queue that outgrows its share of memory pages to the log too; what was not persistent is marked
-# so,
-# and forgotten at the next start.
+# so, and forgotten at the next start.
 
 #: Record flag: paged only for want of memory; does not survive a restart.
 TRANSIENT_RECORD: Final = 1

@@ -388,10 +388,8 @@ class ClassicQueue:
 # Whose turn it is: the consumers of one queue, in the order they are served.
 #
 # Those with credit wait in a round. A consumer of higher priority is served before all of lower
-# ones
-# for as long as it has credit. With a single active consumer only the first to come is in the
-# round;
-# the next takes over when it leaves.
+# ones for as long as it has credit. With a single active consumer only the first to come is in the
+# round; the next takes over when it leaves.
 
 
 class QueueConsumers:

@@ -362,9 +362,8 @@ class QueuedNeighbourChannel:
 #     tell     advertisements and subscriptions, then OVERLAY-STATE: these were all
 #
 # Each does it in its own time. They are publications of class BROKER_CONTROL that cross this link
-# and
-# no other. Brokers whose rules do not go together are not neighbours. What was told is listed in
-# pieces, the last of which says so.
+# and no other. Brokers whose rules do not go together are not neighbours. What was told is listed
+# in pieces, the last of which says so.
 
 CONTROL_FILTER: Final = "[class,BROKER_CONTROL]"
 CONNECT_REQUEST: Final = "OVERLAY-CONNECT_REQ"

@@ -356,8 +356,7 @@ class LinkRegistry:
 # subscribes to. It does not control this broker. Commands pass from the neighbours that
 # `accept_commands_from` names, and end here from all others: a broker further on trusts this one to
 # have checked. No command from a neighbour makes this broker dial an address that its own settings
-# do
-# not have.
+# do not have.
 
 #: Publications of these classes are commands to brokers.
 COMMAND_CLASSES: Final = frozenset({"BROKER_CONTROL", "BROKER_MONITOR", "GLOBAL_FD"})

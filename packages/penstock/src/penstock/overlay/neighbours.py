@@ -2,8 +2,7 @@
 
 A neighbour stays one when its link breaks: what it subscribed to goes on counting, and what it is
 sent waits. It is a hop, and its `NeighbourChannel` is where that leads: a connection, or in a
-simulation the
-neighbour itself.
+simulation the neighbour itself.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ Clock = Callable[[], float]
 # What one neighbour is told along one tree: filters, less those that others cover.
 #
 # An outlet decides; whoever asks it sends and withdraws what it says, in that order. Where nothing
-# is
-# covered it keeps a plain set.
+# is covered it keeps a plain set.
 
 T = TypeVar("T", bound=SubscriptionEntry | AdvertisementEntry)
 

@@ -93,8 +93,7 @@ class SelfHop:
 #
 # A command has its family before the `-`: `OVERLAY-` is about neighbours, `LIFECYCLE-` about the
 # broker itself, `INJECTION-` makes it say something in its own name; what was injected can be
-# undone
-# by the name it was injected under. What is not known is a warning in the log.
+# undone by the name it was injected under. What is not known is a warning in the log.
 
 CONTROL_CLASS: Final = "BROKER_CONTROL"
 

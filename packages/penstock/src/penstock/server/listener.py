@@ -3,8 +3,7 @@
 Of AMQP, both versions are spoken where `amqp` is (`amqp.py`), and 1.0 alone where `amqp10` is.
 
 A protocol is a `ProtocolService`: what one broker's connections of that protocol share, and the
-terminals
-it makes for them. A new one is a folder under `terminals/` and its lines here.
+terminals it makes for them. A new one is a folder under `terminals/` and its lines here.
 """
 
 from __future__ import annotations
@@ -170,8 +169,8 @@ async def bind_listener(
 # AMQP on one port: the first bytes of a client say which version it speaks.
 #
 # A `AmqpVersionDetector` holds a connection until it has heard enough, hands it to the terminal of
-# that version
-# and is gone: from then on it costs nothing. Whoever begins with neither is 0-9-1's to answer.
+# that version and is gone: from then on it costs nothing. Whoever begins with neither is 0-9-1's to
+# answer.
 
 #: How a client of AMQP 1.0 begins.
 AMQP10_HEADERS: Final = (SASL_HEADER, AMQP_HEADER, TLS_HEADER)

@@ -1,10 +1,9 @@
 """WebSocket as a transport: a terminal behind it writes and is fed bytes, as on a plain socket.
 
 `WebSocketConnection` is the protocol of a connection. It answers the opening handshake, and then
-gives
-its terminal a `WebSocketTransport`: each write is one binary frame, what binary frames carry comes
-in by `data_received`, one piece for each read. Pings and close frames are the gate's own affair;
-pressure goes through it both ways, and it keeps nothing that is on its way in.
+gives its terminal a `WebSocketTransport`: each write is one binary frame, what binary frames carry
+comes in by `data_received`, one piece for each read. Pings and close frames are the gate's own
+affair; pressure goes through it both ways, and it keeps nothing that is on its way in.
 
 Until the gate is open the terminal does not know of the connection, so the time and the memory a
 stranger takes are bounded here; after that both are the terminal's to bound. A gate that closes

@@ -198,9 +198,8 @@ def close_frame(code: int, reason: str = "") -> bytes:
 # A WebSocket's opening handshake: an HTTP request in, the response to it out. No I/O.
 #
 # The request is gathered up to a bound and then judged by the `websockets` library: a GET for a
-# path
-# we have, an upgrade, a subprotocol we speak. Compression is not agreed to. A browser connects for
-# the page of any site: which names and sites are answered is for a `HostPolicy` to say.
+# path we have, an upgrade, a subprotocol we speak. Compression is not agreed to. A browser connects
+# for the page of any site: which names and sites are answered is for a `HostPolicy` to say.
 
 #: A request with its headers; the library has its own limits for a line and their number.
 MAX_HANDSHAKE_BYTES: Final = 16 * 1024

@@ -22,8 +22,7 @@ from penstock_hives.server.asgi import (
 # The page's files, read once and served from memory, compressed for who can read that.
 #
 # They are asked for again at each visit and answered with 304 as long as they are the same, so that
-# a
-# reload of the site is a reload of the page.
+# a reload of the site is a reload of the page.
 
 _TYPES: Final = {
     "index.html": b"text/html; charset=utf-8",

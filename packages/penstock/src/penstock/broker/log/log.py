@@ -283,8 +283,7 @@ def _parts(messages: list[Message]) -> Iterator[list[Message]]:
 #
 # The last one is active. Of the sealed ones only a few are open at a time. Damaged chunks are told
 # to `CorruptionReport` and skipped, so that a reader only ever meets sound ones. What is appended,
-# and when
-# something is dropped, is the log's.
+# and when something is dropped, is the log's.
 
 #: Sealed segments kept open. Readers of one log are mostly close together.
 OPEN_SEGMENTS: Final = 4

@@ -109,8 +109,7 @@ def _check_steps(steps: list[tuple[int, TopologyStep]], name: str) -> None:
 # Commands of a topology as they are run: PADRES' `startbroker` becomes `penstock broker`.
 #
 # Its flags are those of PADRES' guide. Other commands stay as they are. Of brokers it is known
-# which
-# neighbours they name, so that somebody can see whether all links are there.
+# which neighbours they name, so that somebody can see whether all links are there.
 
 #: Flags that are settings of ours by another name.
 _SETTING_FLAGS: Final[dict[str, str]] = {

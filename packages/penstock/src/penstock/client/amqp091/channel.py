@@ -315,8 +315,7 @@ def _ignore(_: object) -> None:
 #
 # A broker counts publishes from one, and confirms a number or all up to one. A message it could not
 # route comes back first, and is confirmed all the same; which of several it was is told by its
-# route,
-# and by its properties where routes are equal.
+# route, and by its properties where routes are equal.
 
 
 class _UnconfirmedPublish:
@@ -439,8 +438,7 @@ def fail_future(future: asyncio.Future[None], error: PenstockError) -> None:
 # Who waits for which answer: a broker gives those of one kind in the order of the calls.
 #
 # Whoever waits may give up (cancel) at any time. The answer still comes, and is nobody else's: it
-# is
-# taken in the name of the one who left.
+# is taken in the name of the one who left.
 
 
 class PendingReplies:

@@ -1,8 +1,8 @@
 """One connection: the engine of AMQP 1.0 on a socket, with its heartbeats.
 
 What is at our end of a link (`Amqp10LinkHandler`) hears of it directly; what ends the connection is
-told
-once, to whoever made it. All that is to be written in a turn of the loop goes out in one write.
+told once, to whoever made it. All that is to be written in a turn of the loop goes out in one
+write.
 """
 
 from __future__ import annotations
@@ -280,10 +280,8 @@ class Amqp10ClientConnection(asyncio.Protocol):
 # A connection that mends itself.
 #
 # A trunk keeps a wire connected for as long as it is open. When a connection goes, the parts that
-# use
-# it are told; when the next is there each is given its session to go on with. A broker that will
-# not
-# have us back ends the trunk with the reason.
+# use it are told; when the next is there each is given its session to go on with. A broker that
+# will not have us back ends the trunk with the reason.
 
 log = get_logger(__name__)
 

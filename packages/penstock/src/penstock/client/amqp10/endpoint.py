@@ -85,8 +85,7 @@ def parse_endpoint(url: str) -> Amqp10Endpoint:
 # The error conditions of AMQP 1.0, given their names in `penstock.core.errors`.
 #
 # A connection that goes is `Amqp10ConnectionLost`, and another may do. What a broker refuses it
-# would refuse again:
-# that is an error with a name.
+# would refuse again: that is an error with a name.
 
 _ERRORS: Final[dict[str, type[PenstockError]]] = {
     errors.NOT_FOUND: NotFound,

@@ -168,8 +168,7 @@ def id_text(value: Any) -> str | None:
 # A message as AMQP 1.0 delivers it: reading it, settling it, answering it.
 #
 # A delivery can be settled only on the connection that brought it. When that is gone there is
-# nothing
-# to settle: the broker hands the message out again, which is what was promised.
+# nothing to settle: the broker hands the message out again, which is what was promised.
 
 #: What an answer that is an error says it is.
 ERROR_TYPE: Final = "penstock.error"

@@ -106,8 +106,7 @@ def parse_endpoint(url: str) -> MqttEndpoint:
 # The reason codes of MQTT, given their names in `penstock.core.errors`.
 #
 # A connection that goes is `MqttConnectionLost`, and another may do. What a broker refuses it would
-# refuse again:
-# that is an error with a name, and says what to do about it.
+# refuse again: that is an error with a name, and says what to do about it.
 
 NO_MATCHING_SUBSCRIBERS: Final = 0x10
 UNSPECIFIED_ERROR: Final = 0x80  #: and above

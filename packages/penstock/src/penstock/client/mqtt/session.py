@@ -52,8 +52,7 @@ class MqttClientSession:
 #
 # MQTT has one subscription for each filter and client, however many in the program asked for it, so
 # each filter is subscribed to once and those who take from it are listed here. Where the broker
-# says
-# which subscription a message is for, that decides; an older one leaves it to the topic.
+# says which subscription a message is for, that decides; an older one leaves it to the topic.
 #
 # When the broker has kept nothing of the session over a break, all filters are subscribed to again.
 # A message of a kept session that nobody has asked for yet waits, unacknowledged, for whoever will;
@@ -240,9 +239,8 @@ class MqttClientSubscriptions:
 # Receiving across reconnects.
 #
 # Between the socket and the program lies a buffer. When it is as long as the prefetch, the broker
-# is
-# held up until half of it is taken. Over a break, what the broker sends again because the session
-# was kept is dropped from the buffer; else what is there is all there is of it, and stays.
+# is held up until half of it is taken. Over a break, what the broker sends again because the
+# session was kept is dropped from the buffer; else what is there is all there is of it, and stays.
 
 
 class MqttConsumer:

@@ -1,8 +1,7 @@
 """Commands of a client, a line each: those of PADRES' guide, and whatever a program adds.
 
-    commands = Commands(client)
-    commands.add("hello", hello, "hello NAME: say it")
-    print(await commands.run("sub [class,eq,stock]"))
+    commands = Commands(client) commands.add("hello", hello, "hello NAME: say it") print(await
+    commands.run("sub [class,eq,stock]"))
 
 A handler takes the client and what stands behind its name, and returns what is to be shown. Where a
 broker is to be named, `@Broker2` comes last; without it the first one is meant.

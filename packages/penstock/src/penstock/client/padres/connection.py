@@ -233,8 +233,7 @@ class PadresConnection(asyncio.Protocol):
 #
 # What was advertised and subscribed to is asked for again on the next connection, unless the broker
 # still has it; what was noted and not answered is said again. The id a program was given stays
-# good,
-# whatever the broker calls it now.
+# good, whatever the broker calls it now.
 
 _WITHDRAWALS: Final = {
     EnvelopeKind.ADVERTISE: EnvelopeKind.UNADVERTISE,

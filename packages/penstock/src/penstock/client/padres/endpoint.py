@@ -79,8 +79,7 @@ def parse_endpoint(url: str) -> PadresEndpoint:
 # What a broker refuses and how connections end, given their names in `penstock.core.errors`.
 #
 # A connection that goes is `PadresConnectionLost`, and another may do. What a broker refuses it
-# would refuse again:
-# that is an error with a name.
+# would refuse again: that is an error with a name.
 
 #: With these a broker ends what was well: trying again is all there is to do.
 _TRANSIENT: Final = (ConnectionForced, ResourceExhausted, FrameError)

@@ -3,8 +3,7 @@
 A broker sends so many and waits to hear that they were read, so nothing piles up in a program that
 is slow: what it does not read waits at the broker. A publication was read when its reader asks for
 the next one, or leaves; one that went to several inboxes, when each of their readers has.
-`ReadProgress`
-counts for one connection.
+`ReadProgress` counts for one connection.
 """
 
 from __future__ import annotations

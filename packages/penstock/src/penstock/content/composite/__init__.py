@@ -136,11 +136,9 @@ class JoinMemory:
 # The joins of one composite subscription: a Rete network over its parts.
 #
 # A publication that satisfies a part enters there as a partial match and goes up. `||` passes it
-# on.
-# `&` joins it with every partial match of the other side that agrees in the variables, passes the
-# results on, and remembers it for partners that come later, as policy and bound allow. What leaves
-# at
-# the top is a match.
+# on. `&` joins it with every partial match of the other side that agrees in the variables, passes
+# the results on, and remembers it for partners that come later, as policy and bound allow. What
+# leaves at the top is a match.
 
 
 class ReteNetwork:

@@ -33,10 +33,8 @@ from penstock.content.value_sets import prefix_upper_bound as beyond_prefix
 #
 # A lane cuts an ordered kind of values (numbers; texts; texts read backwards, for endings) into
 # buckets, at values where filters begin and end. For each filter it is known in which buckets it
-# may
-# be true and in which it surely is; only where the two differ does anything have to be looked at
-# more
-# closely.
+# may be true and in which it surely is; only where the two differ does anything have to be looked
+# at more closely.
 
 #: Of how many filters the ends of ranges are looked at when buckets are cut.
 _SAMPLED: Final = 4096

@@ -210,10 +210,9 @@ class SlotTable:
 # A cell: filters that lie together because one thing they ask tells them apart from all others.
 #
 # Few are a list, to be gone through one by one. More have their ranges in columns, a column for
-# each
-# filter, of the form that `columns.py` explains: whoever asks several cells puts their columns side
-# by side and goes through all in one go. In place of filters there are their numbers then, which a
-# roster knows. A cell has so much room and no more: what comes then lies elsewhere.
+# each filter, of the form that `columns.py` explains: whoever asks several cells puts their columns
+# side by side and goes through all in one go. In place of filters there are their numbers then,
+# which a roster knows. A cell has so much room and no more: what comes then lies elsewhere.
 
 Numbers = NDArray[np.intp]
 
@@ -320,10 +319,9 @@ class FilterCell:
 #
 # The numbers of an attribute are cut into cells of equal width, a power of two that is half as wide
 # as the range or wider: so a range lies in three cells at most, and a number is in one for each
-# width
-# there is. What is narrow is measured by how far apart the ends of all ranges of the attribute are.
-# Nothing has to be known beforehand and nothing is ever cut anew; where this goes wrong, cells fill
-# up, and whoever asks finds another place.
+# width there is. What is narrow is measured by how far apart the ends of all ranges of the
+# attribute are. Nothing has to be known beforehand and nothing is ever cut anew; where this goes
+# wrong, cells fill up, and whoever asks finds another place.
 
 #: A cell is narrow when so many lie side by side.
 _SIDE_BY_SIDE: Final = 64

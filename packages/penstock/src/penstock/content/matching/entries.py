@@ -2,9 +2,8 @@
 
 Almost all comparisons of numbers are ranges from a lowest number to one that is just beyond the
 highest. `next_float` knows the next number of all that can occur, whether float or integer of 64
-bits,
-so every such predicate is exactly `low <= value < high`. Those few whose ends no float can express
-stay predicates.
+bits, so every such predicate is exactly `low <= value < high`. Those few whose ends no float can
+express stay predicates.
 """
 
 from __future__ import annotations

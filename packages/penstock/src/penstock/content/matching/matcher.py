@@ -188,10 +188,8 @@ _NOTHING: Final[dict[Value, FilterCluster]] = {}
 # The table of advertisements: which of them a subscription meets, or a publication conforms to.
 #
 # They lie by class, in blocks as subscriptions do. An advertisement has to name every attribute
-# that
-# it is asked with, so blocks leave those that name them all with values in common; these are few,
-# and
-# are looked at one by one.
+# that it is asked with, so blocks leave those that name them all with values in common; these are
+# few, and are looked at one by one.
 
 
 class AdvertisementMatcher(Generic[K]):

@@ -196,12 +196,9 @@ def _keys(chunk: Chunk, start: int) -> Iterator[bytes]:
 # The bodies of large retained messages: files beside the log, named by their records' offsets.
 #
 # A body is linked before its record is written, and goes only when what has taken the record's
-# place
-# is on disk: a broker that is killed, or a machine that loses its power, finds the one or the
-# other.
-# What such an end leaves behind without a record is swept at the next start. That a body's bytes
-# are
-# synced is the business of whoever took it in.
+# place is on disk: a broker that is killed, or a machine that loses its power, finds the one or the
+# other. What such an end leaves behind without a record is swept at the next start. That a body's
+# bytes are synced is the business of whoever took it in.
 
 
 class BodyFiles:

@@ -69,8 +69,7 @@ def restore_released(offsets: Iterable[int]) -> Iterator[InflightMessage]:
 #
 # A journal that has grown long is replaced by a short copy, which takes every fact from when it is
 # begun and is given the name once it is on disk: the disk is never waited for here, as others of
-# the
-# same turn are still to be written.
+# the same turn are still to be written.
 
 _FACT: Final = Struct("<BQ")
 _RECORD: Final = Struct("<BQI")

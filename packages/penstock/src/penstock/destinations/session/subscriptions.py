@@ -158,9 +158,8 @@ class TopicSubscriptionSet:
 # What a session's subscriptions by content grant to a publication.
 #
 # They are bindings of a content exchange, which has decided that the session wants the message;
-# which
-# of the subscriptions want it, and so at which quality, is seen here. Whatever key it was published
-# with, a subscriber gets it under the name of its class.
+# which of the subscriptions want it, and so at which quality, is seen here. Whatever key it was
+# published with, a subscriber gets it under the name of its class.
 
 
 class ContentSubscriptionSet:

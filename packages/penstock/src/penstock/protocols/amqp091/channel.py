@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 #
 # One AMQP channel meets many drivers: a `Amqp091Producer` is its conversation with an exchange, a
 # `Amqp091Consumer` the one with a queue. Drivers know them as channels of the contract and talk to
-# the
-# connection's writing side (`outflow.py`) on them.
+# the connection's writing side (`outflow.py`) on them.
 
 #: Makes the method a delivery begins with: of its tag, whether it came before, and the message.
 DeliveryMethodEncoder = Callable[[int, bool, Message], bytes]
@@ -426,12 +425,10 @@ class AmqpChannel:
 # Publisher confirms: what is safe, told to the publisher in as few words as possible.
 #
 # Receipts are the delivery tags of `basic.ack` and count from one. They come as destinations see
-# fit
-# and gather until the turn ends; those that follow one another are then told by one
-# acknowledgement.
-# Each tag is answered once, by `basic.ack` or by `basic.nack`: an acknowledgement ends at a tag
-# that
-# is confirmed by it, and with `multiple` it passes only over tags that have had their answer.
+# fit and gather until the turn ends; those that follow one another are then told by one
+# acknowledgement. Each tag is answered once, by `basic.ack` or by `basic.nack`: an acknowledgement
+# ends at a tag that is confirmed by it, and with `multiple` it passes only over tags that have had
+# their answer.
 
 
 class ChannelConfirms:

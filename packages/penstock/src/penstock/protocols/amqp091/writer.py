@@ -304,9 +304,9 @@ class Amqp091Writer:
 #
 # It comes back as it came, fragment by fragment from its spool, so that it never lies in memory
 # whole. `LargeReturn` is the driver of that one message, and its only reader is the channel that
-# sent
-# it: the message is drawn like any large delivery, only that it begins with `basic.return` and is
-# nobody's to acknowledge. The publisher's confirm follows at once behind it, as the standard asks.
+# sent it: the message is drawn like any large delivery, only that it begins with `basic.return` and
+# is nobody's to acknowledge. The publisher's confirm follows at once behind it, as the standard
+# asks.
 
 #: What one that waits for its turn counts among unread answers (`intake.py`): it takes no memory
 #: to speak of, but a file that is open.

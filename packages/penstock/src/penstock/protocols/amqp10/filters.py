@@ -36,8 +36,7 @@ from penstock.wire.amqp10.values import Array, Described, Symbol, Timestamp
 #     amqp:application-properties-filter          the same of the application properties
 #
 # The last two are those of AMQP Filter Expressions 1.0: a text may begin with `&p:` (what follows
-# is
-# a prefix), `&s:` (a suffix) or `&&` (a text that begins with `&`). A message is wanted if every
+# is a prefix), `&s:` (a suffix) or `&&` (a text that begins with `&`). A message is wanted if every
 # filter says so.
 
 STREAM_FILTER: Final = "rabbitmq:stream-filter"

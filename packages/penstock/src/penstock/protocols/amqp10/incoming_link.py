@@ -444,10 +444,8 @@ class DeliveryAssembler:
 # The body of a large message as it comes, piece by piece: sections in, contents out.
 #
 # `DataSectionReader` takes data out of its sections, however many there are; `RawSectionReader`
-# hands on the
-# sections of any other body as they are. Neither holds more than the few bytes that a section
-# begins
-# with, and a footer, which must be small.
+# hands on the sections of any other body as they are. Neither holds more than the few bytes that a
+# section begins with, and a footer, which must be small.
 
 #: The most a large message may say after its body.
 FOOTER_MAX_BYTES: Final = 64 * 1024

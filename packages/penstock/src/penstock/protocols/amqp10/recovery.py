@@ -1,11 +1,10 @@
 """Links that were interrupted: what was open on them is kept until their time is over.
 
-A link that its client has taken off without closing it, or whose connection was lost, may come
-back under its name. What becomes of its open deliveries meanwhile is its terminus' to say: by
-default they end with the session. A terminus that is to last longer, by its expiry policy or its
-timeout, has them kept here: the client is told which they are when it attaches again, and neither
-side sends twice what the other already has. Nothing is kept longer than `MAX_EXPIRY_SECONDS`, and
-none of it
+A link that its client has taken off without closing it, or whose connection was lost, may come back
+under its name. What becomes of its open deliveries meanwhile is its terminus' to say: by default
+they end with the session. A terminus that is to last longer, by its expiry policy or its timeout,
+has them kept here: the client is told which they are when it attaches again, and neither side sends
+twice what the other already has. Nothing is kept longer than `MAX_EXPIRY_SECONDS`, and none of it
 outlives the broker.
 
 Of a source, deliveries are kept and stay out of the queue. Of a target, it is the tags of what was

@@ -362,8 +362,7 @@ class MqttWriter:
 # The press: messages as the packets that subscribers get, each set once and printed for many.
 #
 # All subscribers of a message are served one after another, so remembering the last packet is all
-# it
-# takes to encode a fan-out once. Small packets without properties, which nearly all are, are put
+# it takes to encode a fan-out once. Small packets without properties, which nearly all are, are put
 # together from three pieces: how they begin, the topic, the payload.
 
 #: Routes whose topics are remembered.

@@ -200,8 +200,7 @@ def text_field(body: dict[str, Any], key: str, default: str = "") -> str:
 # Which handler a path leads to. Paths are data: a route is a line in a resource's table.
 #
 # Paths are taken apart before they are percent-decoded, so that a virtual host named `/` is one
-# part
-# of a path (`%2F`) like any other.
+# part of a path (`%2F`) like any other.
 
 Handler = Callable[[ApiCall], Awaitable[HttpResponse]]
 

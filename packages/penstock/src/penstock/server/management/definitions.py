@@ -39,8 +39,7 @@ from penstock.server.management.overview import RABBITMQ_VERSION
 #
 # What is there already stays as it is. The work is done in slices, so that ten thousand queues hold
 # nobody up. Policies and parameters, which Penstock does not have, are passed over, and the log
-# says
-# so. Files are RabbitMQ's, or ours (`definitions.py`).
+# says so. Files are RabbitMQ's, or ours (`definitions.py`).
 
 _log = get_logger("penstock.management")
 

@@ -103,8 +103,8 @@ routes: Final = (
 # `/api/bindings`: the rules of exchanges, and the names they have among themselves.
 #
 # Several bindings may lead from one exchange to one queue. A binding's `properties_key` tells it
-# from
-# the others: its routing key as a path would have it, and a mark of its arguments if there are any.
+# from the others: its routing key as a path would have it, and a mark of its arguments if there are
+# any.
 
 
 def properties_key(binding: Binding) -> str:

@@ -143,10 +143,9 @@ def _rank(value: Any) -> tuple[int, Any]:
 #
 # Any user of the management API may send a pattern, and the broker matches it on its event loop.
 # Python's `re` backtracks: a pattern of a few characters can take it years. Here a pattern becomes
-# a
-# nondeterministic automaton with at most `MAX_PATTERN_STATES` states, and all of its states advance
-# together
-# over a name, one character at a time. Sets of states that were seen before are remembered.
+# a nondeterministic automaton with at most `MAX_PATTERN_STATES` states, and all of its states
+# advance together over a name, one character at a time. Sets of states that were seen before are
+# remembered.
 #
 # The syntax is that of `re` without what needs backtracking: no references to groups, no looking
 # ahead or behind, no word boundaries. `$` is the end of the name.

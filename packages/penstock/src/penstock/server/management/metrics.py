@@ -68,8 +68,7 @@ routes: Final = (
 # Rates: how fast the broker's counters grow, from samples taken once a second.
 #
 # A minute of them is kept, for the page's curve and for `msg_rates_age`. A rate is over the last
-# few
-# seconds, so that a burst shows at once and a single second's chance does not.
+# few seconds, so that a burst shows at once and a single second's chance does not.
 
 SAMPLE_SECONDS: Final = 1.0
 MAX_SAMPLES: Final = 61

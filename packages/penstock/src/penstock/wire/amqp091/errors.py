@@ -75,8 +75,8 @@ def _truncate_shortstr(text: str) -> str:
 # What a broker's closing words mean, and which faults another connection may cure.
 #
 # Codes of AMQP 0-9-1 become the errors of `penstock.core.errors`. A connection that breaks, a
-# broker
-# that shuts down and a queue that is not up yet pass; a missing queue or permission does not.
+# broker that shuts down and a queue that is not up yet pass; a missing queue or permission does
+# not.
 
 
 class AmqpConnectionLost(errors.ConnectionForced, ConnectionError):

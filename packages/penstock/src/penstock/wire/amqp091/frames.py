@@ -1,11 +1,10 @@
 """Frames of AMQP 0-9-1: the hot path, bytes in and bytes out, no sockets.
 
 `FrameReader.feed` takes what a read brought and calls a `Amqp091FrameHandler` for each thing it
-holds. A
-publish whose content has arrived with it, as nearly all have, is cut out in one go: three slices
-and no objects between. Acknowledgements go the short way too; every other method comes as its
-payload, for `methods.py` to read. What it promises: frames are whole, within the negotiated size,
-and end as they should. Whether they come in the right order is the sink's to judge.
+holds. A publish whose content has arrived with it, as nearly all have, is cut out in one go: three
+slices and no objects between. Acknowledgements go the short way too; every other method comes as
+its payload, for `methods.py` to read. What it promises: frames are whole, within the negotiated
+size, and end as they should. Whether they come in the right order is the sink's to judge.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 From the table in `declarations.py` come `decode_method`, which turns the payload of a method frame
 into its `AmqpMethod` and `MethodArguments`, and the way back: `encode_method` and
-`encode_method_frame`. What comes
-by the million (publish, deliver, ack) deserves a faster codec of its own; this one is for all the
-rest, and the measure of the other.
+`encode_method_frame`. What comes by the million (publish, deliver, ack) deserves a faster codec of
+its own; this one is for all the rest, and the measure of the other.
 
 As in RabbitMQ, a payload must hold its fields and nothing more, and names must be UTF-8.
 """

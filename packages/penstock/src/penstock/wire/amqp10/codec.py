@@ -50,8 +50,7 @@ __all__ = ["decode", "decode_whole", "encode", "skip"]
 #
 # A size that lies is refused, whichever way it lies: a value may not run past what holds it, nor
 # leave part of it over. Depth is bounded, and so are arrays of elements without bytes, the one
-# place
-# where a few bytes could claim any amount of memory.
+# place where a few bytes could claim any amount of memory.
 
 #: Deeper nesting has no honest use, and Python's own stack must not be what ends it.
 MAX_DEPTH: Final = 32

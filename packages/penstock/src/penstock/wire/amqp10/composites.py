@@ -3,8 +3,7 @@
 Most of what two peers say to each other is a list whose fields have names, types and defaults by
 position. A `CompositeType` is the table of one such type: the dataclass that has the names and the
 defaults, and a `CompositeField` for each field that says which values are right. Fields without a
-default
-are mandatory. What does not fit raises `DecodeError`, and nothing is guessed.
+default are mandatory. What does not fit raises `DecodeError`, and nothing is guessed.
 """
 
 from __future__ import annotations

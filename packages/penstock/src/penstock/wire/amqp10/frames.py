@@ -1,10 +1,9 @@
 """Frames of AMQP 1.0: bytes in and bytes out, no sockets.
 
 `FrameReader.feed` takes what a read brought and calls a `Amqp10FrameHandler` for each protocol
-header and
-each frame it holds. What it promises: headers are eight bytes, frames are whole, within the agreed
-size, and their bodies begin inside them. What the bodies say is for `performatives.py` to read,
-where they lie: nothing is copied here.
+header and each frame it holds. What it promises: headers are eight bytes, frames are whole, within
+the agreed size, and their bodies begin inside them. What the bodies say is for `performatives.py`
+to read, where they lie: nothing is copied here.
 """
 
 from __future__ import annotations

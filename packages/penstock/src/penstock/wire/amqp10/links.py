@@ -1,9 +1,9 @@
 """Links: one-way roads for messages, with credit; and the deliveries on them.
 
 A `SenderLink` sends while it has credit, which its peer gives; a `ReceiverLink` gives credit and
-takes
-what comes. Either may have been asked for by the peer (`accept` or `refuse` it) or by us. What
-deliveries mean, and when they are settled, is the owner's; that credit is kept to, is the link's.
+takes what comes. Either may have been asked for by the peer (`accept` or `refuse` it) or by us.
+What deliveries mean, and when they are settled, is the owner's; that credit is kept to, is the
+link's.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The server is asked in one of two ways: with SASL first, or, by a client that will not say who it
 is, without. What it has to decide, whom to let in, it asks its `SaslAuthenticator`, which may take
-its time:
-meanwhile nothing further is read. Over TLS or not is settled before either of these has a say.
+its time: meanwhile nothing further is read. Over TLS or not is settled before either of these has a
+say.
 """
 
 from __future__ import annotations

@@ -298,9 +298,8 @@ def _check_client_id(client_id: str, flags: int, version: int) -> None:
 # The packets a broker sends, as bytes.
 #
 # `encode_publish` is the hot path; the others go out once in a while. `version` is the one that
-# CONNECT
-# settled: what an older one has no field for (properties, most reasons) is left out. Nothing here
-# asks whether a packet is allowed now, or fits what the client said it can take.
+# CONNECT settled: what an older one has no field for (properties, most reasons) is left out.
+# Nothing here asks whether a packet is allowed now, or fits what the client said it can take.
 
 PINGRESP_PACKET: Final = b"\xd0\x00"
 

@@ -1,10 +1,9 @@
 """MQTT packets out of what reads bring: the hot path, bytes in and calls out, no sockets.
 
 `PacketReader.feed` calls a `PacketHandler` for each packet. A PUBLISH that is whole, as nearly all
-are,
-is cut out in one go: a slice each for topic and payload, and no objects between. Its topic is
-checked once and remembered. A payload over `large` is handed on as it comes. Acknowledgements
-are read here too; any other packet comes as its body, for `connect.py` and `packets.py` to read.
+are, is cut out in one go: a slice each for topic and payload, and no objects between. Its topic is
+checked once and remembered. A payload over `large` is handed on as it comes. Acknowledgements are
+read here too; any other packet comes as its body, for `connect.py` and `packets.py` to read.
 
 What it promises: packets are whole, within the limit, with legal flags, and the fields of those it
 reads are as the standard wants them; how the bytes were cut into reads makes no difference. It

@@ -1,13 +1,11 @@
 """What two ends of a PADRES connection say to each other, as values.
 
 Each begins with eight bytes that name the protocol and its version, and an `OpenFrame`. Then
-messages
-of the language travel as `MessageFrame`s, either way. A note with a receipt is answered by one
-`ConfirmFrame`
-(with the id the message got; of a publication, when it is where it must be) or one `ErrorFrame`.
-Receipts are for who gives them out to choose, and mean nothing to the other; those of a broker to
-a client count up, and the client's confirm is of all up to that one. Each says a `HeartbeatFrame`
-when it has said nothing for as long as it announced.
+messages of the language travel as `MessageFrame`s, either way. A note with a receipt is answered by
+one `ConfirmFrame` (with the id the message got; of a publication, when it is where it must be) or
+one `ErrorFrame`. Receipts are for who gives them out to choose, and mean nothing to the other;
+those of a broker to a client count up, and the client's confirm is of all up to that one. Each says
+a `HeartbeatFrame` when it has said nothing for as long as it announced.
 """
 
 from __future__ import annotations
