@@ -12,7 +12,8 @@ from penstock_store.commands.dashboards import GATES, SECTIONS
 DASHBOARDS: Final = "dashboards"
 #: Where people look for the dashboards; another port if it is taken.
 PORT: Final = 8080
-#: The database writes its buffers before it stops (`STOP_SECONDS` of `embedded/process.py`); killed
+#: The database writes its buffers before it stops (`STOP_SECONDS` of `embedded/postmaster.py`);
+#: killed
 #: before that, `penstock store` would leave it running.
 _DATABASE_GRACE: Final = 65.0
 

@@ -2,7 +2,7 @@
 
 A bearer token is checked by whoever vouches for people (`IdentityVerifier`); an API key by its
 digest. Who shows neither is anonymous, and one who shows something that does not hold is refused,
-never taken for anonymous. What the caller may do is the domain's (`domain/roles.py`);
+never taken for anonymous. What the caller may do is the domain's (`people/permissions.py`);
 `require_permission` asks it before an endpoint runs, and services ask again about the account that
 is meant.
 """

@@ -4,7 +4,7 @@
 Apple signs the notification, and in it the transaction and what is known of its renewal, each on
 its own; all are verified up to the root certificates of the configuration. The library also knows
 environments that are not signed at all (Xcode, LocalTesting): they exist here in tests only, and
-never in production. Whose a purchase is comes from an *account token* (`account_tokens.py`).
+never in production. Whose a purchase is comes from an *account token* (`models.py`).
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def _write_new(file: Path) -> None:
 
 # The local issuer: signs the ID tokens that Firebase would.
 #
-# Same claims, same algorithm, same life of an hour, with keys from `signing.py`. A verifier is told
+# Same claims, same algorithm, same life of an hour, with keys from `issuer.py`. A verifier is told
 # apart from Firebase's by its issuer and keys alone, so what is tested here is what runs there.
 
 LIFE_SECONDS: Final = 3600

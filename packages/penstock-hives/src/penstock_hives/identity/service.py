@@ -205,7 +205,7 @@ def normalize_login(login: str) -> str:
 # Passwords of the local issuer: argon2id, checked in a thread, few at a time.
 #
 # A check takes tens of milliseconds and 19 MiB on purpose. Somebody who does not exist is refused
-# as slowly as somebody who does. How often a login may fail is `attempts.py`'s to say.
+# as slowly as somebody who does. How often a login may fail is `repository.py`'s to say.
 
 MIN_PASSWORD_LENGTH: Final = 10
 MAX_PASSWORD_LENGTH: Final = 256

@@ -2,7 +2,7 @@
 
 Each figure is handed on as it comes. With several brokers, one that cannot be reached gives way to
 the next, in turn; one that goes away is mended by the client, and told of: figures of the meantime
-are lost here and are had from elsewhere (`public/refresher.py`), for what is told is always how a
+are lost here and are had from elsewhere (`public/snapshot.py`), for what is told is always how a
 hive stands, never a difference.
 """
 

@@ -2,7 +2,7 @@
 
 A role is granted permissions; those of `ACCOUNT_SCOPED` hold only in the accounts one is a member
 of, by the role one has there. Operators and admins have them in every account. This is the only
-place that says so; `callers.py` asks it.
+place that says so; `permissions.py` asks it.
 """
 
 from __future__ import annotations

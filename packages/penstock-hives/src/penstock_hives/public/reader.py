@@ -1,7 +1,7 @@
 """Answers to the public's questions, out of the window: which path is answered with what.
 
 Both ways in end here: the fast path, for callers that show nothing, and the API, for those who have
-signed in and do not pay (`api/public.py`). Shapes are the API's own.
+signed in and do not pay (`api/responses.py`). Shapes are the API's own.
 """
 
 from __future__ import annotations

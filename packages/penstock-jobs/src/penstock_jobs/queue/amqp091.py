@@ -1,6 +1,6 @@
 """A worker's broker over AMQP 0-9-1.
 
-Requests are taken, answered and acknowledged on one channel, in transactions (`commits.py`).
+Requests are taken, answered and acknowledged on one channel, in transactions (`amqp091.py`).
 Progress goes by another channel, wishes come by a third.
 """
 

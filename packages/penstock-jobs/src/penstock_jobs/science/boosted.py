@@ -1,6 +1,6 @@
 """Another method on the same ground: one gradient-boosted model that lives with gaps.
 
-What it learns from is `trees.py`'s. Age and dilution are estimated for its verdict.
+What it learns from is `boosted.py`'s. Age and dilution are estimated for its verdict.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock_jobs.science.simulation import BLOCK, draw_samples
 # Samples of a reference are aged, diluted and thinned out by simulation, so nothing has to be taken
 # back, and there is none the trees cannot judge. What they are to tell apart is the caller's:
 # origins
-# (`boosted.py`), or four sources (`sources.py`).
+# (`boosted.py`), or four sources (`boosted.py`).
 #
 # They are grown and asked by one thread. Several that wait for each other at every leaf take a
 # hundred times as long where the machine has other things to do, and save little where it has not.

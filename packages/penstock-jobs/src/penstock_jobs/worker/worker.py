@@ -3,7 +3,7 @@
 It is one loop that never does the work itself. A request is acknowledged with its final response;
 until then it is the broker's to hand out again. Work goes on when a connection breaks: the request
 comes again, here or elsewhere, and whoever is handed it last answers, once. When a job is begun is
-`places.py`, what is made of its end `endings.py`, what is no job at all `intake.py`.
+`slots.py`, what is made of its end `completion.py`, what is no job at all `admission.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a codec is: one spelling of posts, both ways.
 
 A spelling turns a post into a body and headers, and back; which exchange or topic they go to is for
-whoever publishes them (`announcing.py`). What cannot be read raises `BadPost` with the reason.
+whoever publishes them (`flow/publisher.py`). What cannot be read raises `BadPost` with the reason.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ keep that true at the edges:
 * A stream that appears while the query runs enters the offsets with its first one and gives its
   messages from the next batch on, for the same reason.
 * What is planned is there: ends are of messages safely kept, and what retention takes before it is
-  read is a loss, which is told (`loss.py`).
+  read is a loss, which is told (`range_reader.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It has no thread, like its neighbour for AMQP, and several can be waited for at once. Heartbeats are
 declined. The broker sends as many chunks as it has credit for: how many that should be, and when it
-is worth looking at what has come, is for `lanes.py` to say.
+is worth looking at what has come, is for `backend.py` to say.
 """
 
 from __future__ import annotations

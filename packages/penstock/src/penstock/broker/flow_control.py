@@ -3,7 +3,7 @@
 Four things stop the reading: large messages that have not reached the disk yet, a memory budget
 that is spent, an alarm that asks publishers to wait, and answers the client does not read, be they
 in the socket's buffer or behind a large message. It goes on when none of them holds. A client whose
-input takes long to process gives way to others, and goes on after them (`broker/turn.py`).
+input takes long to process gives way to others, and goes on after them (`write_batch.py`).
 """
 
 from __future__ import annotations

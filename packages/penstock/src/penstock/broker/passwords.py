@@ -2,7 +2,7 @@
 
 New passwords are kept as argon2id. Hashes exported from RabbitMQ (a salt of four bytes and a
 SHA-256 or SHA-512 digest, in base64) are accepted as they are. Checking takes tens of milliseconds
-and 19 MiB on purpose, so it happens in threads (`check_pool.py`); a password that was found right
+and 19 MiB on purpose, so it happens in threads (`passwords.py`); a password that was found right
 is remembered for the life of the process as a keyed digest, so that a thousand reconnections cost
 one check. A refusal takes as long for a user who does not exist as for one who does.
 """

@@ -1,8 +1,8 @@
 """Text into messages: the content language as `grammar.lark` has it.
 
 A descent over one text, strict: whatever is wrong is named with its position and what was expected
-there. Publications have a quicker way, `fast.py`, which leaves to this one what it does not see at
-a glance.
+there. Publications have a quicker way, `parser.py`, which leaves to this one what it does not see
+at a glance.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ def _numeric(operand: Operand) -> bool:
 # The quick way to read a publication: one expression finds all its pairs at once.
 #
 # It sees only what is written plainly, without blanks between the parts; everything else, and
-# everything that is wrong, goes to `reading.py`, so the two cannot differ in what they accept.
+# everything that is wrong, goes to `parser.py`, so the two cannot differ in what they accept.
 
 #: Every pair takes four characters beside its name and its value: when what was found adds up to
 #: the length of the text, nothing was skipped. A whole number has few enough digits to fit.

@@ -1,7 +1,7 @@
 """The configuration: every setting, its type, its default and a sentence about it.
 
 Values come from flags, the environment (`PENSTOCK_BROKER__HEARTBEAT=30`), `penstock.toml` and the
-defaults here, in this order; `core/sources.py` reads them and remembers which came from where.
+defaults here, in this order; `config_sources.py` reads them and remembers which came from where.
 In Python the models are built directly: `BrokerSettings(listen=["amqp://127.0.0.1:0"])` reads
 nothing from outside. A value that is not allowed never gets past this file.
 """

@@ -1,6 +1,6 @@
 """What waits in a queue: in memory, on disk, or both, in the order it is to be delivered.
 
-Messages wait in lanes, one for each priority (`backlog.py`). A durable queue logs what is
+Messages wait in lanes, one for each priority (`message_store.py`). A durable queue logs what is
 persistent; any queue that outgrows its share of memory pages to a store, a temporary one if it has
 none of its own (`store.py`). It counts what waits and what that takes of memory, brings back after
 a restart what was persistent, and watches the time of the heads: a message that expires here is

@@ -1,10 +1,12 @@
 """Queues: a driver that keeps messages in order until somebody is done with them.
 
 The short way: when nothing waits and a consumer has credit, a message goes straight through, and
-is never stored unless it must survive. Otherwise it waits (`holding.py`). Who is served next is
-`consumers.py`, what the queue's arguments ask for is `limits.py`, how long an answer may take is
-`patience.py`, how long the queue may go unused `disuse.py`, what becomes of the dead is
-`deadletter.py`.
+is never stored unless it must survive. Otherwise it waits (`message_store.py`). Who is served next
+is
+`consumers.py`, what the queue's arguments ask for is `broker/declarations.py`, how long an answer
+may take is
+`queue.py`, how long the queue may go unused `queue.py`, what becomes of the dead is
+`dead_letters.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The links of a broker: those it makes, those others make to it, and those that broke.
 
-A broker dials the addresses that its settings or its operator named, and no other; it accepts
-links of the ids that its settings name (`peer_policy.py`). The brokers may start in any order. Who
-is not there is tried again after a pause, and given up after so many tries in vain. Of two links to
+A broker dials the addresses that its settings or its operator named, and no other; it accepts links
+of the ids that its settings name (`link_registry.py`). The brokers may start in any order. Who is
+not there is tried again after a pause, and given up after so many tries in vain. Of two links to
 the same neighbour, the one that the broker with the smaller id made stays.
 """
 

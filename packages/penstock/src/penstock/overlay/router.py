@@ -1,9 +1,9 @@
 """The router of one broker: messages in from hops, messages out to hops.
 
 It knows no sockets, no disk and no clock but the one it is given: the same router runs in a broker,
-in the simulation of a hundred of them and in tests. `advertising.py`, `subscribing.py`,
-`together.py` and `publishing.py` are what it does with each kind of message; here hops come and go,
-messages get their ids, and neighbours are told what they missed.
+in the simulation of a hundred of them and in tests. `advertisements.py`, `subscriptions.py`,
+`composite.py` and `publications.py` are what it does with each kind of message; here hops come and
+go, messages get their ids, and neighbours are told what they missed.
 """
 
 from __future__ import annotations

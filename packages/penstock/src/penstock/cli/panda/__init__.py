@@ -1,6 +1,5 @@
-"""The deployer of overlays, after PADRES' PANDA: processes on many machines from one file.
+"""Deployment of overlays, as PADRES' PANDA does it: processes on many machines from one file.
 
-`topology.py` reads the file, `places.py` says what a machine can do, `local.py` and `ssh.py` do it,
-`deployment.py` goes through the phases, `watching.py` sees that the overlay is there, `commands.py`
-is what one can type.
+`topology.py` reads the file, `machine.py` defines what a machine can do, `ssh.py` does it on remote
+machines, `deployment.py` runs the phases and checks the overlay, `commands.py` parses the commands.
 """

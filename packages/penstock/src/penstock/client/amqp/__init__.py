@@ -1,6 +1,6 @@
-"""The fabric over AMQP 0-9-1, spoken by Penstock and by RabbitMQ.
+"""The client's patterns over AMQP 0-9-1, for Penstock and RabbitMQ.
 
-`fabric.py` puts the patterns together. Under it, from the socket up: `link.py` (a connection that
-mends itself), `faults.py` (which errors pass and which stay), `outlet.py` (sending until safe),
-`inlet.py` with its `sources.py` (receiving across reconnects) and `requester.py`.
+`fabric.py` implements the patterns. `connection.py` is a connection that reconnects and classifies
+errors, `publisher.py` sends until confirmed, `consumer.py` receives across reconnects,
+`requester.py` sends requests and waits for replies.
 """

@@ -1,8 +1,7 @@
-"""The fabric over AMQP 1.0, spoken by Penstock, by RabbitMQ and by most other brokers.
+"""The client's patterns over AMQP 1.0, for Penstock, RabbitMQ and other brokers.
 
-`fabric.py` puts the patterns together. Under it, from the socket up: `wire.py` (the engine of
-`penstock.wire.amqp10` on a socket), `trunk.py` (a connection that mends itself), `outlet.py`
-(sending until settled), `inlet.py` over `sources.py` (receiving across reconnects), and
-`requester.py` with `replies.py`. Values are in `endpoint.py` (what a URL says), `contents.py` (what
-a message says), `delivery.py` and `faults.py`.
+`fabric.py` implements the patterns. `connection.py` runs the engine of `penstock.wire.amqp10` on a
+socket and reconnects, `publisher.py` sends until settled, `consumer.py` receives across reconnects,
+`requester.py` sends requests and waits for replies. `endpoint.py` parses URLs, `message.py`
+converts messages.
 """

@@ -101,7 +101,8 @@ def bin_ranges(entry: FilterEntry) -> dict[BinKey, BinRange]:
             backwards = operand[::-1]
             ending = BinRange(backwards, beyond_prefix(backwards))
             _add(found, BinKey(attribute, ValueOrder.ENDINGS), ending)
-        elif operator is Operator.CONTAINS:  # `grams.py` has one of them for each attribute
+        # `substring_index.py` has one of them for each attribute
+        elif operator is Operator.CONTAINS:
             claim = BinRange(decided=looked_for[attribute] == 1)
         else:
             allowed = allowed_by(predicate)

@@ -105,9 +105,9 @@ class FilterCluster:
 
 # A block: some thousand filters that are asked all at once.
 #
-# Its lines of bits (`lines.py`) leave filters that are surely true of a publication and some that
-# may be. Those are looked at: ranges of numbers all together (`columns.py`), anything else one by
-# one. A small block goes through its columns whole, and has no lines.
+# Its lines of bits (`bitmap_index.py`) leave filters that are surely true of a publication and some
+# that may be. Those are looked at: ranges of numbers all together (`columns.py`), anything else one
+# by one. A small block goes through its columns whole, and has no lines.
 #
 # Filters come in words of 32 rows, written in one go. A row that is removed stays empty until its
 # word is written again: a word with few left is given up, and those move. Buckets are cut when a

@@ -4,7 +4,7 @@ Every one of them is in memory, and, unless it is `volatile`, in the log: a mess
 log is committed, and so is its being forgotten. A key's last record in the log is what counts, and
 a record without a body says that there is none; so a broker that is killed at any point finds what
 it had promised. The log is kept small by `compaction.py`. The body of a large message stays in its
-file (`bodies.py`).
+file (`compaction.py`).
 
 A message with a time to live is gone when it is over, also if nobody asks: a sweep looks at all
 keys by and by. Keys are in AMQP's form, levels parted by dots. Who may read what, and when a

@@ -7,7 +7,7 @@ value of its own stands there under None.
 
     leaf  length of the rest u8, the rest (empty, or a dot and more levels), the value
 
-Keys are at most 255 bytes, as routing keys are. A match costs what can match (`pattern.py`).
+Keys are at most 255 bytes, as routing keys are. A match costs what can match (`topic_tree.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What waits for a client: all that was promised, and of the rest what there is room for.
 
 What was promised to one that stays away too long is dropped, the oldest first. How messages are
-held, in memory and on disk, is `holding.py`; there is none until something has to wait.
+held, in memory and on disk, is `message_store.py`; there is none until something has to wait.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """A session: the queue of one subscriber, from its first subscription until it expires.
 
-It decides for itself what a message is granted (`grants.py`). What need not arrive goes straight
-to the client, if there is one that can take it. What must arrive becomes a numbered letter; no more
-are out than the client allows, the rest wait (`holding.py`) and survive the broker if the
-session does. When the client goes, its unanswered letters wait again with the numbers they have.
+It decides for itself what a message is granted (`subscriptions.py`). What need not arrive goes
+straight to the client, if there is one that can take it. What must arrive becomes a numbered
+letter; no more are out than the client allows, the rest wait (`message_store.py`) and survive the
+broker if the session does. When the client goes, its unanswered letters wait again with the numbers
+they have.
 
-The number of a logged letter is its offset in the log, folded: after a restart the same message
-has the same number, and nothing has to be written to know it. What exactly-once delivery needs
-beyond that is `once.py`; what is drawn as the client takes it are retained messages (`recalls.py`)
-and its part in shared subscriptions (`shares.py`).
+The number of a logged letter is its offset in the log, folded: after a restart the same message has
+the same number, and nothing has to be written to know it. What exactly-once delivery needs beyond
+that is `inflight.py`; what is drawn as the client takes it are retained messages (`pending.py`) and
+its part in shared subscriptions (`shared_subscriptions.py`).
 """
 
 from __future__ import annotations

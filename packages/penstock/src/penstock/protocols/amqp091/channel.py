@@ -2,7 +2,7 @@
 
 Publishing and acknowledging are here, on the short way; the methods that come more rarely are in
 `handlers/`. With each exchange and queue it meets, a channel has a conversation of its own
-(`conversations.py`); what it may tell a publisher of its messages is `confirms.py`. It keeps the
+(`channel.py`); what it may tell a publisher of its messages is `channel.py`. It keeps the
 order of what leaves on it: a large message takes a while, and the rest waits behind it.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #
 # One AMQP channel meets many drivers: a `Amqp091Producer` is its conversation with an exchange, a
 # `Amqp091Consumer` the one with a queue. Drivers know them as channels of the contract and talk to
-# the connection's writing side (`outflow.py`) on them.
+# the connection's writing side (`writer.py`) on them.
 
 #: Makes the method a delivery begins with: of its tag, whether it came before, and the message.
 DeliveryMethodEncoder = Callable[[int, bool, Message], bytes]

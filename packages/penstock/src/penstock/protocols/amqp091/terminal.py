@@ -2,8 +2,9 @@
 
 Bytes come in by `data_received` and are taken apart by `frames.py`; methods are answered by
 `handshake.py` (until the connection is open) and `handlers/` (from then on). What goes out, and
-what drivers ask for, is `outflow.py`; when reading stops is `broker/intake.py`, who is still alive
-`lifesigns.py`.
+what drivers ask for, is `writer.py`; when reading stops is `broker/flow_control.py`, who is still
+alive
+`terminal.py`.
 """
 
 from __future__ import annotations

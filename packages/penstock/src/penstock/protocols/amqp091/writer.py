@@ -308,7 +308,8 @@ class Amqp091Writer:
 # is nobody's to acknowledge. The publisher's confirm follows at once behind it, as the standard
 # asks.
 
-#: What one that waits for its turn counts among unread answers (`intake.py`): it takes no memory
+#: What one that waits for its turn counts among unread answers (`flow_control.py`): it takes no
+#: memory
 #: to speak of, but a file that is open.
 LARGE_RETURN_WEIGHT: Final = 256 * 1024
 

@@ -2,8 +2,8 @@
 
 Bytes come in by `data_received`; what the engine makes of them comes back as its events, here. A
 link the client sends on is an `IncomingLink`, one it receives on an `OutgoingLink`; what each gets
-is decided in `attaching.py`. What goes out, and what drivers ask for, is `outflow.py`; who is let
-in is `gate.py`, when reading stops `broker/intake.py`, who is still alive `lifesigns.py`.
+is decided in `attach.py`. What goes out, and what drivers ask for, is `writer.py`; who is let
+in is `sasl.py`, when reading stops `broker/flow_control.py`, who is still alive `terminal.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The packet reader calls here. A publication without properties takes the short way; topics whose
 route is known, and allowed, are remembered (`routes.py`). What the client is told of each is
-`answers.py`.
+`acknowledgements.py`.
 """
 
 from __future__ import annotations

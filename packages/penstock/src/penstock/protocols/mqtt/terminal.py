@@ -1,9 +1,9 @@
 """The MQTT terminal: one socket, one client, 3.1.1 or 5.0 as its CONNECT says.
 
 Bytes come in by `data_received` and are taken apart by `reader.py`. What a client publishes is
-`inflow.py`, what it is told of that `answers.py`, and what it gets is `outflow.py`; `joining.py`
-lets it in, `subscribing.py` binds what it asks for, and `sessions.py` knows what is to become of it
-when it goes. When reading stops is `broker/intake.py`.
+`publish.py`, what it is told of that `acknowledgements.py`, and what it gets is `writer.py`;
+`connect.py` lets it in, `subscribe.py` binds what it asks for, and `sessions.py` knows what is to
+become of it when it goes. When reading stops is `broker/flow_control.py`.
 """
 
 from __future__ import annotations

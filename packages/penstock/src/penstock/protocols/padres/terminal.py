@@ -1,9 +1,9 @@
 """The PADRES terminal: one socket, one client.
 
 Bytes come in by `data_received` and are taken apart by `wire/padres`. What a client says goes to
-the router of its virtual host (`notes.py`), what the router has for it comes out of its mailbox
-(`mailbox.py`, `outflow.py`). `joining.py` lets it in, `lifesigns.py` knows whether it still lives,
-`broker/intake.py` when reading stops. A broker that connects is handed on as a link.
+the router of its virtual host (`terminal.py`), what the router has for it comes out of its mailbox
+(`mailbox.py`, `writer.py`). `handshake.py` lets it in, `terminal.py` knows whether it still lives,
+`broker/flow_control.py` when reading stops. A broker that connects is handed on as a link.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`/api/definitions`: all that was declared, out and in, in the form of RabbitMQ's export files.
 
-What RabbitMQ exports can be imported here and the reverse; import is `importing.py`.
+What RabbitMQ exports can be imported here and the reverse; import is `definitions.py`.
 
 RabbitMQ cannot check an argon2 hash. A user who has one is exported with no password hash, which
 RabbitMQ takes for a user whom no password lets in, and the hash beside it under a name of ours.

@@ -1,7 +1,7 @@
 """A connection of AMQP 1.0: bytes in, events out, frames to write; no sockets and no clocks.
 
 Both ends of a connection are alike once it is open, so the broker's terminal and the client stand
-on the same one; they differ in how they come to be open (`opening.py`). `receive` takes what a
+on the same one; they differ in how they come to be open (`sasl.py`). `receive` takes what a
 read brought and tells the owner what it means (`events.py`); what is to be written gathers in
 `out`. Whatever bytes come, the peer is told the condition that the standard has for them, and
 nobody else notices.

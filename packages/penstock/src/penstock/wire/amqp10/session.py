@@ -2,7 +2,7 @@
 
 Deliveries are numbered across all links of a session, each way by itself, and a disposition speaks
 of a run of those numbers: so it is the session that knows which are open. Each side says how many
-transfers it will take: what comes is `inward.py`, what leaves `outward.py`.
+transfers it will take: what comes is `links.py`, what leaves `links.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The performatives that come with every message: transfer, flow and disposition.
 
-They are read by hand, where they lie (and written by `heads.py`). What does not fit raises
+They are read by hand, where they lie (and written by `transfers.py`). What does not fit raises
 `DecodeError`.
 """
 

@@ -131,7 +131,7 @@ ARRAY: Final = 0xF0
 #
 # Each is made for an encoding, and reads what follows its constructor: (buffer, position, end,
 # levels
-# left) → (value, position after it). `decoding.py` has the table of them all.
+# left) → (value, position after it). `codec.py` has the table of them all.
 
 Buffer = bytes | bytearray | memoryview
 ValueReader = Callable[[Buffer, int, int, int], tuple[Any, int]]

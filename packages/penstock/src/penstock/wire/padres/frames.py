@@ -81,7 +81,7 @@ class ErrorFrame:
     """What was noted is refused."""
 
     receipt: int
-    code: int  #: see `conditions.py`
+    code: int  #: see `errors.py`
     text: str
     position: int = -1  #: of the mistake in the text of the message, from 0; -1 for none
 

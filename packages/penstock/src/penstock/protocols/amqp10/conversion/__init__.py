@@ -15,7 +15,7 @@
 Delivery annotations end here: they are from one peer to the next. What AMQP 0-9-1 cannot say
 travels beside the message as it came, in the headers x-amqp-1.0-properties, -app-properties,
 -message-annotations and -footer, and goes out again to readers of 1.0 as long as it still says what
-the rest of the message does (`beside.py`).
+the rest of the message does (`preserved_sections.py`).
 """
 
 from penstock.protocols.amqp10.conversion.incoming import (

@@ -49,11 +49,11 @@ from penstock.wire.amqp10.message import (
 
 # Sections that were kept beside a message, under a seal.
 #
-# Whether what was kept still holds is seen by converting it again (`beside.py`), which costs as
-# much as the first time. Nearly always nobody has touched the message in between, and the seal, a
-# keyed hash over its content header, says so: then the sections go out as they came. The key is the
-# one that Python gives to every process (its hash of bytes is SipHash), so that nobody else can set
-# a seal, and those of an earlier process are broken: their messages go the long way.
+# Whether what was kept still holds is seen by converting it again (`preserved_sections.py`), which
+# costs as much as the first time. Nearly always nobody has touched the message in between, and the
+# seal, a keyed hash over its content header, says so: then the sections go out as they came. The
+# key is the one that Python gives to every process (its hash of bytes is SipHash), so that nobody
+# else can set a seal, and those of an earlier process are broken: their messages go the long way.
 #
 # The seal is the first of the headers, and those that are kept follow it; a stream puts the offset
 # before it, which breaks no seal.
