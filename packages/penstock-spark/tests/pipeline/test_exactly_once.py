@@ -150,9 +150,7 @@ class Driver:
         log = self._folder / f"driver-{self._starts}.log"
         program = [sys.executable, "-m", "tests.pipeline.driver", str(self._folder), MASTER, how]
         limit = [] if how == "once" else ["maxOffsetsPerTrigger=300"]
-        return Process(
-            [*program, *self._options, *limit], log, {**os.environ, "PYTHONPATH": str(Path.cwd())}
-        )
+        return Process([*program, *self._options, *limit], log, dict(os.environ))
 
 
 def written(spark: SparkSession, folder: Path) -> Counter[tuple[str, int, bytes]]:

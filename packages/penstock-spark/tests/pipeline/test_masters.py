@@ -27,7 +27,7 @@ def test_nothing_depends_on_one_process(
         opened.queue_declare(name, durable=True)
     arguments = [str(tmp_path), master, broker.url, f"source-{name}", name]
     program = [sys.executable, "-m", "tests.pipeline.elsewhere", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
 
     process = Process(program, tmp_path / "log", environment)
     try:

@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -47,7 +46,6 @@ class Pipeline:
         ]
         environment = {
             **os.environ,
-            "PYTHONPATH": str(Path.cwd()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "TALLY_STREAMS": self._tally.streams,
             "TALLY_DIE": die,

@@ -55,7 +55,7 @@ class Run:
             *(word for setting in HASTE for word in ("--spark", setting)),
         ]
         self.data.mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
         return Process([*PROGRAM, *arguments], self.data / f"{self.starts}.log", environment)
 
     def finish(self, master: str = MASTER) -> None:
