@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from penstock.core.errors import PenstockError
-from penstock.core.retry import RetryPolicy, retry
+from penstock.core.retry import RetryPolicy, retry, retry_async
 
 
 class Away(PenstockError):
@@ -34,7 +34,7 @@ class Flaky:
 
 
 class Clock:
-    """Time that passes when somebody pauses."""
+    """Time that passes during a sleep."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -46,14 +46,14 @@ class Clock:
         self.now += seconds
 
 
-def test_a_passing_fault_is_tried_again() -> None:
+def test_a_transient_error_is_retried() -> None:
     work, clock = Flaky(3, Away("away")), Clock()
 
     assert retry(work, sleep=clock.sleep, clock=clock) == "done"
     assert work.runs == 4
 
 
-def test_a_fault_that_stays_is_raised_at_once() -> None:
+def test_another_error_is_raised_at_once() -> None:
     work = Flaky(1, Unready("no schema"))
 
     with pytest.raises(Unready):
@@ -61,7 +61,7 @@ def test_a_fault_that_stays_is_raised_at_once() -> None:
     assert work.runs == 1
 
 
-def test_patience_ends() -> None:
+def test_retries_end_with_the_total_time() -> None:
     work, clock = Flaky(10_000, Away("away")), Clock()
 
     with pytest.raises(Away):
@@ -69,25 +69,70 @@ def test_patience_ends() -> None:
     assert 20.0 < clock.now <= 30.0
 
 
-def test_pauses_double_up_to_the_longest() -> None:
-    pauses = RetryPolicy(first=0.1, longest=1.0).delays(random_share=lambda: 1.0)
+def test_delays_double_up_to_the_longest() -> None:
+    delays = RetryPolicy(first=0.1, longest=1.0).delays(random_share=lambda: 1.0)
 
-    assert list(itertools.islice(pauses, 6)) == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    assert list(itertools.islice(delays, 6)) == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
 
 
-def test_those_who_wait_do_not_all_come_at_once() -> None:
+def test_jitter_spreads_the_delays() -> None:
     earliest = next(RetryPolicy(first=1.0).delays(random_share=lambda: 0.0))
     latest = next(RetryPolicy(first=1.0).delays(random_share=lambda: 1.0))
 
     assert (earliest, latest) == (0.5, 1.0)
 
 
-def test_a_pause_may_give_up_early() -> None:
+def test_a_sleep_may_give_up_early() -> None:
     class Stopped(Exception):
         pass
 
-    def pause(seconds: float) -> None:
+    def sleep(seconds: float) -> None:
         raise Stopped
 
     with pytest.raises(Stopped):
-        retry(Flaky(5, Away("away")), sleep=pause)
+        retry(Flaky(5, Away("away")), sleep=sleep)
+
+
+def test_a_fixed_delay_has_no_jitter() -> None:
+    assert list(itertools.islice(RetryPolicy.fixed(0.5).delays(), 3)) == [0.5, 0.5, 0.5]
+
+
+def test_the_delay_after_many_failures_is_the_longest() -> None:
+    policy = RetryPolicy(first=1.0, longest=600.0, jitter=0.0)
+
+    assert [policy.delay(each) for each in (1, 2, 3, 11, 5000)] == [1.0, 2.0, 4.0, 600.0, 600.0]
+
+
+def test_attempts_are_limited() -> None:
+    work, clock = Flaky(10, Away("away")), Clock()
+
+    with pytest.raises(Away):
+        retry(work, RetryPolicy(attempts=3), sleep=clock.sleep, clock=clock)
+    assert work.runs == 3
+
+
+def test_the_caller_decides_which_errors_are_retried() -> None:
+    work, clock = Flaky(2, OSError("refused")), Clock()
+
+    found = retry(
+        work, None, lambda error: isinstance(error, OSError), sleep=clock.sleep, clock=clock
+    )
+    assert found == "done"
+
+
+async def test_a_coroutine_is_retried() -> None:
+    work = Flaky(2, Away("away"))
+
+    async def attempt() -> str:
+        return work()
+
+    assert await retry_async(attempt, RetryPolicy.fixed(0.0)) == "done"
+    assert work.runs == 3
+
+
+async def test_a_coroutine_is_not_retried_after_the_total_time() -> None:
+    async def attempt() -> None:
+        raise Away("away")
+
+    with pytest.raises(Away):
+        await retry_async(attempt, RetryPolicy.fixed(0.5, total=0.0))
