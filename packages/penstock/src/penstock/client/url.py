@@ -8,9 +8,37 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from penstock.core.errors import ConfigurationError
+
+
+class BrokerProtocol(Enum):
+    AMQP091 = "AMQP 0-9-1"
+    AMQP10 = "AMQP 1.0"
+    MQTT = "MQTT"
+    PADRES = "PADRES"
+
+
+PROTOCOLS: Final = {
+    "amqp": BrokerProtocol.AMQP091,
+    "amqps": BrokerProtocol.AMQP091,
+    "amqp+1.0": BrokerProtocol.AMQP10,
+    "amqps+1.0": BrokerProtocol.AMQP10,
+    "mqtt": BrokerProtocol.MQTT,
+    "mqtts": BrokerProtocol.MQTT,
+    "ws": BrokerProtocol.MQTT,
+    "wss": BrokerProtocol.MQTT,
+    "padres": BrokerProtocol.PADRES,
+    "padress": BrokerProtocol.PADRES,
+}
+
+
+def protocol_of(url: str) -> BrokerProtocol | None:
+    """The protocol that the scheme of a URL names; None for an unknown scheme."""
+    return PROTOCOLS.get(url.partition("://")[0].lower())
 
 
 @dataclass(frozen=True, slots=True)
