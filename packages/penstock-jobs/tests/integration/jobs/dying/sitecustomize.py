@@ -33,7 +33,7 @@ def prepare(death: Death) -> None:
     commit, write, end = ChannelTransaction.commit, Committer._write_touched, Committer._ended
 
     def dying_commit(transaction: ChannelTransaction) -> None:
-        if transaction._publishes and transaction._answers:
+        if transaction._publishes and transaction._acknowledgements:
             death.near = True
             death.step("begun")
         commit(transaction)

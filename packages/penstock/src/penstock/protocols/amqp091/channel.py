@@ -1,9 +1,9 @@
-"""A channel of an AMQP 0-9-1 connection: what is being published, consumed and answered on it.
+"""A channel of an AMQP 0-9-1 connection: publishing, consuming, acknowledgements.
 
-Publishing and acknowledging are here, on the short way; the methods that come more rarely are in
-`handlers/`. With each exchange and queue it meets, a channel has a conversation of its own
-(`channel.py`); what it may tell a publisher of its messages is `channel.py`. It keeps the
-order of what leaves on it: a large message takes a while, and the rest waits behind it.
+Publish and ack are the fast path and called by the frame reader; other methods are in `handlers/`.
+Towards drivers, an AMQP channel has one channel of the contract per exchange it publishes to
+(`Amqp091Producer`) and per consumer (`Amqp091Consumer`). While a large message is being sent,
+everything else on the channel waits behind it.
 """
 
 from __future__ import annotations
@@ -37,41 +37,33 @@ if TYPE_CHECKING:
     from penstock.protocols.amqp091.writer import Amqp091Writer
 
 
-# The two kinds of conversation an AMQP channel has with drivers.
-#
-# One AMQP channel meets many drivers: a `Amqp091Producer` is its conversation with an exchange, a
-# `Amqp091Consumer` the one with a queue. Drivers know them as channels of the contract and talk to
-# the connection's writing side (`writer.py`) on them.
-
-#: Makes the method a delivery begins with: of its tag, whether it came before, and the message.
+#: Encodes the method of a delivery: from its tag, whether it is redelivered, and the message.
 DeliveryMethodEncoder = Callable[[int, bool, Message], bytes]
 
 
 class Amqp091Producer(Channel):
-    """The conversation of an AMQP channel with an exchange."""
+    __slots__ = ("channel", "confirms", "exchange", "post", "topical")
 
-    __slots__ = ("amqp", "confirms", "exchange", "post", "topical")
-
-    def __init__(self, amqp: AmqpChannel, driver: Exchange, exchange: str) -> None:
-        super().__init__(amqp.writer, driver)
-        self.amqp = amqp
-        self.confirms = amqp.confirms
+    def __init__(self, channel: AmqpChannel, driver: Exchange, exchange: str) -> None:
+        super().__init__(channel.writer, driver)
+        self.channel = channel
+        self.confirms = channel.confirms
         self.exchange = exchange
         self.topical = driver.topical  #: topic permissions apply to routing keys
-        self.check_topic = partial(amqp.connection.access.check_topic, "write", exchange)
+        self.check_topic = partial(channel.connection.access.check_topic, "write", exchange)
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
 
 
 class Amqp091Consumer(Channel):
-    """The conversation of an AMQP channel with a queue: a consumer, or a `basic.get`."""
+    """A consumer, or a `basic.get`."""
 
     __slots__ = (
-        "amqp",
         "arguments",
         "cancelled",
+        "channel",
         "deliver_writer",
         "exclusive",
-        "opening",
+        "method_encoder",
         "prefetch",
         "queue",
         "tag",
@@ -79,52 +71,123 @@ class Amqp091Consumer(Channel):
     )
 
     def __init__(
-        self, amqp: AmqpChannel, driver: Driver, queue: str, tag: str, settled: bool, prefetch: int
+        self,
+        channel: AmqpChannel,
+        driver: Driver,
+        queue: str,
+        tag: str,
+        settled: bool,
+        prefetch: int,
     ) -> None:
-        super().__init__(amqp.writer, driver, settled)
-        self.amqp = amqp
+        super().__init__(channel.writer, driver, settled)
+        self.channel = channel
         self.queue = queue
         self.tag = tag
         self.prefetch = prefetch
         self.unacked = 0
         self.exclusive = False
-        self.cancelled = False  #: to end when the large message it is sending has left
+        self.cancelled = False  #: ends when its large message has been sent
         self.arguments: dict[str, Any] = {}
-        self.opening: DeliveryMethodEncoder | None = (
-            None  #: what it gets begins with no `basic.deliver`
-        )
+        self.method_encoder: DeliveryMethodEncoder | None = None  #: None for `basic.deliver`
         self.deliver_writer = BasicDeliverWriter(
-            amqp.number, tag.encode(), amqp.connection.frame_max
+            channel.number, tag.encode(), channel.connection.frame_max
         )
 
     def request(self) -> None:
-        """Ask the driver for as much as prefetch leaves room for."""
-        self.driver.channel_request(self, self.amqp.credit(self))
+        self.driver.channel_request(self, self.channel.credit(self))
 
 
-#: Routes a channel remembers the producer of.
+#: Routes whose producer a channel caches.
 MAX_CACHED_ROUTES: Final = 1024
 
-#: A client consumes from this and names it as its reply-to (direct reply-to).
+#: The pseudo-queue of direct reply-to: clients consume from it and name it as reply-to.
 DIRECT_REPLY_TO: Final = "amq.rabbitmq.reply-to"
 
-#: A flag of this terminal's own, beyond the contract's: the reply-to must be made out.
+#: A flag beyond those of the contract: the reply-to has to be resolved.
 DIRECT_REPLY_FLAG: Final = 1 << 16
 
-#: A delivery that waits for an answer.
 UnackedDelivery = tuple[Amqp091Consumer, Delivery]
 
-#: What waits for a large message to leave, and how many bytes it counts for.
+#: A write behind a large message, and how many unread bytes it counts for.
 DeferredWrite = tuple[Callable[[], None], int]
+
+
+class ChannelConfirms:
+    """Publisher confirms of one channel.
+
+    Receipts are the delivery tags of `basic.ack`, counted from one. They arrive in any order and
+    collect until the end of the write batch; consecutive ones are acknowledged together. Each tag
+    is answered exactly once, by `basic.ack` or `basic.nack`: an acknowledgement with `multiple`
+    covers only tags that it confirms or that were answered before.
+    """
+
+    __slots__ = ("_ahead", "_channel", "_upto", "receipts")
+
+    def __init__(self, channel: AmqpChannel) -> None:
+        self._channel: AmqpChannel | None = channel  #: None after it has closed
+        self._upto = 0  #: all receipts up to this one have been answered
+        self._ahead: set[int] = set()  #: answered receipts after a gap
+        self.receipts: list[int] = []  #: confirmed, not yet sent
+
+    def outstanding(self, published: int) -> int:
+        return max(0, published - self._upto - len(self._ahead))
+
+    def write(self) -> None:
+        receipts, self.receipts = self.receipts, []
+        channel = self._channel
+        if channel is None:
+            return
+        before = upto = self._upto
+        single: list[int] = []
+        for receipt in receipts:
+            if receipt == upto + 1:
+                upto = receipt
+            else:
+                single.append(receipt)
+        last = upto  # confirmed now, without a gap before it
+        self._upto = upto
+        if single or self._ahead:
+            self._ahead.update(single)
+            self._advance()
+            last = max([upto, *(receipt for receipt in single if receipt <= self._upto)])
+        if last > before:
+            channel.send(encode_basic_ack(channel.number, last, last - before > 1))
+        for receipt in single:
+            if receipt > last:
+                channel.send(encode_basic_ack(channel.number, receipt, False))
+        channel.connection.host.kernel.metrics.confirmed += len(receipts)
+
+    def refuse(self, receipt: int) -> None:
+        channel = self._channel
+        if channel is None:
+            return
+        self._ahead.add(receipt)
+        self._advance()
+        nack = encode_method_frame(
+            channel.number, methods.BASIC_NACK, delivery_tag=receipt, multiple=False
+        )
+        channel.send(nack)
+
+    def _advance(self) -> None:
+        ahead = self._ahead
+        while ahead and self._upto + 1 in ahead:
+            self._upto += 1
+            ahead.discard(self._upto)
+
+    def close(self) -> None:
+        """Send the collected confirms, and none after that."""
+        if self.receipts:
+            self.write()
+        self._channel = None
 
 
 class AmqpChannel:
     __slots__ = (
         "_by_exchange",
         "_deferred",
-        "_first",
         "_flags",
         "_header",
+        "_next_consumer",
         "closing",
         "confirm",
         "confirms",
@@ -170,9 +233,9 @@ class AmqpChannel:
         self.prefetch = 0
         self.global_prefetch = 0
         self.last_queue = ""
-        self.sending: Amqp091Consumer | None = None  #: a large message is on its way out
-        self._deferred: deque[DeferredWrite] = deque()  #: what waits until it has left
-        self._first = 0  #: which consumer is asked for first
+        self.sending: Amqp091Consumer | None = None  #: a large message
+        self._deferred: deque[DeferredWrite] = deque()  #: until it has been sent
+        self._next_consumer = 0  #: the first to request; rotates
 
     # Publishing.
 
@@ -203,7 +266,6 @@ class AmqpChannel:
         return MANDATORY if bits & 1 else 0
 
     def producer(self, route: bytes) -> Amqp091Producer:
-        """The conversation a route belongs to, begun if need be."""
         exchange, key = decode_route(route)
         producer = self._by_exchange.get(exchange)
         connection = self.connection
@@ -226,7 +288,7 @@ class AmqpChannel:
         return producer
 
     def forget_producer(self, producer: Amqp091Producer) -> None:
-        """Its exchange is gone: the next publish there will be told so."""
+        """The exchange was deleted: the next publish to it fails."""
         self._by_exchange.pop(producer.exchange, None)
         self.producers = {
             route: other for route, other in self.producers.items() if other is not producer
@@ -243,7 +305,7 @@ class AmqpChannel:
         return flags
 
     def resolve_reply_to(self, header: bytes) -> bytes:
-        """Direct reply-to: the name that leads back to this channel takes the place of ours."""
+        """Replace the pseudo-queue by the reply queue of this channel."""
         if self.reply_consumer is None:
             raise PreconditionFailed("fast reply consumer does not exist")
         properties = decode_header(header)
@@ -262,18 +324,18 @@ class AmqpChannel:
                 f"'{user.name}'"
             )
 
-    # Answering.
+    # Acknowledgements.
 
     def ack(self, tag: int, multiple: bool) -> None:
         if multiple:
-            for answered in self.take_unacked(tag, True):
-                self.settle(*answered)
+            for taken in self.take_unacked(tag, True):
+                self.settle(*taken)
             return
         unacked = self.unacked.pop(tag, None)
         if unacked is None:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         if self.transaction is not None:
-            self.transaction.answer(tag, unacked, None)
+            self.transaction.add_acknowledgement(tag, unacked, None)
             return
         consumer, delivery = unacked
         consumer.unacked -= 1
@@ -283,7 +345,7 @@ class AmqpChannel:
         writer.awaiting_credit[consumer] = None
 
     def take_unacked(self, tag: int, multiple: bool) -> list[tuple[int, UnackedDelivery]]:
-        """The deliveries an answer is about, no longer waiting for one."""
+        """Remove the deliveries that an acknowledgement covers."""
         unacked = self.unacked
         if multiple and tag == 0:
             tags = list(unacked)
@@ -304,7 +366,7 @@ class AmqpChannel:
     def settle(self, tag: int, unacked: UnackedDelivery, requeue: bool | None = None) -> None:
         """Confirm a delivery (`requeue` None), or fail it."""
         if self.transaction is not None and not self.transaction.committing:
-            self.transaction.answer(tag, unacked, requeue)
+            self.transaction.add_acknowledgement(tag, unacked, requeue)
             return
         consumer, delivery = unacked
         consumer.unacked -= 1
@@ -315,11 +377,10 @@ class AmqpChannel:
             consumer.driver.channel_failure(consumer, delivery, requeue)
         self.writer.awaiting_credit[consumer] = None
 
-    # Flow.
+    # Credit.
 
     def credit(self, consumer: Amqp091Consumer) -> int:
-        """How many more deliveries a consumer may have now."""
-        if self.closing or self.writer.write_blocked:
+        if self.closing or self.writer.output.write_blocked:
             return 0
         if self.sending is not None:
             return 1 if self.sending is consumer else 0
@@ -331,46 +392,45 @@ class AmqpChannel:
         return max(credit, 0)
 
     def request_all(self) -> None:
-        """Ask for every consumer, a different one first each time."""
         if self.sending is not None and self.sending.cancelled:
-            self.sending.request()  # it is no longer among them, but has to finish
+            self.sending.request()  # not among the consumers any more
         consumers = list(self.consumers.values())
-        if not self.writer.write_blocked:
-            self._first = (self._first + 1) % max(1, len(consumers))
-        for consumer in consumers[self._first :] + consumers[: self._first]:
+        if not self.writer.output.write_blocked:
+            self._next_consumer = (self._next_consumer + 1) % max(1, len(consumers))
+        for consumer in consumers[self._next_consumer :] + consumers[: self._next_consumer]:
             consumer.request()
 
-    # Sending.
+    # Output.
 
     def send(self, frame: bytes) -> None:
-        """A method frame, in its turn."""
+        """A method frame, behind a large message and what waits for it."""
         if self.sending is None:
-            self.writer.send(frame)
+            self.writer.output.send(frame)
         else:
-            self.after_large(partial(self.writer.send, frame), len(frame))
+            self.after_large(partial(self.writer.output.send, frame), len(frame))
 
-    def after_large(self, go: Callable[[], None], weight: int) -> None:
-        """Do it now, or behind the large message that is on its way out and all that waits.
+    def after_large(self, write: Callable[[], None], weight: int) -> None:
+        """Write now, or after the large message and all that waits behind it.
 
-        The weight is in bytes: a client for whom too much waits is not read from.
+        The weight, in bytes, counts as unread output: a client with too much of it is not read.
         """
         if self.sending is None:
-            go()
+            write()
         else:
-            self._deferred.append((go, weight))
-            self.writer.held += weight
+            self._deferred.append((write, weight))
+            self.writer.output.deferred_bytes += weight
 
-    def next_after_large(self, go: Callable[[], None]) -> None:
-        """Do it before all that waits: it belongs to the large message."""
-        self._deferred.appendleft((go, 0))
+    def next_after_large(self, write: Callable[[], None]) -> None:
+        """Write before everything that waits: it belongs to the large message."""
+        self._deferred.appendleft((write, 0))
 
     def end_large(self) -> None:
-        """It has left. What waited goes on, until the next large one."""
+        """The large message was sent: write what waited, up to the next large one."""
         self.sending = None
         while self._deferred and self.sending is None:
-            go, weight = self._deferred.popleft()
-            self.writer.held -= weight
-            go()
+            write, weight = self._deferred.popleft()
+            self.writer.output.deferred_bytes -= weight
+            write()
         if self.sending is None:
             self.request_all()
         self.connection.flow_control.resume_soon()
@@ -379,17 +439,15 @@ class AmqpChannel:
         self.send(encode_method_frame(self.number, number, **values))
 
     def queue_name(self, name: str) -> str:
-        """The queue a method means: an empty name is the last one declared on this channel."""
+        """An empty name stands for the queue declared last on this channel."""
         if name:
             return name
         if not self.last_queue:
             raise NotFound("no previously declared queue")
         return self.last_queue
 
-    # The end.
-
     def end(self) -> None:
-        """Give everything back: conversations end, what was not answered is requeued."""
+        """Close all producers and consumers; requeue what was not acknowledged."""
         self.confirms.close()
         self.is_idle = False
         self.closing = True
@@ -404,14 +462,14 @@ class AmqpChannel:
         if self.sending is not None and self.sending.cancelled:
             self.sending.driver.channel_close(self.sending)
         self.sending = None
-        self.writer.held -= sum(weight for _, weight in self._deferred)
+        self.writer.output.deferred_bytes -= sum(weight for _, weight in self._deferred)
         self._deferred.clear()
         if self.transaction is not None:
             self.transaction.rollback()
             self.transaction = None
         for consumer in self.consumers.values():
-            consumer.request()  # nothing more: what is requeued shall not come back here
-        # Requeued before the consumers leave: a successor begins with the oldest message.
+            consumer.request()  # no credit: what is requeued goes to others
+        # Requeue before the consumers close, so that the next consumer gets the oldest message.
         unacked, self.unacked = self.unacked, {}
         for consumer, delivery in unacked.values():
             consumer.driver.channel_failure(consumer, delivery, True)
@@ -420,77 +478,3 @@ class AmqpChannel:
         self.consumers.clear()
         self._by_exchange.clear()
         self.producers.clear()
-
-
-# Publisher confirms: what is safe, told to the publisher in as few words as possible.
-#
-# Receipts are the delivery tags of `basic.ack` and count from one. They come as destinations see
-# fit and gather until the turn ends; those that follow one another are then told by one
-# acknowledgement. Each tag is answered once, by `basic.ack` or by `basic.nack`: an acknowledgement
-# ends at a tag that is confirmed by it, and with `multiple` it passes only over tags that have had
-# their answer.
-
-
-class ChannelConfirms:
-    __slots__ = ("_ahead", "_channel", "_upto", "receipts")
-
-    def __init__(self, channel: AmqpChannel) -> None:
-        self._channel: AmqpChannel | None = channel  #: None once it has closed
-        self._upto = 0  #: all receipts up to this one have been answered
-        self._ahead: set[int] = set()  #: and these beyond it
-        self.receipts: list[int] = []  #: safe, and not told yet
-
-    def outstanding(self, published: int) -> int:
-        """How many of the receipts given out so far wait for an answer."""
-        return max(0, published - self._upto - len(self._ahead))
-
-    def write(self) -> None:
-        """Tell what has gathered; nobody is told on a channel that has closed."""
-        receipts, self.receipts = self.receipts, []
-        channel = self._channel
-        if channel is None:
-            return
-        before = upto = self._upto
-        single: list[int] = []
-        for receipt in receipts:
-            if receipt == upto + 1:
-                upto = receipt
-            else:
-                single.append(receipt)
-        last = upto  # of those that are confirmed here and have no gap before them
-        self._upto = upto
-        if single or self._ahead:
-            self._ahead.update(single)
-            self._advance()
-            last = max([upto, *(receipt for receipt in single if receipt <= self._upto)])
-        if last > before:
-            channel.send(encode_basic_ack(channel.number, last, last - before > 1))
-        for receipt in single:
-            if receipt > last:
-                channel.send(encode_basic_ack(channel.number, receipt, False))
-        channel.connection.host.kernel.metrics.confirmed += len(receipts)
-
-    def refuse(self, receipt: int) -> None:
-        """What was published with this receipt was not taken."""
-        channel = self._channel
-        if channel is None:
-            return
-        self._ahead.add(receipt)
-        self._advance()
-        nack = encode_method_frame(
-            channel.number, methods.BASIC_NACK, delivery_tag=receipt, multiple=False
-        )
-        channel.send(nack)
-
-    def _advance(self) -> None:
-        """Those beyond a gap that has closed are beyond it no longer."""
-        ahead = self._ahead
-        while ahead and self._upto + 1 in ahead:
-            self._upto += 1
-            ahead.discard(self._upto)
-
-    def close(self) -> None:
-        """The channel closes: tell what has gathered, and nothing after that."""
-        if self.receipts:
-            self.write()
-        self._channel = None

@@ -1,16 +1,15 @@
 """The AMQP 0-9-1 terminal: one socket and its channels.
 
-Bytes come in by `data_received` and are taken apart by `frames.py`; methods are answered by
-`handshake.py` (until the connection is open) and `handlers/` (from then on). What goes out, and
-what drivers ask for, is `writer.py`; when reading stops is `broker/flow_control.py`, who is still
-alive
-`terminal.py`.
+The frame reader (`wire/amqp091`) takes received bytes apart and calls the terminal. Until the
+connection is open, methods go to `Amqp091Handshake`, afterwards to `handlers/`; publishes and
+acknowledgements go directly to the channel. Output, and the contract with drivers, is `writer.py`.
+An error closes the channel or the connection, as the standard says (`wire/amqp091/errors.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.connection_registry import (
@@ -18,7 +17,7 @@ from penstock.broker.connection_registry import (
     register_connection,
     unregister_connection,
 )
-from penstock.broker.flow_control import READ_BYTES, ReadFlowControl
+from penstock.broker.flow_control import ReadFlowControl
 from penstock.broker.host import Host
 from penstock.core.errors import (
     ChannelError,
@@ -32,7 +31,17 @@ from penstock.protocols.amqp091.channel import AmqpChannel
 from penstock.protocols.amqp091.content import ContentAssembler
 from penstock.protocols.amqp091.handlers import HANDLERS
 from penstock.protocols.amqp091.handlers.connection import Amqp091Handshake
-from penstock.protocols.amqp091.writer import WRITE_HIGH_WATER_BYTES, Amqp091Writer
+from penstock.protocols.amqp091.writer import Amqp091Writer
+from penstock.protocols.connection import (
+    CLOSE_SECONDS,
+    abort_handshake,
+    describe_channel,
+    describe_connection,
+    describe_consumer,
+    finish_read,
+)
+from penstock.protocols.heartbeats import HeartbeatTimer
+from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.errors import close_reason
 from penstock.wire.amqp091.frames import HEARTBEAT_FRAME, Amqp091FrameReader
@@ -43,19 +52,32 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 
-#: How long a client may take to answer our close, or to close once all is said.
-CLOSE_SECONDS: Final = 5.0
+#: Half intervals without data after which the client is gone, as in RabbitMQ.
+MISSED_HALF_INTERVALS: Final = 4
 
-#: What an open connection may be asked as a whole.
+#: Methods of an open connection on channel 0.
 CHANNEL_ZERO_METHODS: Final = (methods.CONNECTION_CLOSE, methods.CONNECTION_UPDATE_SECRET)
 
 _log = get_logger("penstock.amqp091")
 
 
+class Amqp091Protocol:
+    """Connections of AMQP 0-9-1 share nothing but the broker."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def terminal(self) -> asyncio.Protocol:
+        return Amqp091Terminal(self._host)
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+
 class Amqp091Terminal(asyncio.Protocol):
     __slots__ = (
+        "_discarding",
         "_handshake",
-        "_hung_up",
         "_permissions",
         "_write_batch",
         "access",
@@ -69,6 +91,7 @@ class Amqp091Terminal(asyncio.Protocol):
         "host",
         "name",
         "opened",
+        "output",
         "peer",
         "published",
         "reader",
@@ -92,7 +115,8 @@ class Amqp091Terminal(asyncio.Protocol):
         self.reader = Amqp091FrameReader(self, self.frame_max, self.channels)
         self.flow_control = ReadFlowControl(self)
         self.writer: Amqp091Writer = Amqp091Writer(self)
-        self.heartbeats = Amqp091Heartbeats(self)
+        self.output = self.writer.output
+        self.heartbeats = HeartbeatTimer(self, HEARTBEAT_FRAME, MISSED_HALF_INTERVALS)
         self.client_properties: dict[str, Any] = {}
         self.name = ""
         self.published = 0
@@ -100,157 +124,140 @@ class Amqp091Terminal(asyncio.Protocol):
         self.closing = False
         self._permissions = host.users.version
         self._handshake: Amqp091Handshake | None = Amqp091Handshake(self)
-        self._hung_up = False  #: all is said: what still comes is discarded
+        self._discarding = False  #: input is discarded until the client closes the socket
 
     # The socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         register_connection(self, transport, WRITE_HIGH_WATER_BYTES)
         seconds = self.host.kernel.settings.handshake_timeout
-        self.heartbeats.expect(seconds, self._handshake_expired)
+        self.heartbeats.expect(seconds, partial(abort_handshake, self))
 
     def data_received(self, data: bytes) -> None:
-        if self._hung_up:
+        if self._discarding:
             return
-        self.heartbeats.heard = True
+        self.heartbeats.received = True
         self._write_batch.reader = self.flow_control
         published = self.published
         if self._permissions != self.host.users.version:
-            self._permissions_changed()
+            self._permissions = self.host.users.version
+            for channel in self.channels.values():
+                channel.producers.clear()  # permissions are checked again
         try:
-            if self._handshake is not None and not self._handshake.greeted:
-                data = self._handshake.greet(data)
+            if self._handshake is not None and not self._handshake.has_protocol_header:
+                data = self._handshake.read_protocol_header(data)
             self.reader.feed(data)
         except Exception as error:
             self.fail(error)
-        writer = self.writer
-        if writer.awaiting_credit:
-            writer.request()
-        metrics = self.host.kernel.metrics
-        size = len(data)
-        metrics.bytes_in += size
-        if size >= READ_BYTES or self.flow_control.wide:
-            self.flow_control.adapt(size)
-        if self.published != published or self.flow_control.filling:
-            metrics.published += self.published - published
-            if self.flow_control.filling and self.flow_control.account.spent:
-                self.post_partial_bucket()
-            self.flow_control.look()
-        if (writer.paused or writer.held) and self.flow_control.unread:
-            self.flow_control.pause()
+        if self.writer.awaiting_credit:
+            self.writer.request()
+        finish_read(self, len(data), published)
         self._write_batch.flush()
 
-    def _permissions_changed(self) -> None:
-        """What was allowed has to be asked for again."""
-        self._permissions = self.host.users.version
-        for channel in self.channels.values():
-            channel.producers.clear()
-
-    def post_partial_bucket(self) -> None:
-        """What is here of large messages goes to where it is spooled."""
+    def post_partial_buckets(self) -> None:
         for channel in self.channels.values():
             if channel.content is not None:
                 channel.content.post_partial_bucket()
 
     def pause_writing(self) -> None:
-        self.writer.pause()
+        self.output.pause()
 
     def resume_writing(self) -> None:
-        self.writer.resume()
+        self.output.resume()
         self.flow_control.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.heartbeats.stop()
+        self.heartbeats.close()
         self.flow_control.end()
         self.closing = True
         if self._handshake is not None:
             self._handshake.cancel()
             self._handshake = None
         self._end_channels()
-        self.writer.out.clear()
+        self.output.close()
         unregister_connection(self)
-        # What refers back to us would keep us, and all that was read, until cycles are looked for.
-        del self.reader, self.flow_control, self.writer, self.heartbeats
+        # Reference cycles would keep the terminal until the next garbage collection.
+        del self.reader, self.flow_control, self.writer
 
     def _end_channels(self) -> None:
         for channel in list(self.channels.values()):
             channel.end()
         self.channels.clear()
-        self.writer.forget()
+        self.writer.reset()
         if self.opened:
             self.vhost.release(self)
 
-    # In: what the frame reader finds.
+    # Calls of the frame reader.
 
-    def on_method(self, channel: int, payload: bytes) -> None:
-        number = int.from_bytes(payload[:4], "big")
+    def on_method(self, number: int, payload: bytes) -> None:
+        method_id = int.from_bytes(payload[:4], "big")
         if self.closing:
-            if number == methods.CONNECTION_CLOSE and not channel:  # both at once
+            if method_id == methods.CONNECTION_CLOSE and not number:  # both sides close at once
                 self._send_close_ok()
-            elif number == methods.CONNECTION_CLOSE_OK and not channel:
+            elif method_id == methods.CONNECTION_CLOSE_OK and not number:
                 self.transport.close()
             return
         if self._handshake is not None:
-            self._handshake.on_method(channel, payload)
+            self._handshake.on_method(number, payload)
             return
-        amqp = self.channels.get(channel)
-        if amqp is not None and amqp.content is not None:
-            raise amqp.content.unexpected("a method frame")
+        channel = self.channels.get(number)
+        if channel is not None and channel.content is not None:
+            raise channel.content.unexpected("a method frame")
         method, args = decode_method(payload)
-        if amqp is None and channel and number != methods.CHANNEL_OPEN:
-            if number in (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK):
+        if channel is None and number and method_id != methods.CHANNEL_OPEN:
+            if method_id in (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK):
                 return
             raise ChannelError("expected 'channel.open'")
-        if amqp is not None and amqp.closing:
-            if number == methods.CHANNEL_CLOSE:
-                self.send(encode_method_frame(channel, methods.CHANNEL_CLOSE_OK))
-            if number in (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK):
-                del self.channels[channel]
+        if channel is not None and channel.closing:
+            if method_id == methods.CHANNEL_CLOSE:
+                self.send(encode_method_frame(number, methods.CHANNEL_CLOSE_OK))
+            if method_id in (methods.CHANNEL_CLOSE, methods.CHANNEL_CLOSE_OK):
+                del self.channels[number]
             return
-        if number == methods.BASIC_PUBLISH and amqp is not None:
-            amqp.content = ContentAssembler(amqp, payload[6:-1], payload[-1])
-            amqp.is_idle = False
+        if method_id == methods.BASIC_PUBLISH and channel is not None:
+            channel.content = ContentAssembler(channel, payload[6:-1], payload[-1])
+            channel.is_idle = False
             return
-        if channel and method.name.startswith("connection."):
+        if number and method.name.startswith("connection."):
             raise CommandInvalid(f"unimplemented method '{method.name}' on a channel")
-        if not channel and number not in CHANNEL_ZERO_METHODS:
+        if not number and method_id not in CHANNEL_ZERO_METHODS:
             raise ChannelError(f"unexpected method in connection state running: '{method.name}'")
-        HANDLERS[number](self, channel, args)
+        HANDLERS[method_id](self, number, args)
         self._write_batch.check_time()
 
-    def on_header(self, channel: int, payload: bytes) -> None:
-        content = self._content(channel)
+    def on_header(self, number: int, payload: bytes) -> None:
+        content = self._content(number)
         if content is not None:
             content.header(payload)
 
-    def on_body(self, channel: int, payload: bytes | memoryview) -> None:
-        content = self._content(channel)
+    def on_body(self, number: int, payload: bytes | memoryview) -> None:
+        content = self._content(number)
         if content is not None:
             content.body(payload)
 
-    def _content(self, channel: int) -> ContentAssembler | None:
-        amqp = self.channels.get(channel)
-        if self.closing or (amqp is not None and amqp.closing):
+    def _content(self, number: int) -> ContentAssembler | None:
+        channel = self.channels.get(number)
+        if self.closing or (channel is not None and channel.closing):
             return None
-        if amqp is None or amqp.content is None:
+        if channel is None or channel.content is None:
             raise UnexpectedFrame("expected method frame, got non method frame instead")
-        return amqp.content
+        return channel.content
 
-    def on_error(self, channel: int, method: int, error: Exception) -> None:
-        """A channel's own error closes the channel; anything else is the connection's."""
-        amqp = self.channels.get(channel)
-        if amqp is not None and amqp.content is not None:
-            method = methods.BASIC_PUBLISH  # whatever came, it came in the middle of one
+    def on_error(self, number: int, method_id: int, error: Exception) -> None:
+        """Close the channel, or the connection if the error is not limited to the channel."""
+        channel = self.channels.get(number)
+        if channel is not None and channel.content is not None:
+            method_id = methods.BASIC_PUBLISH  # any frame in the middle of a content belongs to it
         if (
-            amqp is None
+            channel is None
             or not isinstance(error, PenstockError)
             or close_reason(error).closes_connection
         ):
-            self.fail(error, method)
+            self.fail(error, method_id)
         else:
-            self.close_channel(amqp, error, method)
+            self.close_channel(channel, error, method_id)
 
-    # Whether it is read from.
+    # Flow control.
 
     @property
     def held(self) -> bool:
@@ -262,10 +269,7 @@ class Amqp091Terminal(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        waiting = self.writer.held
-        if self.writer.paused:
-            waiting += self.transport.get_write_buffer_size()
-        return waiting
+        return self.output.unread_bytes
 
     def blocking(self, reason: str) -> None:
         if self.can("connection.blocked"):
@@ -275,82 +279,71 @@ class Amqp091Terminal(asyncio.Protocol):
         if self.can("connection.blocked"):
             self.send(encode_method_frame(0, methods.CONNECTION_UNBLOCKED))
 
-    # The client.
-
     def alarms_changed(self) -> None:
         if self.opened and not self.closing:
             self.flow_control.alarms_changed()
 
+    # The connection.
+
     def send(self, frame: bytes) -> None:
-        """A frame of the connection's own, or of a channel that is not open."""
-        self.writer.send(frame)
+        """A frame of channel 0, or of a channel that is not open."""
+        self.output.send(frame)
 
     def can(self, capability: str) -> bool:
-        """Whether the client said it understands something."""
+        """Whether the client announced a capability."""
         capabilities = self.client_properties.get("capabilities")
         return isinstance(capabilities, dict) and capabilities.get(capability) is True
 
-    # The end.
-
     def open(self, vhost: VirtualHost, access: AccessControl, heartbeat: int) -> None:
-        """The handshake is over."""
+        """The handshake is complete."""
         self.vhost = vhost
         self.access = access
         self.opened = True
         self.host.connection_limiter.mark_authenticated(self.transport)
         self._handshake = None
-        self.heartbeats.begin(heartbeat)
+        half = heartbeat / 2
+        self.heartbeats.start(heartbeat, send_every=half, check_every=half)
 
-    def _handshake_expired(self) -> None:
-        _log.info("client took too long to introduce itself", connection=self.name)
-        self.transport.abort()
+    def close_channel(self, channel: AmqpChannel, error: Exception, method_id: int) -> None:
+        channel.end()
+        reason = self._send_close(channel.number, methods.CHANNEL_CLOSE, error, method_id)
+        _log.info("channel closed", connection=self.name, channel=channel.number, reason=reason)
 
-    def close_channel(self, amqp: AmqpChannel, error: Exception, method: int) -> None:
-        answer = close_reason(error)
-        amqp.end()
+    def _send_close(self, number: int, close: int, error: Exception, method_id: int) -> str:
+        reason = close_reason(error)
         self.send(
             encode_method_frame(
-                amqp.number,
-                methods.CHANNEL_CLOSE,
-                reply_code=answer.code,
-                reply_text=answer.text,
-                class_id=method >> 16,
-                method_id=method & 0xFFFF,
+                number,
+                close,
+                reply_code=reason.code,
+                reply_text=reason.text,
+                class_id=method_id >> 16,
+                method_id=method_id & 0xFFFF,
             )
         )
-        _log.info("channel closed", connection=self.name, channel=amqp.number, reason=answer.text)
+        return reason.text
 
-    def fail(self, error: Exception, method: int = 0) -> None:
-        """Close the connection and say why."""
+    def fail(self, error: Exception, method_id: int = 0) -> None:
+        """Close the connection with the reason."""
         if self.closing:
             return
-        answer = close_reason(error)
-        if answer.code == 541:
+        reason = close_reason(error)
+        if reason.code == 541:
             _log.error("connection failed", connection=self.name, exc_info=error)
         else:
-            _log.info("connection closed", connection=self.name, reason=answer.text)
-        if self._handshake is not None and not self._handshake.may_explain(error):
-            self.closing = True
-            self._hang_up(told=False)
-            return
+            _log.info("connection closed", connection=self.name, reason=reason.text)
         self.closing = True
+        if self._handshake is not None and not self._handshake.may_explain(error):
+            self._end_output(told=False)
+            return
         self._end_channels()
-        self.send(
-            encode_method_frame(
-                0,
-                methods.CONNECTION_CLOSE,
-                reply_code=answer.code,
-                reply_text=answer.text,
-                class_id=method >> 16,
-                method_id=method & 0xFFFF,
-            )
-        )
+        self._send_close(0, methods.CONNECTION_CLOSE, error, method_id)
         self.writer.flush()
         self.flow_control.reopen()
         self.heartbeats.expect(CLOSE_SECONDS, self.transport.abort)
 
     def close_ok(self) -> None:
-        """The client has asked to close."""
+        """The client closes the connection."""
         self._end_channels()
         self.closing = True
         self._send_close_ok()
@@ -358,10 +351,10 @@ class Amqp091Terminal(asyncio.Protocol):
     def _send_close_ok(self) -> None:
         self.send(encode_method_frame(0, methods.CONNECTION_CLOSE_OK))
         self.writer.flush()
-        self._hang_up(told=True)
+        self._end_output(told=True)
 
-    def _hang_up(self, *, told: bool) -> None:
-        self._hung_up = self.held = True
+    def _end_output(self, *, told: bool) -> None:
+        self._discarding = self.held = True
         half_close(self, told=told)
         self.heartbeats.expect(CLOSE_SECONDS, self.transport.abort)
 
@@ -375,134 +368,44 @@ class Amqp091Terminal(asyncio.Protocol):
     # Management.
 
     def describe(self) -> dict[str, Any]:
-        return describe_connection(self)
+        return describe_connection(
+            self,
+            "AMQP 0-9-1",
+            self.client_properties,
+            channels=len(self.channels),
+            channel_max=self.channel_max,
+            frame_max=self.frame_max,
+            timeout=self.heartbeats.interval,
+        )
 
     def describe_channels(self) -> list[dict[str, Any]]:
-        return [describe_channel(self, channel) for channel in self.channels.values()]
+        return [
+            describe_channel(
+                self,
+                number,
+                consumer_count=len(channel.consumers),
+                messages_unacknowledged=len(channel.unacked),
+                messages_unconfirmed=channel.confirms.outstanding(channel.published),
+                prefetch_count=channel.prefetch,
+                global_prefetch_count=channel.global_prefetch,
+                confirm=channel.confirm,
+                transactional=channel.transaction is not None,
+            )
+            for number, channel in self.channels.items()
+        ]
 
     def describe_consumers(self) -> list[dict[str, Any]]:
-        return describe_consumers(self)
-
-
-# AMQP 0-9-1 as one broker speaks it: its connections share nothing but the broker.
-
-
-class Amqp091Protocol:
-    __slots__ = ("_host",)
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def terminal(self) -> asyncio.Protocol:
-        """For a connection that has just been made."""
-        return Amqp091Terminal(self._host)
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
-
-
-# Signs of life: a handshake in good time, then heartbeats both ways.
-
-#: A client that was silent for this many half intervals is gone; RabbitMQ is as patient.
-MISSED_HALF_INTERVALS: Final = 4
-
-
-class Amqp091Heartbeats:
-    __slots__ = ("_silent", "_terminal", "_timer", "heard", "interval", "said")
-
-    def __init__(self, terminal: Amqp091Terminal) -> None:
-        self._terminal = terminal
-        self._timer: asyncio.TimerHandle | None = None
-        self._silent = 0
-        self.interval = 0  #: seconds, as negotiated; 0 for none
-        self.heard = False  #: something came since the last look
-        self.said = False  #: something was written since the last look
-
-    def expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
-        """Something is due within this time."""
-        self.stop()
-        self._timer = self._terminal.host.kernel.loop.call_later(seconds, otherwise)
-
-    def begin(self, interval: int) -> None:
-        """Heartbeats, from now on."""
-        self.stop()
-        self.interval = interval
-        if interval:
-            self._beat()
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _beat(self) -> None:
-        """Every half interval: speak if nothing was said, and count how long nothing was heard."""
-        terminal = self._terminal
-        if not self.said and not terminal.writer.paused:
-            terminal.transport.write(HEARTBEAT_FRAME)
-        self.said = False
-        # Who is not read from cannot be heard.
-        self._silent = 0 if self.heard or not terminal.flow_control.reading else self._silent + 1
-        self.heard = False
-        if self._silent > MISSED_HALF_INTERVALS:
-            _log.info("missed heartbeats from client", connection=terminal.name)
-            terminal.transport.abort()
-            return
-        self._timer = terminal.host.kernel.loop.call_later(self.interval / 2, self._beat)
-
-
-# A connection as management shows it, under RabbitMQ's field names.
-
-
-def describe_connection(terminal: Amqp091Terminal) -> dict[str, Any]:
-    opened = terminal.opened
-    blocked = terminal.flow_control.blocked
-    return {
-        "name": terminal.name,
-        "protocol": "AMQP 0-9-1",
-        "user": terminal.access.user.name if opened else "",
-        "vhost": terminal.vhost.name if opened else "",
-        "peer_host": terminal.peer[0],
-        "peer_port": terminal.peer[1],
-        "ssl": terminal.tls,
-        "channels": len(terminal.channels),
-        "channel_max": terminal.channel_max,
-        "frame_max": terminal.frame_max,
-        "timeout": terminal.heartbeats.interval,
-        "client_properties": terminal.client_properties,
-        "state": "blocked" if blocked else "running" if opened else "starting",
-    }
-
-
-def describe_channel(terminal: Amqp091Terminal, channel: AmqpChannel) -> dict[str, Any]:
-    return {
-        "name": f"{terminal.name} ({channel.number})",
-        "number": channel.number,
-        "user": terminal.access.user.name,
-        "vhost": terminal.vhost.name,
-        "connection_details": {"name": terminal.name},
-        "consumer_count": len(channel.consumers),
-        "messages_unacknowledged": len(channel.unacked),
-        "messages_unconfirmed": channel.confirms.outstanding(channel.published),
-        "prefetch_count": channel.prefetch,
-        "global_prefetch_count": channel.global_prefetch,
-        "confirm": channel.confirm,
-        "transactional": channel.transaction is not None,
-        "state": "running",
-    }
-
-
-def describe_consumers(terminal: Amqp091Terminal) -> list[dict[str, Any]]:
-    return [
-        {
-            "consumer_tag": consumer.tag,
-            "queue": {"name": consumer.queue, "vhost": terminal.vhost.name},
-            "channel_details": {"name": f"{terminal.name} ({number})", "number": number},
-            "ack_required": not consumer.settled,
-            "prefetch_count": consumer.prefetch,
-            "exclusive": consumer.exclusive,
-            "arguments": consumer.arguments,
-        }
-        for number, channel in terminal.channels.items()
-        for consumer in channel.consumers.values()
-    ]
+        return [
+            describe_consumer(
+                self,
+                consumer.tag,
+                consumer.queue,
+                channel=number,
+                ack_required=not consumer.settled,
+                prefetch=consumer.prefetch,
+                exclusive=consumer.exclusive,
+                arguments=consumer.arguments,
+            )
+            for number, channel in self.channels.items()
+            for consumer in channel.consumers.values()
+        ]

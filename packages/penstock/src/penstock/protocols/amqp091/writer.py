@@ -1,10 +1,9 @@
-"""The writing side of a connection: what drivers forward, confirm and fail, on its way out.
+"""The writer of an AMQP 0-9-1 connection: the side of the terminal that drivers see.
 
-This is the terminal that drivers know (`broker/contract.py`). What is to be written gathers in a
-list and leaves in one write when the turn ends. A socket that does not take it is *choked*: its
-consumers' credit is withdrawn until it has caught up. A large message leaves one fragment at a
-time, each asked for when the one before has left; on its own channel nothing may come between
-them, which `channel.py` sees to, while other channels go on.
+Deliveries, confirms and returns collect in the `SocketWriter` and leave at the end of the write
+batch. A large message is sent one fragment at a time, the next when the previous one was flushed.
+Until its end no other frame may be sent on its channel (`AmqpChannel.after_large`); other channels
+are not affected.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.broker.buckets import Bucket
 from penstock.broker.contract import Channel, Delivery, Fragment, Message
 from penstock.broker.fragments import FragmentSender
 from penstock.core.errors import ConnectionForced, NoRoute, PreconditionFailed, Unsupported
 from penstock.protocols.amqp091.channel import Amqp091Consumer, Amqp091Producer
+from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES, SocketWriter
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.frames import (
     FRAME_OVERHEAD,
@@ -30,28 +29,21 @@ if TYPE_CHECKING:
     from penstock.protocols.amqp091.terminal import Amqp091Terminal
 
 
-#: Output that may gather for one socket before its consumers are asked to wait.
-WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
+#: What a waiting large return counts for among unread bytes: it holds a file open.
+LARGE_RETURN_WEIGHT: Final = 256 * 1024
 
 
 class Amqp091Writer:
     __slots__ = (
-        "_buckets",
-        "_bytes",
         "_confirming",
-        "_delivered",
-        "_first",
-        "_flush_scheduled",
         "_loop",
         "_metrics",
+        "_next_channel",
         "_terminal",
         "_write_batch",
         "acknowledged",
         "awaiting_credit",
-        "held",
-        "out",
-        "paused",
-        "write_blocked",
+        "output",
     )
 
     def __init__(self, terminal: Amqp091Terminal) -> None:
@@ -60,22 +52,13 @@ class Amqp091Writer:
         self._write_batch = kernel.write_batch
         self._loop = kernel.loop
         self._metrics = kernel.metrics
-        self.out: list[bytes] = []
-        self.held = 0  #: bytes of answers that wait behind large messages
-        self.awaiting_credit: dict[
-            Amqp091Consumer, None
-        ] = {}  #: consumers with new credit to ask for
+        self.output = SocketWriter(terminal, self)
+        self.awaiting_credit: dict[Amqp091Consumer, None] = {}  #: since a delivery was settled
         self.acknowledged = 0
-        self.write_blocked = False  #: consumers get nothing until the socket has caught up
-        self.paused = False  #: the transport's buffer is full
-        self._bytes = 0
-        self._delivered = 0
-        self._flush_scheduled = False
-        self._first = 0  #: which channel is asked for first
+        self._next_channel = 0  #: the first to request; rotates, because it may fill the socket
         self._confirming: list[ChannelConfirms] = []
-        self._buckets: list[Bucket] = []
 
-    # What drivers ask for.
+    # The contract.
 
     def channel_forward(
         self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
@@ -84,43 +67,43 @@ class Amqp091Writer:
         if type(fragment) is not Message or fragment.more:
             self._forward_large(consumer, fragment, delivery)
             return
-        amqp = consumer.amqp
+        amqp = consumer.channel
         amqp.tag = tag = amqp.tag + 1
-        again = False
+        redelivered = False
         if delivery is not None:
             if delivery.count or delivery.released:
-                again = True
+                redelivered = True
                 self._metrics.redelivered += 1
             if not consumer.settled:
                 amqp.unacked[tag] = (consumer, delivery)
                 consumer.unacked += 1
                 if amqp.global_prefetch and len(amqp.unacked) >= amqp.global_prefetch:
                     amqp.request_all()
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._write_batch.to_flush.append(self)
-        if consumer.opening is None:
+        output = self.output
+        if not output.scheduled:
+            output.schedule()
+        if consumer.method_encoder is None:
             consumer.deliver_writer.write(
-                self.out, tag, again, fragment.route, fragment.header, fragment.body
+                output.out, tag, redelivered, fragment.route, fragment.header, fragment.body
             )
         else:
-            self.write(amqp.number, consumer.opening(tag, again, fragment), fragment)
-        self._delivered += 1
-        self._bytes += len(fragment.body) + 64
-        if self._bytes > WRITE_HIGH_WATER_BYTES and not self.write_blocked:
-            self._block_writes()
+            self.write(amqp.number, consumer.method_encoder(tag, redelivered, fragment), fragment)
+        output.delivered += 1
+        output.bytes += len(fragment.body) + 64
+        if output.bytes > WRITE_HIGH_WATER_BYTES and not output.write_blocked:
+            output.block()
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         confirms = cast(Amqp091Producer, channel).confirms
         if not confirms.receipts:
             self._confirming.append(confirms)
-            self.schedule_flush()
+            self.output.schedule()
         confirms.receipts.append(receipt)
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
         if isinstance(channel, Amqp091Consumer):
             if isinstance(error, PreconditionFailed):
-                self._terminal.close_channel(channel.amqp, error, methods.BASIC_CONSUME)
+                self._terminal.close_channel(channel.channel, error, methods.BASIC_CONSUME)
             else:
                 self._consumer_ended(channel, error)
             return
@@ -130,10 +113,10 @@ class Amqp091Writer:
         elif receipt:
             producer.confirms.refuse(receipt)
         else:
-            producer.amqp.forget_producer(producer)
+            producer.channel.forget_producer(producer)
 
     def _return(self, producer: Amqp091Producer, message: Message, receipt: int) -> None:
-        amqp = producer.amqp
+        amqp = producer.channel
         if amqp.closing:
             return
         self._metrics.returned += 1
@@ -149,12 +132,12 @@ class Amqp091Writer:
             amqp.after_large(partial(self.channel_confirm, producer, receipt), 0)
 
     def _consumer_ended(self, consumer: Amqp091Consumer, error: Exception) -> None:
-        """Its queue is gone: tell the client, if it wants to be told."""
-        amqp = consumer.amqp
+        """The queue was deleted: cancel the consumer, if the client supports it."""
+        amqp = consumer.channel
         amqp.consumers.pop(consumer.tag, None)
         self.awaiting_credit.pop(consumer, None)
         if amqp.sending is consumer:
-            self._terminal.fail(ConnectionForced(f"delivery was cut short: {error}"))
+            self._terminal.fail(ConnectionForced(f"delivery of a large message failed: {error}"))
         elif self._terminal.can("consumer_cancel_notify"):
             amqp.reply(methods.BASIC_CANCEL, consumer_tag=consumer.tag, no_wait=True)
 
@@ -163,7 +146,7 @@ class Amqp091Writer:
     def _forward_large(
         self, consumer: Amqp091Consumer, fragment: Message | Fragment, delivery: Delivery | None
     ) -> None:
-        amqp = consumer.amqp
+        amqp = consumer.channel
         if self._terminal.closing or amqp.closing:
             if isinstance(fragment, Fragment):
                 fragment.bucket.release()
@@ -173,12 +156,11 @@ class Amqp091Writer:
             self.channel_forward(consumer, fragment, delivery)
             self.begin_large(consumer)
             return
-        self.schedule_flush()
-        write_body_frames(
-            self.out, amqp.number, fragment.body, self._terminal.frame_max - FRAME_OVERHEAD
-        )
-        self._bytes += len(fragment.body)
-        self._buckets.append(fragment.bucket)
+        self.output.schedule()
+        frame_max = self._terminal.frame_max
+        write_body_frames(self.output.out, amqp.number, fragment.body, frame_max - FRAME_OVERHEAD)
+        self.output.bytes += len(fragment.body)
+        self.output.hold_bucket(fragment.bucket)
         if fragment.more:
             self._request_fragment_soon(consumer)
             return
@@ -187,131 +169,63 @@ class Amqp091Writer:
         amqp.end_large()
 
     def begin_large(self, consumer: Amqp091Consumer) -> None:
-        """The opening of a large message is written: from now on its channel is its own."""
-        consumer.amqp.sending = consumer
-        consumer.amqp.request_all()  # the channel's other consumers wait
+        """The method and header are written: the channel now sends nothing but this body."""
+        consumer.channel.sending = consumer
+        consumer.channel.request_all()  # none for its other consumers
         self._request_fragment_soon(consumer)
 
     def _request_fragment_soon(self, consumer: Amqp091Consumer) -> None:
-        if not self.write_blocked:
+        if not self.output.write_blocked:
             self._loop.call_soon(self._request_fragment, consumer)
 
     def _request_fragment(self, consumer: Amqp091Consumer) -> None:
-        """Ask for the next fragment of a large message, if the socket has room for it."""
-        if (
-            consumer.amqp.sending is consumer
-            and not self.write_blocked
-            and not self._terminal.closing
-        ):
+        blocked = self.output.write_blocked or self._terminal.closing
+        if consumer.channel.sending is consumer and not blocked:
             consumer.request()
             self._write_batch.flush()
 
-    # Writing.
-
-    def schedule_flush(self) -> None:
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._write_batch.to_flush.append(self)
-
-    def send(self, frame: bytes) -> None:
-        self.schedule_flush()
-        self.out.append(frame)
+    # Output.
 
     def write(self, number: int, method: bytes, message: Message) -> None:
-        """A method that carries content, and what is here of its content."""
-        self.schedule_flush()
+        """A method with content, as far as the body is in memory."""
+        self.output.schedule()
         frame_max = self._terminal.frame_max
-        write_content_frames(self.out, number, method, message.header, message.body, frame_max)
+        out = self.output.out
+        write_content_frames(out, number, method, message.header, message.body, frame_max)
 
     def flush(self) -> None:
         if self._confirming:
             confirming, self._confirming = self._confirming, []
             for confirms in confirming:
                 confirms.write()
-        self._flush_scheduled = False
-        out = self.out
-        if not out:
-            return
-        data = b"".join(out)
-        out.clear()
-        self._bytes = 0
-        self._metrics.bytes_out += len(data)
-        self._metrics.delivered += self._delivered
-        self._delivered = 0
-        self._terminal.heartbeats.said = True
-        self._terminal.transport.write(data)
-        if self._buckets:
-            self._release()
-        if self.write_blocked and not self.paused:
-            self._loop.call_soon(self._unblock_writes)
+        self.output.flush()
 
-    def _release(self) -> None:
-        for bucket in self._buckets:
-            bucket.release()
-        self._buckets.clear()
+    def reset(self) -> None:
+        """The channels have ended."""
+        self.awaiting_credit.clear()
+        self._confirming.clear()
+        self.output.release_buckets()
 
     # Credit.
 
-    def pause(self) -> None:
-        self.paused = True
-        self._block_writes()
-
-    def resume(self) -> None:
-        self.paused = False
-        self._unblock_writes()
-
-    def _block_writes(self) -> None:
-        """The socket is behind: consumers get nothing more until it has caught up."""
-        self.write_blocked = True
-        self._request_all()
-
-    def _unblock_writes(self) -> None:
-        if self.write_blocked and not self.paused and not self._terminal.closing:
-            self.write_blocked = False
-            self._request_all()
-            self._write_batch.flush()
-
-    def _request_all(self) -> None:
-        """Ask for every consumer; whoever is asked for first may fill the socket: take turns."""
+    def request_all(self) -> None:
         channels = list(self._terminal.channels.values())
-        if not self.write_blocked:
-            self._first = (self._first + 1) % max(1, len(channels))
-        for channel in channels[self._first :] + channels[: self._first]:
+        if not self.output.write_blocked:
+            self._next_channel = (self._next_channel + 1) % max(1, len(channels))
+        for channel in channels[self._next_channel :] + channels[: self._next_channel]:
             channel.request_all()
 
     def request(self) -> None:
-        """Ask for those whose deliveries were answered."""
+        """Request messages for consumers whose deliveries were settled."""
         awaiting_credit, self.awaiting_credit = self.awaiting_credit, {}
         self._metrics.acknowledged += self.acknowledged
         self.acknowledged = 0
         for consumer in awaiting_credit:
-            if consumer.amqp.consumers.get(consumer.tag) is consumer:
-                if consumer.amqp.global_prefetch:
-                    consumer.amqp.request_all()
+            if consumer.channel.consumers.get(consumer.tag) is consumer:
+                if consumer.channel.global_prefetch:
+                    consumer.channel.request_all()
                 else:
                     consumer.request()
-
-    # The end.
-
-    def forget(self) -> None:
-        """The channels have ended: nobody is owed what they had under way."""
-        self.awaiting_credit.clear()
-        self._confirming.clear()
-        self._release()
-
-
-# A large message on its way back: mandatory, and nobody wanted it.
-#
-# It comes back as it came, fragment by fragment from its spool, so that it never lies in memory
-# whole. `LargeReturn` is the driver of that one message, and its only reader is the channel that
-# sent it: the message is drawn like any large delivery, only that it begins with `basic.return` and
-# is nobody's to acknowledge. The publisher's confirm follows at once behind it, as the standard
-# asks.
-
-#: What one that waits for its turn counts among unread answers (`flow_control.py`): it takes no
-#: memory
-#: to speak of, but a file that is open.
-LARGE_RETURN_WEIGHT: Final = 256 * 1024
 
 
 def encode_basic_return(channel: int, message: Message) -> bytes:
@@ -326,6 +240,13 @@ def encode_basic_return(channel: int, message: Message) -> bytes:
 
 
 class LargeReturn:
+    """Returns an unroutable mandatory message from its spool, one fragment at a time.
+
+    It is the driver of that one message, with the publishing channel as its only consumer: the
+    message is sent like a large delivery, but begins with `basic.return` and is not acknowledged.
+    The publisher's confirm follows immediately, as the standard requires.
+    """
+
     __slots__ = ("_message", "_producer", "_receipt", "_sending")
 
     def __init__(self, producer: Amqp091Producer, message: Message, receipt: int) -> None:
@@ -335,10 +256,9 @@ class LargeReturn:
         self._sending: FragmentSender | None = None
 
     def begin(self) -> None:
-        """Its channel is free for it."""
-        amqp = self._producer.amqp
+        amqp = self._producer.channel
         reader = Amqp091Consumer(amqp, self, queue="", tag="", settled=True, prefetch=0)
-        reader.cancelled = True  # nothing comes after it
+        reader.cancelled = True  # it ends with this message
         kernel = amqp.connection.host.kernel
         self._sending = FragmentSender(kernel, reader, Delivery(self._message, 0), lambda: None)
         amqp.writer.write(
@@ -364,15 +284,15 @@ class LargeReturn:
             self._sending.cancel()
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
-        raise Unsupported("a returned message has one reader, and has it already")
+        raise Unsupported("a returned message has exactly one consumer")
 
     def channel_post(
         self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
     ) -> None:
-        raise Unsupported("a returned message is not a place to publish to")
+        raise Unsupported("cannot publish to a returned message")
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
-        """What is returned is settled."""
+        """A returned message is settled."""
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
-        """What is returned is settled."""
+        """A returned message is settled."""

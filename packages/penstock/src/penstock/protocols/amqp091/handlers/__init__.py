@@ -1,4 +1,5 @@
-"""What each method of an open connection does: one function per method, by its protocol name."""
+"""Handlers of the methods of an open connection: a module per AMQP class, a function per method,
+found by its protocol name (`queue.declare` is `queue.queue_declare`)."""
 
 from __future__ import annotations
 
@@ -23,8 +24,6 @@ def _unimplemented(name: str) -> MethodHandler:
 
 
 def _on_channel(function: Callable[[Any, MethodArguments], None]) -> MethodHandler:
-    """Handlers of channel methods are given the channel."""
-
     def handle(terminal: Amqp091Terminal, channel: int, args: MethodArguments) -> None:
         function(terminal.channels[channel], args)
 

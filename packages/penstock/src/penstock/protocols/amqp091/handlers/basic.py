@@ -1,4 +1,4 @@
-"""`basic.*`, but for publish and most acks, which take the short way (`frames.py`)."""
+"""`basic.*`, except publish and most acks, which the frame reader passes to the channel."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.protocols.amqp091.channel import DIRECT_REPLY_TO, Amqp091Consumer,
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.methods import MethodArguments, encode_method_frame
 
-#: Clients that look for RabbitMQ's name before they rely on its meaning of `global`, and take ours
-#: for the standard's: without it the limit is the channel's, and holds at once (kombu, Celery).
+#: Clients that use RabbitMQ's meaning of `global` only if the server's product is RabbitMQ, and the
+#: standard's otherwise: without `global` the limit applies to the channel, at once (kombu, Celery).
 STANDARD_QOS_PRODUCTS: Final = ("py-amqp",)
 
-#: Consumer arguments that a driver may see; the rest is the client's own.
+#: Arguments of a channel that takes a message only when it requests one.
 PULL_ARGUMENTS: Final = {"pull": True}
 
-#: What a `basic.get` that waits for its turn counts among unread answers, in bytes.
+#: What a deferred `basic.get` counts for among unread bytes.
 GET_WEIGHT: Final = 1024
 
 
@@ -57,7 +57,7 @@ def basic_consume(channel: AmqpChannel, args: MethodArguments) -> None:
 
 
 def _consume_replies(channel: AmqpChannel, args: MethodArguments, tag: str) -> Amqp091Consumer:
-    """Direct reply-to: replies come straight here, through no queue."""
+    """Direct reply-to: replies reach the consumer without a queue."""
     if not args.no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
     if channel.reply_consumer is not None:
@@ -76,7 +76,7 @@ def basic_cancel(channel: AmqpChannel, args: MethodArguments) -> None:
     if consumer is not None:
         channel.writer.awaiting_credit.pop(consumer, None)
         if channel.sending is consumer:
-            consumer.cancelled = True  # it ends when its large message has left
+            consumer.cancelled = True  # it ends after its large message
         else:
             consumer.driver.channel_close(consumer)
         if channel.reply_consumer is consumer:
@@ -87,7 +87,7 @@ def basic_cancel(channel: AmqpChannel, args: MethodArguments) -> None:
 
 
 def basic_cancel_ok(channel: AmqpChannel, args: MethodArguments) -> None:
-    """A client's answer to our notice that its queue is gone."""
+    """The response to `basic.cancel` from the broker."""
 
 
 def basic_get(channel: AmqpChannel, args: MethodArguments) -> None:
@@ -101,25 +101,25 @@ def basic_get(channel: AmqpChannel, args: MethodArguments) -> None:
 
 
 def _get(getter: Amqp091Consumer, queue: Queue) -> None:
-    channel = getter.amqp
-    got = False
+    channel = getter.channel
+    found = False
 
-    def opening(tag: int, again: bool, message: Message) -> bytes:
-        nonlocal got
-        got = True
+    def encode_get_ok(tag: int, redelivered: bool, message: Message) -> bytes:
+        nonlocal found
+        found = True
         return encode_method_frame(
             channel.number,
             methods.BASIC_GET_OK,
             delivery_tag=tag,
-            redelivered=again,
+            redelivered=redelivered,
             exchange=message.exchange,
             routing_key=message.routing_key,
             message_count=queue.message_count,
         )
 
-    getter.opening = opening
+    getter.method_encoder = encode_get_ok
     queue.channel_request(getter, 1)
-    if not got:
+    if not found:
         channel.reply(methods.BASIC_GET_EMPTY)
     if channel.sending is getter:
         getter.cancelled = True

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 def channel_open(terminal: Amqp091Terminal, number: int, args: MethodArguments) -> None:
     if number in terminal.channels:
         raise ChannelError("second 'channel.open' seen")
-    most = terminal.channel_max  # of channels, not of their numbers, as in RabbitMQ
-    if len(terminal.channels) >= most:
-        raise NotAllowed(f"{most} channels are open, the most that were agreed on (channel_max)")
+    limit = terminal.channel_max  # of open channels, not of their numbers, as in RabbitMQ
+    if len(terminal.channels) >= limit:
+        raise NotAllowed(
+            f"number of channels opened has reached the negotiated channel_max {limit}"
+        )
     terminal.channels[number] = AmqpChannel(terminal, number)
     terminal.send(encode_method_frame(number, methods.CHANNEL_OPEN_OK))
 

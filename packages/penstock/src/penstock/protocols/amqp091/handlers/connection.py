@@ -1,4 +1,9 @@
-"""`connection.*` once it is open."""
+"""`connection.*`: the handshake, and the methods of an open connection.
+
+The handshake is a sequence: protocol header, start, tune, open; only the expected method is
+accepted. As in RabbitMQ, a peer that violates it is disconnected without an explanation, unless it
+has authenticated or announced that it understands one.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ from penstock.core.errors import (
     WireSyntaxError,
 )
 from penstock.core.field_table import decode_table
+from penstock.protocols.connection import check_admission
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.frames import FRAME_MIN_SIZE
 from penstock.wire.amqp091.methods import MethodArguments, decode_method, encode_method_frame
@@ -30,15 +36,9 @@ def connection_close(terminal: Amqp091Terminal, number: int, args: MethodArgumen
 
 
 def connection_update_secret(terminal: Amqp091Terminal, number: int, args: MethodArguments) -> None:
-    """Passwords are checked at the start and do not run out: the new one is for the next time."""
+    """Credentials are checked when a connection is opened, and do not expire."""
     terminal.send(encode_method_frame(0, methods.CONNECTION_UPDATE_SECRET_OK))
 
-
-# From the first byte to an open connection: header, start, tune, open.
-#
-# What may come when is a table. Nobody is told much before they have said who they are: a peer that
-# breaks the rules here is cut off without a word, as RabbitMQ does it, unless it has shown that it
-# understands an explanation.
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 
@@ -56,27 +56,34 @@ CAPABILITIES: Final = {
 
 
 class Amqp091Handshake:
-    __slots__ = ("_expected", "_first", "_heartbeat", "_task", "_terminal", "greeted")
+    __slots__ = (
+        "_expected",
+        "_heartbeat",
+        "_received",
+        "_task",
+        "_terminal",
+        "has_protocol_header",
+    )
 
     def __init__(self, terminal: Amqp091Terminal) -> None:
         self._terminal = terminal
-        self._first = b""
+        self._received = b""
         self._expected = 0
         self._heartbeat = 0
         self._task: asyncio.Task[None] | None = None
-        self.greeted = False
+        self.has_protocol_header = False
 
-    def greet(self, data: bytes) -> bytes:
-        """The protocol header, eight bytes; returns what came behind it."""
-        data = self._first + data
+    def read_protocol_header(self, data: bytes) -> bytes:
+        """Returns what follows the eight bytes of the header."""
+        data = self._received + data
         if len(data) < 8 and PROTOCOL_HEADER.startswith(data):
-            self._first = data
+            self._received = data
             return b""
         if not data.startswith(PROTOCOL_HEADER):
             self._terminal.transport.write(PROTOCOL_HEADER)
-            raise FrameError(f"not an AMQP 0-9-1 client: it began with {data[:8]!r}")
-        self.greeted = True
-        self._first = b""
+            raise FrameError(f"not an AMQP 0-9-1 client: it sent {data[:8]!r} as protocol header")
+        self.has_protocol_header = True
+        self._received = b""
         mechanisms = b"PLAIN AMQPLAIN"
         if self._terminal.host.kernel.settings.anonymous:
             mechanisms += b" ANONYMOUS"
@@ -99,7 +106,7 @@ class Amqp091Handshake:
         HANDSHAKE_METHODS[number](self, args)
 
     def may_explain(self, error: Exception) -> bool:
-        """Whether this peer, at this stage, is sent a close with the reason."""
+        """Whether the peer is sent a close with the reason."""
         if isinstance(error, AuthenticationFailed):
             return self._terminal.can("authentication_failure_close")
         return self._expected == methods.CONNECTION_OPEN
@@ -162,13 +169,13 @@ class Amqp091Handshake:
         offered = terminal.host.kernel.settings.frame_max
         if args.frame_max and not FRAME_MIN_SIZE <= args.frame_max <= offered:
             raise NotAllowed(
-                f"frame_max={args.frame_max}: offered were {FRAME_MIN_SIZE} to {offered}"
+                f"frame_max={args.frame_max} is not between {FRAME_MIN_SIZE} and {offered}"
             )
-        most = terminal.host.kernel.settings.channel_max
-        if args.channel_max > most:
-            raise NotAllowed(f"channel_max={args.channel_max}: offered were up to {most}")
+        limit = terminal.host.kernel.settings.channel_max
+        if args.channel_max > limit:
+            raise NotAllowed(f"channel_max={args.channel_max} is larger than the offered {limit}")
         terminal.frame_max = terminal.reader.frame_max = args.frame_max or offered
-        terminal.channel_max = args.channel_max or terminal.host.kernel.settings.channel_max
+        terminal.channel_max = args.channel_max or limit
         self._heartbeat = args.heartbeat
         self._expected = methods.CONNECTION_OPEN
 
@@ -179,18 +186,11 @@ class Amqp091Handshake:
         vhost = host.vhosts.get(args.virtual_host)
         if vhost is None:
             raise NotAllowed(f"vhost {args.virtual_host} not found")
-        if not host.users.may_enter(user, vhost.name):
-            raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
-        limit = host.kernel.settings.max_connections
-        if limit and len(host.clients) > limit:
-            raise NotAllowed(f"the broker's limit of {limit} connections is reached")
-        if host.draining:
-            raise NotAllowed("the broker is shutting down")
+        check_admission(host, user, vhost.name)
         self._send_method(methods.CONNECTION_OPEN_OK)
         terminal.open(vhost, AccessControl(host.users, user, vhost.name), self._heartbeat)
 
 
-#: What may come, and what becomes of it; only the one that is expected is let through.
 HANDSHAKE_METHODS: Final[dict[int, Callable[[Amqp091Handshake, MethodArguments], None]]] = {
     methods.CONNECTION_START_OK: Amqp091Handshake.start_ok,
     methods.CONNECTION_TUNE_OK: Amqp091Handshake.tune_ok,
@@ -199,7 +199,7 @@ HANDSHAKE_METHODS: Final[dict[int, Callable[[Amqp091Handshake, MethodArguments],
 
 
 def read_credentials(mechanism: str, response: bytes, anonymous: bool) -> tuple[str, bytes]:
-    """Who a client says it is, and the password it says it with."""
+    """The user name and the password in a response of the mechanism."""
     if mechanism == "PLAIN":
         parts = response.split(b"\0")
         if len(parts) == 3:
@@ -213,4 +213,4 @@ def read_credentials(mechanism: str, response: bytes, anonymous: bool) -> tuple[
         return "", b""
     else:
         raise CommandInvalid(f"authentication mechanism {mechanism!r} is not offered")
-    raise WireSyntaxError(f"this is no response of mechanism {mechanism}")
+    raise WireSyntaxError(f"invalid response for authentication mechanism {mechanism}")

@@ -13,7 +13,7 @@ def queue_declare(channel: AmqpChannel, args: MethodArguments) -> None:
     connection = channel.connection
     vhost = connection.vhost
     if args.passive and args.queue in vhost.replies:
-        # Asking for a reply address is asking whether the requester still listens.
+        # A passive declare of a reply queue asks whether the requester is still connected.
         channel.reply(methods.QUEUE_DECLARE_OK, queue=args.queue, consumer_count=1)
         return
     if args.passive:

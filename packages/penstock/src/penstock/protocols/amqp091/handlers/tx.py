@@ -1,4 +1,10 @@
-"""`tx.*`."""
+"""`tx.*`: publishes and acknowledgements that wait for a commit and take effect together.
+
+As in RabbitMQ, `commit-ok` is sent when everything is on disk. A commit is atomic towards the
+client, but not across queues if the broker is killed in the middle. A transaction is in memory and
+counts against the memory budget. When that is used up the transaction fails: the broker cannot
+stop reading, because it would not read the commit either.
+"""
 
 from __future__ import annotations
 
@@ -46,38 +52,37 @@ def _transaction(channel: AmqpChannel) -> ChannelTransaction:
     return channel.transaction
 
 
-# Transactions (`tx`): publishes and answers that wait for a commit, and happen together then.
-#
-# As in RabbitMQ a commit is answered when all of it is safe on disk; it is atomic towards the
-# client, not across queues when the broker dies in the middle.
-#
-# What waits is in memory and counts against the broker's budget. Reading cannot stop when that is
-# spent, for the commit would not be read either: the transaction that asks for more has failed.
-
-#: What a message in a transaction takes beside its header and its body: objects, route, lists.
+#: Memory of a message beside its header and its body: objects, route, lists.
 MESSAGE_OVERHEAD_BYTES: Final = 400
 
 
 class ChannelTransaction:
-    __slots__ = ("_answers", "_channel", "_held", "_pool", "_publishes", "committing")
+    __slots__ = (
+        "_acknowledgements",
+        "_channel",
+        "_held",
+        "_pool",
+        "_publishes",
+        "committing",
+    )
 
     def __init__(self, channel: AmqpChannel) -> None:
         self._channel = channel
         self._pool = channel.connection.host.kernel.pool
         self._held = 0  #: bytes of the budget
         self._publishes: list[tuple[Amqp091Producer, Message]] = []
-        self._answers: list[tuple[int, UnackedDelivery, bool | None]] = []
+        self._acknowledgements: list[tuple[int, UnackedDelivery, bool | None]] = []
         self.committing = False
 
     def hold(self, size: int) -> None:
-        """Charge this many bytes; raises when the budget is spent."""
+        """Charge this many bytes to the budget; raises when it is used up."""
         pool = self._pool
         pool.charge(size)
         self._held += size
         if pool.spent:
             raise PreconditionFailed(
-                f"a transaction of {self._held} bytes does not fit the broker's memory budget, of "
-                f"which {pool.used} of {pool.budget} bytes are in use: commit more often"
+                f"transaction of {self._held} bytes exceeds the memory budget: {pool.used} of "
+                f"{pool.budget} bytes are in use; commit more often"
             )
 
     def release(self, size: int) -> None:
@@ -88,31 +93,31 @@ class ChannelTransaction:
         self.hold(len(message.header) + len(message.body) + MESSAGE_OVERHEAD_BYTES)
         self._publishes.append((producer, message))
 
-    def answer(self, tag: int, unacked: UnackedDelivery, requeue: bool | None) -> None:
-        self._answers.append((tag, unacked, requeue))
+    def add_acknowledgement(self, tag: int, unacked: UnackedDelivery, requeue: bool | None) -> None:
+        self._acknowledgements.append((tag, unacked, requeue))
 
     def commit(self) -> None:
-        """Do it all; what must be safe before the client hears of it is then with the committer."""
+        """Publish and acknowledge; the committer then waits for the disk."""
         self.committing = True
-        # All of it is done before the client hears that it is: nothing is put off.
+        # The response covers all of it, so nothing may be deferred to a later write batch.
         self._channel.connection.host.kernel.write_batch.reader = None
         try:
             for producer, message in self._publishes:
                 producer.post(producer, message, 0)
             self._channel.connection.published += len(self._publishes)
-            for tag, unacked, requeue in self._answers:
+            for tag, unacked, requeue in self._acknowledgements:
                 self._channel.settle(tag, unacked, requeue)
         finally:
             self._publishes.clear()
-            self._answers.clear()
+            self._acknowledgements.clear()
             self.committing = False
             self.release(self._held)
 
     def rollback(self) -> None:
-        """Forget the publishes; answered deliveries wait for an answer again."""
+        """Discard the publishes; acknowledged deliveries are unacknowledged again."""
         self._publishes.clear()
         self.release(self._held)
         waiting = self._channel.unacked
-        waiting.update((tag, unacked) for tag, unacked, _ in self._answers)
+        waiting.update((tag, unacked) for tag, unacked, _ in self._acknowledgements)
         self._channel.unacked = dict(sorted(waiting.items()))
-        self._answers.clear()
+        self._acknowledgements.clear()

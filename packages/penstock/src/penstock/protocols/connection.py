@@ -1,0 +1,152 @@
+"""What the terminals of all protocols have in common: the end of a read, the handshake timeout,
+admission of a user to a virtual host, and descriptions for the management API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from penstock.broker.connection_registry import SocketTerminal
+from penstock.broker.flow_control import READ_BYTES
+from penstock.core.errors import NotAllowed
+from penstock.core.logs import get_logger
+from penstock.protocols.socket_writer import SocketWriter
+
+if TYPE_CHECKING:
+    from penstock.broker.host import Host
+    from penstock.broker.user import User
+    from penstock.broker.vhost import VirtualHost
+
+#: How long a client may take to answer a close, or to close the socket after it.
+CLOSE_SECONDS: Final = 5.0
+
+_log = get_logger("penstock.connections")
+
+
+class UserAccess(Protocol):
+    @property
+    def user(self) -> User: ...
+
+
+class ClientTerminal(SocketTerminal, Protocol):
+    output: SocketWriter
+    vhost: VirtualHost
+    published: int  #: messages since the connection was made
+    opened: bool
+    closing: bool
+
+    @property
+    def access(self) -> UserAccess: ...
+
+    def post_partial_buckets(self) -> None:
+        """Post all partial buckets of large messages."""
+
+
+def finish_read(terminal: ClientTerminal, size: int, published: int) -> None:
+    """Account for a read of `size` bytes, before which `published` messages had been received; stop
+    reading if the client is over a limit."""
+    metrics = terminal.host.kernel.metrics
+    flow_control = terminal.flow_control
+    metrics.bytes_in += size
+    if size >= READ_BYTES or flow_control.wide:
+        flow_control.adapt(size)
+    filling = flow_control.filling
+    if terminal.published != published or filling:
+        metrics.published += terminal.published - published
+        if filling and flow_control.account.spent:
+            terminal.post_partial_buckets()
+        flow_control.look()
+    output = terminal.output
+    if (output.paused or output.deferred_bytes) and flow_control.unread:
+        flow_control.pause()
+
+
+def abort_handshake(terminal: SocketTerminal) -> None:
+    _log.info("handshake timed out", connection=terminal.name)
+    terminal.transport.abort()
+
+
+def check_admission(host: Host, user: User, vhost: str) -> None:
+    if not host.users.may_enter(user, vhost):
+        raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user.name}'")
+    limit = host.kernel.settings.max_connections
+    if limit and len(host.clients) > limit:
+        raise NotAllowed(f"the broker's limit of {limit} connections is reached")
+    if host.draining:
+        raise NotAllowed("the broker is shutting down")
+
+
+# Descriptions have RabbitMQ's field names. A connection may be described after it was lost.
+
+
+def describe_connection(
+    terminal: ClientTerminal,
+    protocol: str,
+    client_properties: dict[str, Any],
+    *,
+    channels: int = 0,
+    channel_max: int = 0,
+    frame_max: int = 0,
+    timeout: float = 0,
+) -> dict[str, Any]:
+    opened = terminal.opened
+    if terminal.closing:
+        state = "closing"
+    elif terminal.flow_control.blocked:
+        state = "blocked"
+    else:
+        state = "running" if opened else "starting"
+    return {
+        "name": terminal.name,
+        "protocol": protocol,
+        "user": terminal.access.user.name if opened else "",
+        "vhost": terminal.vhost.name if opened else "",
+        "peer_host": terminal.peer[0],
+        "peer_port": terminal.peer[1],
+        "ssl": terminal.tls,
+        "channels": channels,
+        "channel_max": channel_max,
+        "frame_max": frame_max,
+        "timeout": int(timeout),
+        "client_properties": client_properties,
+        "state": state,
+    }
+
+
+def describe_channel(terminal: ClientTerminal, number: int, **fields: Any) -> dict[str, Any]:
+    return {
+        "name": f"{terminal.name} ({number})",
+        "number": number,
+        "user": terminal.access.user.name,
+        "vhost": terminal.vhost.name,
+        "connection_details": {"name": terminal.name},
+        "prefetch_count": 0,
+        "global_prefetch_count": 0,
+        "transactional": False,
+        "state": "running",
+        **fields,
+    }
+
+
+def describe_consumer(
+    terminal: ClientTerminal,
+    tag: str,
+    queue: str,
+    *,
+    channel: int | None = None,
+    ack_required: bool = True,
+    prefetch: int = 0,
+    exclusive: bool = True,
+    arguments: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    details: dict[str, Any] = {"name": terminal.name}
+    if channel is not None:
+        details = {"name": f"{terminal.name} ({channel})", "number": channel}
+    return {
+        "consumer_tag": tag,
+        "queue": {"name": queue, "vhost": terminal.vhost.name},
+        "channel_details": details,
+        "ack_required": ack_required,
+        "prefetch_count": prefetch,
+        "exclusive": exclusive,
+        "arguments": arguments or {},
+    }
