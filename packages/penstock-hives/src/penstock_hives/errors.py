@@ -22,9 +22,9 @@ class FieldError:
 class InvalidRequest(PenstockError):
     """A request that can be read and cannot be meant; names the fields."""
 
-    def __init__(self, detail: str, faults: Sequence[FieldError] = ()) -> None:
+    def __init__(self, detail: str, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
-        self.faults = tuple(faults)
+        self.errors = tuple(errors)
 
 
 class RequestConflict(PenstockError):

@@ -26,9 +26,8 @@ from penstock.core.logs import get_logger
 from penstock.core.units import parse_count
 from penstock_hives.alerts import endpoints as alerts
 from penstock_hives.analytics import endpoints as analytics
-from penstock_hives.api import problems
 from penstock_hives.api.openapi import install_openapi, render_docs
-from penstock_hives.api.problems import problem_response
+from penstock_hives.api.problems import PROBLEMS
 from penstock_hives.billing import endpoints as payments
 from penstock_hives.deals import endpoints as deals
 from penstock_hives.identity import endpoints as identity
@@ -96,7 +95,7 @@ def create_app(resources: Resources, extra: Sequence[APIRouter] = ()) -> FastAPI
     routers = (*ROUTERS, *extra)
     for router in routers:
         app.include_router(router, prefix=PREFIX)
-    problems.install_problem_handlers(app)
+    PROBLEMS.install(app)
     install_openapi(app, routers, PREFIX)
     _show_docs(app)
     limits = resources.settings
@@ -148,7 +147,7 @@ class BodySizeLimit:
         limit = self._uploads + 4096 if upload else self._limit
         words = f"a body has at most {limit:,} bytes"
         if _content_length(scope) > limit:
-            await problem_response(413, words)(scope, receive, send)
+            await PROBLEMS.response(413, words)(scope, receive, send)
             return
         taken = 0
 

@@ -20,8 +20,8 @@ from fastapi.routing import APIRoute
 
 from penstock_hives.api.dependencies import PermissionRequired
 from penstock_hives.api.idempotency import IdempotentRoute
-from penstock_hives.api.problems import MEDIA_TYPE, Problem
 from penstock_hives.people.permissions import GRANTS, AppPermission, UserRole
+from penstock_store.http.problems import add_problem_schema
 
 DESCRIPTION: Final = """
 How full places are: hives with live occupancy, typical weeks and forecasts, deals, and what
@@ -88,25 +88,20 @@ def _document(app: FastAPI, routers: Sequence[APIRouter], prefix: str) -> dict[s
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    for name in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(name, None)
-    schemas.update(Problem.model_json_schema(ref_template="#/components/schemas/{model}")["$defs"])
-    shape = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    shape.pop("$defs")
-    schemas["Problem"] = shape
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
-    for name, example in json.loads(_EXAMPLES.read_bytes()).items():
-        if name in schemas:
-            schemas[name]["examples"] = [example]
-    _local_times(schemas)
     for router in routers:
         for route in router.routes:
             if isinstance(route, APIRoute) and route.include_in_schema:
                 for verb in route.methods or ():
                     _complete(document["paths"][prefix + route.path][verb.lower()], route, verb)
+    add_problem_schema(document)
+    for name, example in json.loads(_EXAMPLES.read_bytes()).items():
+        if name in schemas:
+            schemas[name]["examples"] = [example]
+    _local_times(schemas)
     return document
 
 
@@ -155,10 +150,6 @@ def _complete(operation: dict[str, Any], route: APIRoute, verb: str) -> None:
         told |= _ELSEWHERE
     for status, words in told.items():
         responses[status] = {"description": words}
-    for status, response in responses.items():
-        if status >= "400":
-            shape = {"schema": {"$ref": "#/components/schemas/Problem"}}
-            response["content"] = {MEDIA_TYPE: shape}
 
 
 # The API's description as a page: `GET /v1/docs`, made from the OpenAPI document.

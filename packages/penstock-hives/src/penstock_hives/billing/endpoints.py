@@ -11,7 +11,6 @@ from starlette.requests import Request
 from penstock_hives.api.dependencies import Reader, ResourcesDep, require_permission
 from penstock_hives.api.fields import Identifier, ObjectId, RequestBody
 from penstock_hives.api.idempotency import IdempotentRoute
-from penstock_hives.api.problems import Problem
 from penstock_hives.billing.models import (
     Entitlement,
     SubscriptionOwner,
@@ -22,6 +21,7 @@ from penstock_hives.billing.service import EventOutcome, PaymentService
 from penstock_hives.billing.settings import PaymentProviders, PaymentSettings, open_providers
 from penstock_hives.errors import FieldError, InvalidRequest, NotConfigured
 from penstock_hives.people.permissions import AppPermission, Caller
+from penstock_store.http.problems import Problem
 
 router = APIRouter(
     route_class=IdempotentRoute,

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from penstock_hives.api.dependencies import Reader, ResourcesDep
 from penstock_hives.api.fields import RequestBody
-from penstock_hives.api.problems import Problem
 from penstock_hives.identity.service import (
     LocalIdentity,
     SignInService,
@@ -17,6 +16,7 @@ from penstock_hives.identity.service import (
     normalize_login,
     require_local_identity,
 )
+from penstock_store.http.problems import Problem
 
 # Not idempotent routes: their answers are secrets, which are not kept.
 router = APIRouter(

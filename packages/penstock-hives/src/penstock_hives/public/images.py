@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 from PIL import Image as Pillow
 
 from penstock.core.errors import PenstockError
-from penstock_hives.api.problems import problem_from_error, problem_response
+from penstock_hives.api.problems import PROBLEMS
 from penstock_hives.images.models import HiveImage
 from penstock_hives.public.reader import parse_number
 from penstock_hives.server.asgi import AsgiApplication, Receive, Scope, Send, send_response
@@ -61,7 +61,7 @@ def image_endpoint(
             await others(scope, receive, send)  # a business's own, perhaps
         elif width is not None and width not in WIDTHS:
             detail = f"width should be one of {sorted(WIDTHS)}"
-            await problem_response(422, detail)(scope, receive, send)
+            await PROBLEMS.response(422, detail)(scope, receive, send)
         else:
             await answer(image, width, scope, receive, send)
 
@@ -71,7 +71,7 @@ def image_endpoint(
         try:
             body = await content(image, width)
         except (PenstockError, OSError) as error:
-            await problem_from_error(error)(scope, receive, send)
+            await PROBLEMS.from_error(error)(scope, receive, send)
             return
         smaller = width is not None and width < image.width
         kind = b"image/webp" if smaller else image.mime.encode()

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.units import parse_count
 from penstock_hives.analytics.models import Popularity, PopularityDays, PopularityMeasure
-from penstock_hives.api.problems import problem_from_error
+from penstock_hives.api.problems import PROBLEMS
 from penstock_hives.api.responses import PublicResponse
 from penstock_hives.deals.models import Deal
 from penstock_hives.errors import FieldError, InvalidRequest
@@ -349,7 +349,7 @@ def public_endpoint(answers: PublicReader, others: AsgiApplication) -> AsgiAppli
         try:
             page = find(scope["path"], scope["query_string"].decode("latin-1"))
         except PenstockError as error:
-            await problem_from_error(error)(scope, receive, send)
+            await PROBLEMS.from_error(error)(scope, receive, send)
             return
         if page is None:
             await others(scope, receive, send)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final
 
 from penstock.core.logs import get_logger
+from penstock_hives.api.problems import PROBLEMS
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -35,17 +34,8 @@ async def send_response(send: Send, status: int, headers: Headers, body: bytes =
 
 
 async def send_problem(send: Send, status: int, detail: str, headers: Headers = ()) -> None:
-    """An error as RFC 9457 has them."""
-    title = HTTPStatus(status).phrase
-    document = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    body = json.dumps(document).encode()
-    given = [
-        (b"content-type", b"application/problem+json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-store"),
-        *headers,
-    ]
-    await send_response(send, status, given, body)
+    problem = PROBLEMS.response(status, detail)
+    await send_response(send, status, [*problem.raw_headers, *headers], bytes(problem.body))
 
 
 # The site: which part answers which request, and what every request passes on its way.

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from penstock.broker.passwords import validate_password_hash
 from penstock.broker.permissions import Permission, TopicPermission, validate_pattern
 from penstock.core.data_directory import FileLock, private_directory
 from penstock.core.errors import ConfigurationError, PreconditionFailed
+from penstock.core.passwords import validate_password_hash
 
 Made = TypeVar("Made")
 

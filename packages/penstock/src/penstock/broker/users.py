@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.passwords import PasswordVerifier, validate_password_hash
 from penstock.broker.permissions import (
     Permission,
     PermissionKind,
@@ -46,6 +45,7 @@ from penstock.core.errors import (
     PreconditionFailed,
 )
 from penstock.core.logs import get_logger
+from penstock.core.passwords import PasswordVerifier, validate_password_hash
 
 if TYPE_CHECKING:
     from penstock.broker.contract import Exchange

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.passwords import PasswordVerifier
 from penstock.broker.users import Users
+from penstock.core.passwords import PasswordVerifier
 from tests.broker.users.ground import Clock, CountingHasher
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.passwords import PasswordVerifier
 from penstock.broker.permissions import Permission, TopicPermission
 from penstock.broker.users import Users
 from penstock.core.errors import (
     AuthenticationFailed,
     ConfigurationError,
 )
+from penstock.core.passwords import PasswordVerifier
 from tests.broker.users.ground import CountingHasher, salted
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from penstock.broker.content_routing import ContentRouter
 from penstock.broker.host import Alarms, ClientConnection, ConnectionLimiter, LinkAcceptor
-from penstock.broker.passwords import PasswordVerifier
 from penstock.broker.users import Users
 from penstock.core.config import MqttSettings
+from penstock.core.passwords import PasswordVerifier
 from penstock.protocols.mqtt.terminal import MqttProtocol
 from penstock.wire.mqtt.fields import (
     CONNACK,

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.broker.passwords import (
+from penstock.core.errors import AuthenticationFailed
+from penstock.core.passwords import (
     CHECK_BURST,
     MAX_CONCURRENT_CHECKS,
     MAX_TRACKED_ADDRESSES,
     MAX_WAITING_CHECKS,
     PasswordCheckPool,
 )
-from penstock.core.errors import AuthenticationFailed
 
 NEAR, FAR = "127.0.0.1", "192.0.2.1"
 
