@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.testclient import TestClient
 
 from penstock.core.errors import AuthenticationFailed, NotFound
 from penstock_store import StoreUnavailable
@@ -50,7 +51,12 @@ def app() -> FastAPI:
 
 
 def ask(app: FastAPI, path: str) -> tuple[dict[str, str], dict[str, Any]]:
-    answer = TestClient(app, raise_server_exceptions=False).get(path)
+    async def get() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get(path)
+
+    answer = asyncio.run(get())
     assert answer.headers["content-type"] == MEDIA_TYPE
     assert answer.status_code == answer.json()["status"]
     return dict(answer.headers), answer.json()
