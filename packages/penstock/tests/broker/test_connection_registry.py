@@ -44,7 +44,7 @@ class Transport:
 def test_our_half_ends_and_what_still_comes_is_read(
     transport: Transport, told: bool, asked: list[str]
 ) -> None:
-    flow_control = SimpleNamespace(read_on=lambda: transport.asked.append("read"))
+    flow_control = SimpleNamespace(force_resume=lambda: transport.asked.append("read"))
 
     half_close(
         cast(Any, SimpleNamespace(transport=transport, flow_control=flow_control)), told=told

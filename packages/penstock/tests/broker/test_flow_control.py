@@ -93,7 +93,7 @@ async def a_moment() -> None:
 
 async def test_who_has_published_waits_while_an_alarm_sounds(terminal: Terminal) -> None:
     terminal.published = 1
-    terminal.host.alarms.sound("disk", "the disk is full")
+    terminal.host.alarms.set("disk", "the disk is full")
     terminal.flow_control.alarms_changed()
     assert not terminal.is_read()
     assert terminal.told == ["the disk is full"]
@@ -105,23 +105,23 @@ async def test_who_has_published_waits_while_an_alarm_sounds(terminal: Terminal)
 
 
 async def test_who_has_not_published_is_left_alone(terminal: Terminal) -> None:
-    terminal.host.alarms.sound("disk", "full")
+    terminal.host.alarms.set("disk", "full")
     terminal.flow_control.alarms_changed()
     assert terminal.is_read()
 
 
 async def test_who_publishes_during_an_alarm_waits_from_then_on(terminal: Terminal) -> None:
-    terminal.host.alarms.sound("disk", "full")
+    terminal.host.alarms.set("disk", "full")
     terminal.published = 1
-    terminal.flow_control.look()
+    terminal.flow_control.check_limits()
     assert not terminal.is_read()
 
 
 async def test_a_second_alarm_is_not_told_again(terminal: Terminal) -> None:
     terminal.published = 1
-    terminal.host.alarms.sound("disk", "full")
+    terminal.host.alarms.set("disk", "full")
     terminal.flow_control.alarms_changed()
-    terminal.host.alarms.sound("memory", "full too")
+    terminal.host.alarms.set("memory", "full too")
     terminal.flow_control.alarms_changed()
     terminal.host.alarms.clear("disk")
     terminal.flow_control.alarms_changed()
@@ -131,7 +131,7 @@ async def test_a_second_alarm_is_not_told_again(terminal: Terminal) -> None:
 
 async def test_one_that_leaves_while_it_waits_is_counted_no_more(terminal: Terminal) -> None:
     terminal.published = 1
-    terminal.host.alarms.sound("disk", "full")
+    terminal.host.alarms.set("disk", "full")
     terminal.flow_control.alarms_changed()
     terminal.flow_control.end()
     terminal.flow_control.end()
@@ -144,7 +144,7 @@ async def test_one_that_leaves_while_it_waits_is_counted_no_more(terminal: Termi
 async def test_a_spent_budget_stops_publishers_until_it_is_relieved(terminal: Terminal) -> None:
     pool = terminal.host.kernel.pool
     pool.charge(pool.budget)
-    terminal.flow_control.look()
+    terminal.flow_control.check_limits()
     assert not terminal.is_read()
     pool.discharge(pool.budget)
     await a_moment()
@@ -161,7 +161,7 @@ async def test_a_full_window_of_buckets_stops_reading_until_half_is_on_disk(
     buckets = []
     while not account.spent:
         buckets.append(account.take())
-    terminal.flow_control.look()
+    terminal.flow_control.check_limits()
     assert not terminal.is_read()
     while account.used > RECEIVE_WINDOW_BYTES // 2:
         assert not terminal.is_read()
@@ -187,19 +187,19 @@ async def test_a_held_terminal_goes_on_when_all_is_on_disk(terminal: Terminal) -
 
 
 async def test_who_has_much_to_say_is_read_more_from_at_a_time(terminal: Terminal) -> None:
-    terminal.flow_control.adapt(READ_BYTES)
+    terminal.flow_control.adapt_read_size(READ_BYTES)
     assert (terminal.flow_control.wide, terminal.transport.max_size) == (True, LARGE_READ_BYTES)
-    terminal.flow_control.adapt(LARGE_READ_BYTES)
+    terminal.flow_control.adapt_read_size(LARGE_READ_BYTES)
     assert terminal.transport.max_size == LARGE_READ_BYTES
-    terminal.flow_control.adapt(100)
+    terminal.flow_control.adapt_read_size(100)
     assert (terminal.flow_control.wide, terminal.transport.max_size) == (False, READ_BYTES)
 
 
 async def test_reads_are_smaller_in_the_middle_of_bulk(terminal: Terminal) -> None:
-    terminal.flow_control.adapt(READ_BYTES)
+    terminal.flow_control.adapt_read_size(READ_BYTES)
     terminal.flow_control.expect_bulk(True)
     assert terminal.transport.max_size == READ_BYTES
-    terminal.flow_control.adapt(READ_BYTES)
+    terminal.flow_control.adapt_read_size(READ_BYTES)
     assert terminal.transport.max_size == READ_BYTES
 
 
@@ -208,7 +208,7 @@ async def test_reads_are_smaller_in_the_middle_of_bulk(terminal: Terminal) -> No
 
 async def test_who_does_not_read_its_answers_is_not_read_from(terminal: Terminal) -> None:
     terminal.unread_bytes = MAX_UNREAD_BYTES + 1
-    assert terminal.flow_control.unread
+    assert terminal.flow_control.is_unread
     terminal.flow_control.pause()
     terminal.flow_control.resume()
     assert not terminal.is_read()
@@ -224,7 +224,7 @@ async def test_it_goes_on_when_the_last_reason_is_gone(terminal: Terminal) -> No
     terminal.published = 1
     bucket = terminal.flow_control.account.take()
     terminal.flow_control.hold()
-    terminal.host.alarms.sound("disk", "full")
+    terminal.host.alarms.set("disk", "full")
     terminal.flow_control.alarms_changed()
     terminal.unread_bytes = MAX_UNREAD_BYTES + 1
     bucket.release()
@@ -253,7 +253,7 @@ async def test_a_transport_that_is_gone_is_left_alone(terminal: Terminal) -> Non
 
 async def test_reopening_asks_for_no_reason(terminal: Terminal) -> None:
     terminal.published = 1
-    terminal.host.alarms.sound("disk", "full")
+    terminal.host.alarms.set("disk", "full")
     terminal.flow_control.alarms_changed()
     terminal.flow_control.reopen()
     assert terminal.is_read()
@@ -262,10 +262,10 @@ async def test_reopening_asks_for_no_reason(terminal: Terminal) -> None:
 
 async def test_a_bucket_is_what_it_is_said_to_be(terminal: Terminal) -> None:
     bucket = terminal.flow_control.account.take()
-    assert terminal.flow_control.filling
+    assert terminal.flow_control.has_pending_buckets
     assert terminal.flow_control.account.used == BUCKET_BYTES
     bucket.release()
-    assert not terminal.flow_control.filling
+    assert not terminal.flow_control.has_pending_buckets
 
 
 async def test_who_gives_way_goes_on_after_others(stand: Stand) -> None:

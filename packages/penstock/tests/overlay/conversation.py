@@ -23,9 +23,9 @@ PATIENCE = 60.0
 
 
 class Talker:
-    def __init__(self, name: str, lasting: bool = False) -> None:
+    def __init__(self, name: str, durable: bool = False) -> None:
         self._open = OpenFrame(
-            PeerRole.CLIENT, name, user="guest", password="guest", lasting=lasting, largest=1 << 22
+            PeerRole.CLIENT, name, user="guest", password="guest", durable=durable, largest=1 << 22
         )
         self._answers: dict[int, asyncio.Future[str]] = {}
         self._receipt = 0

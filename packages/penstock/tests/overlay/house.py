@@ -74,9 +74,9 @@ class House:
         named = neighbours or before.neighbours
         return await self.broker(before.id, *named, port=port_of(broker), **more)
 
-    async def talker(self, broker: Broker, name: str, lasting: bool = False) -> Talker:
+    async def talker(self, broker: Broker, name: str, durable: bool = False) -> Talker:
         plain = int(broker.addresses[1].rpartition(":")[2])
-        talker = await Talker(name, lasting).connect(plain)
+        talker = await Talker(name, durable).connect(plain)
         self._stack.push_async_callback(talker.close)
         return talker
 

@@ -97,7 +97,7 @@ class Person:
         self.overlay = overlay
         self.broker = broker
         self.name = f"{broker}-{name}"
-        self.lasting = False
+        self.durable = False
         self.got: list[PadresEnvelope] = []
         self.router.attach(self)
 
@@ -249,7 +249,7 @@ class Overlay:
     def crash(self, name: str) -> None:
         """A broker goes and comes back with what it remembers; its links are down.
 
-        Whoever is lasting is attached to it again.
+        Whoever is durable is attached to it again.
         """
         before = self.routers.pop(name)
         for neighbour in before.neighbours:
@@ -258,7 +258,7 @@ class Overlay:
         for neighbour in before.neighbours:
             router.join(neighbour, self.wires[name, neighbour])
         for hop in before.hops.values():
-            if isinstance(hop, Person) and hop.lasting:
+            if isinstance(hop, Person) and hop.durable:
                 router.attach(hop)
         for hop_name, envelope in list(self.notebooks[name].asked.values()):
             router.recall(hop_name, envelope)

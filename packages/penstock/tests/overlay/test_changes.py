@@ -98,7 +98,7 @@ def live(rules: RoutingRules, seed: int) -> Life:
     life = Life(overlay, links, random.Random(seed))
     life.people = [overlay.person(name, "c") for name in overlay.routers]
     for person in life.people:
-        person.lasting = True
+        person.durable = True
     for _ in range(80):
         life.step()
     while life.broken:

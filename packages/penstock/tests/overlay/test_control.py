@@ -245,7 +245,7 @@ def test_an_action_that_fails_does_not_keep_later_ones_from_happening() -> None:
         raise ValueError("clumsy")
 
     class Clumsy:
-        name, lasting, checked = "B1-clumsy", False, False
+        name, durable, checked = "B1-clumsy", False, False
 
         def deliver(self, envelope: PadresEnvelope) -> int:
             router.later(fail)

@@ -223,14 +223,14 @@ async def test_brokers_that_may_form_a_cycle_do(house: House) -> None:
 async def test_what_is_published_while_a_neighbour_is_away_waits_for_it(house: House) -> None:
     first, second = await pair(house)
     publisher = await house.talker(first, "p")
-    subscriber = await house.talker(second, "s", lasting=True)
+    subscriber = await house.talker(second, "s", durable=True)
     await publisher.say(EnvelopeKind.ADVERTISE, STOCK)
     await subscriber.say(EnvelopeKind.SUBSCRIBE, CHEAP)
     await becomes(lambda: holds(first, "B2", CHEAP))
     await house.close(second)
     await publisher.say(EnvelopeKind.PUBLISH, AT_45)
     second = await house.again(second)
-    subscriber = await house.talker(second, "s", lasting=True)
+    subscriber = await house.talker(second, "s", durable=True)
     assert [one.text for one in await subscriber.until(1)] == [AT_45]
 
 
@@ -239,20 +239,20 @@ async def test_a_broker_that_returns_knows_what_was_asked_of_it(house: House) ->
     first = await house.broker("B1")
     second = await house.broker("B2", uri_of(first))
     third = await house.broker("B3", uri_of(second))
-    publisher = await house.talker(first, "p", lasting=True)
-    subscriber = await house.talker(third, "s", lasting=True)
+    publisher = await house.talker(first, "p", durable=True)
+    subscriber = await house.talker(third, "s", durable=True)
     await publisher.say(EnvelopeKind.ADVERTISE, STOCK)
     await subscriber.say(EnvelopeKind.SUBSCRIBE, CHEAP)
     await becomes(lambda: holds(first, "B2", CHEAP))
     for broker in (first, second, third):
         await house.close(broker)
     first = await house.again(first)
-    publisher = await house.talker(first, "p", lasting=True)
+    publisher = await house.talker(first, "p", durable=True)
     await publisher.say(EnvelopeKind.PUBLISH, AT_45)  # it is safe, though nobody else is there
     second = await house.again(second)
     await becomes(lambda: up(first, "B2"))
     third = await house.again(third)
-    subscriber = await house.talker(third, "s", lasting=True)
+    subscriber = await house.talker(third, "s", durable=True)
     assert [one.text for one in await subscriber.until(1)] == [AT_45]
 
 
@@ -260,7 +260,7 @@ async def test_what_was_undone_while_a_neighbour_was_away_is_forgotten_there(
     house: House,
 ) -> None:
     first, second = await pair(house)
-    publisher = await house.talker(first, "p", lasting=True)
+    publisher = await house.talker(first, "p", durable=True)
     subscriber = await house.talker(second, "s")
     await publisher.say(EnvelopeKind.ADVERTISE, STOCK)
     await subscriber.say(EnvelopeKind.SUBSCRIBE, CHEAP)

@@ -56,8 +56,8 @@ async def test_a_broker_in_the_middle_may_be_killed_and_nothing_confirmed_is_los
     three: list[BrokerProcess],
 ) -> None:
     first, middle, last = three
-    publisher = await Talker("p", lasting=True).connect(first.port)
-    subscriber = await Talker("s", lasting=True).connect(last.port)
+    publisher = await Talker("p", durable=True).connect(first.port)
+    subscriber = await Talker("s", durable=True).connect(last.port)
     for offer in (OFFER, PROBES):
         await publisher.say(EnvelopeKind.ADVERTISE, offer)
     for wanted in (WANTED, "[class,eq,probe]"):
@@ -80,8 +80,8 @@ async def test_the_broker_of_a_lasting_subscriber_may_be_killed(
     three: list[BrokerProcess],
 ) -> None:
     first, _, last = three
-    publisher = await Talker("p", lasting=True).connect(first.port)
-    subscriber = await Talker("s", lasting=True).connect(last.port)
+    publisher = await Talker("p", durable=True).connect(first.port)
+    subscriber = await Talker("s", durable=True).connect(last.port)
     for offer in (OFFER, PROBES):
         await publisher.say(EnvelopeKind.ADVERTISE, offer)
     for wanted in (WANTED, "[class,eq,probe]"):
@@ -93,7 +93,7 @@ async def test_the_broker_of_a_lasting_subscriber_may_be_killed(
         if number == 50:
             last.kill()
     last.start()
-    subscriber = await Talker("s", lasting=True).connect(last.port)
+    subscriber = await Talker("s", durable=True).connect(last.port)
     async with asyncio.timeout(120):
         while set(numbers(subscriber, "p")) != set(range(100)):
             await subscriber.until(len(subscriber.got) + 1)
@@ -110,8 +110,8 @@ async def test_one_order_survives_the_broker_that_gives_it(tmp_path: Path) -> No
             broker.knows(first)
         for broker in brokers:
             broker.start()
-        publishers = [await Talker("p", lasting=True).connect(one.port) for one in others]
-        subscribers = [await Talker("s", lasting=True).connect(one.port) for one in others]
+        publishers = [await Talker("p", durable=True).connect(one.port) for one in others]
+        subscribers = [await Talker("s", durable=True).connect(one.port) for one in others]
         for publisher in publishers:
             for offer in (OFFER, PROBES):
                 await publisher.say(EnvelopeKind.ADVERTISE, offer)
@@ -162,7 +162,7 @@ async def publish_on(port: int, name: str, until: float, confirmed: set[int]) ->
     while time.monotonic() < until:
         try:
             if talker is None:
-                talker = await Talker(name, lasting=True).connect(port)
+                talker = await Talker(name, durable=True).connect(port)
                 await talker.say(EnvelopeKind.ADVERTISE, OFFER)
             await talker.say(
                 EnvelopeKind.PUBLISH, f"[class,count],[number,{number}],[source,'{name}']"

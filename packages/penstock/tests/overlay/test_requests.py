@@ -1,4 +1,4 @@
-"""What a client asks for: not without end, and a lasting one not twice."""
+"""What a client asks for: not without end, and a durable one not twice."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_a_flood_of_requests_is_refused_and_ends_when_some_are_undone() -> None:
     other.subscribe("[class,eq,stock]")
 
 
-def lasting() -> Person:
+def durable() -> Person:
     person = Overlay([]).person("B1", "s")
-    person.lasting = True
+    person.durable = True
     return person
 
 
 def test_what_a_lasting_client_says_again_is_what_it_has() -> None:
-    person = lasting()
+    person = durable()
     first = person.subscribe("[class,eq,stock]")
     assert person.subscribe("[class,eq,stock]") == first
     assert person.subscribe("[class,eq,stock]", options=(("topk", "price"),)) != first
@@ -44,7 +44,7 @@ def test_another_may_say_the_same_twice() -> None:
 
 
 def test_a_composite_may_be_undone_as_a_subscription() -> None:
-    person = lasting()
+    person = durable()
     text = "{{[class,eq,a]}&{[class,eq,b]}}"
     both = person.composite(text)
     assert person.composite(text) == both

@@ -132,7 +132,7 @@ async def test_what_was_not_confirmed_is_sent_again_with_the_same_receipt(broker
 
 
 async def test_what_was_taken_already_is_confirmed_and_not_taken_twice(broker: Broker) -> None:
-    subscriber = await Talker("s", lasting=True).connect(port_of(broker))
+    subscriber = await Talker("s", durable=True).connect(port_of(broker))
     await subscriber.say(EnvelopeKind.SUBSCRIBE, "[class,eq,stock]")
     first = Neighbour()
     await first.connect(port_of(broker))
@@ -155,7 +155,7 @@ async def test_what_was_taken_already_is_confirmed_and_not_taken_twice(broker: B
 
 
 async def test_a_neighbour_that_lost_its_data_counts_from_the_start(broker: Broker) -> None:
-    subscriber = await Talker("s", lasting=True).connect(port_of(broker))
+    subscriber = await Talker("s", durable=True).connect(port_of(broker))
     await subscriber.say(EnvelopeKind.SUBSCRIBE, "[class,eq,stock]")
     for store, identity in (("store-1", "B2-M7"), ("store-2", "B2-M9")):
         neighbour = Neighbour(store)

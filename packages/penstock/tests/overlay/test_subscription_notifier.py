@@ -19,9 +19,9 @@ def overlay(request: pytest.FixtureRequest) -> Overlay:
     return Overlay([("B1", "B2")], request.param)
 
 
-def attentive(overlay: Overlay) -> Person:
+def notify_subscriptions(overlay: Overlay) -> Person:
     person = overlay.person("B1", "history")
-    person.router.attach(person, attentive=True)
+    person.router.attach(person, notify_subscriptions=True)
     return person
 
 
@@ -31,7 +31,7 @@ def told(person: Person) -> list[tuple[EnvelopeKind, str]]:
 
 
 def test_it_is_told_of_subscriptions_from_anywhere_and_of_their_end(overlay: Overlay) -> None:
-    history = attentive(overlay)
+    history = notify_subscriptions(overlay)
     history.advertise(OFFER)
     overlay.settle()
     near, far = overlay.person("B1", "near"), overlay.person("B2", "far")
@@ -47,7 +47,7 @@ def test_it_is_told_of_subscriptions_from_anywhere_and_of_their_end(overlay: Ove
 
 def test_what_was_there_before_its_advertisement_comes_with_that(overlay: Overlay) -> None:
     overlay.person("B2", "far").subscribe(QUERY)
-    history = attentive(overlay)
+    history = notify_subscriptions(overlay)
     assert told(history) == []
     history.advertise(OFFER)
     overlay.settle()
@@ -55,7 +55,7 @@ def test_what_was_there_before_its_advertisement_comes_with_that(overlay: Overla
 
 
 def test_it_is_told_once_though_two_advertisements_are_met(overlay: Overlay) -> None:
-    history = attentive(overlay)
+    history = notify_subscriptions(overlay)
     offers = [history.advertise(OFFER), history.advertise(OFFER)]
     overlay.settle()
     identity = overlay.person("B2", "far").subscribe(QUERY)
@@ -68,7 +68,7 @@ def test_it_is_told_once_though_two_advertisements_are_met(overlay: Overlay) -> 
 
 
 def test_parts_of_composites_are_subscriptions(overlay: Overlay) -> None:
-    history = attentive(overlay)
+    history = notify_subscriptions(overlay)
     history.advertise(OFFER)
     overlay.settle()
     overlay.person("B2", "far").composite(f"{{{{{QUERY}}}&{{{OTHER}}}}}")
@@ -86,7 +86,7 @@ def test_whoever_is_not_attentive_is_told_nothing(overlay: Overlay) -> None:
 def test_covering_hides_what_a_neighbour_has_covered(overlay: Overlay) -> None:
     """As a neighbour is: who wants every query wants none hidden, and says so by a wide one."""
     rules: RoutingRules = overlay.rules
-    history = attentive(overlay)
+    history = notify_subscriptions(overlay)
     history.advertise(OFFER)
     overlay.settle()
     far = overlay.person("B2", "far")

@@ -25,7 +25,7 @@ def register_connection(
     """There is a socket; `choke_bytes` is how much may wait in it before senders are told."""
     terminal.transport = cast(asyncio.Transport, transport)
     terminal.transport.set_write_buffer_limits(high=choke_bytes)
-    terminal.flow_control.begin()
+    terminal.flow_control.start()
     terminal.peer = transport.get_extra_info("peername") or ("", 0)
     here = transport.get_extra_info("sockname") or ("", 0)
     terminal.tls = transport.get_extra_info("ssl_object") is not None
@@ -50,7 +50,7 @@ def half_close(terminal: SocketTerminal, *, told: bool) -> None:
             transport.abort()
     elif not told:
         transport.close()
-    terminal.flow_control.read_on()
+    terminal.flow_control.force_resume()
 
 
 def unregister_connection(terminal: SocketTerminal) -> None:

@@ -31,7 +31,7 @@ class Hop(Protocol[E_contra]):
         """One of a kind at its router: `B1-ada` for a client, `B2` for a neighbour."""
 
     @property
-    def lasting(self) -> bool:
+    def durable(self) -> bool:
         """Whether what it asked for is remembered when the broker starts again."""
 
     @property
@@ -56,12 +56,11 @@ class ContentRouter(Protocol[E]):
     @property
     def broker_id(self) -> str: ...
 
-    def attach(self, hop: Hop[E], attentive: bool = False) -> None:
-        """A hop is there, or there again: it takes the place of the one with its name, and has
-        what that asked for.
+    def attach(self, hop: Hop[E], notify_subscriptions: bool = False) -> None:
+        """Add a hop, or replace the one with its name, whose registrations it then has.
 
-        One that is attentive is told, too, who subscribes to what it advertises, and who no longer
-        does: subscriptions are delivered to it as they would be to a neighbour.
+        With `notify_subscriptions`, subscriptions that intersect the hop's advertisements, and
+        their withdrawals, are delivered to it as to a neighbour.
         """
 
     def detach(self, name: str) -> None:

@@ -237,7 +237,7 @@ class Exchange(Destination, Protocol):
     internal: bool
 
     @property
-    def topical(self) -> bool:
+    def uses_topic_permissions(self) -> bool:
         """Whether the routing key is a topic, to which topic permissions apply."""
 
     def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
@@ -362,15 +362,15 @@ class EffectiveSubscription:
 class InflightMessage(Delivery):
     """A message on its way to a subscriber, and how far it has got."""
 
-    __slots__ = ("grant", "number", "qos", "released")
+    __slots__ = ("packet_id", "qos", "released", "subscription")
 
     def __init__(
-        self, message: Message, position: int, grant: EffectiveSubscription, qos: int
+        self, message: Message, position: int, subscription: EffectiveSubscription, qos: int
     ) -> None:
         super().__init__(message, position)
-        self.grant = grant
+        self.subscription = subscription
         self.qos = qos
-        self.number = 0  #: by which it is answered; 0 when it is not
+        self.packet_id = 0  #: 0 at QoS 0
         self.released = False  #: the client has it, and is to be told it may forget the number
 
 
@@ -403,8 +403,8 @@ class SessionQueue(Queue, Protocol):
 
     def leave(self, queue: str) -> None: ...
 
-    def remember(self, number: int) -> None:
+    def add_received(self, packet_id: int) -> None:
         """The client has sent something to be taken once under this number."""
 
-    def forget(self, number: int) -> None:
+    def release_received(self, packet_id: int) -> None:
         """The client has released this number."""

@@ -82,7 +82,7 @@ class ReadFlowControl:
         self._bulk = expected
         self._read_at_most(READ_BYTES)
 
-    def adapt(self, size: int) -> None:
+    def adapt_read_size(self, size: int) -> None:
         """So much was read at once: is there more where it came from?"""
         if size < READ_BYTES or self._bulk:
             self.wide = False
@@ -95,7 +95,7 @@ class ReadFlowControl:
         transport: Any = self._terminal.transport
         transport.max_size = size
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """There is a socket."""
         self._read_at_most(READ_BYTES)
 
@@ -111,16 +111,16 @@ class ReadFlowControl:
             self._terminal.host.kernel.write_batch.defer(self.resume)
 
     @property
-    def unread(self) -> bool:
+    def is_unread(self) -> bool:
         """The client asks and asks, and does not read what it is told."""
         return self._terminal.unread_bytes > MAX_UNREAD_BYTES
 
     @property
-    def filling(self) -> bool:
+    def has_pending_buckets(self) -> bool:
         """Buckets are on their way to the disk."""
         return self._account is not None and self._account.used > 0
 
-    def look(self) -> None:
+    def check_limits(self) -> None:
         """The client has published: may it go on?"""
         host = self._terminal.host
         if host.alarms.active:
@@ -159,7 +159,7 @@ class ReadFlowControl:
             return
         if self._account is not None and terminal.held and self._account.used:
             return
-        if self.unread:
+        if self.is_unread:
             return
         self.reading = True
         self.resumed_at = terminal.host.kernel.loop.time()
@@ -168,7 +168,7 @@ class ReadFlowControl:
             terminal.held = False
             terminal.data_received(b"")
 
-    def read_on(self) -> None:
+    def force_resume(self) -> None:
         """Read again, whatever the reason was not to."""
         if not self.reading and not self._terminal.transport.is_closing():
             self.reading = True
@@ -176,7 +176,7 @@ class ReadFlowControl:
 
     def reopen(self) -> None:
         """Read and look at what is read: only the client's goodbye is still awaited."""
-        self.read_on()
+        self.force_resume()
         self._terminal.held = False
 
     def alarms_changed(self) -> None:
@@ -184,7 +184,7 @@ class ReadFlowControl:
         terminal = self._terminal
         alarms = terminal.host.alarms
         metrics = terminal.host.kernel.metrics
-        if alarms.active and not self.blocked and (terminal.published or self.filling):
+        if alarms.active and not self.blocked and (terminal.published or self.has_pending_buckets):
             self.blocked = True
             metrics.blocked += 1
             terminal.blocking(alarms.reason)

@@ -89,7 +89,7 @@ class Alarms:
     def reason(self) -> str:
         return "; ".join(self._reasons.values())
 
-    def sound(self, name: str, reason: str) -> None:
+    def set(self, name: str, reason: str) -> None:
         known = name in self._reasons
         self._reasons[name] = reason
         if not known:

@@ -174,12 +174,12 @@ class Users:
 
     # May they?
 
-    def may_enter(self, user: User, vhost: str) -> bool:
+    def can_access_vhost(self, user: User, vhost: str) -> bool:
         """Whether the user may open a connection to a virtual host."""
         current = self._users.get(user.name)
         return current is not None and vhost in current.permissions
 
-    def may(self, user: User, vhost: str, kind: PermissionKind, name: str) -> bool:
+    def is_allowed(self, user: User, vhost: str, kind: PermissionKind, name: str) -> bool:
         """Whether the user may configure, write to or read from a destination."""
         question = (vhost, kind, name)
         answers = self._answers.setdefault(user.name, {})
@@ -193,7 +193,7 @@ class Users:
             answers[question] = answer
         return answer
 
-    def may_topic(
+    def is_topic_allowed(
         self,
         user: User,
         vhost: str,
@@ -212,7 +212,7 @@ class Users:
         variables = {"username": user.name, "vhost": vhost, "client_id": client_id}
         return permission.allows(kind, routing_key, variables)
 
-    def may_use_client_id(self, user: User, client_id: str) -> bool:
+    def is_client_id_allowed(self, user: User, client_id: str) -> bool:
         """Whether an MQTT connection of the user may have this client id."""
         current = self._users.get(user.name)
         return current is not None and allows_client_id(current.client_ids, client_id)
@@ -473,14 +473,14 @@ class AccessControl:
     def check(self, kind: PermissionKind, what: str, name: str) -> None:
         """`what` is "queue" or "exchange"; raises unless it is allowed."""
         # The default exchange has no name of its own to write a permission for.
-        if not self._users.may(self.user, self._vhost, kind, name or "amq.default"):
+        if not self._users.is_allowed(self.user, self._vhost, kind, name or "amq.default"):
             raise AccessRefused(
                 f"{kind} access to {what} '{name}' in vhost '{self._vhost}' "
                 f"refused for user '{self.user.name}'"
             )
 
     def check_topic(self, kind: TopicPermissionKind, exchange: str, key: str) -> None:
-        if not self._users.may_topic(self.user, self._vhost, exchange, kind, key):
+        if not self._users.is_topic_allowed(self.user, self._vhost, exchange, kind, key):
             raise AccessRefused(
                 f"{kind} access to topic '{key}' in exchange '{exchange}' in vhost "
                 f"'{self._vhost}' refused for user '{self.user.name}'"
@@ -506,5 +506,5 @@ class AccessControl:
         self.check("read", "queue", queue)
         key = arguments.get("x-dead-letter-routing-key")
         exchange = vhost.exchanges.get(name)
-        fixed = isinstance(key, str) and exchange is not None and exchange.topical
+        fixed = isinstance(key, str) and exchange is not None and exchange.uses_topic_permissions
         self.check_forward(name, str(key) if fixed else "#")

@@ -39,7 +39,7 @@ class ContentGateway(Sink, Protocol):
 
 class ContentExchangeRouter:
     keyed = False
-    topical = False  #: the class is, and not the routing key
+    uses_topic_permissions = False  #: the class is, and not the routing key
 
     def __init__(self) -> None:
         self._bound: Matcher[Binding] = Matcher()

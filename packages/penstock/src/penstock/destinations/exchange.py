@@ -71,7 +71,7 @@ class ExchangeRouter(Protocol):
 class TopicPermissionRouter(ExchangeRouter, Protocol):
     """An exchange type to which topic permissions apply."""
 
-    topical: bool  #: the routing key is a topic
+    uses_topic_permissions: bool  #: the routing key is a topic
 
     def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
         """The topics of a message besides the routing key; that is the first of the keys."""
@@ -299,8 +299,8 @@ class ExchangeDriver:
     # Topology.
 
     @property
-    def topical(self) -> bool:
-        return self._topics is not None and self._topics.topical
+    def uses_topic_permissions(self) -> bool:
+        return self._topics is not None and self._topics.uses_topic_permissions
 
     def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
         return () if self._topics is None else self._topics.topics_of(key, arguments)

@@ -108,7 +108,7 @@ class FanoutRouter:
 
 class TopicRouter:
     keyed = True
-    topical = True
+    uses_topic_permissions = True
 
     def __init__(self) -> None:
         self._trie: TopicTrie[Queue | Exchange] = TopicTrie()
@@ -212,8 +212,8 @@ class DelayedRouter:
         return self._rule.match(key, message)
 
     @property
-    def topical(self) -> bool:
-        return isinstance(self._rule, TopicPermissionRouter) and self._rule.topical
+    def uses_topic_permissions(self) -> bool:
+        return isinstance(self._rule, TopicPermissionRouter) and self._rule.uses_topic_permissions
 
     def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
         return (

@@ -166,7 +166,9 @@ class CompositeRouter:
                 for each in match:
                     envelope: PadresEnvelope = each.payload
                     if away:
-                        envelope = replace(envelope, tree=COMPOSITE_TREE_PREFIX + identity, only=())
+                        envelope = replace(
+                            envelope, tree=COMPOSITE_TREE_PREFIX + identity, target_brokers=()
+                        )
                     given.setdefault((one.hop, envelope.id, envelope.tree), (one.hop, envelope))
         return sorted(given.values(), key=lambda one: (one[1].priority, one[1].time, one[1].id))
 

@@ -37,7 +37,7 @@ class NeighbourChannel(Protocol):
 
 
 class Neighbour:
-    lasting = True
+    durable = True
     checked = False
 
     def __init__(

@@ -38,7 +38,9 @@ class NextHops:
         self.clock = clock
         self.hops: dict[str, Hop[PadresEnvelope]] = {}
         self.neighbours: dict[str, Neighbour] = {}
-        self.attentive: dict[str, dict[str, set[str]]] = {}  #: hops, and whose ids each was told
+        self.subscription_observers: dict[
+            str, dict[str, set[str]]
+        ] = {}  #: hops, and whose ids each was told
         self.stopped = False
         self.tracer: Tracer | None = None
         self.status_publisher: Callable[[str], None] | None = (

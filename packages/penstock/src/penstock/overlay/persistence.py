@@ -1,6 +1,6 @@
 """What a router remembers from one start of its broker to the next.
 
-It lies in the broker's journal of topology: every advertisement and subscription of a lasting hop,
+It lies in the broker's journal of topology: every advertisement and subscription of a durable hop,
 along each tree it counts, and every neighbour with its address. Numbers of messages are set aside a
 thousand at a time, so that none is given twice, and few lines are written for it.
 """

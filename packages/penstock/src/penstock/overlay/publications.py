@@ -71,7 +71,7 @@ class PublicationRouter:
         subscriptions_matching = self._tables.subscriptions_matching(publication)
         outcome = ACCEPTED
         if subscriptions_matching:
-            if not envelope.only or self._next_hops.broker_id in envelope.only:
+            if not envelope.target_brokers or self._next_hops.broker_id in envelope.target_brokers:
                 outcome |= self._deliver_locally(publication, envelope, subscriptions_matching)
             for name, copy in self._forward(hop, envelope, subscriptions_matching):
                 outcome |= self._next_hops.emit(name, copy)
@@ -156,21 +156,25 @@ class PublicationRouter:
         turned = False
         for origin, found in ways.items():
             planned = next((way for way in found if way.tree == envelope.tree), None)
-            if planned is None or (envelope.only and origin not in envelope.only):
+            if planned is None or (
+                envelope.target_brokers and origin not in envelope.target_brokers
+            ):
                 continue  # not reached along this tree, or by another copy
             best = (
                 planned
-                if envelope.turns >= MAX_TREE_CHANGES
+                if envelope.tree_changes >= MAX_TREE_CHANGES
                 else self._least_loaded(planned, found)
             )
             turned = turned or best != planned
             chosen.setdefault(best, []).append(origin)
-        if not turned and not envelope.only:
+        if not turned and not envelope.target_brokers:
             return [(way.hop, envelope) for way in chosen]
         copies = []
         for way, origins in chosen.items():
-            turns = envelope.turns + (way.tree != envelope.tree)
-            copy = replace(envelope, tree=way.tree, only=tuple(sorted(origins)), turns=turns)
+            turns = envelope.tree_changes + (way.tree != envelope.tree)
+            copy = replace(
+                envelope, tree=way.tree, target_brokers=tuple(sorted(origins)), tree_changes=turns
+            )
             copies.append((way.hop, copy))
         return copies
 

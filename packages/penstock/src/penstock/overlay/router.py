@@ -36,7 +36,7 @@ from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
 
 class RouterStore(Protocol):
-    """Keeps what lasting hops ask for."""
+    """Keeps what durable hops ask for."""
 
     def keep(self, hop: str, envelope: PadresEnvelope) -> None: ...
 
@@ -99,9 +99,9 @@ class OverlayRouter:
     def neighbours(self) -> dict[str, Neighbour]:
         return self.next_hops.neighbours
 
-    def attach(self, hop: Hop[PadresEnvelope], attentive: bool = False) -> None:
+    def attach(self, hop: Hop[PadresEnvelope], notify_subscriptions: bool = False) -> None:
         self.next_hops.hops[hop.name] = hop
-        if attentive:
+        if notify_subscriptions:
             self._subscription_router.notify_subscriptions(hop.name)
 
     def detach(self, name: str) -> None:
@@ -109,9 +109,9 @@ class OverlayRouter:
         if hop is None:
             return
         for envelope in list(self.registrations_of(name)):
-            self._take(name, withdrawal_of(envelope), hop.lasting)
+            self._take(name, withdrawal_of(envelope), hop.durable)
         del self.next_hops.hops[name]
-        self.next_hops.attentive.pop(name, None)
+        self.next_hops.subscription_observers.pop(name, None)
         self._requests.forget(name)
         self.next_hops.neighbours.pop(name, None)
 
@@ -183,18 +183,18 @@ class OverlayRouter:
             self.match_seconds += perf_counter() - begun
             return RouterReceipt(envelope.id, outcome)
         if neighbour is None and envelope.kind not in WITHDRAWN_KINDS:
-            if hop.lasting and (before := self._requests.before(name, envelope)):
+            if hop.durable and (before := self._requests.before(name, envelope)):
                 return RouterReceipt(before)  # it says again what we remember
             if hop.checked:
                 self._requests.check(name)
-        self._take(name, envelope, hop.lasting)
+        self._take(name, envelope, hop.durable)
         return RouterReceipt(envelope.id)
 
     def recall(self, name: str, envelope: PadresEnvelope) -> None:
         """What a hop had asked for before the broker was started."""
-        self._take(name, envelope, lasting=False)
+        self._take(name, envelope, durable=False)
 
-    def _take(self, name: str, envelope: PadresEnvelope, lasting: bool) -> None:
+    def _take(self, name: str, envelope: PadresEnvelope, durable: bool) -> None:
         kind = envelope.kind
         news = False
         if kind is EnvelopeKind.ADVERTISE:
@@ -217,14 +217,14 @@ class OverlayRouter:
         hop = self.next_hops.hops.get(name)
         if (
             hop is not None
-            and (hop.checked or hop.lasting)
+            and (hop.checked or hop.durable)
             and name not in self.next_hops.neighbours
         ):
             if envelope.kind in WITHDRAWN_KINDS:
                 self._requests.remove(name, envelope.text)
             else:
                 self._requests.add(name, envelope)
-        if self._memory is not None and lasting:
+        if self._memory is not None and durable:
             if news:
                 self._memory.keep(name, envelope)
             elif envelope.kind in WITHDRAWN_KINDS:
@@ -242,8 +242,8 @@ class OverlayRouter:
             time=self._time(envelope),
             source=name,
             tree="",
-            only=(),
-            turns=0,
+            target_brokers=(),
+            tree_changes=0,
         )
 
     def _time(self, envelope: PadresEnvelope) -> float:
@@ -284,7 +284,7 @@ class OverlayRouter:
         """
         for envelope in list(self.registrations_of(name)):
             if (envelope.kind, envelope.id, envelope.tree) not in told:
-                self._take(name, withdrawal_of(envelope), lasting=True)
+                self._take(name, withdrawal_of(envelope), durable=True)
 
 
 def _count() -> Iterator[int]:

@@ -28,7 +28,7 @@ _log = get_logger("penstock.overlay")
 
 
 class SelfHop:
-    lasting = False
+    durable = False
     checked = False
 
     def __init__(self, router: OverlayRouter) -> None:

@@ -43,7 +43,7 @@ class SubscriptionRouter:
 
     def notify_subscriptions(self, name: str) -> None:
         """A hop of this broker wants to be told who subscribes to what it advertises."""
-        self._next_hops.attentive.setdefault(name, {})
+        self._next_hops.subscription_observers.setdefault(name, {})
         for offer in list(self._tables.advertisements.values()):
             if offer.hop == name:
                 self.follow(offer)
@@ -119,7 +119,7 @@ class SubscriptionRouter:
         """What an advertisement intersects goes to where it came from."""
         if (
             offer.hop not in self._next_hops.neighbours
-            and offer.hop not in self._next_hops.attentive
+            and offer.hop not in self._next_hops.subscription_observers
         ):
             return
         for entry in self._intersecting(offer):
@@ -213,7 +213,7 @@ class SubscriptionNotifier:
 
     def on_match(self, entry: SubscriptionEntry, offer: AdvertisementEntry) -> None:
         """A subscription intersects an advertisement of somebody's here."""
-        told = self._next_hops.attentive.get(offer.hop)
+        told = self._next_hops.subscription_observers.get(offer.hop)
         if told is None or entry.hop == offer.hop:
             return
         ways = told.setdefault(entry.id, set())
@@ -224,12 +224,12 @@ class SubscriptionNotifier:
 
     def on_removed(self, entry: SubscriptionEntry) -> None:
         """A subscription is no more."""
-        for name in self._next_hops.attentive:
+        for name in self._next_hops.subscription_observers:
             self._forget(name, entry)
 
     def on_advertisement_removed(self, gone: AdvertisementEntry) -> None:
         """An advertisement is no more; another of the same hop's may still be met."""
-        if gone.hop not in self._next_hops.attentive:
+        if gone.hop not in self._next_hops.subscription_observers:
             return
         for entry in self._tables.subscriptions_intersecting(gone.message):
             others = self._tables.advertisements_intersecting(entry.message)
@@ -237,7 +237,7 @@ class SubscriptionNotifier:
                 self._forget(gone.hop, entry)
 
     def _forget(self, name: str, entry: SubscriptionEntry) -> None:
-        told = self._next_hops.attentive[name]
+        told = self._next_hops.subscription_observers[name]
         ways = told.get(entry.id, set())
         if entry.hop not in ways:
             return

@@ -48,15 +48,15 @@ def finish_read(terminal: ClientTerminal, size: int, published: int) -> None:
     flow_control = terminal.flow_control
     metrics.bytes_in += size
     if size >= READ_BYTES or flow_control.wide:
-        flow_control.adapt(size)
-    filling = flow_control.filling
+        flow_control.adapt_read_size(size)
+    filling = flow_control.has_pending_buckets
     if terminal.published != published or filling:
         metrics.published += terminal.published - published
         if filling and flow_control.account.spent:
             terminal.post_partial_buckets()
-        flow_control.look()
+        flow_control.check_limits()
     output = terminal.output
-    if (output.paused or output.deferred_bytes) and flow_control.unread:
+    if (output.paused or output.deferred_bytes) and flow_control.is_unread:
         flow_control.pause()
 
 
@@ -66,7 +66,7 @@ def abort_handshake(terminal: SocketTerminal) -> None:
 
 
 def check_admission(host: Host, user: User, vhost: str) -> None:
-    if not host.users.may_enter(user, vhost):
+    if not host.users.can_access_vhost(user, vhost):
         raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user.name}'")
     limit = host.kernel.settings.max_connections
     if limit and len(host.clients) > limit:

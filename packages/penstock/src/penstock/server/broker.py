@@ -384,12 +384,12 @@ class ResourceMonitor:
         broker.kernel.metrics.disk_free = free
         limit = broker.settings.disk_free_limit
         if free < limit:
-            broker.alarms.sound("disk", f"low on disk: {free} bytes free, the limit is {limit}")
+            broker.alarms.set("disk", f"low on disk: {free} bytes free, the limit is {limit}")
         elif not self.faults:
             broker.alarms.clear("disk")
         pool = broker.kernel.pool
         if pool.spent:
-            broker.alarms.sound("memory", f"low on memory: {pool.used} of {pool.budget} bytes")
+            broker.alarms.set("memory", f"low on memory: {pool.used} of {pool.budget} bytes")
         else:
             broker.alarms.clear("memory")
         broker.users.refresh()
@@ -398,7 +398,7 @@ class ResourceMonitor:
     def fault(self, who: str, error: OSError) -> None:
         """A write failed. Whatever waited for it goes on waiting, and is tried again."""
         self.faults.add(who)
-        self._broker.alarms.sound("disk", f"cannot write: {error.strerror or error}")
+        self._broker.alarms.set("disk", f"cannot write: {error.strerror or error}")
 
     def recovered(self, who: str) -> None:
         self.faults.discard(who)

@@ -24,7 +24,7 @@ MAX_RECEIVED: Final = 100
 
 
 class ConsoleHop:
-    lasting = False
+    durable = False
     checked = False
 
     def __init__(self, name: str) -> None:

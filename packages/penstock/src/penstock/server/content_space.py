@@ -46,7 +46,7 @@ _log = get_logger("penstock.content")
 class ExchangeHop:
     """The exchange as the router sees it, and the router as the exchange does."""
 
-    lasting = False  #: its bindings are kept by the virtual host
+    durable = False  #: its bindings are kept by the virtual host
     checked = False
 
     def __init__(
@@ -194,9 +194,9 @@ class ContentSpace:
 
     # A router.
 
-    def attach(self, hop: Hop[PadresEnvelope], attentive: bool = False) -> None:
+    def attach(self, hop: Hop[PadresEnvelope], notify_subscriptions: bool = False) -> None:
         self.join()
-        self._router.attach(hop, attentive)
+        self._router.attach(hop, notify_subscriptions)
 
     def detach(self, name: str) -> None:
         self._router.detach(name)

@@ -28,7 +28,7 @@ _ADVERTISED: Final = (
 
 
 class OverlayStatus:
-    lasting = False
+    durable = False
     checked = False
 
     def __init__(self, router: OverlayRouter, calendar: Callable[[], float] = time) -> None:

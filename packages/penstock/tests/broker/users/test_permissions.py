@@ -29,52 +29,52 @@ def test_a_permission_is_a_pattern(users: Users, pattern: str, name: str, allowe
     ana = users.add("ana", "secret")
     users.set_permissions("ana", "/", Permission(write=pattern))
 
-    assert users.may(ana, "/", "write", name) is allowed
-    assert not users.may(ana, "/", "configure", name)
-    assert not users.may(ana, "other", "write", name)
+    assert users.is_allowed(ana, "/", "write", name) is allowed
+    assert not users.is_allowed(ana, "/", "configure", name)
+    assert not users.is_allowed(ana, "other", "write", name)
 
 
 def test_a_user_enters_the_virtual_hosts_they_have_permissions_in(users: Users) -> None:
     ana = users.add("ana", "secret")
     users.set_permissions("ana", "tests", Permission())
 
-    assert users.may_enter(ana, "tests")
-    assert not users.may_enter(ana, "/")
+    assert users.can_access_vhost(ana, "tests")
+    assert not users.can_access_vhost(ana, "/")
 
 
 def test_answers_follow_the_permissions(users: Users) -> None:
     ana = users.add("ana", "secret")
     users.set_permissions("ana", "/", EVERYTHING)
-    assert users.may(ana, "/", "read", "q")
+    assert users.is_allowed(ana, "/", "read", "q")
 
     users.clear_permissions("ana", "/")
 
-    assert not users.may(ana, "/", "read", "q")
-    assert not users.may_enter(ana, "/")
+    assert not users.is_allowed(ana, "/", "read", "q")
+    assert not users.can_access_vhost(ana, "/")
 
 
 def test_a_deleted_user_may_nothing(users: Users) -> None:
     guest = users.get("guest")
-    assert users.may(guest, "/", "read", "q")
+    assert users.is_allowed(guest, "/", "read", "q")
 
     users.delete("guest")
 
-    assert not users.may(guest, "/", "read", "q")
-    assert not users.may_enter(guest, "/")
-    assert not users.may_topic(guest, "/", "amq.topic", "read", "a.b")
+    assert not users.is_allowed(guest, "/", "read", "q")
+    assert not users.can_access_vhost(guest, "/")
+    assert not users.is_topic_allowed(guest, "/", "amq.topic", "read", "a.b")
 
 
 def test_names_chosen_by_a_peer_do_not_fill_memory(users: Users) -> None:
     guest = users.get("guest")
 
     for number in range(10_000):
-        assert users.may(guest, "/", "read", f"q{number}")
+        assert users.is_allowed(guest, "/", "read", f"q{number}")
 
     assert sum(len(answers) for answers in users._answers.values()) <= 4096
 
 
 def test_without_a_topic_permission_any_key_will_do(users: Users) -> None:
-    assert users.may_topic(users.get("guest"), "/", "amq.topic", "write", "a.b")
+    assert users.is_topic_allowed(users.get("guest"), "/", "amq.topic", "write", "a.b")
 
 
 def test_a_topic_permission_narrows_the_keys_of_one_exchange(users: Users) -> None:
@@ -83,17 +83,17 @@ def test_a_topic_permission_narrows_the_keys_of_one_exchange(users: Users) -> No
         "guest", "/", "amq.topic", TopicPermission(write=r"^{username}\.", read="^{client_id}$")
     )
 
-    assert users.may_topic(guest, "/", "amq.topic", "write", "guest.a")
-    assert not users.may_topic(guest, "/", "amq.topic", "write", "other.a")
-    assert users.may_topic(guest, "/", "amq.topic", "read", "c-1", client_id="c-1")
-    assert users.may_topic(guest, "/", "another", "write", "other.a")
+    assert users.is_topic_allowed(guest, "/", "amq.topic", "write", "guest.a")
+    assert not users.is_topic_allowed(guest, "/", "amq.topic", "write", "other.a")
+    assert users.is_topic_allowed(guest, "/", "amq.topic", "read", "c-1", client_id="c-1")
+    assert users.is_topic_allowed(guest, "/", "another", "write", "other.a")
 
 
 def test_a_variable_is_taken_literally(users: Users) -> None:
     guest = users.get("guest")
     users.set_topic_permissions("guest", "/", "amq.topic", TopicPermission(read="^{client_id}$"))
 
-    assert not users.may_topic(guest, "/", "amq.topic", "read", "secrets", client_id=".*")
+    assert not users.is_topic_allowed(guest, "/", "amq.topic", "read", "secrets", client_id=".*")
 
 
 def test_cleared_topic_permissions_narrow_nothing(users: Users) -> None:
@@ -102,11 +102,11 @@ def test_cleared_topic_permissions_narrow_nothing(users: Users) -> None:
         users.set_topic_permissions("guest", "/", exchange, TopicPermission(read="^$"))
 
     users.clear_topic_permissions("guest", "/", "one")
-    assert users.may_topic(guest, "/", "one", "read", "k")
-    assert not users.may_topic(guest, "/", "two", "read", "k")
+    assert users.is_topic_allowed(guest, "/", "one", "read", "k")
+    assert not users.is_topic_allowed(guest, "/", "two", "read", "k")
 
     users.clear_topic_permissions("guest", "/")
-    assert users.may_topic(guest, "/", "two", "read", "k")
+    assert users.is_topic_allowed(guest, "/", "two", "read", "k")
 
 
 def test_what_is_no_regular_expression_is_refused() -> None:
@@ -134,7 +134,7 @@ def test_a_user_may_be_tied_to_client_ids(
 ) -> None:
     ana = users.add("ana", "secret", client_ids=pattern)
 
-    assert users.may_use_client_id(ana, client_id) is allowed
+    assert users.is_client_id_allowed(ana, client_id) is allowed
 
 
 def test_an_answer_about_a_client_id_follows_the_user(users: Users) -> None:
@@ -142,15 +142,15 @@ def test_an_answer_about_a_client_id_follows_the_user(users: Users) -> None:
     version = users.version
 
     users.set_client_ids("ana", "sensor-8")
-    assert not users.may_use_client_id(ana, "sensor-7")
-    assert users.may_use_client_id(ana, "sensor-8")
+    assert not users.is_client_id_allowed(ana, "sensor-7")
+    assert users.is_client_id_allowed(ana, "sensor-8")
     assert users.version > version  # what open connections go by
 
     users.set_client_ids("ana", "")
-    assert users.may_use_client_id(ana, "sensor-9")
+    assert users.is_client_id_allowed(ana, "sensor-9")
 
     users.delete("ana")
-    assert not users.may_use_client_id(ana, "sensor-9")
+    assert not users.is_client_id_allowed(ana, "sensor-9")
 
 
 def test_client_ids_are_a_regular_expression(users: Users) -> None:
@@ -168,7 +168,7 @@ def test_a_client_id_and_its_topics_can_be_tied_to_one_user(users: Users) -> Non
     users.set_topic_permissions("seven", "/", "amq.topic", own)
 
     def may_write(key: str, client_id: str) -> bool:
-        return users.may_use_client_id(seven, client_id) and users.may_topic(
+        return users.is_client_id_allowed(seven, client_id) and users.is_topic_allowed(
             seven, "/", "amq.topic", "write", key, client_id
         )
 

@@ -86,12 +86,12 @@ class Subscriber(Channel):
     def inflight(self) -> list[InflightMessage]:
         """All that was delivered to be answered, in order; what was released comes as itself."""
         return [
-            one for one in self.ear.deliveries if isinstance(one, InflightMessage) and one.number
+            one for one in self.ear.deliveries if isinstance(one, InflightMessage) and one.packet_id
         ]
 
     @property
     def numbers(self) -> list[int]:
-        return [entry.number for entry in self.inflight]
+        return [entry.packet_id for entry in self.inflight]
 
     def answer(self, entry: Delivery) -> None:
         """All there is to say to it, and that there is room for more."""

@@ -32,8 +32,8 @@ def path(tmp_path: Path) -> Path:
 async def test_it_remembers_across_a_restart(stand: Stand, path: Path) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
     for number in (1, 2, 65535):
-        exactly_once.remember(number)
-    exactly_once.forget(2)
+        exactly_once.add_received(number)
+    exactly_once.release_received(2)
     exactly_once.release(1 << 40)
     exactly_once.release(7)
     exactly_once.complete(7)
@@ -46,7 +46,7 @@ async def test_it_remembers_across_a_restart(stand: Stand, path: Path) -> None:
 
 async def test_it_is_written_in_the_turn_that_changes_it(stand: Stand, path: Path) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
-    exactly_once.remember(1)
+    exactly_once.add_received(1)
     assert not path.exists()
     stand.kernel.write_batch.flush()
     assert path.stat().st_size == RECORD
@@ -55,7 +55,7 @@ async def test_it_is_written_in_the_turn_that_changes_it(stand: Stand, path: Pat
 
 async def test_what_is_forgotten_was_known(stand: Stand, path: Path) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
-    exactly_once.forget(5)
+    exactly_once.release_received(5)
     exactly_once.complete(5)
     stand.kernel.write_batch.flush()
     assert not path.exists()
@@ -64,14 +64,14 @@ async def test_what_is_forgotten_was_known(stand: Stand, path: Path) -> None:
 @pytest.mark.parametrize("cut", range(1, RECORD))
 async def test_a_torn_tail_is_cut(stand: Stand, path: Path, cut: int) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
-    exactly_once.remember(1)
-    exactly_once.remember(2)
+    exactly_once.add_received(1)
+    exactly_once.add_received(2)
     exactly_once.close()
     data = path.read_bytes()
     path.write_bytes(data[:-cut])
     again = ExactlyOnceState(stand.kernel, path)
     assert again.received == {1}
-    again.remember(3)
+    again.add_received(3)
     again.close()
     assert len(stand.reports) == 1
     assert ExactlyOnceState(stand.kernel, path).received == {1, 3}
@@ -80,8 +80,8 @@ async def test_a_torn_tail_is_cut(stand: Stand, path: Path, cut: int) -> None:
 
 async def test_a_damaged_record_is_not_believed(stand: Stand, path: Path) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
-    exactly_once.remember(1)
-    exactly_once.remember(2)
+    exactly_once.add_received(1)
+    exactly_once.add_received(2)
     exactly_once.close()
     data = bytearray(path.read_bytes())
     data[RECORD + 1] ^= 1
@@ -91,15 +91,15 @@ async def test_a_damaged_record_is_not_believed(stand: Stand, path: Path) -> Non
 
 async def test_the_journal_does_not_grow_with_its_history(stand: Stand, path: Path) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
-    exactly_once.remember(65000)
+    exactly_once.add_received(65000)
     exactly_once.release(99)
     for number in range(1, COMPACT_RECORDS):
-        exactly_once.remember(number)
-        exactly_once.forget(number)
+        exactly_once.add_received(number)
+        exactly_once.release_received(number)
         if number % 100 == 0:
             await stand.synced()
     assert path.stat().st_size < (COMPACT_RECORDS + 500) * RECORD
-    exactly_once.remember(7)
+    exactly_once.add_received(7)
     exactly_once.close()
     again = ExactlyOnceState(stand.kernel, path)
     assert (again.received, again.released) == ({65000, 7}, {99})
@@ -118,9 +118,9 @@ async def test_a_long_journal_is_replaced_when_its_copy_is_on_disk_and_has_all_t
     stand = Stand(tmp_path / "log", sync=sync)
     exactly_once = ExactlyOnceState(stand.kernel, path)
     for number in range(COMPACT_RECORDS + 100):
-        exactly_once.remember(number % 10)
+        exactly_once.add_received(number % 10)
     stand.kernel.write_batch.flush()  # and does not wait for the disk
-    exactly_once.remember(77)
+    exactly_once.add_received(77)
     stand.kernel.write_batch.flush()
     assert path.stat().st_size > COMPACT_RECORDS * RECORD
 
@@ -128,7 +128,7 @@ async def test_a_long_journal_is_replaced_when_its_copy_is_on_disk_and_has_all_t
     await stand.synced()
 
     assert path.stat().st_size == 11 * RECORD
-    exactly_once.remember(78)
+    exactly_once.add_received(78)
     exactly_once.close()
     assert ExactlyOnceState(stand.kernel, path).received == {*range(10), 77, 78}
     await stand.close()
@@ -138,7 +138,7 @@ async def test_a_copy_a_killed_broker_left_is_not_taken_for_the_journal(
     stand: Stand, path: Path
 ) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
-    exactly_once.remember(1)
+    exactly_once.add_received(1)
     exactly_once.close()
     path.with_suffix(".new").write_bytes(b"half a copy")
 
@@ -151,7 +151,7 @@ async def test_a_copy_a_killed_broker_left_is_not_taken_for_the_journal(
 
 async def test_nothing_is_written_for_what_does_not_last(stand: Stand) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, None)
-    exactly_once.remember(1)
+    exactly_once.add_received(1)
     exactly_once.release(2)
     stand.kernel.write_batch.flush()
     assert (exactly_once.received, exactly_once.released) == ({1}, {2})
@@ -160,16 +160,19 @@ async def test_nothing_is_written_for_what_does_not_last(stand: Stand) -> None:
 
 async def test_what_is_deleted_leaves_nothing(stand: Stand, path: Path) -> None:
     exactly_once = ExactlyOnceState(stand.kernel, path)
-    exactly_once.remember(1)
+    exactly_once.add_received(1)
     stand.kernel.write_batch.flush()
-    exactly_once.remember(2)
+    exactly_once.add_received(2)
     exactly_once.delete()
     stand.kernel.write_batch.flush()
     assert not path.exists()
 
 
 facts = st.lists(
-    st.tuples(st.sampled_from(["remember", "forget", "release", "complete"]), st.integers(1, 5))
+    st.tuples(
+        st.sampled_from(["add_received", "release_received", "release", "complete"]),
+        st.integers(1, 5),
+    )
 )
 
 
@@ -227,7 +230,7 @@ async def test_what_was_released_is_not_sent_again_though_the_log_knows_nothing_
 
 async def test_a_session_that_only_received_leaves_no_folder(stand: Stand) -> None:
     session = new_session(stand)
-    session.remember(1)
+    session.add_received(1)
     stand.kernel.write_batch.flush()
     stand.vhost.delete_queue(session.name)
     stand.kernel.write_batch.flush()

@@ -26,9 +26,9 @@ from tests.doubles import Client, Stand
 async def test_what_was_received_is_known_whatever_the_session_holds_first(stand: Stand) -> None:
     session = new_session(stand)
     subscribe(stand, session)
-    session.remember(1)
+    session.add_received(1)
     stand.kernel.write_batch.flush()
-    session.remember(7)
+    session.add_received(7)
     publish(stand, publication())
     assert session.received == {1, 7}
 
@@ -36,9 +36,9 @@ async def test_what_was_received_is_known_whatever_the_session_holds_first(stand
 async def test_what_is_released_in_the_same_turn_stays_released(stand: Stand) -> None:
     session = new_session(stand)
     subscribe(stand, session)
-    session.remember(1)
+    session.add_received(1)
     stand.kernel.write_batch.flush()
-    session.forget(1)
+    session.release_received(1)
     publish(stand, publication())
     assert session.received == set()
 
@@ -90,7 +90,7 @@ async def test_what_waited_is_delivered_as_the_subscription_that_brought_it_says
     subscribe(stand, session, "b", 0, identifier=9)
     client = Subscriber(session)
     (entry,) = client.inflight
-    assert (entry.qos, entry.grant.identifiers) == (1, ())
+    assert (entry.qos, entry.subscription.identifiers) == (1, ())
 
 
 async def test_what_need_not_arrive_does_not_push_out_what_must(tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ async def test_numbers_are_the_same_after_a_restart(stand: Stand) -> None:
     client = Subscriber(session)
     publish(stand, *[publication(b"%d" % n, qos=1 + n % 2) for n in range(5)])
     client.answer(client.inflight[1])
-    out = {entry.message.body: entry.number for entry in session.inflight.values()}
+    out = {entry.message.body: entry.packet_id for entry in session.inflight.values()}
     after = await stand.reopened()
     again = Subscriber(found_session(after))
-    assert {entry.message.body: entry.number for entry in again.inflight} == out
+    assert {entry.message.body: entry.packet_id for entry in again.inflight} == out
     assert all(entry.count for entry in again.inflight), "they may have been delivered before"
     await after.close()
 

@@ -215,7 +215,7 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
             return next(
                 promise
                 for promise in self.promises
-                if promise.released and promise.number == delivery.number
+                if promise.released and promise.number == delivery.packet_id
             )
         return self.named(delivery.message)
 
@@ -236,21 +236,21 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
     def given(self, message: Message, delivery: Delivery | None) -> None:
         promise = self.named(message) if delivery is None else self.of(delivery)
         assert not promise.done, "it has been delivered and answered, or need not be"
-        if not isinstance(delivery, InflightMessage) or not delivery.number:
+        if not isinstance(delivery, InflightMessage) or not delivery.packet_id:
             assert promise.qos == 0
             promise.done = True
             return
         assert delivery.qos == promise.qos > 0
         assert delivery.released == promise.released
-        assert promise.number in (0, delivery.number), "what is sent again has its number"
+        assert promise.number in (0, delivery.packet_id), "what is sent again has its number"
         if not promise.released:
             self.is_in_order(promise)
             assert not promise.out
             assert delivery.count == 0 or promise.number or self.durable
         numbers = [other.number for other in self.promises if other.out and other is not promise]
-        assert delivery.number not in numbers
-        assert 1 <= delivery.number <= self.numbers
-        promise.number = delivery.number
+        assert delivery.packet_id not in numbers
+        assert 1 <= delivery.packet_id <= self.numbers
+        promise.number = delivery.packet_id
         promise.out = True
 
     def is_in_order(self, promise: Promise) -> None:

@@ -56,7 +56,7 @@ async def test_a_member_whose_window_is_full_holds_nothing_back_from_the_others(
     for n in range(6):
         publish(stand, publication(b"%d" % n))
         for entry in quick.inflight:
-            if entry.number in quick_session.inflight:
+            if entry.packet_id in quick_session.inflight:
                 quick.answer(entry)
     assert len(slow.ear.bodies) == 1
     assert slow_session.message_count == 0
@@ -75,7 +75,7 @@ async def test_what_was_not_answered_before_a_restart_keeps_the_quality_of_its_s
     session.join(after.vhost.queues[queue.name], TopicSubscription("a", 1))
     client = Subscriber(session)
     (entry,) = client.inflight
-    assert (entry.qos, entry.grant.identifiers) == (1, ())
+    assert (entry.qos, entry.subscription.identifiers) == (1, ())
     await after.close()
 
 

@@ -255,7 +255,7 @@ async def test_what_is_between_brokers_is_not_for_clients_to_say(
             id="B9-M2",
             source="B9-eve",
             tree="t",
-            only=("B9",),
+            target_brokers=("B9",),
         )
         raw.say(MessageFrame(forged, 2))
         assert isinstance(await raw.hear(), ConfirmFrame)

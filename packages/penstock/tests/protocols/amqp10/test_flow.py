@@ -83,7 +83,7 @@ async def test_while_an_alarm_sounds_senders_wait_and_receivers_do_not(
     sender, receiver = await connect("sender"), await connect("receiver")
     out = await sender.sender("/queue/q")
     assert await sender.send(out, Amqp10Message(b"before")) == ACCEPTED
-    broker.alarms.sound("test", "no room")
+    broker.alarms.set("test", "no room")
     delivery = sender.post(out, Amqp10Message(b"meanwhile"))
     await receiver.receiver("/queue/q", credit=2)
     assert (await receiver.receive())[0].body == b"before"

@@ -38,7 +38,7 @@ async def test_a_ping_is_answered(house: House) -> None:
 async def test_who_is_not_read_from_is_not_taken_for_dead(house: House) -> None:
     caller = await house.connected(keep_alive=10)
     caller.publish("a")
-    house.alarms.sound("disk", "full")
+    house.alarms.set("disk", "full")
     assert not caller.cable.reading
     house.clock.advance(100)
     assert not caller.cable.closing
@@ -84,7 +84,7 @@ async def test_a_client_that_does_not_want_reasons_gets_none(house: House) -> No
 async def test_publishers_wait_while_an_alarm_sounds(house: House) -> None:
     writer, reader = await house.connected("writer"), await house.connected("reader")
     writer.publish("a")
-    house.alarms.sound("memory", "full")
+    house.alarms.set("memory", "full")
     assert not writer.cable.reading
     assert reader.cable.reading
     assert house.kernel.metrics.blocked == 1
@@ -95,7 +95,7 @@ async def test_publishers_wait_while_an_alarm_sounds(house: House) -> None:
 
 async def test_who_begins_to_publish_during_an_alarm_waits_from_then_on(house: House) -> None:
     caller = await house.connected()
-    house.alarms.sound("disk", "full")
+    house.alarms.set("disk", "full")
     caller.publish("a")
     assert not caller.cable.reading
 
@@ -103,7 +103,7 @@ async def test_who_begins_to_publish_during_an_alarm_waits_from_then_on(house: H
 async def test_one_that_goes_while_it_waits_is_not_counted_any_more(house: House) -> None:
     caller = await house.connected()
     caller.publish("a")
-    house.alarms.sound("disk", "full")
+    house.alarms.set("disk", "full")
     await caller.cut()
     assert house.kernel.metrics.blocked == 0
 

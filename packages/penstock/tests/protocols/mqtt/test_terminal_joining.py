@@ -115,12 +115,12 @@ async def test_who_gives_no_name_is_no_administrator(nameless: House) -> None:
     caller = await nameless.connected()
     user = caller.terminal.access.user
     assert (user.name, user.tags) == ("anonymous", ())
-    assert nameless.users.may(user, "/", "write", "amq.topic")
-    assert nameless.users.may(user, "/", "read", "amq.topic")
+    assert nameless.users.is_allowed(user, "/", "write", "amq.topic")
+    assert nameless.users.is_allowed(user, "/", "read", "amq.topic")
     for name in ("amq.direct", "amq.default", "content", "orders", "my.amq.topic", "amq.topics"):
         for kind in ("configure", "write", "read"):
-            assert not nameless.users.may(user, "/", kind, name)
-    assert not nameless.users.may(user, "/", "configure", "amq.topic")
+            assert not nameless.users.is_allowed(user, "/", kind, name)
+    assert not nameless.users.is_allowed(user, "/", "configure", "amq.topic")
 
 
 async def test_nobody_logs_in_as_the_user_of_those_without_a_name(house: House) -> None:

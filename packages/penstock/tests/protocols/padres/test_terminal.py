@@ -221,7 +221,7 @@ async def test_a_filter_too_many_of_an_mqtt_client_exceeds_its_quota(tmp_path: P
 
 
 async def leave_something(broker: Broker, user: str) -> None:
-    """In the mailbox of a lasting client `box`, which is away."""
+    """In the mailbox of a durable client `box`, which is away."""
     async with PadresClient(url(broker, user), id="box", lasting=True) as client:
         await client.subscribe("[class,eq,k]")
     async with PadresClient(url(broker)) as publisher:
@@ -229,17 +229,17 @@ async def leave_something(broker: Broker, user: str) -> None:
         await publisher.publish("[class,k]")
 
 
-@pytest.mark.parametrize("lasting", [True, False])
-async def test_a_lasting_mailbox_is_for_the_user_who_made_it(tmp_path: Path, lasting: bool) -> None:
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_lasting_mailbox_is_for_the_user_who_made_it(tmp_path: Path, durable: bool) -> None:
     async with serving(tmp_path) as broker:
         allow(broker, "ada", read="content")
         allow(broker, "eve", configure=".*", write=".*", read=".*")
         await leave_something(broker, "ada")
         with pytest.raises(AccessRefused, match="belongs to another user"):
-            await PadresClient(url(broker, "eve"), id="box", lasting=lasting).open()
+            await PadresClient(url(broker, "eve"), id="box", lasting=durable).open()
     async with serving(tmp_path) as broker:  # it is the same after a restart
         with pytest.raises(AccessRefused, match="belongs to another user"):
-            await PadresClient(url(broker, "eve"), id="box", lasting=lasting).open()
+            await PadresClient(url(broker, "eve"), id="box", lasting=durable).open()
         async with PadresClient(url(broker, "ada"), id="box", lasting=True) as ada:
             assert (await asyncio.wait_for(ada.receive(), SECONDS)).class_name == "k"
 

@@ -17,7 +17,7 @@ async def test_a_healthy_broker_says_so(api: httpx.AsyncClient, check: str) -> N
 
 
 async def test_an_alarm_is_a_failed_check(api: httpx.AsyncClient, served: Broker) -> None:
-    served.alarms.sound("memory", "low on memory: all of it")
+    served.alarms.set("memory", "low on memory: all of it")
 
     for check in ("alarms", "local-alarms", "ready"):
         answer = await api.get(f"/health/checks/{check}")

@@ -45,8 +45,8 @@ envelopes = st.builds(
     options=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
     source=texts,
     tree=texts,
-    only=st.lists(texts, max_size=3).map(tuple),
-    turns=naturals,
+    target_brokers=st.lists(texts, max_size=3).map(tuple),
+    tree_changes=naturals,
 )
 opens = st.builds(
     OpenFrame,
@@ -54,9 +54,9 @@ opens = st.builds(
     *([texts] * 7),
     heartbeat=naturals,
     largest=naturals,
-    lasting=st.booleans(),
+    durable=st.booleans(),
     software=texts,
-    attentive=st.booleans(),
+    notify_subscriptions=st.booleans(),
 )
 frames: st.SearchStrategy[PadresFrame] = st.one_of(
     opens,
@@ -164,7 +164,7 @@ def test_what_is_wrong_with_a_frame_is_said(content: str, why: str) -> None:
     "envelope",
     [
         PadresEnvelope(EnvelopeKind.PUBLISH, "\ud800"),
-        PadresEnvelope(EnvelopeKind.PUBLISH, "", turns=-1),
+        PadresEnvelope(EnvelopeKind.PUBLISH, "", tree_changes=-1),
     ],
 )
 def test_what_cannot_be_written_is_refused(envelope: PadresEnvelope) -> None:

@@ -97,8 +97,8 @@ class PadresConnection(asyncio.Protocol):
                 vhost=endpoint.vhost,
                 wanted=endpoint.broker,
                 heartbeat=endpoint.heartbeat,
-                lasting=lasting,
-                attentive=attentive,
+                durable=lasting,
+                notify_subscriptions=attentive,
                 software=f"penstock {__version__}",
             )
             self._write(PROTOCOL_HEADER + encode_frame(hello))
@@ -366,7 +366,7 @@ class PadresRecoveringConnection:
                 tls=self._tls,
             )
             self.client_id = self.welcome.wanted  # the one we have got
-            if not self.welcome.lasting:
+            if not self.welcome.durable:
                 for asked in list(self.asked.values()):
                     asked.now = await wire.note(asked.envelope)
         except (PenstockError, OSError, PadresConnectionLost) as error:

@@ -55,7 +55,7 @@ def restore_released(offsets: Iterable[int]) -> Iterator[InflightMessage]:
     for offset in sorted(offsets):
         entry = InflightMessage(_RELEASED_MESSAGE, 0, DEFAULT_SUBSCRIPTION, 2)
         entry.offset = offset
-        entry.number = packet_id_of(offset)
+        entry.packet_id = packet_id_of(offset)
         entry.released = True
         yield entry
 
@@ -114,14 +114,14 @@ class ExactlyOnceState:
             _copy_of(path).unlink(missing_ok=True)
             self._load(path)
 
-    def remember(self, number: int) -> None:
-        self.received.add(number)
-        self._note(_RECEIVED, number)
+    def add_received(self, packet_id: int) -> None:
+        self.received.add(packet_id)
+        self._note(_RECEIVED, packet_id)
 
-    def forget(self, number: int) -> None:
-        if number in self.received:
-            self.received.discard(number)
-            self._note(_DISCARDED, number)
+    def release_received(self, packet_id: int) -> None:
+        if packet_id in self.received:
+            self.received.discard(packet_id)
+            self._note(_DISCARDED, packet_id)
 
     def release(self, offset: int) -> None:
         self.released.add(offset)

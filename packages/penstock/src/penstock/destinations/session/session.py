@@ -136,7 +136,7 @@ class MqttSessionQueue:
         if durable and self.directory.exists():
             self._pending.hold()
             for entry in restore_released(self.exactly_once.released):
-                self.inflight[entry.number] = entry
+                self.inflight[entry.packet_id] = entry
 
     # The contract.
 
@@ -256,7 +256,7 @@ class MqttSessionQueue:
             return self._enqueue(message)
         entry = InflightMessage(message, store.position, grant, delivery_qos(message, grant))
         store.position += 1
-        entry.number = number
+        entry.packet_id = number
         if message.flags & EXPIRES:
             entry.expires = store.expiry(message)
         outcome = ACCEPTED
@@ -324,19 +324,19 @@ class MqttSessionQueue:
             return True
         entry = delivery if isinstance(delivery, InflightMessage) else self._to_inflight(delivery)
         if entry.qos:
-            if not entry.number:
+            if not entry.packet_id:
                 logged = store.log is not None and entry.offset >= 0
-                entry.number = packet_id_of(entry.offset) if logged else self._next_number()
-            if entry.number in self.inflight:  # the one that has it is not answered yet
+                entry.packet_id = packet_id_of(entry.offset) if logged else self._next_number()
+            if entry.packet_id in self.inflight:  # the one that has it is not answered yet
                 store.give_back(entry)
                 return False
-            self.inflight[entry.number] = entry
+            self.inflight[entry.packet_id] = entry
             store.sent(entry)
         if entry.message.spool is not None and not entry.released:
             self._sending = FragmentSender(self.kernel, channel, entry, self._sent)
             self._sending.open()
         else:
-            plain = not entry.qos and entry.grant.plain and not entry.expires
+            plain = not entry.qos and entry.subscription.plain and not entry.expires
             channel.terminal.channel_forward(channel, entry.message, None if plain else entry)
         if not entry.qos and entry.offset >= 0:
             store.done(entry)
@@ -375,7 +375,7 @@ class MqttSessionQueue:
             self.draw_shared()
 
     def _finish(self, entry: InflightMessage) -> None:
-        self.inflight.pop(entry.number, None)
+        self.inflight.pop(entry.packet_id, None)
         if entry.offset >= 0 and not self.deleted:
             if not entry.released:
                 self._pending.hold().done(entry)
@@ -440,11 +440,11 @@ class MqttSessionQueue:
     def received(self) -> set[int]:
         return self.exactly_once.received
 
-    def remember(self, number: int) -> None:
-        self.exactly_once.remember(number)
+    def add_received(self, packet_id: int) -> None:
+        self.exactly_once.add_received(packet_id)
 
-    def forget(self, number: int) -> None:
-        self.exactly_once.forget(number)
+    def release_received(self, packet_id: int) -> None:
+        self.exactly_once.release_received(packet_id)
 
     # Life.
 

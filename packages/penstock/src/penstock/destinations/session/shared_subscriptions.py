@@ -75,7 +75,7 @@ class SharedSubscriptions:
             if delivery is None:
                 return
             if isinstance(delivery, InflightMessage) and delivery.qos == 1:
-                queue = queues.get(id(delivery.grant))
+                queue = queues.get(id(delivery.subscription))
                 if queue is not None:
                     queue.push(delivery.message)
 

@@ -42,14 +42,16 @@ DeliveryMethodEncoder = Callable[[int, bool, Message], bytes]
 
 
 class Amqp091Producer(Channel):
-    __slots__ = ("channel", "confirms", "exchange", "post", "topical")
+    __slots__ = ("channel", "confirms", "exchange", "post", "uses_topic_permissions")
 
     def __init__(self, channel: AmqpChannel, driver: Exchange, exchange: str) -> None:
         super().__init__(channel.writer, driver)
         self.channel = channel
         self.confirms = channel.confirms
         self.exchange = exchange
-        self.topical = driver.topical  #: topic permissions apply to routing keys
+        self.uses_topic_permissions = (
+            driver.uses_topic_permissions
+        )  #: topic permissions apply to routing keys
         self.check_topic = partial(channel.connection.access.check_topic, "write", exchange)
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
 
@@ -280,7 +282,7 @@ class AmqpChannel:
             producer = Amqp091Producer(self, driver, exchange)
             driver.channel_open(producer, {})
             self._by_exchange[exchange] = producer
-        if producer.topical:
+        if producer.uses_topic_permissions:
             connection.access.check_topic("write", exchange, key)
         if len(self.producers) >= MAX_CACHED_ROUTES:
             self.producers.clear()

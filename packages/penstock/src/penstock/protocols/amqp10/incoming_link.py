@@ -49,13 +49,15 @@ MAX_CACHED_ROUTES: Final = 1024
 class Amqp10Producer(Channel):
     """The conversation of a link with an exchange."""
 
-    __slots__ = ("exchange", "incoming_link", "post", "topical")
+    __slots__ = ("exchange", "incoming_link", "post", "uses_topic_permissions")
 
     def __init__(self, incoming_link: IncomingLink, driver: Exchange, exchange: str) -> None:
         super().__init__(incoming_link.terminal.writer, driver)
         self.incoming_link = incoming_link
         self.exchange = exchange
-        self.topical = driver.topical  #: topic permissions apply to routing keys
+        self.uses_topic_permissions = (
+            driver.uses_topic_permissions
+        )  #: topic permissions apply to routing keys
         self.check_topic = partial(incoming_link.terminal.access.check_topic, "write", exchange)
         self.post: Callable[[Channel, Any, int], None] = driver.channel_post
 
@@ -111,7 +113,7 @@ class IncomingLink:
         """The conversation a route belongs to, begun if need be."""
         exchange = route[1 : 1 + route[0]].decode("utf-8", "surrogateescape")
         producer = self._open_producer(exchange)
-        if producer.topical:
+        if producer.uses_topic_permissions:
             key = route[route[0] + 2 :].decode("utf-8", "surrogateescape")
             self.terminal.access.check_topic("write", exchange, key)
         if len(self._producers) >= MAX_CACHED_ROUTES:

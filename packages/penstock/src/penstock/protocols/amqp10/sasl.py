@@ -78,7 +78,7 @@ class BrokerAuthenticator:
         if self._terminal.closing:
             return
         self.opening.let_in()
-        self._terminal.flow_control.read_on()
+        self._terminal.flow_control.force_resume()
         self._terminal.data_received(b"")
 
     def _turn_away(self, mechanism: str) -> None:

@@ -144,13 +144,13 @@ class Amqp10Terminal(asyncio.Protocol):
         size = len(data)
         metrics.bytes_in += size
         if size >= READ_BYTES or self.flow_control.wide:
-            self.flow_control.adapt(size)
-        if self.published != published or self.flow_control.filling:
+            self.flow_control.adapt_read_size(size)
+        if self.published != published or self.flow_control.has_pending_buckets:
             metrics.published += self.published - published
-            if self.flow_control.filling and self.flow_control.account.spent:
+            if self.flow_control.has_pending_buckets and self.flow_control.account.spent:
                 self.post_partial_bucket()
-            self.flow_control.look()
-        if writer.paused and self.flow_control.unread:
+            self.flow_control.check_limits()
+        if writer.paused and self.flow_control.is_unread:
             self.flow_control.pause()
         self._write_batch.flush()
 
@@ -228,7 +228,7 @@ class Amqp10Terminal(asyncio.Protocol):
             vhost = host.vhosts.get(name)
             if vhost is None:
                 raise NotFound(f"vhost {name} not found")
-            if not host.users.may_enter(user, vhost.name):
+            if not host.users.can_access_vhost(user, vhost.name):
                 raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
             limit = settings.max_connections
             if limit and len(host.clients) > limit:

@@ -70,7 +70,7 @@ class PublishAcknowledgements:
         later, self._later = self._later, None
         session = self._terminal.session
         if later is not None and later.channel.state is None and session is not None:
-            session.remember(later.number)
+            session.add_received(later.number)
 
     @property
     def is_awaited(self) -> bool:
@@ -145,7 +145,7 @@ class PublishAcknowledgements:
         not lose it.
         """
         if number in self._unacked_qos2 and self._terminal.session is not None:
-            self._terminal.session.remember(number)
+            self._terminal.session.add_received(number)
 
     def release(self, number: int) -> None:
         """The client lets go of a number."""
@@ -154,7 +154,7 @@ class PublishAcknowledgements:
         self._unacked_qos2.discard(number)
         reason = ReasonCode.SUCCESS
         if session is not None and number in session.received:
-            session.forget(number)
+            session.release_received(number)
         else:
             reason = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         terminal.send(encode_acknowledgement(PUBCOMP, number, reason, version=terminal.version))
@@ -191,7 +191,7 @@ class PublishAcknowledgements:
         session = self._terminal.session
         if receipt & LARGE_QOS2_FLAG and self._later is not None and session is not None:
             self._later = None
-            session.remember(receipt & 0xFFFF)
+            session.add_received(receipt & 0xFFFF)
             session.own_message = None
         if not receipt & NO_REPLY_FLAG:
             self._defer(receipt & ~(RETAINED_FLAG | LARGE_QOS2_FLAG))
@@ -246,6 +246,6 @@ class PublishAcknowledgements:
         elif kind == PUBREC:
             self._unacked_qos2.discard(number)
             if terminal.session is not None:
-                terminal.session.forget(number)
+                terminal.session.release_received(number)
         told = terminal.explained(text) if text else None
         terminal.send(encode_acknowledgement(kind, number, reason, told, version=terminal.version))

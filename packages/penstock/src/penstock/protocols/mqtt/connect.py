@@ -99,7 +99,7 @@ class ConnectHandler:
             user = await host.users.authenticate(name, request.password or b"", address=address)
         if vhost not in host.vhosts:
             raise MqttError(ReasonCode.BAD_USER_NAME_OR_PASSWORD, f"no virtual host '{vhost}'")
-        if not host.users.may_enter(user, vhost):
+        if not host.users.can_access_vhost(user, vhost):
             raise MqttError(
                 ReasonCode.NOT_AUTHORIZED,
                 f"access to vhost '{vhost}' refused for user '{user.name}'",
@@ -131,7 +131,7 @@ class ConnectHandler:
         if not client_id:
             client_id = "auto-" + secrets.token_urlsafe(16)
             told[MqttProperty.ASSIGNED_CLIENT_IDENTIFIER] = client_id
-        if not host.users.may_use_client_id(user, client_id):
+        if not host.users.is_client_id_allowed(user, client_id):
             raise MqttError(
                 ReasonCode.NOT_AUTHORIZED,
                 f"user '{user.name}' may not use the client id {client_id!r}",

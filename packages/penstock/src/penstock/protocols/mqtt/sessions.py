@@ -326,13 +326,13 @@ class MqttAccess:
 
     def may_publish(self, key: str) -> bool:
         users, user, vhost, exchange = self._users, self.user, self._vhost, self._exchange
-        return users.may(user, vhost, "write", exchange) and users.may_topic(
+        return users.is_allowed(user, vhost, "write", exchange) and users.is_topic_allowed(
             user, vhost, exchange, "write", key, self._client_id
         )
 
     def may_subscribe(self, key: str) -> bool:
         users, user, vhost, exchange = self._users, self.user, self._vhost, self._exchange
-        return users.may(user, vhost, "read", exchange) and users.may_topic(
+        return users.is_allowed(user, vhost, "read", exchange) and users.is_topic_allowed(
             user, vhost, exchange, "read", key, self._client_id
         )
 

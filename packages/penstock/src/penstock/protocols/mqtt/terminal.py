@@ -165,11 +165,11 @@ class MqttTerminal(asyncio.Protocol):
         size = len(data)
         metrics.bytes_in += size
         if size >= READ_BYTES or self.flow_control.wide:
-            self.flow_control.adapt(size)
-        if self.published != published or self.flow_control.filling:
+            self.flow_control.adapt_read_size(size)
+        if self.published != published or self.flow_control.has_pending_buckets:
             metrics.published += self.published - published
-            self.flow_control.look()
-        if self.writer.paused and self.flow_control.unread:
+            self.flow_control.check_limits()
+        if self.writer.paused and self.flow_control.is_unread:
             self.flow_control.pause()
         self._last_heard = self._write_batch.loop.time()
         self._write_batch.end_read()

@@ -132,7 +132,7 @@ class MqttWriter:
         if entry is not None and entry.qos == 1 and self._forward_plain(fragment, entry):
             return
         if entry is not None and entry.released:
-            packet = encode_acknowledgement(PUBREL, entry.number, version=self._terminal.version)
+            packet = encode_acknowledgement(PUBREL, entry.packet_id, version=self._terminal.version)
             self.send(packet)
             return
         opening = self._opening(fragment, entry)
@@ -160,11 +160,11 @@ class MqttWriter:
 
     def _forward_plain(self, message: Message, entry: InflightMessage) -> bool:
         """The short way of QoS 1, if there is nothing to say but the message."""
-        if entry.count or entry.expires or not entry.grant.plain or self.aliases is not None:
+        if entry.count or entry.expires or not entry.subscription.plain or self.aliases is not None:
             return False
         if message.more:
             return False
-        packet = self._packet_cache.encode_qos1(message, entry.number, self._terminal.version)
+        packet = self._packet_cache.encode_qos1(message, entry.packet_id, self._terminal.version)
         if not packet or len(packet) > self.largest:
             return False
         if not self._flush_scheduled:
@@ -190,11 +190,11 @@ class MqttWriter:
         retain = message.flags & FROM_RETAINED
         if entry is not None:
             first |= entry.qos << 1
-            number = entry.number
+            number = entry.packet_id
             if entry.count and entry.qos:
                 first |= 8
-            identifiers = entry.grant.identifiers
-            retain |= entry.grant.as_published and message.flags & RETAIN
+            identifiers = entry.subscription.identifiers
+            retain |= entry.subscription.as_published and message.flags & RETAIN
         if retain:
             first |= 1
         encoded: bytes | None = None

@@ -100,7 +100,7 @@ class LinkAccess:
                 f"user '{name}' may not link brokers: it has no tag {LINK_TAG} "
                 f"(penstock user tags {name} {LINK_TAG})"
             )
-        if not users.may_use_client_id(self._user, self._broker):
+        if not users.is_client_id_allowed(self._user, self._broker):
             raise AccessRefused(f"user '{name}' may not be broker {self._broker!r}")
         self._version = users.version
 

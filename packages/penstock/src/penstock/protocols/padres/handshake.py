@@ -94,7 +94,7 @@ class PadresHandshake:
         vhost = host.vhosts.get(name)
         if vhost is None:
             raise NotFound(f"no vhost '{name}'")
-        if opened.role is PeerRole.CLIENT and not host.users.may_enter(user, name):
+        if opened.role is PeerRole.CLIENT and not host.users.can_access_vhost(user, name):
             raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
         return vhost
 
@@ -112,7 +112,7 @@ class PadresHandshake:
             )
         if RESERVED_HOP_NAMES.fullmatch(client_id):
             raise PreconditionFailed(f"{client_id} is what the broker calls something of its own")
-        if not host.users.may_use_client_id(user, client_id):
+        if not host.users.is_client_id_allowed(user, client_id):
             raise AccessRefused(f"user '{user.name}' may not use the client id {client_id!r}")
         terminal.vhost = vhost
         terminal.access = PadresAccess(host.users, user, vhost.name, settings.exchange)
@@ -120,19 +120,19 @@ class PadresHandshake:
             vhost,
             f"{router.broker_id}-{client_id}",
             terminal.service.envelope_cache,
-            owner=None if opened.lasting else terminal,
+            owner=None if opened.durable else terminal,
             checked=settings.conformance,
             most=settings.max_queued,
         )
         self._check_owner(terminal.mailbox, user)
         self._take_place(terminal.mailbox, opened.store)
-        if opened.lasting:
+        if opened.durable:
             terminal.mailbox.set_owner(user.name)
         known = MAILBOX_QUEUE_PREFIX + terminal.mailbox.name in vhost.queues
         terminal.open(opened, client_id, router, known=known)
 
     def _check_owner(self, mailbox: PadresMailbox, user: User) -> None:
-        """A lasting mailbox is its user's. One whose user is not known, or no longer there, is for
+        """A durable mailbox is its user's. One whose user is not known, or no longer there, is for
         those who may read its queue over AMQP, too."""
         terminal = self._terminal
         users, owner = terminal.host.users, mailbox.user
@@ -154,7 +154,7 @@ class PadresHandshake:
         before = terminal.service.present.get((terminal.vhost.name, mailbox.name))
         if before is None:
             return
-        if not mailbox.lasting and (not run or run != before.run):
+        if not mailbox.durable and (not run or run != before.run):
             raise ResourceLocked(f"{mailbox.name} is connected already, from {before.name}")
         if before.access.user != terminal.access.user:
             raise ResourceLocked(f"{mailbox.name} is connected already, as another user")

@@ -1,8 +1,8 @@
 """A client's mailbox: the hop of the router that stands for a client, and a queue behind it.
 
 What the router gives it lies in a queue of the client's own, as the frame it will be; a client that
-is here and not behind gets it at once. The mailbox of a lasting client is durable and outlives its
-connection and the broker; any other goes with its client. A lasting one belongs to the user who
+is here and not behind gets it at once. The mailbox of a durable client is durable and outlives its
+connection and the broker; any other goes with its client. A durable one belongs to the user who
 made it, and nobody else is let in under its name. Urgent publications overtake others where there
 is something to overtake.
 """
@@ -51,8 +51,10 @@ class EncodedEnvelopeCache:
     def _made(self, envelope: PadresEnvelope) -> Message:
         durable = envelope.durable
         urgency = max(0, min(MAX_PRIORITY, MAX_PRIORITY - envelope.priority))
-        if envelope.tree or envelope.only or envelope.turns:  # between brokers alone
-            envelope = replace(envelope, tree="", only=(), turns=0)
+        if (
+            envelope.tree or envelope.target_brokers or envelope.tree_changes
+        ):  # between brokers alone
+            envelope = replace(envelope, tree="", target_brokers=(), tree_changes=0)
         body = encode_envelope(envelope)
         header = self._headers.get((durable, urgency)) or self._header(durable, urgency)
         flags = (PERSISTENT if durable else 0) | (PRIORITY if urgency else 0)
@@ -69,7 +71,7 @@ class EncodedEnvelopeCache:
 
 
 class PadresMailbox:
-    __slots__ = ("_envelope_cache", "_most", "_owner", "_vhost", "checked", "lasting", "name")
+    __slots__ = ("_envelope_cache", "_most", "_owner", "_vhost", "checked", "durable", "name")
 
     def __init__(
         self,
@@ -81,9 +83,9 @@ class PadresMailbox:
         checked: bool,
         most: int,
     ) -> None:
-        """Without an owner, a connection, it is lasting."""
+        """Without an owner, a connection, it is durable."""
         self.name = name
-        self.lasting = owner is None
+        self.durable = owner is None
         self.checked = checked
         self._vhost = vhost
         self._envelope_cache = envelope_cache
@@ -102,9 +104,9 @@ class PadresMailbox:
             arguments["x-max-length"] = self._most
         return self._vhost.declare_queue(
             name,
-            durable=self.lasting,
+            durable=self.durable,
             owner=self._owner,
-            exclusive=not self.lasting,
+            exclusive=not self.durable,
             arguments=arguments,
         )
 
@@ -118,7 +120,7 @@ class PadresMailbox:
         return "" if found is None else str(found["user"])
 
     def set_owner(self, user: str) -> None:
-        """It is lasting, and that user's from now on."""
+        """It is durable, and that user's from now on."""
         self._vhost.topology.put((MAILBOX_RECORD, self._vhost.name, self.name), {"user": user})
 
     def forget(self) -> None:
@@ -128,7 +130,7 @@ class PadresMailbox:
 
 
 def durable_mailbox(host: Host, vhost: VirtualHost, name: str) -> PadresMailbox:
-    """The mailbox of a lasting client that is not here; what was in it is still in it."""
+    """The mailbox of a durable client that is not here; what was in it is still in it."""
     settings = host.kernel.settings.padres
     return PadresMailbox(
         vhost,

@@ -139,11 +139,11 @@ class PadresTerminal(asyncio.Protocol):
         size = len(data)
         metrics.bytes_in += size
         if size >= READ_BYTES or self.flow_control.wide:
-            self.flow_control.adapt(size)
+            self.flow_control.adapt_read_size(size)
         if self.published != published:
             metrics.published += self.published - published
-            self.flow_control.look()
-        if self.writer.paused and self.flow_control.unread:
+            self.flow_control.check_limits()
+        if self.writer.paused and self.flow_control.is_unread:
             self.flow_control.pause()
         self._write_batch.end_read()
 
@@ -232,11 +232,11 @@ class PadresTerminal(asyncio.Protocol):
             vhost=self.vhost.name,
             heartbeat=opened.heartbeat,
             largest=self.reader.largest,
-            lasting=opened.lasting and known,
+            durable=opened.durable and known,
             software=f"{product['product']} {product['version']}",
         )
         self.writer.send(PROTOCOL_HEADER + encode_frame(answer))
-        router.attach(self.mailbox, attentive=opened.attentive)
+        router.attach(self.mailbox, notify_subscriptions=opened.notify_subscriptions)
         self.writer.open(self.mailbox)
         self.heartbeats.begin(opened.heartbeat)
 
@@ -297,7 +297,7 @@ class PadresTerminal(asyncio.Protocol):
         if self.service.present.get(place) is self:
             del self.service.present[place]
         self.writer.close()
-        if not self.mailbox.lasting:
+        if not self.mailbox.durable:
             self.router.detach(self.mailbox.name)
             self.mailbox.forget()
         self.vhost.release(self)
@@ -410,9 +410,17 @@ class PadresMessageHandler:
     def take(self, note: MessageFrame) -> None:
         terminal = self._terminal
         envelope, receipt = note.envelope, note.receipt
-        if envelope.id or envelope.source or envelope.tree or envelope.only or envelope.turns:
+        if (
+            envelope.id
+            or envelope.source
+            or envelope.tree
+            or envelope.target_brokers
+            or envelope.tree_changes
+        ):
             # That is for brokers to say, and to each other.
-            envelope = replace(envelope, id="", source="", tree="", only=(), turns=0)
+            envelope = replace(
+                envelope, id="", source="", tree="", target_brokers=(), tree_changes=0
+            )
         if envelope.kind is EnvelopeKind.PUBLISH:
             terminal.published += 1
         try:

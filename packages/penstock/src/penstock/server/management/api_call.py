@@ -80,7 +80,7 @@ class ApiCall:
         vhost = self.broker.vhosts.get(name)
         if vhost is None:
             raise NotFound(f"no vhost '{name}'")
-        if not self.broker.users.may_enter(self.user, name):
+        if not self.broker.users.can_access_vhost(self.user, name):
             raise AccessRefused("User not authorised to access virtual host")
         return vhost
 
@@ -90,7 +90,9 @@ class ApiCall:
             return [self.vhost]
         users = self.broker.users
         return [
-            host for host in self.broker.vhosts.values() if users.may_enter(self.user, host.name)
+            host
+            for host in self.broker.vhosts.values()
+            if users.can_access_vhost(self.user, host.name)
         ]
 
     @property

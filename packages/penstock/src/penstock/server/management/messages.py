@@ -70,7 +70,7 @@ async def publish(call: ApiCall) -> HttpResponse:
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}'")
     check_topic = partial(access.check_topic, "write", exchange.name)
-    if exchange.topical:
+    if exchange.uses_topic_permissions:
         check_topic(text_field(body, "routing_key"))
     content = _decoded(payload, encoding)
     header = encode_header(_properties(call, given), len(content))

@@ -174,7 +174,7 @@ def _stream_rows(call: ApiCall) -> Iterator[Row]:
 
 
 def _may_read(call: ApiCall, stream: Stream) -> bool:
-    return call.broker.users.may(call.user, stream.vhost.name, "read", stream.name)
+    return call.broker.users.is_allowed(call.user, stream.vhost.name, "read", stream.name)
 
 
 async def list_streams(call: ApiCall) -> HttpResponse:

@@ -57,8 +57,8 @@ class PadresEnvelope:
     source: str = ""  #: who sent it to its first broker, as B1-ada
 
     tree: str = ""  #: the advertisement whose tree it follows, where brokers form cycles
-    only: tuple[str, ...] = ()  #: the brokers this copy is for; empty for all on the tree
-    turns: int = 0  #: how often it has changed trees
+    target_brokers: tuple[str, ...] = ()  #: the brokers this copy is for; empty for all on the tree
+    tree_changes: int = 0  #: how often it has changed trees
 
 
 # Envelopes as bytes: the kind, which of the fields follow, the text, and these fields.
@@ -112,7 +112,7 @@ def encode_envelope(envelope: PadresEnvelope) -> bytes:
     if envelope.source:
         present |= _SOURCE
         parts.append(encode_text(envelope.source))
-    if envelope.tree or envelope.only or envelope.turns:
+    if envelope.tree or envelope.target_brokers or envelope.tree_changes:
         present |= _encode_routing_fields(envelope, parts)
     return bytes((envelope.kind,)) + encode_unsigned(present) + b"".join(parts)
 
@@ -123,13 +123,13 @@ def _encode_routing_fields(envelope: PadresEnvelope, parts: list[bytes]) -> int:
     if envelope.tree:
         present |= _TREE
         parts.append(encode_text(envelope.tree))
-    if envelope.only:
+    if envelope.target_brokers:
         present |= _ONLY
-        parts.append(encode_unsigned(len(envelope.only)))
-        parts += map(encode_text, envelope.only)
-    if envelope.turns:
+        parts.append(encode_unsigned(len(envelope.target_brokers)))
+        parts += map(encode_text, envelope.target_brokers)
+    if envelope.tree_changes:
         present |= _TURNS
-        parts.append(encode_unsigned(envelope.turns))
+        parts.append(encode_unsigned(envelope.tree_changes))
     return present
 
 
@@ -146,9 +146,9 @@ def decode_envelope(data: bytes, pos: int) -> tuple[PadresEnvelope, int]:
         raise WireSyntaxError(f"an envelope has fields nobody knows: {present & ~_ALL_FIELDS:#x}")
     id_ = trace = source = tree = ""
     payload = b""
-    priority, ttl, time, turns = DEFAULT_PRIORITY, UNLIMITED_TTL, 0.0, 0
+    priority, ttl, time, tree_changes = DEFAULT_PRIORITY, UNLIMITED_TTL, 0.0, 0
     options: tuple[tuple[str, str], ...] = ()
-    only: tuple[str, ...] = ()
+    target_brokers: tuple[str, ...] = ()
     if present & _ID:
         id_, pos = decode_text(data, pos)
     if present & _PAYLOAD:
@@ -168,13 +168,13 @@ def decode_envelope(data: bytes, pos: int) -> tuple[PadresEnvelope, int]:
     if present & _TREE:
         tree, pos = decode_text(data, pos)
     if present & _ONLY:
-        only, pos = _decode_texts(data, pos)
+        target_brokers, pos = _decode_texts(data, pos)
     if present & _TURNS:
-        turns, pos = decode_unsigned(data, pos)
+        tree_changes, pos = decode_unsigned(data, pos)
     durable = not present & _TRANSIENT
     return PadresEnvelope(
         *(kind, said, id_, payload, priority, ttl, time, trace, durable),
-        *(options, source, tree, only, turns),
+        *(options, source, tree, target_brokers, tree_changes),
     ), pos
 
 

@@ -57,9 +57,11 @@ class OpenFrame:
     wanted: str = ""  #: the id of the broker one means to talk to; empty for any
     heartbeat: int = 0  #: the longest silence of who says this, in seconds; 0 for any
     largest: int = MAX_FRAME_BYTES  #: the largest frame one takes
-    lasting: bool = False  #: what a client asks for outlives its connection; in answer, it has
+    durable: bool = False  #: what a client asks for outlives its connection; in answer, it has
     software: str = ""
-    attentive: bool = False  #: a client that wants to see who subscribes to what it advertises
+    notify_subscriptions: bool = (
+        False  #: a client that wants to see who subscribes to what it advertises
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,8 @@ def _encode_open(frame: OpenFrame) -> bytes:
         *(frame.id, frame.uri, frame.store, frame.user),
         *(frame.password, frame.vhost, frame.wanted, frame.software),
     )
-    flags = (_PERSISTENT_CLIENT if frame.lasting else 0) | (
-        _SENDS_HEARTBEATS if frame.attentive else 0
+    flags = (_PERSISTENT_CLIENT if frame.durable else 0) | (
+        _SENDS_HEARTBEATS if frame.notify_subscriptions else 0
     )
     numbers = (
         encode_unsigned(frame.heartbeat) + encode_unsigned(frame.largest) + encode_unsigned(flags)
