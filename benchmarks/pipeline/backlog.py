@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pamqp import commands
 
 from benchmarks.spark.peers import Peer, start_with_management
 from penstock.broker.contract import Message
@@ -28,6 +27,7 @@ from penstock.core.basic_properties import (
     encode_shortstr,
 )
 from penstock.wire.amqp091.address import parse_amqp_url
+from penstock.wire.amqp091.methods import QUEUE_BIND, QUEUE_DECLARE
 from penstock_hives.sensors.fleet import Fleet
 
 STREAM: Final = "sensors"
@@ -60,10 +60,10 @@ def broker_with(fleet: Fleet | None, folder: Path, reports: int) -> Iterator[Pee
 def declare(url: str) -> None:
     with contextlib.closing(BlockingConnection(parse_amqp_url(url))) as connection:
         channel = connection.open_channel()
-        new = commands.Queue.Declare(0, STREAM, durable=True, arguments={"x-queue-type": "stream"})
-        connection.call(channel, new, commands.Queue.DeclareOk)
-        bind = commands.Queue.Bind(0, STREAM, EXCHANGE, f"{STREAM}.#")
-        connection.call(channel, bind, commands.Queue.BindOk)
+        stream = {"x-queue-type": "stream"}
+        connection.call(channel, QUEUE_DECLARE, queue=STREAM, durable=True, arguments=stream)
+        key = f"{STREAM}.#"
+        connection.call(channel, QUEUE_BIND, queue=STREAM, exchange=EXCHANGE, routing_key=key)
 
 
 def _write(directory: Path, fleet: Fleet, reports: int) -> None:

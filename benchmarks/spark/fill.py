@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Final
 
-from pamqp import commands
-
 from penstock.client.amqp091.blocking_connection import BlockingConnection
 from penstock.client.amqp091.bulk_publisher import BulkPublisher
 from penstock.core.basic_properties import (
@@ -21,6 +19,7 @@ from penstock.core.basic_properties import (
     encode_header,
     encode_shortstr,
 )
+from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_spark.rabbitmq.backend import ParallelRangeReader
 from penstock_spark.rabbitmq.connection import StreamConnection
@@ -69,14 +68,20 @@ def reports_a_chunk(url: str, stream_port: int, counts: Mapping[str, int]) -> fl
 
 def _declare(connection: BlockingConnection, streams: Iterable[str]) -> None:
     channel = connection.open_channel()
-    declare = commands.Exchange.Declare(0, EXCHANGE, "topic")
-    connection.call(channel, declare, commands.Exchange.DeclareOk)
+    connection.call(channel, methods.EXCHANGE_DECLARE, exchange=EXCHANGE, type="topic")
     for stream in streams:
-        connection.call(channel, commands.Queue.Delete(0, stream), commands.Queue.DeleteOk)
-        new = commands.Queue.Declare(0, stream, durable=True, arguments={"x-queue-type": "stream"})
-        connection.call(channel, new, commands.Queue.DeclareOk)
-        bind = commands.Queue.Bind(0, stream, EXCHANGE, f"{stream}.#")
-        connection.call(channel, bind, commands.Queue.BindOk)
+        connection.call(channel, methods.QUEUE_DELETE, queue=stream)
+        connection.call(
+            channel,
+            methods.QUEUE_DECLARE,
+            queue=stream,
+            durable=True,
+            arguments={"x-queue-type": "stream"},
+        )
+        key = f"{stream}.#"
+        connection.call(
+            channel, methods.QUEUE_BIND, queue=stream, exchange=EXCHANGE, routing_key=key
+        )
 
 
 def _turns(counts: Mapping[str, int]) -> Iterator[tuple[str, range]]:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from pamqp import commands
-
 from penstock.client.amqp091.blocking_connection import BlockingConnection
 from penstock.core.errors import NotFound
 from penstock.core.logs import get_logger
 from penstock.wire.amqp091.address import AmqpAddress, parse_amqp_url
+from penstock.wire.amqp091.methods import QUEUE_BIND, QUEUE_DECLARE
 from penstock_spark.streams.endpoint import find_endpoint
 
 log = get_logger(__name__)
@@ -55,8 +54,7 @@ def _exists(address: AmqpAddress, pattern: str) -> bool:
             return any(fnmatchcase(name, pattern) for name in broker.names())
     try:
         with BlockingConnection(address, f"looking for {pattern}") as connection:
-            look = commands.Queue.Declare(0, pattern, passive=True)
-            connection.call(connection.open_channel(), look, commands.Queue.DeclareOk)
+            connection.call(connection.open_channel(), QUEUE_DECLARE, queue=pattern, passive=True)
     except NotFound:
         return False
     return True
@@ -66,8 +64,10 @@ def _declare(address: AmqpAddress, wanted: StreamDeclaration) -> None:
     name = wanted.stream
     with BlockingConnection(address, f"declaring {name}") as connection:
         channel = connection.open_channel()
-        declare = commands.Queue.Declare(0, name, durable=True, arguments={**_STREAM_ARGUMENTS})
-        connection.call(channel, declare, commands.Queue.DeclareOk)
+        connection.call(
+            channel, QUEUE_DECLARE, queue=name, durable=True, arguments=_STREAM_ARGUMENTS
+        )
         for key in wanted.keys:
-            bind = commands.Queue.Bind(0, name, wanted.exchange, key)
-            connection.call(channel, bind, commands.Queue.BindOk)
+            connection.call(
+                channel, QUEUE_BIND, queue=name, exchange=wanted.exchange, routing_key=key
+            )

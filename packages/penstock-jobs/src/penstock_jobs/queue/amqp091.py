@@ -14,8 +14,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from pamqp import commands
-
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
 from penstock.core.basic_properties import PERSISTENT, BasicProperties, decode_header
@@ -23,6 +21,7 @@ from penstock.core.errors import PenstockError, WireSyntaxError
 from penstock.core.logs import get_logger
 from penstock.wire.amqp091.address import AmqpAddress
 from penstock.wire.amqp091.content import AmqpContent
+from penstock.wire.amqp091.methods import MethodArguments
 from penstock_jobs.queue.topology import (
     CONTROL,
     Durability,
@@ -351,7 +350,7 @@ class TransactionBatcher:
             if tag > upto:
                 channel.ack(tag)
 
-    def _committed(self, answer: asyncio.Future[commands.Tx.CommitOk]) -> None:
+    def _committed(self, answer: asyncio.Future[MethodArguments]) -> None:
         if answer.cancelled() or answer.exception() is not None:
             return  # it was lost with its channel
         batch, self._under_way = self._under_way, []

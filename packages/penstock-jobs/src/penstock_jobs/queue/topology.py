@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from pamqp import commands
-
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection
 from penstock.core.errors import PreconditionFailed
@@ -90,9 +88,7 @@ async def declare(
     await channel.declare_exchange(requests, "direct")
     await channel.declare_exchange(responses, "fanout")
     await channel.declare_exchange(RESPONSES, "direct")
-    await channel.call(
-        commands.Exchange.Bind(destination=RESPONSES, source=responses), commands.Exchange.BindOk
-    )
+    await channel.bind_exchange(RESPONSES, responses)
     durable = durability is Durability.DURABLE
     arguments = {
         "x-max-priority": PRIORITIES - 1,

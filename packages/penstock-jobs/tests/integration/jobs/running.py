@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pika
-from pamqp import commands
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, connect
@@ -127,7 +126,7 @@ class Tap:
         self._channel.ack(contents[-1].tag, multiple=True)
 
     async def delete(self, queue: str) -> None:
-        await self._channel.call(commands.Queue.Delete(queue=queue), commands.Queue.DeleteOk)
+        await self._channel.delete_queue(queue)
 
     async def exists(self, queue: str) -> None:
         """Returns when it does: nobody is told when one is declared."""

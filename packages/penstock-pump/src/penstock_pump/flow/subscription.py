@@ -192,9 +192,9 @@ class QueueSubscription:
 
     async def queued(self) -> int | None:
         channel = await (await self._link.connection()).channel()
-        found = await channel.declare_queue(self._name, passive=True)
+        count: int = (await channel.declare_queue(self._name, passive=True)).message_count
         await channel.close()
-        return found.message_count
+        return count
 
     async def close(self) -> None:
         await self._link.close()

@@ -21,9 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pamqp import decode
 
 from penstock.core import basic_properties
+from penstock.core.errors import WireSyntaxError
+from penstock.core.field_table import decode_table
 from penstock_spark.streams.offsets import OFFSET_HEADER
 
 # The headers of messages as text: a map of strings, whatever types the publisher used.
@@ -44,8 +45,8 @@ def _decoded_table(table: bytes | None) -> list[tuple[str, str | None]] | None:
     if not table:
         return None
     try:
-        _, found = decode.field_table(len(table).to_bytes(4, "big") + table)
-    except (ValueError, OverflowError, OSError, RecursionError):
+        found, _ = decode_table(len(table).to_bytes(4, "big") + table)
+    except WireSyntaxError:
         return None
     # The offset is the broker's to say, and in a column of its own.
     pairs = [(name, header_text(value)) for name, value in found.items() if name != OFFSET_HEADER]
@@ -76,6 +77,8 @@ def _json_value(value: object) -> object:
 
 
 _TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
+#: The last millisecond of the year 9999: Python and Spark have no later date.
+_MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 
 #: In Spark's words they are `schema.SCHEMA`.
 ARROW_TYPES: Final[dict[str, pa.DataType]] = {
@@ -155,15 +158,16 @@ class _HeaderScan:
         return pa.Array.from_buffers(pa.binary(), self.size, buffers)
 
     def moments(self) -> pa.Array:
-        """The publishers' timestamps: a property in seconds."""
+        """The publishers' timestamps, a property in seconds; null where there is no such date."""
         if basic_properties.TIMESTAMP not in self.places:
             return pa.nulls(self.size, _TIMESTAMP_TYPE)
         rows, starts, _ = self.places[basic_properties.TIMESTAMP]
         seconds = self._number(starts, 8)
-        # Some count in milliseconds; no clock that counts seconds gets there before the year 5138.
-        micros = np.where(seconds > 99_999_999_999, seconds * 1000, seconds * 1_000_000)
+        # Some publishers write milliseconds; a number of seconds is that large from the year 5138.
+        millis = np.where(seconds > 99_999_999_999, seconds, seconds * 1000)
+        valid = (millis >= 0) & (millis <= _MAX_TIMESTAMP_MS)
         values, absent = np.zeros(self.size, np.int64), np.ones(self.size, bool)
-        values[rows], absent[rows] = micros, False
+        values[rows[valid]], absent[rows[valid]] = millis[valid] * 1000, False
         return pa.array(values, mask=absent).cast(_TIMESTAMP_TYPE)
 
     def _number(self, starts: Array, width: int) -> Array:
@@ -229,7 +233,9 @@ def _header_timestamps(walk: _HeaderScan) -> pa.Array:
         return seconds
     stamp = pc.map_lookup(_headers(walk), "timestamp_in_ms", "first")
     digits = pc.if_else(pc.match_substring_regex(stamp, r"^\d{1,15}$"), stamp, None)
-    exact = digits.cast(pa.int64()).cast(pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP_TYPE)
+    millis = digits.cast(pa.int64())
+    millis = pc.if_else(pc.less_equal(millis, _MAX_TIMESTAMP_MS), millis, None)
+    exact = millis.cast(pa.timestamp("ms", tz="UTC")).cast(_TIMESTAMP_TYPE)
     return pc.coalesce(exact, seconds)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.basic_properties import HEADER_PREFIX
 from penstock.core.compression import decompress
 from penstock.core.errors import ContentTooLarge, FrameError
 from penstock.core.units import MiB
@@ -214,7 +215,6 @@ _DESCRIBED: Final = 0x0053
 _SMALL: Final = np.isin(np.arange(256), (0xA0, 0xC0, 0xC1))
 _LARGE: Final = np.isin(np.arange(256), (0xB0, 0xD0, 0xD1))
 _NOTHING: Final = 0x45
-_BASIC: Final = b"\x00\x3c\x00\x00"
 _LONG: Final = Struct(">q")
 _DOUBLE: Final = Struct(">d")
 _CACHED_HEADS: Final = 16_384
@@ -294,7 +294,7 @@ def _properties(indices: pa.Array, found: list[bytes], sizes: Indices) -> pa.Arr
     buffers = [None, pa.py_buffer(places), pa.py_buffer(size)]
     numbers = pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
     behind = pa.array(found, pa.binary()).take(indices)
-    return pc.binary_join_element_wise(pa.scalar(_BASIC, pa.binary()), numbers, behind, b"")
+    return pc.binary_join_element_wise(pa.scalar(HEADER_PREFIX, pa.binary()), numbers, behind, b"")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from typing import Final
 from urllib.parse import quote
 
 import pyarrow as pa
-from pamqp import commands
 
 from penstock.client.amqp091.blocking_connection import BlockingConnection
 from penstock.core.errors import (
@@ -33,14 +32,23 @@ from penstock.core.errors import (
     WireSyntaxError,
 )
 from penstock.wire.amqp091.address import AmqpAddress
-from penstock.wire.amqp091.content import (
+from penstock.wire.amqp091.errors import error_from_close
+from penstock.wire.amqp091.frames import (
     FRAME_HEADER,
     FRAME_METHOD,
     AmqpFrame,
-    decode_pamqp_method,
-    encode_pamqp_method,
+    encode_basic_ack,
 )
-from penstock.wire.amqp091.errors import error_from_close
+from penstock.wire.amqp091.methods import (
+    BASIC_CANCEL,
+    BASIC_CONSUME,
+    BASIC_QOS,
+    BASIC_QOS_OK,
+    CHANNEL_CLOSE,
+    MethodArguments,
+    decode_method,
+    encode_method_frame,
+)
 from penstock_spark.errors import StreamListUnavailable
 from penstock_spark.streams.backend import Offsets, StreamEnded, StreamRange
 from penstock_spark.streams.deliveries import DeliveryBatchBuilder, DeliveryParser
@@ -108,12 +116,10 @@ class AmqpStreamBackend:
         with BlockingConnection(self._address, f"spark {wanted}") as connection:
             channel = connection.open_channel()
             prefetch = min(PREFETCH, len(wanted))
-            connection.call(channel, commands.Basic.Qos(0, prefetch), commands.Basic.QosOk)
+            connection.call(channel, BASIC_QOS, prefetch_count=prefetch)
             consumer = f"spark-{token_hex(6)}"  # not to be guessed by whoever writes bodies
-            consume = commands.Basic.Consume(
-                0, wanted.stream, consumer, arguments={OFFSET_HEADER: wanted.start}
-            )
-            connection.send(encode_pamqp_method(channel, consume))
+            consume = _encode_consume(channel, wanted.stream, consumer, wanted.start)
+            connection.send(consume)
             yield from self._follow(connection, channel, consumer.encode(), prefetch, wanted)
 
     def lost(self, name: str, expected: int, found: int) -> bool:
@@ -147,7 +153,8 @@ class AmqpStreamBackend:
         while True:
             found, others = deliveries.feed(data)
             for frame in others:
-                if isinstance(connection.check(frame), commands.Basic.Cancel):
+                method = connection.check(frame)
+                if method is not None and method.id == BASIC_CANCEL:
                     raise ConnectionResetError(f"{self._address} has ended the reading of {wanted}")
             for each in found:
                 batch = gathering.batch(each)
@@ -161,7 +168,7 @@ class AmqpStreamBackend:
             tag = min(deliveries.tag, most)
             if tag - acknowledged >= (prefetch + 3) // 4 or acknowledged < tag == most:
                 acknowledged = tag
-                connection.send(encode_pamqp_method(channel, commands.Basic.Ack(tag, True)))
+                connection.send(encode_basic_ack(channel, tag, multiple=True))
             try:
                 enough = min(prefetch // 2, last - deliveries.tag)
                 data = self._receive(connection, deliveries, enough)
@@ -257,6 +264,16 @@ class StreamProbe:
         return self.patience if self.end is None else CHUNK_SECONDS
 
 
+def _encode_consume(channel: int, stream: str, tag: str, offset: str | int | datetime) -> bytes:
+    return encode_method_frame(
+        channel,
+        BASIC_CONSUME,
+        queue=stream,
+        consumer_tag=tag,
+        arguments={OFFSET_HEADER: offset},
+    )
+
+
 def probe_streams(
     connection: BlockingConnection, wanted: Mapping[str, StreamProbe]
 ) -> dict[str, StreamProbe]:
@@ -264,9 +281,8 @@ def probe_streams(
     # All channels first: waiting for one to open would pass over what comes on another.
     channels = {connection.open_channel(): item for item in wanted.items()}
     for channel, (name, each) in channels.items():
-        qos = encode_pamqp_method(channel, commands.Basic.Qos(0, each.prefetch))
-        consume = commands.Basic.Consume(0, name, "look", arguments={OFFSET_HEADER: each.where})
-        connection.send(qos + encode_pamqp_method(channel, consume))
+        qos = encode_method_frame(channel, BASIC_QOS, prefetch_count=each.prefetch)
+        connection.send(qos + _encode_consume(channel, name, "look", each.where))
     missing = _receive_probes(connection, channels)
     for channel, (name, _) in channels.items():
         if name not in missing:
@@ -297,13 +313,13 @@ def _receive_probes(
                 if not each.fences:
                     _send_fence(connection, frame.channel, each)
             elif frame.kind == FRAME_METHOD and not each.done:
-                value = decode_pamqp_method(frame.payload)
-                if isinstance(value, commands.Channel.Close):
-                    _require_not_found(connection, value)
+                method = decode_method(frame.payload)
+                if method.id == CHANNEL_CLOSE:
+                    _require_not_found(connection, method.arguments)
                     connection.accept_close(frame.channel)
                     missing.add(name)
                     each.done = True
-                elif isinstance(value, commands.Basic.QosOk) and each.fences:
+                elif method.id == BASIC_QOS_OK and each.fences:
                     _handle_fence(connection, frame.channel, each)
     return missing
 
@@ -323,7 +339,7 @@ def _send_fence(connection: BlockingConnection, channel: int, each: StreamProbe)
     if each.prefetch == 1:  # only the first was wanted
         each.done = True
         return
-    connection.send(encode_pamqp_method(channel, commands.Basic.Qos(0, each.prefetch)))
+    connection.send(encode_method_frame(channel, BASIC_QOS, prefetch_count=each.prefetch))
 
 
 def _handle_fence(connection: BlockingConnection, channel: int, each: StreamProbe) -> None:
@@ -334,10 +350,10 @@ def _handle_fence(connection: BlockingConnection, channel: int, each: StreamProb
         _send_fence(connection, channel, each)
 
 
-def _require_not_found(connection: BlockingConnection, close: commands.Channel.Close) -> None:
+def _require_not_found(connection: BlockingConnection, close: MethodArguments) -> None:
     """Raises unless the broker closed for a stream that is not there."""
-    text = close.reply_text or ""
-    error = error_from_close(close.reply_code or 0, text, connection.address)
+    text = close.reply_text
+    error = error_from_close(close.reply_code, text, connection.address)
     if isinstance(error, PreconditionFailed) and OFFSET_HEADER in text:
         raise PreconditionFailed(f"this is a queue and no stream: {error}")
     if not isinstance(error, NotFound):

@@ -19,13 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock.core.basic_properties import MIN_HEADER_BYTES
 from penstock.core.errors import UnexpectedFrame
-from penstock.wire.amqp091.content import (
+from penstock.wire.amqp091.frames import (
+    BASIC_DELIVER_PREFIX,
     FRAME_BODY,
     FRAME_END,
     FRAME_HEADER,
+    FRAME_HEADER_BYTES,
     FRAME_HEADER_STRUCT,
     FRAME_METHOD,
+    FRAME_OVERHEAD,
     AmqpFrame,
     invalid_frame,
 )
@@ -33,12 +37,6 @@ from penstock_spark.streams.backend import RECORD_SCHEMA, StreamRange
 from penstock_spark.streams.byte_array import ByteArray, Indices
 from penstock_spark.streams.offsets import HeaderOffsets, find_offsets, pop_offset
 
-_DELIVER: Final = b"\x00\x3c\x00\x3c"
-#: Before the payload of a frame, and behind it.
-_FRAME_HEADER_BYTES: Final = 7
-_FRAME_OVERHEAD_BYTES: Final = 8
-#: The shortest content header: class, weight, size of the body, flags.
-_CONTENT_HEADER_BYTES: Final = 14
 _NO_INDICES: Final = np.zeros(0, np.int64)
 
 
@@ -68,7 +66,7 @@ class DeliveryParser:
     def __init__(self, channel: int, consumer: bytes, rest: bytes = b"") -> None:
         self.tag = 0  #: of the last whole message
         self._channel = channel
-        self._mark = _DELIVER + bytes((len(consumer),)) + consumer
+        self._mark = BASIC_DELIVER_PREFIX + bytes((len(consumer),)) + consumer
         self._rest = rest
         # Of the delivery that is taken frame by frame:
         self._tag = 0
@@ -93,7 +91,7 @@ class DeliveryParser:
                 delivered, pos, self.tag = run
                 found.append(delivered)
             elif (frame := _frame(octets.data, pos)) is not None:
-                pos += len(frame.payload) + _FRAME_OVERHEAD_BYTES
+                pos += len(frame.payload) + FRAME_OVERHEAD
                 if (whole := self._take(frame, others)) is not None:
                     found.append(whole)
             else:
@@ -144,8 +142,8 @@ class _DeliveryRuns:
     def __init__(self, octets: ByteArray, mark: bytes, channel: int) -> None:
         self._octets = octets
         self._mark = len(mark)
-        self._starts = octets.find(mark) - _FRAME_HEADER_BYTES
-        if octets.size < _FRAME_OVERHEAD_BYTES:
+        self._starts = octets.find(mark) - FRAME_HEADER_BYTES
+        if octets.size < FRAME_OVERHEAD:
             self._starts = _NO_INDICES
         self._whole, self._ends, self._parts = self._measure(self._starts, channel)
         follows = self._whole[1:] & (self._ends[:-1] == self._starts[1:])
@@ -158,7 +156,7 @@ class _DeliveryRuns:
             return None
         last = int(self._breaks[np.searchsorted(self._breaks, first)])
         parts = (each[first : last + 1] for each in self._parts)
-        tag = self._octets.i64[self._starts[last] + _FRAME_HEADER_BYTES + self._mark]
+        tag = self._octets.i64[self._starts[last] + FRAME_HEADER_BYTES + self._mark]
         return DeliveryBlock(self._octets, *parts), int(self._ends[last]), int(tag)
 
     def _measure(
@@ -175,34 +173,34 @@ class _DeliveryRuns:
         def frames(at: Indices, kind: int, least: int) -> tuple[Indices, Indices]:
             """The end of a payload, and of its frame, for those that are as they should be."""
             nonlocal whole
-            whole = whole & (at + _FRAME_OVERHEAD_BYTES + least <= octets.size)
+            whole = whole & (at + FRAME_OVERHEAD + least <= octets.size)
             at = np.where(whole, at, 0)
             whole = whole & (u8[at] == kind) & (octets.u16[at + 1] == channel)
-            stop = at + _FRAME_HEADER_BYTES + u32[at + 3]
-            whole = whole & (stop - at - _FRAME_HEADER_BYTES >= least) & (stop < octets.size)
+            stop = at + FRAME_HEADER_BYTES + u32[at + 3]
+            whole = whole & (stop - at - FRAME_HEADER_BYTES >= least) & (stop < octets.size)
             stop = np.where(whole, stop, 0)
             whole = whole & (u8[stop] == FRAME_END)
             return stop, stop + 1
 
         method_end, header = frames(starts, FRAME_METHOD, self._mark + 11)
-        route = starts + _FRAME_HEADER_BYTES + self._mark + 9
+        route = starts + FRAME_HEADER_BYTES + self._mark + 9
         key = np.where(whole, route + 1 + u8[np.where(whole, route, 0)], 0)
         whole = whole & (key < method_end)
         whole = whole & (key + 1 + u8[np.where(whole, key, 0)] == method_end)
-        header_end, body = frames(header, FRAME_HEADER, _CONTENT_HEADER_BYTES)
-        size = octets.i64[np.where(whole, header + _FRAME_HEADER_BYTES + 4, 0)]
+        header_end, body = frames(header, FRAME_HEADER, MIN_HEADER_BYTES)
+        size = octets.i64[np.where(whole, header + FRAME_HEADER_BYTES + 4, 0)]
         # A message without a body ends here; those with one have all of it in the next frame.
         empty = whole & (size == 0)
         whole = whole & ~empty
         body_end, end = frames(body, FRAME_BODY, 1)
-        whole = whole & (body_end - body - _FRAME_HEADER_BYTES == size)
+        whole = whole & (body_end - body - FRAME_HEADER_BYTES == size)
         whole |= empty
         body_end = np.where(empty, body, body_end)
         parts = (
             route,
-            header + _FRAME_HEADER_BYTES,
+            header + FRAME_HEADER_BYTES,
             header_end,
-            body + _FRAME_HEADER_BYTES * ~empty,
+            body + FRAME_HEADER_BYTES * ~empty,
             body_end,
         )
         return whole, np.where(empty, body, end), parts
@@ -210,15 +208,15 @@ class _DeliveryRuns:
 
 def _frame(data: bytes | bytearray, pos: int) -> AmqpFrame | None:
     """The frame at that place, once it is whole."""
-    if len(data) - pos < _FRAME_OVERHEAD_BYTES:
+    if len(data) - pos < FRAME_OVERHEAD:
         return None
     kind, channel, size = FRAME_HEADER_STRUCT.unpack_from(data, pos)
-    stop = pos + _FRAME_HEADER_BYTES + size
+    stop = pos + FRAME_HEADER_BYTES + size
     if stop >= len(data):
         return None
     if data[stop] != FRAME_END:
         raise invalid_frame(bytes(data), pos)
-    return AmqpFrame(kind, channel, bytes(data[pos + _FRAME_HEADER_BYTES : stop]))
+    return AmqpFrame(kind, channel, bytes(data[pos + FRAME_HEADER_BYTES : stop]))
 
 
 # Deliveries into record batches, without touching single messages.

@@ -13,9 +13,9 @@ from struct import Struct
 from typing import Final
 
 import numpy as np
-from pamqp import decode
 
 from penstock.core.errors import WireSyntaxError
+from penstock.core.field_table import decode_value
 from penstock_spark.streams.byte_array import ByteArray, Indices
 
 _OFFSET: Final = Struct(">q")
@@ -95,10 +95,9 @@ def _walk(header: bytes, pos: int, stop: int) -> tuple[int, int, int]:
     while pos < stop:
         value_at = pos + 1 + header[pos]
         try:
-            used, value = decode.embedded_value(header[value_at:stop])
-        except ValueError:
+            value, after = decode_value(header, value_at, stop)
+        except WireSyntaxError:
             break
-        after = value_at + used
         if header[pos:value_at] == _NAME and isinstance(value, int):
             return pos, after, value
         pos = after

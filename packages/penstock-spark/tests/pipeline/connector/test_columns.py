@@ -94,6 +94,28 @@ def test_a_stamp_in_milliseconds_among_the_headers_is_finer_than_the_property() 
     assert [each.timestamp() for each in built.column("timestamp").to_pylist()] == [7.123, 8.0]
 
 
+def test_a_timestamp_beyond_the_year_9999_is_null() -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    milliseconds = int(last.timestamp()) * 1000
+    every = [
+        BasicProperties(timestamp=milliseconds),
+        BasicProperties(timestamp=milliseconds + 1000),
+        BasicProperties(timestamp=2**64 - 1),
+        BasicProperties(timestamp=7, headers={"timestamp_in_ms": milliseconds + 1000}),
+        BasicProperties(timestamp=8),
+    ]
+
+    built = ALL.build(batch(every), "s")
+
+    assert built.column("timestamp").to_pylist() == [
+        last,
+        None,
+        None,
+        datetime.fromtimestamp(7, UTC),
+        datetime.fromtimestamp(8, UTC),
+    ]
+
+
 def test_text_that_is_no_utf_8_is_shown_as_far_as_it_is() -> None:
     odd = batch([BasicProperties(message_id="\udcff!")])
 

@@ -36,6 +36,17 @@ def test_a_string_is_itself_and_all_else_is_json(value: Any, text: str | None) -
     assert decode_headers([table]).to_pylist() == [[("name", text)]]
 
 
+@pytest.mark.parametrize("seconds", [253_402_300_800, 2**63 - 1], ids=["year 10000", "largest"])
+def test_a_timestamp_beyond_the_year_9999_is_a_number(seconds: int) -> None:
+    far = b"\x04nameT" + seconds.to_bytes(8, "big")
+    table = encode_table({"other": "text"})[4:]
+
+    assert decode_headers([far + table, table]).to_pylist() == [
+        [("name", str(seconds)), ("other", "text")],
+        [("other", "text")],
+    ]
+
+
 def test_the_offset_is_no_header() -> None:
     table = encode_table({"x-stream-offset": 7})[4:]
 

@@ -7,17 +7,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pamqp import commands
 
 from penstock.core.errors import FrameError, UnexpectedFrame
-from penstock.wire.amqp091.content import (
+from penstock.wire.amqp091 import methods
+from penstock.wire.amqp091.frames import (
     FRAME_BODY,
     FRAME_HEADER,
     FRAME_HEADER_STRUCT,
     AmqpFrame,
     FrameSplitter,
-    encode_pamqp_method,
 )
+from penstock.wire.amqp091.methods import encode_method_frame
 from penstock_spark.streams.deliveries import DeliveryBlock, DeliveryParser
 
 CHANNEL = 1
@@ -53,11 +53,21 @@ def header(size: int) -> bytes:
     return b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + b"\x00\x00"
 
 
+def basic_deliver(number: int, exchange: str = "", key: str = "") -> bytes:
+    return encode_method_frame(
+        CHANNEL,
+        methods.BASIC_DELIVER,
+        consumer_tag="spark",
+        delivery_tag=number,
+        exchange=exchange,
+        routing_key=key,
+    )
+
+
 def delivered(number: int, message: Delivery, frame_max: int) -> bytes:
     exchange, key, body = message
-    deliver = commands.Basic.Deliver("spark", number, False, exchange, key)
     pieces = [body[at : at + frame_max] for at in range(0, len(body), frame_max)]
-    frames = [encode_pamqp_method(CHANNEL, deliver), frame(FRAME_HEADER, header(len(body)))]
+    frames = [basic_deliver(number, exchange, key), frame(FRAME_HEADER, header(len(body)))]
     return b"".join(frames + [frame(FRAME_BODY, piece) for piece in pieces])
 
 
@@ -111,7 +121,7 @@ def test_a_body_that_looks_like_deliveries_is_a_body() -> None:
 
 def test_what_comes_between_deliveries_is_handed_over_in_its_order() -> None:
     first, second = (delivered(number, ("", "k", b"x"), 9) for number in (1, 2))
-    notice = encode_pamqp_method(0, commands.Connection.Blocked("memory"))
+    notice = encode_method_frame(0, methods.CONNECTION_BLOCKED, reason="memory")
     deliveries = new_deliveries()
 
     runs, others = deliveries.feed(first + notice + second)
@@ -133,7 +143,7 @@ def test_frames_do_not_depend_on_how_the_bytes_are_cut(
 
 
 def test_what_is_no_delivery_is_handed_over() -> None:
-    cancel = encode_pamqp_method(CHANNEL, commands.Basic.Cancel("spark"))
+    cancel = encode_method_frame(CHANNEL, methods.BASIC_CANCEL, consumer_tag="spark")
     elsewhere = frame(FRAME_BODY, b"x", channel=2)
 
     found, others = new_deliveries().feed(cancel + elsewhere)
@@ -146,11 +156,8 @@ def test_what_is_no_delivery_is_handed_over() -> None:
     "data",
     [
         frame(FRAME_HEADER, header(0)),
-        encode_pamqp_method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", ""))
-        + frame(FRAME_BODY, b"early"),
-        encode_pamqp_method(CHANNEL, commands.Basic.Deliver("spark", 1, False, "", ""))
-        + frame(FRAME_HEADER, header(1))
-        + frame(FRAME_BODY, b"xx"),
+        basic_deliver(1) + frame(FRAME_BODY, b"early"),
+        basic_deliver(1) + frame(FRAME_HEADER, header(1)) + frame(FRAME_BODY, b"xx"),
     ],
     ids=["no delivery", "no header", "too long"],
 )

@@ -7,15 +7,14 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from pamqp import commands
 
 from penstock.core.basic_properties import BasicProperties, encode_header
-from penstock.wire.amqp091.content import (
+from penstock.wire.amqp091.frames import (
     FRAME_BODY,
     FRAME_HEADER,
     FRAME_HEADER_STRUCT,
-    encode_pamqp_method,
 )
+from penstock.wire.amqp091.methods import BASIC_DELIVER, encode_method_frame
 from penstock_spark.streams.backend import RECORD_SCHEMA, StreamRange
 from penstock_spark.streams.deliveries import DeliveryBatchBuilder, DeliveryParser
 
@@ -31,8 +30,15 @@ def delivery(offset: int, sent: Sent) -> bytes:
     told = BasicProperties(
         message_id=f"m{offset}", headers={**headers, "x-stream-offset": 2**40 + offset}
     )
-    deliver = commands.Basic.Deliver("spark", offset + 1, False, exchange, key)
-    parts = [encode_pamqp_method(1, deliver), frame(FRAME_HEADER, encode_header(told, len(body)))]
+    deliver = encode_method_frame(
+        1,
+        BASIC_DELIVER,
+        consumer_tag="spark",
+        delivery_tag=offset + 1,
+        exchange=exchange,
+        routing_key=key,
+    )
+    parts = [deliver, frame(FRAME_HEADER, encode_header(told, len(body)))]
     return b"".join([*parts, frame(FRAME_BODY, body)] if body else parts)
 
 

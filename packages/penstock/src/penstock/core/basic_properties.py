@@ -41,6 +41,14 @@ PERSISTENT: Final = 2
 #: How long a header without properties is.
 MIN_HEADER_BYTES: Final = 14
 
+#: How long a short string may be.
+SHORTSTR_MAX: Final = 255
+
+#: The beginning of a content header: class basic and the weight. The size of the body follows.
+HEADER_PREFIX: Final = b"\x00\x3c\x00\x00"
+#: The rest of a content header that has only a delivery mode: transient, or persistent.
+MINIMAL_HEADER_TAILS: Final = (b"\x10\x00\x01", b"\x10\x00\x02")
+
 _PREFIX: Final = Struct(">HHQH")
 _BASIC: Final = 60
 _RARE: Final = TYPE | USER_ID | APP_ID | CLUSTER_ID
@@ -120,6 +128,11 @@ def encode_header(said: BasicProperties, size: int) -> bytes:
         parts.append(encode_shortstr(said.cluster_id))
     parts[0] = _PREFIX.pack(_BASIC, 0, size, flags)
     return b"".join(parts)
+
+
+def encode_minimal_header(size: int, persistent: bool) -> bytes:
+    """The content header of a message that has only a delivery mode."""
+    return HEADER_PREFIX + size.to_bytes(8, "big") + MINIMAL_HEADER_TAILS[persistent]
 
 
 def decode_header(header: bytes) -> BasicProperties:
@@ -205,7 +218,7 @@ def encode_shortstr(text: str, what: str = "") -> bytes:
     except UnicodeEncodeError:
         reason = "cannot be written as UTF-8"
     except IndexError:
-        reason = f"is {len(content)} bytes long, at most 255 may be"
+        reason = f"is {len(content)} bytes long, at most {SHORTSTR_MAX} may be"
     raise WireSyntaxError(f"{what}{': ' if what else ''}{text[:32]!r} {reason}")
 
 

@@ -54,6 +54,11 @@ def decode_array(
     return _read_array(data, pos, _limit(data, end), max_depth)
 
 
+def decode_value(data: bytes, pos: int, end: int | None = None) -> tuple[Any, int]:
+    """Read the value whose type letter is at `pos`; also return where it ends."""
+    return _read_value(data, pos, _limit(data, end), MAX_DEPTH)
+
+
 def encode_array(values: list[Any], *, max_depth: int = MAX_DEPTH) -> bytes:
     """The array with its length prefix."""
     content = _array_content(values, max_depth)
@@ -121,12 +126,18 @@ def _read_array(data: bytes, pos: int, end: int, depth: int) -> tuple[list[Any],
     pos, stop = _extent(data, pos, end, "array")
     values: list[Any] = []
     while pos < stop:
-        reader = _READERS.get(data[pos])
-        if reader is None:
-            raise _unknown_type(data, pos)
-        value, pos = reader(data, pos + 1, stop, depth)
+        value, pos = _read_value(data, pos, stop, depth)
         values.append(value)
     return values, stop
+
+
+def _read_value(data: bytes, pos: int, end: int, depth: int) -> tuple[Any, int]:
+    if pos >= end:
+        raise _truncated("value", pos)
+    reader = _READERS.get(data[pos])
+    if reader is None:
+        raise _unknown_type(data, pos)
+    return reader(data, pos + 1, end, depth)
 
 
 def _unknown_type(data: bytes, pos: int) -> WireSyntaxError:

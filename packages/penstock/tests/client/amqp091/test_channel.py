@@ -6,19 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from pamqp import commands
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.errors import ChannelError, NoRoute, NotFound, PreconditionFailed, QueueFull
+from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import parse_amqp_url
-from penstock.wire.amqp091.content import (
-    FRAME_MAX,
-    FRAME_METHOD,
-    AmqpContent,
-    FrameSplitter,
-    decode_pamqp_method,
-)
+from penstock.wire.amqp091.content import AmqpContent
+from penstock.wire.amqp091.frames import FRAME_MAX, FRAME_METHOD, FrameSplitter
+from penstock.wire.amqp091.methods import ReceivedMethod, decode_method, encode_method
 
 SAID = BasicProperties("text/plain")
 
@@ -42,14 +38,26 @@ class Connection:
     async def flow(self) -> None:
         raise AssertionError("it flows")
 
-    def said(self) -> list[Any]:
+    def said(self) -> list[ReceivedMethod]:
         """The methods that were sent since the last time."""
         out, self.out = self.out, b""
         return [
-            decode_pamqp_method(each.payload)
+            decode_method(each.payload)
             for each in FrameSplitter().feed(out)
             if each.kind == FRAME_METHOD
         ]
+
+
+def received(method: int, /, **arguments: Any) -> ReceivedMethod:
+    return decode_method(encode_method(method, **arguments))
+
+
+def ack(tag: int, multiple: bool) -> ReceivedMethod:
+    return received(methods.BASIC_ACK, delivery_tag=tag, multiple=multiple)
+
+
+def close(code: int, text: str) -> ReceivedMethod:
+    return received(methods.CHANNEL_CLOSE, reply_code=code, reply_text=text)
 
 
 @pytest.fixture
@@ -63,30 +71,30 @@ async def channel(connection: Connection) -> AmqpClientChannel:
     channel = AmqpClientChannel(1, connection)
     confirming = asyncio.ensure_future(channel.confirm())
     await asyncio.sleep(0)
-    channel.hear(commands.Confirm.SelectOk())
+    channel.hear(received(methods.CONFIRM_SELECT_OK))
     await confirming
     connection.said()
     return channel
 
 
 def came_back(key: str, body: bytes = b"", said: BasicProperties = SAID) -> AmqpContent:
-    method = commands.Basic.Return(312, "NO_ROUTE", "x", key)
     header = encode_header(said, len(body))
-    return AmqpContent(1, "", 0, False, encode_route("x", key), header, body, method)
+    route = encode_route("x", key)
+    return AmqpContent(1, "", 0, False, route, header, body, methods.BASIC_RETURN)
 
 
 async def test_a_confirm_of_many_is_for_those_up_to_it(channel: AmqpClientChannel) -> None:
     posts = [channel.post("x", "k", b"", SAID) for _ in range(4)]
-    channel.hear(commands.Basic.Ack(4, False))
-    channel.hear(commands.Basic.Ack(2, True))
+    channel.hear(ack(4, False))
+    channel.hear(ack(2, True))
 
     assert [each.done() for each in posts] == [True, True, False, True]
 
 
 async def test_a_refusal_is_for_that_message(channel: AmqpClientChannel) -> None:
     first, second = channel.post("x", "k", b"", SAID), channel.post("x", "k", b"", SAID)
-    channel.hear(commands.Basic.Nack(1, False))
-    channel.hear(commands.Basic.Ack(2, False))
+    channel.hear(received(methods.BASIC_NACK, delivery_tag=1))
+    channel.hear(ack(2, False))
 
     with pytest.raises(QueueFull):
         await first
@@ -98,7 +106,7 @@ async def test_a_message_that_comes_back_is_told_from_its_neighbours(
 ) -> None:
     posts = [channel.post("x", key, b"", SAID, mandatory=True) for key in ("a", "b", "c")]
     channel.hear_content(came_back("b"))
-    channel.hear(commands.Basic.Ack(3, True))
+    channel.hear(ack(3, True))
 
     await posts[0]
     with pytest.raises(NoRoute, match="'x'"):
@@ -113,7 +121,7 @@ async def test_of_messages_to_one_place_properties_tell_which_came_back(
     first = channel.post("x", "k", b"", one, mandatory=True)
     second = channel.post("x", "k", b"", two, mandatory=True)
     channel.hear_content(came_back("k", said=two))
-    channel.hear(commands.Basic.Ack(2, True))
+    channel.hear(ack(2, True))
 
     await first
     with pytest.raises(NoRoute):
@@ -125,10 +133,10 @@ async def test_room_is_there_when_enough_are_safe(channel: AmqpClientChannel) ->
         channel.publish("x", "k", b"", SAID)
     room, all_safe = asyncio.ensure_future(channel.room(3)), asyncio.ensure_future(channel.room(0))
     await asyncio.sleep(0)
-    channel.hear(commands.Basic.Ack(2, True))
+    channel.hear(ack(2, True))
     await room
     assert not all_safe.done()
-    channel.hear(commands.Basic.Ack(5, True))
+    channel.hear(ack(5, True))
     await all_safe
 
 
@@ -138,7 +146,7 @@ async def test_what_became_of_one_of_many_is_told_to_whoever_asks_for_room(
     channel.publish("x", "a", b"", SAID)
     channel.publish("x", "b", b"", SAID, mandatory=True)
     channel.hear_content(came_back("b"))
-    channel.hear(commands.Basic.Ack(2, True))
+    channel.hear(ack(2, True))
 
     with pytest.raises(NoRoute):
         await channel.room(0)
@@ -166,23 +174,24 @@ async def test_a_message_that_nobody_waits_for_any_more_is_given_back(
     getting.cancel()
     await asyncio.gather(getting, return_exceptions=True)
     connection.said()
-    method = commands.Basic.GetOk(7, False, "", "q", 0)
-    channel.hear_content(AmqpContent(1, "", 7, False, b"\x00\x01q", b"", b"", method))
-    channel.hear(commands.Basic.GetEmpty())
+    content = AmqpContent(1, "", 7, False, b"\x00\x01q", b"", b"", methods.BASIC_GET_OK)
+    channel.hear_content(content)
+    channel.hear(received(methods.BASIC_GET_EMPTY))
 
     [given_back] = connection.said()
-    assert (given_back.delivery_tag, given_back.requeue) == (7, True)
+    assert given_back.id == methods.BASIC_NACK
+    assert (given_back.arguments.delivery_tag, given_back.arguments.requeue) == (7, True)
     assert await again is None
 
 
 async def test_an_answer_that_nobody_waits_for_any_more_is_not_anothers(
     channel: AmqpClientChannel,
 ) -> None:
-    first = channel.call(commands.Queue.Declare(queue="a"), commands.Queue.DeclareOk)
-    second = channel.call(commands.Queue.Declare(queue="b"), commands.Queue.DeclareOk)
+    first = channel.call(methods.QUEUE_DECLARE, queue="a")
+    second = channel.call(methods.QUEUE_DECLARE, queue="b")
     first.cancel()
-    channel.hear(commands.Queue.DeclareOk("a", 0, 0))
-    channel.hear(commands.Queue.DeclareOk("b", 0, 0))
+    channel.hear(received(methods.QUEUE_DECLARE_OK, queue="a"))
+    channel.hear(received(methods.QUEUE_DECLARE_OK, queue="b"))
 
     assert (await second).queue == "b"
 
@@ -192,19 +201,19 @@ async def test_a_close_is_answered_and_told_to_all_who_wait(
 ) -> None:
     told: list[Exception] = []
     channel.on_closed = told.append
-    call = channel.call(commands.Queue.Declare(queue="a"), commands.Queue.DeclareOk)
+    call = channel.call(methods.QUEUE_DECLARE, queue="a")
     getting = asyncio.ensure_future(channel.get("q"))
     post = channel.post("x", "k", b"", SAID)
     room = asyncio.ensure_future(channel.room(0))
     await asyncio.sleep(0)
     connection.said()
-    channel.hear(commands.Channel.Close(406, "PRECONDITION_FAILED - durable", 0, 0))
+    channel.hear(close(406, "PRECONDITION_FAILED - durable"))
 
     for waiting in (call, getting, post, room):
         with pytest.raises(PreconditionFailed, match="durable"):
             await waiting
     assert [type(each) for each in told] == [PreconditionFailed]
-    assert [type(each) for each in connection.said()] == [commands.Channel.CloseOk]
+    assert [each.id for each in connection.said()] == [methods.CHANNEL_CLOSE_OK]
     assert connection.left == [1]
 
 
@@ -213,7 +222,7 @@ async def test_a_number_is_given_back_once_when_both_close_at_a_time(
 ) -> None:
     closing = asyncio.ensure_future(channel.close())
     await asyncio.sleep(0)
-    channel.hear(commands.Channel.Close(404, "NOT_FOUND - no exchange", 0, 0))
+    channel.hear(close(404, "NOT_FOUND - no exchange"))
 
     with pytest.raises(NotFound):
         await closing
@@ -228,7 +237,7 @@ async def test_a_close_that_nobody_waits_for_any_more_closes(
     closing.cancel()
     await asyncio.sleep(0)
     assert connection.left == []
-    channel.hear(commands.Channel.CloseOk())
+    channel.hear(received(methods.CHANNEL_CLOSE_OK))
     assert connection.left == [1]
     connection.said()
 
@@ -241,7 +250,7 @@ async def test_a_close_that_nobody_waits_for_any_more_closes(
 async def test_an_answer_to_who_had_the_number_before_closes_nothing(
     channel: AmqpClientChannel, connection: Connection
 ) -> None:
-    channel.hear(commands.Channel.CloseOk())
+    channel.hear(received(methods.CHANNEL_CLOSE_OK))
     assert connection.left == []
 
 
@@ -250,7 +259,7 @@ async def test_a_closed_channel_takes_nothing_more(
 ) -> None:
     closing = asyncio.ensure_future(channel.close())
     await asyncio.sleep(0)
-    channel.hear(commands.Channel.CloseOk())
+    channel.hear(received(methods.CHANNEL_CLOSE_OK))
     await closing
     connection.said()
     channel.ack(1)
@@ -259,5 +268,5 @@ async def test_a_closed_channel_takes_nothing_more(
     with pytest.raises(ChannelError):
         channel.publish("x", "k", b"", SAID)
     with pytest.raises(ChannelError):
-        await channel.call(commands.Tx.Select(), commands.Tx.SelectOk)
+        await channel.call(methods.TX_SELECT)
     assert connection.said() == []

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pamqp import commands
-from pamqp.frame import marshal
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, connect
@@ -22,9 +20,11 @@ from penstock.core.errors import (
     PreconditionFailed,
     QueueFull,
 )
+from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock.wire.amqp091.content import AmqpContent
 from penstock.wire.amqp091.errors import AmqpConnectionLost
+from penstock.wire.amqp091.methods import encode_method_frame
 from tests.client.line import Line
 from tests.client.test_tls import write_certificate
 from tests.fixtures import NewPenstock
@@ -205,7 +205,11 @@ async def test_a_queue_that_is_deleted_ends_its_consumers(
 @pytest.mark.parametrize(
     ("place", "kind", "words"),
     [
-        ("guest:wrong@127.0.0.1:{}", AuthenticationFailed, "does not let 'guest' in"),
+        (
+            "guest:wrong@127.0.0.1:{}",
+            AuthenticationFailed,
+            "authentication failed for user 'guest'",
+        ),
         ("guest:guest@127.0.0.1:{}/nowhere", NotFound, "'nowhere'"),
     ],
     ids=["password", "vhost"],
@@ -230,7 +234,7 @@ async def test_everybody_who_waits_is_told_that_a_connection_broke(
     await channel.confirm()
     line.hold()
     waiting: list[asyncio.Future[Any]] = [
-        channel.call(commands.Queue.Declare(queue=name), commands.Queue.DeclareOk),
+        channel.call(methods.QUEUE_DECLARE, queue=name),
         asyncio.ensure_future(channel.get(name)),
         channel.post("", name, b"", BasicProperties()),
         asyncio.ensure_future(channel.room(0)),
@@ -254,13 +258,13 @@ async def test_nobody_need_wait_for_a_connection_that_breaks(
     channel = await connection.channel()
     await channel.confirm()
     line.hold()
-    channel.call(commands.Queue.Declare(queue=name), commands.Queue.DeclareOk)
+    channel.call(methods.QUEUE_DECLARE, queue=name)
     channel.post("", name, b"", BasicProperties())
     await line.wait_for_bytes(1)
     line.cut()
     async with asyncio.timeout(SECONDS):
         await asyncio.shield(connection.lost)
-    channel.call(commands.Tx.Select(), commands.Tx.SelectOk)
+    channel.call(methods.TX_SELECT)
     assert isinstance(channel.failure, AmqpConnectionLost)  # and `quiet`: nobody has complained
 
 
@@ -269,12 +273,12 @@ async def test_senders_wait_while_the_broker_asks_them_to(line: Line, name: str)
     channel = await connection.channel()
     await channel.declare_queue(name, exclusive=True)
     await channel.confirm()
-    line.tell(marshal(commands.Connection.Blocked("low on disk"), 0))
+    line.tell(encode_method_frame(0, methods.CONNECTION_BLOCKED, reason="low on disk"))
     await channel.declare_queue(name, exclusive=True)  # an answer behind it
     assert connection.blocked
     sending = asyncio.create_task(channel.publish_safely("", name, b"late", BasicProperties()))
     assert (await channel.declare_queue(name, exclusive=True)).message_count == 0
-    line.tell(marshal(commands.Connection.Unblocked(), 0))
+    line.tell(encode_method_frame(0, methods.CONNECTION_UNBLOCKED))
     async with asyncio.timeout(SECONDS):
         await sending
 
@@ -286,12 +290,9 @@ async def test_a_broker_that_falls_silent_is_given_up(quiet: None) -> None:
     async def open_and_be_silent(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        for method in (
-            commands.Connection.Start(0, 9, {}),
-            commands.Connection.Tune(0, 0, 1),
-            commands.Connection.OpenOk(),
-        ):
-            writer.write(marshal(method, 0))
+        writer.write(encode_method_frame(0, methods.CONNECTION_START, version_minor=9))
+        writer.write(encode_method_frame(0, methods.CONNECTION_TUNE, heartbeat=1))
+        writer.write(encode_method_frame(0, methods.CONNECTION_OPEN_OK))
         await reader.read()
         writer.close()
 

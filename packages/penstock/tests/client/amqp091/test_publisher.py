@@ -7,8 +7,6 @@ import threading
 
 import pika
 import pytest
-from pamqp import commands
-from pamqp.frame import marshal
 
 from penstock.client.amqp091 import blocking_connection
 from penstock.client.amqp091.blocking_connection import BlockingConnection
@@ -29,12 +27,22 @@ from penstock.core.errors import (
     ResourceExhausted,
 )
 from penstock.wire.amqp091.address import parse_amqp_url
+from penstock.wire.amqp091.methods import (
+    CONNECTION_BLOCKED,
+    CONNECTION_UNBLOCKED,
+    encode_method_frame,
+)
 from tests.client.line import Line
 from tests.fixtures import NewPenstock
 from tests.peers import Broker, free_port
 
 COUNT = 3000
 SECONDS = 120
+UNBLOCKED = encode_method_frame(0, CONNECTION_UNBLOCKED)
+
+
+def blocked_frame(reason: str) -> bytes:
+    return encode_method_frame(0, CONNECTION_BLOCKED, reason=reason)
 
 
 def publisher(url: str, *, mandatory: bool = True) -> BulkPublisher:
@@ -152,7 +160,7 @@ def test_a_full_queue_is_an_error(broker: Broker, name: str) -> None:
 
 
 async def test_a_broker_that_asks_senders_to_wait_is_waited_for(line: Line, name: str) -> None:
-    blocked = marshal(commands.Connection.Blocked("low on disk"), 0)
+    blocked = blocked_frame("low on disk")
     to = await asyncio.to_thread(publisher, line.url, mandatory=False)
     line.tell(blocked)
     async with asyncio.timeout(SECONDS):
@@ -164,7 +172,7 @@ async def test_a_broker_that_asks_senders_to_wait_is_waited_for(line: Line, name
     done, _ = await asyncio.wait([flushing], timeout=0.3)
     assert not done
     assert line.passed == 0
-    line.tell(marshal(commands.Connection.Unblocked(), 0))
+    line.tell(UNBLOCKED)
     async with asyncio.timeout(SECONDS):
         await flushing
     await asyncio.to_thread(to.__exit__, None, None, None)
@@ -179,7 +187,7 @@ async def test_a_broker_that_asks_to_wait_in_the_middle_of_a_message_is_waited_f
     await asyncio.to_thread(declare, line.url, name)
     to = await asyncio.to_thread(publisher, line.url)
     before = line.accepted
-    line.stop_after(1 << 20, marshal(commands.Connection.Blocked("low on memory"), 0))
+    line.stop_after(1 << 20, blocked_frame("low on memory"))
     body = b"x" * (32 << 20)  # more than sockets hold
     header = encode_header(BasicProperties(message_id="1"), len(body))
     publishing = asyncio.create_task(
@@ -189,7 +197,7 @@ async def test_a_broker_that_asks_to_wait_in_the_middle_of_a_message_is_waited_f
     done, _ = await asyncio.wait([publishing], timeout=3.0)
     assert not done
     line.go_on()
-    line.tell(marshal(commands.Connection.Unblocked(), 0))
+    line.tell(UNBLOCKED)
     async with asyncio.timeout(SECONDS):
         await publishing
         await asyncio.to_thread(to.flush)
@@ -204,7 +212,7 @@ async def test_a_broker_that_asks_senders_to_wait_for_too_long_is_told(
     to = await asyncio.to_thread(
         BulkPublisher, address, mandatory=False, patience=float(SECONDS), alarm_patience=0.1
     )
-    line.tell(marshal(commands.Connection.Blocked("low on disk"), 0))
+    line.tell(blocked_frame("low on disk"))
     async with asyncio.timeout(SECONDS):
         while not to._connection.has_input():  # noqa: ASYNC110 - nobody is told of it
             await asyncio.sleep(0.01)
@@ -223,7 +231,11 @@ def test_a_broker_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("place", "kind", "words"),
     [
-        ("guest:wrong@127.0.0.1:{}", AuthenticationFailed, "does not let 'guest' in"),
+        (
+            "guest:wrong@127.0.0.1:{}",
+            AuthenticationFailed,
+            "authentication failed for user 'guest'",
+        ),
         ("guest:guest@127.0.0.1:{}/nowhere", NotFound, "'nowhere'"),
     ],
     ids=["password", "vhost"],

@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from penstock.broker import content_header
 from penstock.broker.contract import EXACTLY_ONCE, EXPIRES, PERSISTENT, Message
 from penstock.core.basic_properties import BasicProperties as Header
-from penstock.core.basic_properties import decode_header, encode_header, encode_route
+from penstock.core.basic_properties import (
+    decode_header,
+    encode_header,
+    encode_minimal_header,
+    encode_route,
+)
 from penstock.protocols.mqtt.conversion import (
     CORRELATION_HEADER,
     PROPERTIES_HEADER,
     REPLY_TO_HEADER,
     decode_publish_properties,
     encode_content_header,
-    encode_plain_header,
     message_flags,
     message_properties,
 )
@@ -111,7 +115,7 @@ def test_drivers_find_the_flags_they_would_read_from_the_header(
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_publication_without_properties_has_a_header_of_its_own(qos: int) -> None:
-    header = encode_plain_header(qos, 5)
+    header = encode_minimal_header(5, qos > 0)
     assert decode_header(header) == Header(delivery_mode=2 if qos else 1)
     assert header == encode_content_header({}, qos, 5)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from penstock.broker.contract import FROM_RETAINED, Message
-from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
+from penstock.core.basic_properties import (
+    BasicProperties,
+    encode_header,
+    encode_minimal_header,
+    encode_route,
+)
 from penstock.protocols.mqtt import writer as press_module
 from penstock.protocols.mqtt.conversion import (
     CORRELATION_HEADER,
     encode_content_header,
-    encode_plain_header,
 )
 from penstock.protocols.mqtt.writer import MAX_CACHED_TOPICS, EncodedPacketCache
 from penstock.wire.mqtt.properties import MqttProperty
@@ -18,7 +22,9 @@ from tests.mqtt_wire import Published, decode_publish, split
 
 
 def message(key: str = "a.b", body: bytes = b"hello", flags: int = 0) -> Message:
-    return Message(encode_route("amq.topic", key), encode_plain_header(0, len(body)), body, flags)
+    return Message(
+        encode_route("amq.topic", key), encode_minimal_header(len(body), False), body, flags
+    )
 
 
 def read(packet: bytes, version: int) -> Published:
@@ -88,7 +94,7 @@ def test_a_key_that_is_no_topic_is_not_printed(key: str) -> None:
 
 def test_a_key_that_is_no_text_is_not_printed() -> None:
     packet_cache = EncodedPacketCache()
-    told = Message(b"\x09amq.topic\x01\xff", encode_plain_header(0, 5), b"hello")
+    told = Message(b"\x09amq.topic\x01\xff", encode_minimal_header(5, False), b"hello")
     assert packet_cache.encode_v5(told) == b""
 
 

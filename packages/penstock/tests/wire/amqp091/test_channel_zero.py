@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pamqp import commands
 
 from penstock.core.errors import (
     AccessRefused,
@@ -14,19 +13,31 @@ from penstock.core.errors import (
     NotFound,
     PenstockError,
 )
+from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock.wire.amqp091.channel_zero import ChannelZero, ClientConnectionState
-from penstock.wire.amqp091.content import FRAME_MAX, FrameSplitter, decode_pamqp_method
 from penstock.wire.amqp091.errors import AmqpConnectionLost
+from penstock.wire.amqp091.frames import FRAME_MAX, FrameSplitter
+from penstock.wire.amqp091.methods import ReceivedMethod, decode_method, encode_method
 
 ADDRESS = parse_amqp_url("amqp://ada:pa55@broker/lab?heartbeat=20")
-START = commands.Connection.Start(0, 9, {"capabilities": {"authentication_failure_close": True}})
-TUNE = commands.Connection.Tune(2047, 131072, 60)
-OPENED = commands.Connection.OpenOk()
 
 
-def said(answer: bytes) -> list[Any]:
-    return [decode_pamqp_method(each.payload) for each in FrameSplitter().feed(answer)]
+def received(method: int, /, **arguments: Any) -> ReceivedMethod:
+    return decode_method(encode_method(method, **arguments))
+
+
+START = received(
+    methods.CONNECTION_START,
+    version_minor=9,
+    server_properties={"capabilities": {"authentication_failure_close": True}},
+)
+TUNE = received(methods.CONNECTION_TUNE, channel_max=2047, frame_max=131072, heartbeat=60)
+OPENED = received(methods.CONNECTION_OPEN_OK)
+
+
+def sent(answer: bytes) -> list[ReceivedMethod]:
+    return [decode_method(each.payload) for each in FrameSplitter().feed(answer)]
 
 
 def at(stage: ClientConnectionState) -> ChannelZero:
@@ -39,15 +50,16 @@ def at(stage: ClientConnectionState) -> ChannelZero:
     ):
         if zero.stage is stage:
             break
-        zero.hear(method)
+        zero.on_method(method)
         assert zero.stage is after
     return zero
 
 
 def test_we_say_who_we_are_and_what_we_can() -> None:
-    [login] = said(ChannelZero(ADDRESS, "a test").hear(START))
+    [answer] = sent(ChannelZero(ADDRESS, "a test").on_method(START))
+    login = answer.arguments
 
-    assert (login.mechanism, login.response) == ("PLAIN", "\0ada\0pa55")
+    assert (login.mechanism, login.response) == ("PLAIN", b"\0ada\0pa55")
     assert login.client_properties["connection_name"] == "a test"
     assert login.client_properties["capabilities"]["connection.blocked"] is True
 
@@ -63,19 +75,26 @@ def test_we_say_who_we_are_and_what_we_can() -> None:
 )
 def test_the_smaller_limit_holds(offered: tuple[int, ...], agreed: tuple[int, ...]) -> None:
     zero = at(ClientConnectionState.LOGIN)
-    tuned, opening = said(zero.hear(commands.Connection.Tune(*offered)))
+    tuned, opening = sent(
+        zero.on_method(
+            received(
+                methods.CONNECTION_TUNE,
+                **dict(zip(("channel_max", "frame_max", "heartbeat"), offered, strict=True)),
+            )
+        )
+    )
 
-    assert (tuned.channel_max, tuned.frame_max, tuned.heartbeat) == agreed
+    assert tuple(vars(tuned.arguments).values()) == agreed
     assert (zero.channel_max, zero.frame_max, zero.heartbeat) == agreed
-    assert opening.virtual_host == "lab"
+    assert opening.arguments.virtual_host == "lab"
 
 
 def test_heartbeats_may_be_declined() -> None:
     zero = ChannelZero(ADDRESS, "a test", heartbeat=0)
-    zero.hear(START)
-    tuned, _ = said(zero.hear(TUNE))
+    zero.on_method(START)
+    tuned, _ = sent(zero.on_method(TUNE))
 
-    assert tuned.heartbeat == zero.heartbeat == 0
+    assert tuned.arguments.heartbeat == zero.heartbeat == 0
 
 
 @pytest.mark.parametrize(
@@ -89,22 +108,27 @@ def test_heartbeats_may_be_declined() -> None:
     ids=["early tune", "early open", "late start", "late tune"],
 )
 def test_what_is_said_out_of_turn_is_refused(stage: ClientConnectionState, method: Any) -> None:
-    with pytest.raises(CommandInvalid, match="out of turn"):
-        at(stage).hear(method)
+    with pytest.raises(CommandInvalid, match="unexpected"):
+        at(stage).on_method(method)
 
 
 def test_senders_wait_while_the_broker_asks_them_to() -> None:
     zero = at(ClientConnectionState.OPEN)
-    zero.hear(commands.Connection.Blocked("low on disk"))
+    zero.on_method(received(methods.CONNECTION_BLOCKED, reason="low on disk"))
     assert zero.blocked
-    zero.hear(commands.Connection.Unblocked())
+    zero.on_method(received(methods.CONNECTION_UNBLOCKED))
     assert not zero.blocked
 
 
 @pytest.mark.parametrize(
     ("stage", "code", "kind", "words"),
     [
-        (ClientConnectionState.LOGIN, 403, AuthenticationFailed, "does not let 'ada' in"),
+        (
+            ClientConnectionState.LOGIN,
+            403,
+            AuthenticationFailed,
+            "authentication failed for user 'ada'",
+        ),
         (ClientConnectionState.TUNED, 530, NotFound, "refused the virtual host 'lab'"),
         (ClientConnectionState.TUNED, 404, NotFound, "refused the virtual host 'lab'"),
         (ClientConnectionState.OPEN, 403, AccessRefused, "the text"),
@@ -115,9 +139,11 @@ def test_why_a_broker_closes_is_told_and_answered(
     stage: ClientConnectionState, code: int, kind: type[PenstockError], words: str
 ) -> None:
     zero = at(stage)
-    [answer] = said(zero.hear(commands.Connection.Close(code, "the text", 0, 0)))
+    [answer] = sent(
+        zero.on_method(received(methods.CONNECTION_CLOSE, reply_code=code, reply_text="the text"))
+    )
 
-    assert isinstance(answer, commands.Connection.CloseOk)
+    assert answer.id == methods.CONNECTION_CLOSE_OK
     assert zero.stage is ClientConnectionState.CLOSED
     assert type(zero.ended) is kind
     assert words in str(zero.ended)
@@ -126,19 +152,19 @@ def test_why_a_broker_closes_is_told_and_answered(
 
 def test_a_goodbye_is_answered() -> None:
     zero = at(ClientConnectionState.OPEN)
-    [goodbye] = said(zero.leave())
-    zero.hear(commands.Connection.CloseOk())
+    [goodbye] = sent(zero.close())
+    zero.on_method(received(methods.CONNECTION_CLOSE_OK))
 
-    assert isinstance(goodbye, commands.Connection.Close)
+    assert goodbye.id == methods.CONNECTION_CLOSE
     assert zero.stage is ClientConnectionState.CLOSED
     assert isinstance(zero.ended, AmqpConnectionLost)
 
 
 def test_a_broker_that_goes_without_a_word_during_the_login_has_refused_it() -> None:
     zero = ChannelZero(ADDRESS, "a test")
-    zero.hear(commands.Connection.Start(0, 9, {}))
+    zero.on_method(received(methods.CONNECTION_START, version_minor=9))
 
-    assert isinstance(zero.broken(), AuthenticationFailed)
+    assert isinstance(zero.connection_lost_error(), AuthenticationFailed)
 
 
 @pytest.mark.parametrize(
@@ -146,4 +172,4 @@ def test_a_broker_that_goes_without_a_word_during_the_login_has_refused_it() -> 
     [ClientConnectionState.GREETING, ClientConnectionState.LOGIN, ClientConnectionState.OPEN],
 )
 def test_one_that_would_have_said_so_is_merely_lost(stage: ClientConnectionState) -> None:
-    assert isinstance(at(stage).broken("reset"), AmqpConnectionLost)
+    assert isinstance(at(stage).connection_lost_error("reset"), AmqpConnectionLost)

@@ -11,30 +11,31 @@ import select
 import socket
 import ssl
 import time
-from typing import Any, Final, Self, TypeVar
-
-from pamqp import commands
-from pamqp.base import Frame as Method
+from typing import Any, Final, Self
 
 from penstock.client.errors import BrokerUnreachable
 from penstock.client.url import create_tls_context, tls_error
+from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import AmqpAddress
 from penstock.wire.amqp091.channel_zero import ChannelZero, ClientConnectionState
-from penstock.wire.amqp091.content import (
+from penstock.wire.amqp091.errors import error_from_close
+from penstock.wire.amqp091.frames import (
     FRAME_METHOD,
     PROTOCOL_HEADER,
     AmqpFrame,
     FrameSplitter,
-    decode_pamqp_method,
-    encode_pamqp_method,
 )
-from penstock.wire.amqp091.errors import error_from_close
+from penstock.wire.amqp091.methods import (
+    MethodArguments,
+    ReceivedMethod,
+    decode_method,
+    encode_method_frame,
+    reply_id,
+)
 
 #: How long an answer to a call may take; a broker that recovers or waits for a disk is slow.
 CALL_TIMEOUT_SECONDS: Final = 60.0
 READ_BYTES: Final = 1 << 18
-
-_Reply = TypeVar("_Reply", bound=Method)
 
 
 class BlockingConnection:
@@ -80,45 +81,46 @@ class BlockingConnection:
             self._channels += 1
             self._free.append(self._channels)
         channel = self._free.pop()
-        self.call(channel, commands.Channel.Open(), commands.Channel.OpenOk)
+        self.call(channel, methods.CHANNEL_OPEN)
         return channel
 
     def close_channel(self, channel: int) -> None:
-        goodbye = commands.Channel.Close(200, "", 0, 0)
-        self.call(channel, goodbye, commands.Channel.CloseOk)
+        self.call(channel, methods.CHANNEL_CLOSE, reply_code=200)
         self._free.append(channel)
 
     def accept_close(self, channel: int) -> None:
         """The broker has closed the channel, and that was to be expected."""
-        self.send(encode_pamqp_method(channel, commands.Channel.CloseOk()))
+        self.send(encode_method_frame(channel, methods.CHANNEL_CLOSE_OK))
         self._free.append(channel)
 
-    def call(self, channel: int, request: Method, answer: type[_Reply]) -> _Reply:
-        """Send a method and wait for the answer to it; what else comes meanwhile is passed over."""
-        self.send(encode_pamqp_method(channel, request))
+    def call(self, channel: int, request: int, /, **arguments: Any) -> MethodArguments:
+        """Send a method and wait for its `-ok`; other methods received meanwhile are ignored."""
+        self.send(encode_method_frame(channel, request, **arguments))
+        reply = reply_id(request)
         deadline = time.monotonic() + CALL_TIMEOUT_SECONDS
-        found: _Reply | None = None
+        found: MethodArguments | None = None
         while found is None:
             for frame in self.receive(deadline - time.monotonic()):
                 if frame.channel == channel and frame.kind == FRAME_METHOD:
-                    value = self.check(frame)
-                    if isinstance(value, answer):
-                        found = value
+                    method = self.check(frame)
+                    if method is not None and method.id == reply:
+                        found = method.arguments
         return found
 
-    def check(self, frame: AmqpFrame) -> Method | None:
-        """The method in a frame; raises when it is the broker's last word."""
+    def check(self, frame: AmqpFrame) -> ReceivedMethod | None:
+        """The method in a frame; raises if it closes the connection or the channel."""
         if frame.kind != FRAME_METHOD:
             return None
-        value = decode_pamqp_method(frame.payload)
+        method = decode_method(frame.payload)
         if not frame.channel:
-            if answer := self._zero.hear(value):
+            if answer := self._zero.on_method(method):
                 self.send(answer)
             if self._zero.ended is not None:
                 raise self._zero.ended
-        elif isinstance(value, commands.Channel.Close):
-            raise error_from_close(value.reply_code or 0, value.reply_text or "", self.address)
-        return value
+        elif method.id == methods.CHANNEL_CLOSE:
+            close = method.arguments
+            raise error_from_close(close.reply_code, close.reply_text, self.address)
+        return method
 
     # Bytes.
 
@@ -152,9 +154,9 @@ class BlockingConnection:
         except TimeoutError:
             raise TimeoutError(f"{self.address} does not answer") from None
         except OSError as error:
-            raise self._zero.broken(error.strerror or str(error)) from None
+            raise self._zero.connection_lost_error(error.strerror or str(error)) from None
         if not data:
-            raise self._zero.broken()
+            raise self._zero.connection_lost_error()
         return data
 
     def has_input(self) -> bool:
@@ -172,7 +174,7 @@ class BlockingConnection:
         """Say goodbye; it makes no difference whether that is heard."""
         try:
             self._socket.settimeout(CONNECT_SECONDS)
-            self._socket.sendall(self._zero.leave())
+            self._socket.sendall(self._zero.close())
         except OSError:
             pass
         finally:

@@ -12,8 +12,6 @@ import time
 from collections import deque
 from typing import Final, Self
 
-from pamqp import commands
-
 from penstock.client.amqp091.blocking_connection import BlockingConnection
 from penstock.core.errors import (
     AccessRefused,
@@ -23,9 +21,11 @@ from penstock.core.errors import (
     QueueFull,
     ResourceExhausted,
 )
+from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import AmqpAddress
-from penstock.wire.amqp091.content import FRAME_METHOD, AmqpFrame, encode_basic_publish
 from penstock.wire.amqp091.errors import is_transient_amqp_error
+from penstock.wire.amqp091.frames import FRAME_METHOD, AmqpFrame, encode_basic_publish
+from penstock.wire.amqp091.methods import MethodArguments
 
 #: Messages, and bytes, the broker may owe a confirm for.
 WINDOW_MESSAGES: Final = 4096
@@ -80,11 +80,12 @@ class BulkPublisher:
     def declare_exchange(self, name: str, kind: str) -> None:
         """A durable one; or whatever is there, where it may not be declared so."""
         self.flush()
-        declare = commands.Exchange.Declare(exchange=name, exchange_type=kind, durable=True)
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                self._connection.call(self._channel, declare, commands.Exchange.DeclareOk)
+                self._connection.call(
+                    self._channel, methods.EXCHANGE_DECLARE, exchange=name, type=kind, durable=True
+                )
                 return None
             except (AccessRefused, PreconditionFailed):
                 return self._again(deadline)  # the channel went with the refusal
@@ -142,15 +143,17 @@ class BulkPublisher:
         for frame in self._receive_blocked() if self._connection.blocked else self._receive():
             if frame.kind != FRAME_METHOD or frame.channel != self._channel:
                 continue
-            match self._connection.check(frame):
-                case commands.Basic.Ack() as ack:
-                    self._settle(ack.delivery_tag or 0, bool(ack.multiple))
-                case commands.Basic.Nack():
+            received = self._connection.check(frame)
+            assert received is not None
+            match received.id:
+                case methods.BASIC_ACK:
+                    self._settle(received.arguments.delivery_tag, received.arguments.multiple)
+                case methods.BASIC_NACK:
                     raise QueueFull(
                         f"{self._address} refused a message: its queue is full, or cannot store it"
                     )
-                case commands.Basic.Return() as returned:
-                    raise self._returned(returned)
+                case methods.BASIC_RETURN:
+                    raise self._returned(received.arguments)
 
     def _receive(self) -> list[AmqpFrame]:
         patience = max(self._patience, 1.0)
@@ -169,7 +172,7 @@ class BulkPublisher:
                 "`rabbitmqctl status` say of what), then publish again"
             ) from None
 
-    def _returned(self, returned: commands.Basic.Return) -> Exception:
+    def _returned(self, returned: MethodArguments) -> Exception:
         words = (
             f"no queue takes what is sent to exchange {returned.exchange!r} with "
             f"routing key {returned.routing_key!r}; bind one, or set mandatory=false"
@@ -208,7 +211,7 @@ class BulkPublisher:
         connection = BlockingConnection(self._address, self._purpose)
         try:
             channel = connection.open_channel()
-            connection.call(channel, commands.Confirm.Select(), commands.Confirm.SelectOk)
+            connection.call(channel, methods.CONFIRM_SELECT)
         except BaseException:
             connection.abandon()
             raise

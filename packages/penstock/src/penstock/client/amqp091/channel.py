@@ -11,23 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, cast
-
-from pamqp import commands
-from pamqp.base import Frame as Method
+from typing import Any, Protocol
 
 from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.errors import ChannelError, NoRoute, PenstockError, QueueFull
+from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import AmqpAddress
-from penstock.wire.amqp091.content import (
-    AmqpContent,
-    encode_basic_publish,
-    encode_client_ack,
-    encode_pamqp_method,
-)
+from penstock.wire.amqp091.content import AmqpContent
 from penstock.wire.amqp091.errors import error_from_close
+from penstock.wire.amqp091.frames import encode_basic_ack, encode_basic_publish
+from penstock.wire.amqp091.methods import (
+    MethodArguments,
+    ReceivedMethod,
+    encode_method_frame,
+    reply_id,
+)
 
-_Answer = TypeVar("_Answer", bound=Method)
 Arguments = Mapping[str, Any]
 
 
@@ -66,14 +65,14 @@ class AmqpClientChannel:
 
     # Calls.
 
-    def call(self, request: Method, answer: type[_Answer]) -> asyncio.Future[_Answer]:
-        """Sent at once; await it for the answer, or call again meanwhile."""
+    def call(self, request: int, /, **arguments: Any) -> asyncio.Future[MethodArguments]:
+        """Send a method at once; the future is the arguments of its `-ok`."""
         if self.failure is not None:
-            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused: asyncio.Future[MethodArguments] = asyncio.get_running_loop().create_future()
             fail_future(refused, self.failure)
             return refused
-        self._connection.send(encode_pamqp_method(self.number, request))
-        return self._answers.expect(answer)
+        self._connection.send(encode_method_frame(self.number, request, **arguments))
+        return self._answers.expect(reply_id(request))
 
     async def declare_exchange(
         self,
@@ -85,14 +84,14 @@ class AmqpClientChannel:
         arguments: Arguments | None = None,
     ) -> None:
         """Passive: only see whether it is there."""
-        declare = commands.Exchange.Declare(
+        await self.call(
+            methods.EXCHANGE_DECLARE,
             exchange=name,
-            exchange_type=kind,
+            type=kind,
             durable=durable,
             passive=passive,
-            arguments=dict(arguments or {}),
+            arguments=arguments or {},
         )
-        await self.call(declare, commands.Exchange.DeclareOk)
 
     async def declare_queue(
         self,
@@ -102,81 +101,87 @@ class AmqpClientChannel:
         exclusive: bool = False,
         passive: bool = False,
         arguments: Arguments | None = None,
-    ) -> commands.Queue.DeclareOk:
+    ) -> MethodArguments:
         """An exclusive one goes with its last consumer, or with the connection."""
-        declare = commands.Queue.Declare(
+        return await self.call(
+            methods.QUEUE_DECLARE,
             queue=name,
             durable=durable,
             exclusive=exclusive,
             passive=passive,
             auto_delete=exclusive,
-            arguments=dict(arguments or {}),
+            arguments=arguments or {},
         )
-        return await self.call(declare, commands.Queue.DeclareOk)
 
     async def delete_queue(self, name: str) -> None:
-        await self.call(commands.Queue.Delete(queue=name), commands.Queue.DeleteOk)
+        await self.call(methods.QUEUE_DELETE, queue=name)
 
     async def bind(
         self, queue: str, exchange: str, key: str = "", arguments: Arguments | None = None
     ) -> None:
-        bind = commands.Queue.Bind(
-            queue=queue, exchange=exchange, routing_key=key, arguments=dict(arguments or {})
+        await self.call(
+            methods.QUEUE_BIND,
+            queue=queue,
+            exchange=exchange,
+            routing_key=key,
+            arguments=arguments or {},
         )
-        await self.call(bind, commands.Queue.BindOk)
 
     async def unbind(self, queue: str, exchange: str, key: str = "") -> None:
-        unbind = commands.Queue.Unbind(queue=queue, exchange=exchange, routing_key=key)
-        await self.call(unbind, commands.Queue.UnbindOk)
+        await self.call(methods.QUEUE_UNBIND, queue=queue, exchange=exchange, routing_key=key)
 
     async def bind_exchange(self, destination: str, source: str, key: str = "") -> None:
-        bind = commands.Exchange.Bind(destination=destination, source=source, routing_key=key)
-        await self.call(bind, commands.Exchange.BindOk)
+        await self.call(
+            methods.EXCHANGE_BIND, destination=destination, source=source, routing_key=key
+        )
 
     async def prefetch(self, count: int) -> None:
         """Of consumers that begin from now on."""
-        await self.call(commands.Basic.Qos(prefetch_count=count), commands.Basic.QosOk)
+        await self.call(methods.BASIC_QOS, prefetch_count=count)
 
     async def consume(
         self, queue: str, tag: str, arguments: Arguments | None = None, *, no_ack: bool = False
     ) -> None:
-        consume = commands.Basic.Consume(
-            queue=queue, consumer_tag=tag, no_ack=no_ack, arguments=dict(arguments or {})
+        await self.call(
+            methods.BASIC_CONSUME,
+            queue=queue,
+            consumer_tag=tag,
+            no_ack=no_ack,
+            arguments=arguments or {},
         )
-        await self.call(consume, commands.Basic.ConsumeOk)
 
     async def cancel(self, tag: str) -> None:
-        await self.call(commands.Basic.Cancel(consumer_tag=tag), commands.Basic.CancelOk)
+        await self.call(methods.BASIC_CANCEL, consumer_tag=tag)
 
     async def get(self, queue: str, *, no_ack: bool = False) -> AmqpContent | None:
         """The next message of a queue, if there is one."""
         self._check()
-        get = commands.Basic.Get(queue=queue, no_ack=no_ack)
-        self._connection.send(encode_pamqp_method(self.number, get))
+        get = encode_method_frame(self.number, methods.BASIC_GET, queue=queue, no_ack=no_ack)
+        self._connection.send(get)
         return await self._answers.expect_message(no_ack=no_ack)
 
     async def select(self) -> None:
         """From here on, what is published and acknowledged happens at `commit`, or not at all."""
-        await self.call(commands.Tx.Select(), commands.Tx.SelectOk)
+        await self.call(methods.TX_SELECT)
 
-    def commit(self) -> asyncio.Future[commands.Tx.CommitOk]:
-        return self.call(commands.Tx.Commit(), commands.Tx.CommitOk)
+    def commit(self) -> asyncio.Future[MethodArguments]:
+        return self.call(methods.TX_COMMIT)
 
-    def rollback(self) -> asyncio.Future[commands.Tx.RollbackOk]:
-        return self.call(commands.Tx.Rollback(), commands.Tx.RollbackOk)
+    def rollback(self) -> asyncio.Future[MethodArguments]:
+        return self.call(methods.TX_ROLLBACK)
 
     async def confirm(self) -> None:
         """From here on, the broker says of each message when it has it safe."""
-        await self.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+        await self.call(methods.CONFIRM_SELECT)
         self._confirms = self._confirms or PublisherConfirms()
 
     async def close(self) -> None:
         if self.failure is None:
             await asyncio.shield(self.abandon())
 
-    def abandon(self) -> asyncio.Future[commands.Channel.CloseOk]:
+    def abandon(self) -> asyncio.Future[MethodArguments]:
         """`close`, for who does not wait: its number is another's once the broker has answered."""
-        return self.call(commands.Channel.Close(200, "", 0, 0), commands.Channel.CloseOk)
+        return self.call(methods.CHANNEL_CLOSE, reply_code=200)
 
     # Messages.
 
@@ -243,45 +248,55 @@ class AmqpClientChannel:
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         if self.failure is None:
-            self._connection.send(encode_client_ack(self.number, tag, multiple=multiple))
+            self._connection.send(encode_basic_ack(self.number, tag, multiple))
 
     def reject(self, tag: int, *, requeue: bool, multiple: bool = False) -> None:
         if self.failure is None:
-            value = commands.Basic.Nack(tag, multiple, requeue)
-            self._connection.send(encode_pamqp_method(self.number, value))
+            nack = encode_method_frame(
+                self.number,
+                methods.BASIC_NACK,
+                delivery_tag=tag,
+                multiple=multiple,
+                requeue=requeue,
+            )
+            self._connection.send(nack)
 
     # What the connection says.
 
-    def hear(self, method: Method) -> None:
-        match method:
-            case commands.Basic.Ack() | commands.Basic.Nack():
+    def hear(self, received: ReceivedMethod) -> None:
+        method, arguments = received
+        match method.id:
+            case methods.BASIC_ACK | methods.BASIC_NACK:
                 if self._confirms is not None:
-                    refused = isinstance(method, commands.Basic.Nack)
-                    tag, multiple = method.delivery_tag or 0, bool(method.multiple)
-                    self._confirms.settle(tag, multiple=multiple, refused=refused)
-            case commands.Basic.GetEmpty():
+                    refused = method.id == methods.BASIC_NACK
+                    self._confirms.settle(
+                        arguments.delivery_tag, multiple=arguments.multiple, refused=refused
+                    )
+            case methods.BASIC_GET_EMPTY:
                 self._answers.hear_message(None)
-            case commands.Basic.Cancel():
-                self.on_cancelled(method.consumer_tag or "")
-            case commands.Channel.Close():
-                self._connection.send(encode_pamqp_method(self.number, commands.Channel.CloseOk()))
+            case methods.BASIC_CANCEL:
+                self.on_cancelled(arguments.consumer_tag)
+            case methods.CHANNEL_CLOSE:
+                self._connection.send(encode_method_frame(self.number, methods.CHANNEL_CLOSE_OK))
                 self._connection.closed(self.number)
-                code, text = method.reply_code or 0, method.reply_text or ""
+                code, text = arguments.reply_code, arguments.reply_text
                 self.fail(error_from_close(code, text, self._connection.address))
-            case commands.Channel.CloseOk():
-                if self._answers.hear(method):  # else it is for who had this number before
+            case methods.CHANNEL_CLOSE_OK:
+                if self._answers.hear(received):  # else it is for who had this number before
                     self._connection.closed(self.number)
                     self.on_closed = _ignore
                     self.fail(ChannelError("this channel was closed"))
-            case commands.Channel.Flow():
-                answer = commands.Channel.FlowOk(method.active)
-                self._connection.send(encode_pamqp_method(self.number, answer))
+            case methods.CHANNEL_FLOW:
+                answer = encode_method_frame(
+                    self.number, methods.CHANNEL_FLOW_OK, active=arguments.active
+                )
+                self._connection.send(answer)
             case _:
-                self._answers.hear(method)
+                self._answers.hear(received)
 
     def hear_content(self, content: AmqpContent) -> None:
         """A message that was asked for, or that nobody takes."""
-        if not isinstance(content.method, commands.Basic.Return):
+        if content.method != methods.BASIC_RETURN:
             if self._answers.hear_message(content):
                 self.reject(content.tag, requeue=True)
         elif self._confirms is None or not self._confirms.came_back(content):
@@ -428,7 +443,7 @@ class PublisherConfirms:
                 future.set_result(None)
 
 
-def fail_future(future: asyncio.Future[None], error: PenstockError) -> None:
+def fail_future(future: asyncio.Future[Any], error: PenstockError) -> None:
     """Told to whoever waits; and no word on the console if nobody does any more."""
     if not future.done():
         future.set_exception(error)
@@ -447,27 +462,27 @@ class PendingReplies:
     __slots__ = ("_calls", "_gets")
 
     def __init__(self) -> None:
-        self._calls: dict[type[Method], deque[asyncio.Future[Any]]] = {}
+        self._calls: dict[int, deque[asyncio.Future[MethodArguments]]] = {}
         self._gets: deque[tuple[asyncio.Future[AmqpContent | None], bool]] = deque()
 
-    def expect(self, answer: type[_Answer]) -> asyncio.Future[_Answer]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._calls.setdefault(answer, deque()).append(future)
-        return cast("asyncio.Future[_Answer]", future)
+    def expect(self, reply: int) -> asyncio.Future[MethodArguments]:
+        future: asyncio.Future[MethodArguments] = asyncio.get_running_loop().create_future()
+        self._calls.setdefault(reply, deque()).append(future)
+        return future
 
     def expect_message(self, *, no_ack: bool) -> asyncio.Future[AmqpContent | None]:
         future: asyncio.Future[AmqpContent | None] = asyncio.get_running_loop().create_future()
         self._gets.append((future, no_ack))
         return future
 
-    def hear(self, answer: Method) -> bool:
+    def hear(self, answer: ReceivedMethod) -> bool:
         """Whether somebody had asked for it."""
-        waiting = self._calls.get(type(answer))
+        waiting = self._calls.get(answer.id)
         if not waiting:
             return False
         future = waiting.popleft()
         if not future.done():
-            future.set_result(answer)
+            future.set_result(answer.arguments)
         return True
 
     def hear_message(self, content: AmqpContent | None) -> bool:
@@ -481,7 +496,7 @@ class PendingReplies:
         return False
 
     def fail(self, error: PenstockError) -> None:
-        waiting = [each for of in self._calls.values() for each in of]
+        waiting: list[asyncio.Future[Any]] = [each for of in self._calls.values() for each in of]
         waiting += [future for future, _ in self._gets]
         self._calls.clear()
         self._gets.clear()

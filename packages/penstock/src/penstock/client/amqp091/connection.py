@@ -13,9 +13,6 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
-from pamqp import commands
-from pamqp.base import Frame as Method
-
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.errors import BrokerUnreachable, FabricClosed
 from penstock.client.retry import connect_with_retry
@@ -25,13 +22,10 @@ from penstock.core.logs import get_logger
 from penstock.core.units import MiB
 from penstock.wire.amqp091.address import AmqpAddress
 from penstock.wire.amqp091.channel_zero import ChannelZero, ClientConnectionState
-from penstock.wire.amqp091.content import (
-    HEARTBEAT_FRAME,
-    PROTOCOL_HEADER,
-    AmqpContent,
-    ContentReader,
-)
+from penstock.wire.amqp091.content import AmqpContent, ContentReader
 from penstock.wire.amqp091.errors import AmqpConnectionLost
+from penstock.wire.amqp091.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER
+from penstock.wire.amqp091.methods import BASIC_DELIVER, CHANNEL_OPEN, ReceivedMethod
 
 CONNECT_SECONDS: Final = 10.0
 #: A broker that has stopped reading does not answer a close either.
@@ -80,7 +74,7 @@ class AmqpClientConnection(asyncio.Protocol):
             raise ResourceExhausted(f"{self.address} allows no more than {len(self._channels)}")
         channel = self._channels[number] = AmqpClientChannel(number, self)
         try:
-            await channel.call(commands.Channel.Open(), commands.Channel.OpenOk)
+            await channel.call(CHANNEL_OPEN)
         except asyncio.CancelledError:
             channel.abandon()
             raise
@@ -97,7 +91,7 @@ class AmqpClientConnection(asyncio.Protocol):
         """Leave with a word; and without one, if the broker does not answer."""
         if self._transport is None or self.lost.done():
             return
-        self.send(self._zero.leave())
+        self.send(self._zero.close())
         done, _ = await asyncio.wait([self.lost], timeout=CLOSE_SECONDS)
         if not done:
             self.abandon()
@@ -137,7 +131,7 @@ class AmqpClientConnection(asyncio.Protocol):
             for each in self._messages.feed(data):
                 if isinstance(each, AmqpContent):
                     number = each.channel
-                    if each.method is None:
+                    if each.method == BASIC_DELIVER:
                         brought.setdefault(number, []).append(each)
                     elif number in channels:
                         channels[number].hear_content(each)
@@ -166,7 +160,7 @@ class AmqpClientConnection(asyncio.Protocol):
         self._set_flow()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lose(self._zero.broken(str(error) if error else ""))
+        self._lose(self._zero.connection_lost_error(str(error) if error else ""))
 
     def _set_flow(self) -> None:
         self.flowing = not self._congested and not self._zero.blocked
@@ -188,9 +182,9 @@ class AmqpClientConnection(asyncio.Protocol):
 
     # The connection's own channel.
 
-    def _hear(self, method: Method) -> None:
+    def _hear(self, method: ReceivedMethod) -> None:
         zero = self._zero
-        if answer := zero.hear(method):
+        if answer := zero.on_method(method):
             self.send(answer)
         if zero.stage is ClientConnectionState.OPEN:
             if not self.opened.done():

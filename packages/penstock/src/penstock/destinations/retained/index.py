@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from penstock.broker.contract import EXPIRES, FROM_RETAINED, MANDATORY, Message
-from penstock.core.basic_properties import decode_header, encode_header
+from penstock.core.basic_properties import HEADER_PREFIX, decode_header, encode_header
 from penstock.destinations.retained.topic_tree import TopicTree
 
 #: What a record takes in the log beside its route, header and body: its share of the columns, and
@@ -102,8 +102,6 @@ class RetainedIndex:
 # counted; a record has its number. An envelope is the exchange as a short string, as it begins a
 # route, and then the content header without its first twelve bytes (class, weight and body size).
 
-_CLASS_AND_WEIGHT = b"\x00\x3c\x00\x00"
-
 
 class InternedHeaders:
     __slots__ = ("_counts", "_free", "_kept", "_numbers", "sizes")
@@ -147,7 +145,7 @@ class InternedHeaders:
         envelope = self._kept[number]
         start = 1 + envelope[0]
         route = envelope[:start] + bytes((len(key),)) + key
-        return route, _CLASS_AND_WEIGHT + size.to_bytes(8, "big") + envelope[start:]
+        return route, HEADER_PREFIX + size.to_bytes(8, "big") + envelope[start:]
 
 
 def routing_key_of(route: bytes) -> bytes:

@@ -25,7 +25,7 @@ from penstock.broker.contract import ACCEPTED, EXPIRES, FROM_RETAINED, LOGGED, M
 from penstock.broker.kernel import Kernel
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
-from penstock.core.basic_properties import decode_header
+from penstock.core.basic_properties import HEADER_PREFIX, decode_header
 from penstock.destinations.retained.compaction import BodyFiles, RetainedCompactor
 from penstock.destinations.retained.index import (
     NOT_LOGGED,
@@ -49,7 +49,7 @@ SWEEP_SECONDS: Final = 1.0
 _NEVER: Final = (1 << 63) - 1
 
 #: The header of a record without a body.
-_NOTHING: Final = b"\x00\x3c" + bytes(12)
+_NOTHING: Final = HEADER_PREFIX + bytes(10)
 
 
 class RetainedStore:

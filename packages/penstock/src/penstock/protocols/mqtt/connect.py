@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.user import User
 from penstock.core.addresses import is_loopback
+from penstock.core.basic_properties import SHORTSTR_MAX
 from penstock.core.errors import AuthenticationFailed
-from penstock.protocols.mqtt.conversion import SHORTSTR_MAX
 from penstock.protocols.mqtt.sessions import MqttAccess, WillMessage
 from penstock.wire.mqtt.fields import VARINT_MAX
 from penstock.wire.mqtt.packets import ConnectPacket, decode_connect, encode_connack

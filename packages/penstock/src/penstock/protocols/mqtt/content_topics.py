@@ -18,12 +18,11 @@ from penstock.content import (
     parse_subscription,
 )
 from penstock.content.messages import INT_MAX, INT_MIN
-from penstock.core.basic_properties import decode_header, encode_header, encode_route
+from penstock.core.basic_properties import SHORTSTR_MAX, decode_header, encode_header, encode_route
 from penstock.core.errors import AccessRefused, PenstockError, ResourceExhausted
 from penstock.core.logs import get_logger
 from penstock.protocols.mqtt.conversion import (
     PROPERTIES_HEADER,
-    SHORTSTR_MAX,
     encode_content_header,
     message_flags,
 )

@@ -20,8 +20,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from penstock.broker.contract import EXACTLY_ONCE, EXPIRES, PERSISTENT, Message
+from penstock.core.basic_properties import (
+    MINIMAL_HEADER_TAILS,
+    SHORTSTR_MAX,
+    decode_header,
+    encode_header,
+)
 from penstock.core.basic_properties import BasicProperties as Header
-from penstock.core.basic_properties import decode_header, encode_header
 from penstock.core.errors import WireSyntaxError
 from penstock.wire.mqtt.fields import PUBLISH, STRING_MAX_BYTES
 from penstock.wire.mqtt.properties import (
@@ -40,21 +45,10 @@ CORRELATION_HEADER: Final = "x-correlation-id"
 
 _RESERVED: Final = frozenset({PROPERTIES_HEADER, REPLY_TO_HEADER, CORRELATION_HEADER})
 
-#: The short strings of AMQP end here.
-SHORTSTR_MAX: Final = 255
-
 #: What is the receiver's or the connection's, and not the message's.
 _NOT_FORWARDED: Final = (MqttProperty.TOPIC_ALIAS, MqttProperty.SUBSCRIPTION_IDENTIFIER)
 
-#: What a message without properties says of itself: it is transient, or persistent.
-PLAIN_HEADER_TAILS: Final = (b"\x10\x00\x01", b"\x10\x00\x02")
-
 _FLAGS: Final = (0, PERSISTENT, PERSISTENT | EXACTLY_ONCE)
-
-
-def encode_plain_header(qos: int, size: int) -> bytes:
-    """The header of a publication without properties."""
-    return b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + PLAIN_HEADER_TAILS[qos > 0]
 
 
 def message_flags(qos: int, properties: MqttProperties) -> int:
@@ -103,7 +97,7 @@ def encode_content_header(properties: MqttProperties, qos: int, size: int) -> by
 
 def message_properties(message: Message) -> MqttProperties:
     """What an MQTT 5.0 client is told of a message, wherever it came from."""
-    if message.header[12:] in PLAIN_HEADER_TAILS:
+    if message.header[12:] in MINIMAL_HEADER_TAILS:
         return {}
     try:
         header = decode_header(message.header)

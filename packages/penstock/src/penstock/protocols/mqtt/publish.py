@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.buckets import Bucket
 from penstock.broker.contract import LOGGED, MANDATORY, RETAIN, Channel, Fragment, Message
-from penstock.core.basic_properties import encode_shortstr
+from penstock.core.basic_properties import SHORTSTR_MAX, encode_minimal_header, encode_shortstr
 from penstock.core.errors import AccessRefused, PreconditionFailed
 from penstock.core.logs import get_logger
 from penstock.protocols.mqtt.acknowledgements import RETAINED_FLAG, PublishAcknowledgements
@@ -21,10 +21,8 @@ from penstock.protocols.mqtt.content_topics import (
     is_publication_text,
 )
 from penstock.protocols.mqtt.conversion import (
-    SHORTSTR_MAX,
     decode_publish_properties,
     encode_content_header,
-    encode_plain_header,
     message_flags,
 )
 from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -203,7 +201,7 @@ class PublishHandler:
     def _header(self, qos: int, size: int) -> bytes:
         if len(self._headers) >= MAX_CACHED_HEADERS:
             self._headers.clear()
-        header = self._headers[size << 1 | (qos > 0)] = encode_plain_header(qos, size)
+        header = self._headers[size << 1 | (qos > 0)] = encode_minimal_header(size, qos > 0)
         return header
 
     def _fitting(self, header: bytes) -> bytes:

@@ -14,8 +14,7 @@ import penstock
 from penstock.broker.contract import RETAIN, Message, SessionQueue
 from penstock.broker.declarations import SESSION_QUEUE_TYPE
 from penstock.broker.host import Host
-from penstock.core.basic_properties import encode_route
-from penstock.protocols.mqtt.conversion import encode_plain_header
+from penstock.core.basic_properties import encode_minimal_header, encode_route
 from penstock.protocols.mqtt.sessions import SYS_EXCHANGE
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class SysTopics:
             for topic, value in figures.items():
                 body = value.encode()
                 route = encode_route(SYS_EXCHANGE, "$SYS.broker." + topic.replace("/", "."))
-                message = Message(route, encode_plain_header(0, len(body)), body, RETAIN)
+                message = Message(route, encode_minimal_header(len(body), False), body, RETAIN)
                 vhost.retained.keep(message, volatile=True)
                 if exchange is not None:
                     exchange.accept(message)

@@ -23,7 +23,8 @@ from penstock.broker.contract import (
     InflightMessage,
     Message,
 )
-from penstock.protocols.mqtt.conversion import PLAIN_HEADER_TAILS, message_properties
+from penstock.core.basic_properties import MINIMAL_HEADER_TAILS
+from penstock.protocols.mqtt.conversion import message_properties
 from penstock.wire.mqtt.fields import PUBREL, VARINT_MAX, decode_utf8_string
 from penstock.wire.mqtt.packets import encode_acknowledgement, encode_publish, encode_publish_start
 from penstock.wire.mqtt.properties import MqttProperties, MqttProperty, encode_properties
@@ -409,7 +410,7 @@ class EncodedPacketCache:
         head = self._heads.get(message.route)
         self.topic = (self._head(message.route) if head is None else head)[2:]
         self.encoded = NO_PROPERTIES
-        if message.header[12:] not in PLAIN_HEADER_TAILS:
+        if message.header[12:] not in MINIMAL_HEADER_TAILS:
             self._properties = message_properties(message)
             try:
                 self.encoded = encode_properties(self._properties)
@@ -444,7 +445,7 @@ class EncodedPacketCache:
         if (
             head
             and rest < 128
-            and message.header[12:] in PLAIN_HEADER_TAILS
+            and message.header[12:] in MINIMAL_HEADER_TAILS
             and not message.flags & FROM_RETAINED
         ):
             packet = QOS0_FIXED_HEADERS[rest] + head + NO_PROPERTIES + message.body
@@ -472,7 +473,7 @@ class EncodedPacketCache:
             return b""
         if version < 5:
             return QOS1_FIXED_HEADERS[rest] + head + number.to_bytes(2, "big") + message.body
-        if message.header[12:] not in PLAIN_HEADER_TAILS:
+        if message.header[12:] not in MINIMAL_HEADER_TAILS:
             return b""
         return QOS1_FIXED_HEADERS[rest] + head + (number << 8).to_bytes(3, "big") + message.body
 

@@ -1,6 +1,6 @@
-"""AMQP 0-9-1 as a client speaks it, without a socket: bytes in, values out, and back.
+"""AMQP 0-9-1 without I/O, for the broker (`penstock.protocols.amqp091`) and for clients.
 
-Deliveries and publishes, which come by the million, are put together and taken apart here; the
-methods around them are `pamqp`'s. Sockets are the clients' (`penstock.client.amqp091`: one on an
-event loop, one that blocks). The broker's side is `penstock.protocols.amqp091`.
+Methods are in `methods`, frames in `frames`, a client's message reader in `content`. Content
+headers and field tables are in `penstock.core` (`basic_properties`, `field_table`), because the
+broker's kernel uses them too.
 """

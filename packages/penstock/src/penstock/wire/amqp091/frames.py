@@ -1,19 +1,26 @@
-"""Frames of AMQP 0-9-1: the hot path, bytes in and bytes out, no sockets.
+"""Frames of AMQP 0-9-1, without I/O: constants, readers and the encoders of frequent methods.
 
-`FrameReader.feed` takes what a read brought and calls a `Amqp091FrameHandler` for each thing it
-holds. A publish whose content has arrived with it, as nearly all have, is cut out in one go: three
-slices and no objects between. Acknowledgements go the short way too; every other method comes as
-its payload, for `methods.py` to read. What it promises: frames are whole, within the negotiated
-size, and end as they should. Whether they come in the right order is the sink's to judge.
+`Amqp091FrameReader` is the broker's reader. `feed` takes the bytes of one socket read and calls an
+`Amqp091FrameHandler` for each frame. A publish whose content has arrived with it takes a fast path:
+three slices and no objects between; so do acknowledgements. Every other method is passed on as its
+payload, for `methods.py` to decode. The reader guarantees that frames are complete, within the
+negotiated size and correctly terminated. Their order is checked by the handler.
+
+`FrameSplitter` is the reader of a blocking client. `content.py` has the reader of an asynchronous
+client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from penstock.core.errors import FrameError, UnexpectedFrame
+from penstock.core.errors import FrameError, UnexpectedFrame, WireSyntaxError
+from penstock.wire.amqp091.methods import BASIC_ACK, BASIC_DELIVER, BASIC_PUBLISH
+
+PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 FRAME_METHOD: Final = 1
 FRAME_HEADER: Final = 2
@@ -21,33 +28,84 @@ FRAME_BODY: Final = 3
 FRAME_HEARTBEAT: Final = 8
 FRAME_END: Final = 0xCE
 
-#: A frame's size beside its payload.
-FRAME_OVERHEAD: Final = 8
-#: No peer may ask for smaller frames than this.
+#: Type, channel and payload size; the payload and an end octet follow.
+FRAME_HEADER_STRUCT: Final = Struct(">BHI")
+FRAME_HEADER_BYTES: Final = FRAME_HEADER_STRUCT.size
+#: The size of a frame beside its payload.
+FRAME_OVERHEAD: Final = FRAME_HEADER_BYTES + 1
+#: The smallest frame size that a peer may negotiate.
 FRAME_MIN_SIZE: Final = 4096
+#: The largest frame size that our clients negotiate.
+FRAME_MAX: Final = 128 << 10
 
-BASIC_PUBLISH: Final = 60 << 16 | 40
-BASIC_ACK: Final = 60 << 16 | 80
+#: The first bytes of the payload of a `basic.deliver`.
+BASIC_DELIVER_PREFIX: Final = BASIC_DELIVER.to_bytes(4, "big")
+_BASIC_PUBLISH_PREFIX: Final = BASIC_PUBLISH.to_bytes(4, "big") + b"\x00\x00"
 
-HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
-
-_unpack_frame_header = Struct(">BHI").unpack_from
+_unpack_frame_header = FRAME_HEADER_STRUCT.unpack_from
 _unpack_method_id = Struct(">I").unpack_from
 _unpack_content_header = Struct(">BHIHHQ").unpack_from
 _unpack_ack = Struct(">QB").unpack_from
 
-_pack_frame_header = Struct(">BHI").pack
+_pack_frame_header = FRAME_HEADER_STRUCT.pack
 _pack_end_and_frame_header = Struct(">BBHI").pack
 _pack_tag = Struct(">QB").pack
 _pack_ack = Struct(">BHIIQBB").pack
 
 
-class FastPathChannel(Protocol):
-    """A channel, as far as the short way concerns it."""
+class AmqpFrame(NamedTuple):
+    kind: int
+    channel: int
+    payload: bytes
 
-    #: Whether a publish may take the short way: the channel is open and between messages.
+
+class FrameSplitter:
+    """Cuts a stream of bytes into frames."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[AmqpFrame]:
+        """The frames that are complete now."""
+        if self._rest:
+            data = self._rest + data
+        found: list[AmqpFrame] = []
+        pos, end = 0, len(data)
+        while end - pos >= FRAME_OVERHEAD:
+            kind, channel, size = _unpack_frame_header(data, pos)
+            stop = pos + 7 + size
+            if kind > FRAME_HEARTBEAT or size > FRAME_MAX:
+                raise invalid_frame(data, pos)
+            if stop >= end:
+                break
+            if data[stop] != FRAME_END:
+                raise invalid_frame(data, pos)
+            found.append(AmqpFrame(kind, channel, data[pos + 7 : stop]))
+            pos = stop + 1
+        self._rest = data[pos:]
+        return found
+
+    def take(self) -> bytes:
+        """Remove and return the bytes of an incomplete frame, so that another reader continues."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def invalid_frame(data: bytes, pos: int) -> FrameError:
+    if data.startswith(b"AMQP"):
+        return FrameError("the server does not speak AMQP 0-9-1")
+    return FrameError(
+        "invalid frame: unknown type, too large or no frame-end octet: "
+        f"{data[pos : pos + 8].hex(' ')} …"
+    )
+
+
+class FastPathChannel(Protocol):
+    #: Whether a publish may take the fast path: the channel is open and between messages.
     is_idle: bool
-    #: Whether a large body is on its way in, which is wanted as it comes.
+    #: Whether the body of a large message is being received; its pieces are passed on at once.
     streaming_body: bool
 
     def publish(self, route: bytes, bits: int, header: bytes, body: bytes) -> None: ...
@@ -63,7 +121,7 @@ class Amqp091FrameHandler(Protocol):
     def on_body(self, channel: int, payload: bytes | memoryview) -> None: ...
 
     def on_error(self, channel: int, method: int, error: Exception) -> None:
-        """Something above went wrong; raises if reading cannot go on."""
+        """Called for an exception of the other methods; raises if reading cannot continue."""
 
 
 class Amqp091FrameReader:
@@ -74,26 +132,28 @@ class Amqp091FrameReader:
     ) -> None:
         self._sink = sink
         self._tail = b""
-        self._left = 0  # of a body frame that is handed on as it comes, with its end
-        self._number = 0  # and its channel
+        self._left = 0  # bytes to come of a body frame passed on in pieces, with its end octet
+        self._number = 0  # its channel
         self.frame_max = frame_max
         self._channels = channels
-        #: While set, what arrives is kept and not looked at.
+        #: While set, received bytes are buffered and not read.
         self.held = False
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait for the rest of their frame."""
+        """The number of buffered bytes."""
         return len(self._tail)
 
     def feed(self, data: bytes) -> None:
-        """Everything complete in `data`, and in what was left over before."""
+        """Read the frames that are complete now."""
         if self._tail:
             data = self._tail + data
             self._tail = b""
         pos = self._resume(data) if self._left else 0
         end = len(data)
-        limit = self.frame_max  # of a payload: clients do not agree on what it covers
+        limit = (
+            self.frame_max
+        )  # of a payload: clients do not agree whether the frame's overhead counts
         channels = self._channels
         while end - pos >= FRAME_OVERHEAD - 1 and not self.held:
             kind, number, size = _unpack_frame_header(data, pos)
@@ -117,7 +177,7 @@ class Amqp091FrameReader:
                     if method == BASIC_PUBLISH:
                         channel = channels.get(number)
                         if channel is not None and channel.is_idle and end - after >= 22:
-                            # The short way: header and body are here, in one frame each.
+                            # The fast path: header and body are here, in one frame each.
                             kind2, number2, size2, group, _, length = _unpack_content_header(
                                 data, after
                             )
@@ -165,22 +225,22 @@ class Amqp091FrameReader:
         if pos < end:
             self._tail = data[pos:] if pos else data
 
-    # The body of a large message is handed on as it comes, and not gathered into whole frames.
+    # The body of a large message is passed on in pieces, not collected into whole frames.
 
     def _begin(self, number: int, data: bytes, start: int, after: int) -> int:
-        """The beginning of a body frame; returns how far it reaches."""
+        """Pass on the beginning of a body frame; returns the position after it."""
         self._number = number
         self._left = after - len(data)
-        self._pour(data, start, min(len(data), after - 1))
+        self._pass_body(data, start, min(len(data), after - 1))
         return len(data)
 
     def _resume(self, data: bytes) -> int:
-        """More of a body frame that has begun; returns how far it reaches."""
+        """Pass on more of a body frame; returns the position after it."""
         if self.held:
             return 0
         stop = min(self._left - 1, len(data))
         self._left -= stop
-        self._pour(data, 0, stop)
+        self._pass_body(data, 0, stop)
         if self._left > 1 or stop == len(data) or self.held:
             return stop
         if data[stop] != FRAME_END:
@@ -188,7 +248,7 @@ class Amqp091FrameReader:
         self._left = 0
         return stop + 1
 
-    def _pour(self, data: bytes, start: int, stop: int) -> None:
+    def _pass_body(self, data: bytes, start: int, stop: int) -> None:
         if start >= stop:
             return
         try:
@@ -210,13 +270,13 @@ class Amqp091FrameReader:
 
 
 class BasicDeliverWriter:
-    """Writes `basic.deliver` with its content for one consumer, piece by piece into a list."""
+    """Appends `basic.deliver` and its content for one consumer to a list of byte strings."""
 
     __slots__ = ("_body_max", "_channel", "_head", "_prefixes")
 
     def __init__(self, channel: int, consumer_tag: bytes, frame_max: int) -> None:
         self._channel = channel
-        self._head = b"\x00\x3c\x00\x3c" + bytes((len(consumer_tag),)) + consumer_tag
+        self._head = BASIC_DELIVER_PREFIX + bytes((len(consumer_tag),)) + consumer_tag
         self._body_max = frame_max - FRAME_OVERHEAD
         #: The start of the method frame, by the length of the route.
         self._prefixes: dict[int, bytes] = {}
@@ -260,17 +320,51 @@ class BasicDeliverWriter:
 def write_content_frames(
     out: list[bytes], channel: int, method: bytes, header: bytes, body: bytes, frame_max: int
 ) -> None:
-    """A method that carries content: `basic.return`, `basic.get-ok`."""
+    """Append a method frame (`basic.return`, `basic.get-ok`) and its content."""
     out += (method, _pack_frame_header(FRAME_HEADER, channel, len(header)), header, b"\xce")
     write_body_frames(out, channel, memoryview(body), frame_max - FRAME_OVERHEAD)
 
 
 def write_body_frames(out: list[bytes], channel: int, body: memoryview, body_max: int) -> None:
-    """Body frames, as many as it takes."""
     for at in range(0, len(body), body_max):
         piece = body[at : at + body_max]
         out += (_pack_frame_header(FRAME_BODY, channel, len(piece)), piece, b"\xce")  # type: ignore[arg-type]
 
 
-def encode_basic_ack(channel: int, tag: int, multiple: bool) -> bytes:
+def encode_basic_ack(channel: int, tag: int, multiple: bool = False) -> bytes:
     return _pack_ack(FRAME_METHOD, channel, 13, BASIC_ACK, tag, multiple, FRAME_END)
+
+
+def encode_basic_publish(
+    channel: int,
+    route: bytes,
+    header: bytes,
+    body: bytes,
+    frame_max: int,
+    *,
+    mandatory: bool = False,
+) -> bytes:
+    """All frames of a publish; `route` is the exchange and the routing key, two short strings."""
+    most = frame_max - FRAME_OVERHEAD
+    if len(header) > most:
+        raise WireSyntaxError(
+            f"properties of {len(header)} bytes do not fit into a frame of {frame_max} bytes"
+        )
+    size = len(body)
+    follow = _pack_end_and_frame_header
+    parts = [
+        _pack_frame_header(FRAME_METHOD, channel, len(route) + 7),
+        _BASIC_PUBLISH_PREFIX,
+        route,
+        b"\x01" if mandatory else b"\x00",
+        follow(FRAME_END, FRAME_HEADER, channel, len(header)),
+        header,
+    ]
+    if 0 < size <= most:
+        parts += (follow(FRAME_END, FRAME_BODY, channel, size), body)
+    else:
+        for start in range(0, size, most):
+            piece = body[start : start + most]
+            parts += (follow(FRAME_END, FRAME_BODY, channel, len(piece)), piece)
+    parts.append(b"\xce")
+    return b"".join(parts)

@@ -1,11 +1,10 @@
-"""The methods of AMQP 0-9-1, with RabbitMQ's, as data; and the one codec they share.
+"""The methods of AMQP 0-9-1 and RabbitMQ's extensions: one table, and the codec that reads it.
 
-From the table in `declarations.py` come `decode_method`, which turns the payload of a method frame
-into its `AmqpMethod` and `MethodArguments`, and the way back: `encode_method` and
-`encode_method_frame`. What comes by the million (publish, deliver, ack) deserves a faster codec of
-its own; this one is for all the rest, and the measure of the other.
+`decode_method` turns the payload of a method frame into a `ReceivedMethod`; `encode_method` and
+`encode_method_frame` do the reverse. Both sides of a connection use it for every method except the
+frequent ones (publish, deliver, ack), for which `frames.py` and `content.py` have fast paths.
 
-As in RabbitMQ, a payload must hold its fields and nothing more, and names must be UTF-8.
+As in RabbitMQ, a payload must contain its fields and nothing more, and names must be UTF-8.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.core.basic_properties import decode_shortstr, encode_shortstr
 from penstock.core.errors import CommandInvalid, WireSyntaxError
@@ -99,14 +98,22 @@ TX_ROLLBACK_OK: Final = 90 << 16 | 31
 class MethodArguments(SimpleNamespace):
     """The fields of one method as attributes: `args.queue`, `args.no_wait`.
 
-    Names are the standard's with underscores (`global_` because Python keeps `global`; `ticket` is
-    the reserved number that opens many methods). Short strings are `str`, long strings `bytes`,
-    tables `dict`, bits `bool`.
+    Names are the standard's with underscores (`global_` because `global` is a Python keyword;
+    `ticket` is the reserved first field of many methods). Short strings are `str`, long strings
+    `bytes`, tables `dict`, bits `bool`.
     """
 
 
-def decode_method(payload: bytes) -> tuple[AmqpMethod, MethodArguments]:
-    """Read the payload of a method frame."""
+class ReceivedMethod(NamedTuple):
+    method: AmqpMethod
+    arguments: MethodArguments
+
+    @property
+    def id(self) -> int:
+        return self.method.id
+
+
+def decode_method(payload: bytes) -> ReceivedMethod:
     if len(payload) < 4:
         raise WireSyntaxError(f"method frame of {len(payload)} bytes, at least 4 are needed")
     number = int.from_bytes(payload[:4], "big")
@@ -131,7 +138,7 @@ def decode_method(payload: bytes) -> tuple[AmqpMethod, MethodArguments]:
         raise WireSyntaxError(f"cannot read {method.name}: {error}") from None
     if pos != len(payload):
         raise WireSyntaxError(f"{len(payload) - pos} bytes follow the fields of {method.name}")
-    return method, MethodArguments(**arguments)
+    return ReceivedMethod(method, MethodArguments(**arguments))
 
 
 def encode_method(number: int, /, **values: Any) -> bytes:
@@ -157,7 +164,6 @@ def encode_method(number: int, /, **values: Any) -> bytes:
 
 
 def encode_method_frame(channel: int, number: int, /, **values: Any) -> bytes:
-    """A whole method frame."""
     payload = encode_method(number, **values)
     return b"\x01%b%b%b\xce" % (
         channel.to_bytes(2, "big"),
@@ -166,16 +172,12 @@ def encode_method_frame(channel: int, number: int, /, **values: Any) -> bytes:
     )
 
 
-# The types of a method's fields, read and written side by side.
-#
-# A field type reads one value at a position and writes one value; both raise `WireSyntaxError` for
-# what does not fit. Bits are the exception: neighbours share an octet, so whoever knows the
-# neighbours (`methods.py`) packs them.
-
-
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """How one type of field is read and written, and what stands for a field left out."""
+    """How a field type is read at a position and written, and the value of an omitted field.
+
+    Both functions raise `WireSyntaxError` for a value that does not fit.
+    """
 
     name: str
     read: Callable[[bytes, int], tuple[Any, int]]
@@ -200,9 +202,9 @@ def _integer(name: str, size: int) -> FieldType:
 
 
 def _read_text(data: bytes, pos: int) -> tuple[str, int]:
-    """A short string that names something, and therefore must be text."""
+    """Read a short string that is a name, and therefore must be UTF-8."""
     value, after = decode_shortstr(data, pos)
-    # What is not UTF-8 comes out as lone surrogates, which UTF-8 cannot spell.
+    # Invalid UTF-8 was decoded to lone surrogates, which UTF-8 cannot encode.
     if not value.isascii():
         try:
             value.encode()
@@ -230,11 +232,11 @@ LONG: Final = _integer("long", 4)
 LONGLONG: Final = _integer("longlong", 8)
 TIMESTAMP: Final = _integer("timestamp", 8)
 SHORTSTR: Final = FieldType("shortstr", _read_text, encode_shortstr, "")
-#: A short string that travels with content and is passed on as it came, UTF-8 or not.
+#: A short string that is passed on with content unchanged, UTF-8 or not.
 OPAQUE: Final = FieldType("opaque", decode_shortstr, encode_shortstr, "")
 LONGSTR: Final = FieldType("longstr", _read_longstr, _write_longstr, b"")
 TABLE: Final = FieldType("table", decode_table, encode_table, {})
-#: Neighbours share an octet: this reads and writes the octet, the method deals out its bits.
+#: Adjacent bits share an octet: this reads and writes the octet, the method codec its bits.
 BIT: Final = FieldType("bit", OCTET.read, OCTET.write, False)
 
 FIELD_TYPES: Final = {
@@ -246,12 +248,8 @@ FIELD_TYPES: Final = {
 }
 
 
-# Every method of AMQP 0-9-1 and of RabbitMQ's extensions, declared in one table.
-#
-# A line is the class, the method, its name and its fields in order, each with its type; a name
-# without a type is a bit. `opaque` is a short string that travels with content and is passed on as
-# it came; any other must be UTF-8. `ticket` is the reserved number that opens many methods.
-
+#: A line is the class, the method, its name and its fields in order, each with its type; a field
+#: without a type is a bit.
 _METHOD_TABLE: Final = """
 10 10  connection.start         version_major:octet version_minor:octet server_properties:table
                                 mechanisms:longstr locales:longstr
@@ -343,16 +341,13 @@ _METHOD_TABLE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class AmqpMethod:
-    """One method of the protocol."""
-
     id: int  #: the class in the high half, the method in the low one
     name: str  #: as the standard writes it: `queue.declare-ok`
     fields: tuple[tuple[str, FieldType], ...]
-    handler: str  #: the name as Python writes it: `queue_declare_ok`
+    handler: str  #: the name as a Python identifier: `queue_declare_ok`
     content: bool  #: whether a content header and a body follow
 
 
-#: The methods that a content header and a body follow.
 _CONTENT_METHODS: Final = frozenset(
     {"basic.publish", "basic.return", "basic.deliver", "basic.get-ok"}
 )
@@ -360,7 +355,7 @@ _CONTENT_METHODS: Final = frozenset(
 
 def _parse_methods(declarations: str) -> dict[int, AmqpMethod]:
     methods: dict[int, AmqpMethod] = {}
-    # A line that continues the one before has no number in front.
+    # A continuation line is indented.
     for words in (line.split() for line in declarations.replace("\n   ", " ").splitlines()):
         if not words:
             continue
@@ -377,3 +372,9 @@ def _parse_field(name: str, kind: str = BIT.name) -> tuple[str, FieldType]:
 
 
 METHODS: Final = _parse_methods(_METHOD_TABLE)
+_IDS_BY_NAME: Final = {method.name: method.id for method in METHODS.values()}
+
+
+def reply_id(request: int) -> int:
+    """The method that answers a request: `queue.declare-ok` for `queue.declare`."""
+    return _IDS_BY_NAME[f"{METHODS[request].name}-ok"]

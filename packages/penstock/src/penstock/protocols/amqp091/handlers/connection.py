@@ -23,7 +23,7 @@ from penstock.core.errors import (
 from penstock.core.field_table import decode_table
 from penstock.protocols.connection import check_admission
 from penstock.wire.amqp091 import methods
-from penstock.wire.amqp091.frames import FRAME_MIN_SIZE
+from penstock.wire.amqp091.frames import FRAME_MIN_SIZE, PROTOCOL_HEADER
 from penstock.wire.amqp091.methods import MethodArguments, decode_method, encode_method_frame
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ def connection_update_secret(terminal: Amqp091Terminal, number: int, args: Metho
     """Credentials are checked when a connection is opened, and do not expire."""
     terminal.send(encode_method_frame(0, methods.CONNECTION_UPDATE_SECRET_OK))
 
-
-PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 
 CAPABILITIES: Final = {
     "publisher_confirms": True,

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from penstock.broker.contract import EXPIRES, PERSISTENT, PRIORITY, SENDER_SELECTED
+from penstock.core.basic_properties import encode_minimal_header
 from penstock.core.field_table import encode_table
 from penstock.protocols.amqp10.conversion import fast_path
 from penstock.protocols.amqp10.conversion.preserved_sections import (
@@ -47,7 +48,6 @@ from penstock.wire.amqp10.message import (
 )
 
 _TTL_MAX: Final = 0xFFFF_FFFF
-_DELIVERY_MODES: Final = ((b"\x10\x00\x01", 0), (b"\x10\x00\x02", PERSISTENT))
 
 
 class ConvertedMessage:
@@ -201,8 +201,8 @@ def _carry_transport(
 def _data_only_message(mode: int, content: bytes) -> ConvertedMessage:
     """A message that says nothing of itself but whether it is durable."""
     found = ConvertedMessage()
-    tail, found.flags = _DELIVERY_MODES[mode == 2]
-    found.header = b"\x00\x3c\x00\x00" + len(content).to_bytes(8, "big") + tail
+    found.header = encode_minimal_header(len(content), mode == 2)
+    found.flags = PERSISTENT if mode == 2 else 0
     found.body = content
     return found
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from penstock.broker.vhost import TOPIC_EXCHANGE
+from penstock.core.basic_properties import SHORTSTR_MAX
 from penstock.protocols.amqp10.addresses import parse_link_address, queue_address
 from penstock.protocols.amqp10.conversion.values import (
     encode_string,
@@ -34,7 +35,6 @@ from penstock.wire.amqp10.errors import DecodeError, EncodeError, LinkFault
 from penstock.wire.amqp10.message import PROPERTIES, section_prefix
 from penstock.wire.amqp10.values import Array, Symbol
 
-SHORTSTR_MAX: Final = 255
 MESSAGE_ID_HEADER: Final = "x-message-id"
 CORRELATION_ID_HEADER: Final = "x-correlation-id"
 REPLY_TO_TOPIC_HEADER: Final = "x-reply-to-topic"
