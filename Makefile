@@ -12,11 +12,11 @@ STAMP := $(VENV)/.installed
 # Every package, in order of need.
 PACKAGES := penstock penstock-store penstock-spark penstock-history penstock-hives penstock-jobs \
 	penstock-pump pytest-penstock
-EDITABLE := $(foreach package,$(PACKAGES),-e packages/$(package))
+EDITABLE := $(foreach package,$(PACKAGES),-e packages/$(package)[test])
 
-# Tests mostly wait for servers: six files at a time, each with servers of its own, the longest first
-# (tests/order.py). A test that fails is run once more, and the summary names it.
-APART := -n 6 --dist loadfile --no-loadscope-reorder --reruns 1 -rR
+# Tests mostly wait for servers: six files run at a time, each with its own servers, the longest first
+# (tests/order.py).
+PARALLEL := -n 6 --dist loadfile --no-loadscope-reorder
 
 # Tests start some thousand programs: what those were compiled to is kept, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -39,7 +39,7 @@ endef
 
 export NO_PYTHON NO_VENV
 
-.PHONY: help setup up peers lint checked collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump)
+.PHONY: help setup up peers lint checked collected test test-all bench docs dist clean $(addprefix test-,broker store spark history hives jobs pump pytest)
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -70,13 +70,13 @@ lint: setup ## What can be said without running anything: ruff, mypy, the rooms'
 	$(BIN)/lint-imports
 
 test: checked ## All checks and the tests that do not take long
-	$(BIN)/pytest $(APART) -m 'not slow'
+	$(BIN)/pytest $(PARALLEL) -m 'not slow'
 
 test-all: checked ## The same, and the tests that do take long
-	$(BIN)/pytest $(APART)
+	$(BIN)/pytest $(PARALLEL)
 
 # One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.
-test-broker test-store test-spark test-history test-hives test-jobs test-pump: test-%: peers
+test-broker test-store test-spark test-history test-hives test-jobs test-pump test-pytest: test-%:
 	@scripts/test-package $*
 
 dist: setup ## The wheels and source distributions of all packages, in dist/

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed; `make test` installs it")
+
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.web.browsing import NARROW, PATIENCE, looking, serving
