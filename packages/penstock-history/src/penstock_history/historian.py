@@ -16,8 +16,7 @@ from datetime import UTC, datetime
 from itertools import count, islice
 from typing import Final, TypeVar
 
-from penstock.client.fabric import Fabric, MessageReceiver
-from penstock.client.message import ReceivedMessage
+from penstock.client import Fabric, MessageReceiver, ReceivedMessage
 from penstock.client.padres import PadresClient, ReceivedPublication, SubscriptionNotice
 from penstock.content import (
     LanguageError,
@@ -118,22 +117,17 @@ class Historian:
     async def discard(self, spec: Subscription) -> None:
         text = format_message(spec)
         await asyncio.to_thread(self._archive.withdraw, text)
-        channel = await self._fabric.amqp.channel()
-        async with channel:
-            queue = await channel.get_queue(STREAM, ensure=False)
-            await queue.unbind(self._exchange, "", arguments={"x-subscription": text})
+        async with await self._fabric.amqp.channel() as channel:
+            await channel.unbind(STREAM, self._exchange, arguments={"x-subscription": text})
         _log.info("keeping no more", content=text)
 
     async def _bind(self, specs: list[str]) -> None:
         """The stream takes what satisfies them; bindings outlast this program and the broker."""
-        channel = await self._fabric.amqp.channel()
-        async with channel:
-            await channel.declare_exchange(self._exchange, "x-content", durable=True)
-            queue = await channel.declare_queue(
-                STREAM, durable=True, arguments={"x-queue-type": "stream"}
-            )
+        async with await self._fabric.amqp.channel() as channel:
+            await channel.declare_exchange(self._exchange, "x-content")
+            await channel.declare_queue(STREAM, arguments={"x-queue-type": "stream"})
             for text in specs:
-                await queue.bind(self._exchange, "", arguments={"x-subscription": text})
+                await channel.bind(STREAM, self._exchange, arguments={"x-subscription": text})
 
     # What it keeps.
 

@@ -16,8 +16,8 @@ from tests.peers import Broker
 async def test_exchange_and_queue_declared_otherwise_are_taken_as_they_are(
     fabric: Fabric, name: str
 ) -> None:
-    async with fabric.amqp.channel() as channel:
-        await channel.declare_exchange(name, "topic", durable=False, auto_delete=True)
+    async with await fabric.amqp.channel() as channel:
+        await channel.declare_exchange(name, "topic", durable=False)
         arguments = {"x-expires": 60_000}
         await channel.declare_queue(name, durable=True, arguments=arguments)
     async with fabric.subscribe(name, name=name, exchange=name) as messages:

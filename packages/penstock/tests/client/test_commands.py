@@ -101,7 +101,7 @@ def test_a_request_prints_the_answer(
 def test_nobody_serving_is_exit_status_3(environment: dict[str, str], name: str) -> None:
     asked = run(environment, "pub", "--request", name, "hello")
     assert (asked.returncode, asked.stdout) == (3, "")
-    assert f"nobody serves '{name}'" in asked.stderr
+    assert f"no program serves '{name}'" in asked.stderr
 
 
 def test_sub_serves(environment: dict[str, str], broker_url: str, name: str) -> None:

@@ -1,68 +1,38 @@
-"""What an AMQP inlet does when its channel goes before it has said all it had to."""
+"""What a consumer over AMQP 0-9-1 does with deliveries that are hard to read."""
 
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
-from aiormq import exceptions as aiormq
-from aiormq.abc import DeliveredMessage
-from pamqp.commands import Basic
+from penstock.client import Fabric
+from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 
-from penstock.client.amqp.consumer import AmqpConsumer
+SECONDS = 60
 
 
-class Channel:
-    """One that takes no acknowledgement."""
+async def test_a_timestamp_beyond_the_year_9999_is_no_timestamp(fabric: Fabric, name: str) -> None:
+    beyond = 0xFFFF_FFFF_FFFF_FFFF
+    async with asyncio.timeout(SECONDS), fabric.pull(name) as items:
+        async with await fabric.amqp.channel(confirm=True) as channel:
+            for seconds in (beyond, 253_402_300_800, 0):
+                properties = BasicProperties(timestamp=seconds, headers={"n": seconds % 97})
+                await channel.post("", name, b"", properties, mandatory=True)
+        found = [await items.receive() for _ in range(3)]
 
-    def __init__(self) -> None:
-        self.closing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.on_consumer_cancel_callbacks: set[Any] = set()
-        self.asked = asyncio.Event()
-
-    async def basic_qos(self, *, prefetch_count: int) -> None: ...
-
-    async def basic_consume(self, queue: str, on_message: Any, *, arguments: Any) -> None:
-        header = SimpleNamespace(properties=Basic.Properties())
-        told = {"body": b"", "routing_key": "", "redelivered": False, "header": header}
-        await on_message(SimpleNamespace(channel=self, delivery_tag=1, **told))
-
-    async def basic_ack(self, tag: int, *, multiple: bool, wait: bool) -> None:
-        self.asked.set()
-        raise aiormq.ChannelPreconditionFailed(406, "unknown delivery tag")
-
-    async def close(self, *, timeout: float) -> None: ...
+    assert [message.headers["n"] for message in found] == [beyond % 97, 253_402_300_800 % 97, 0]
+    assert [message.timestamp is None for message in found] == [True, True, False]
 
 
-class Link:
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    async def channel(self, prepare: Any) -> Channel:
-        await prepare(self._channel)
-        return self._channel
-
-
-class Source:
-    redelivers = False
-    prefetch = 1
-
-    async def attach(self, channel: Any) -> tuple[str, dict[str, Any]]:
-        return "q", {}
-
-    def admit(self, delivered: DeliveredMessage) -> bool:
-        return True
-
-
-async def test_credit_that_the_broker_refuses_is_nobody_s_error() -> None:
-    channel = Channel()
-    link: Any = Link(channel)
-    replies: Any = None
-    inlet = AmqpConsumer(link, Source(), replies)
-    await inlet.receive()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.wait_for(channel.asked.wait(), 60)
-    await inlet.close()
-    ended = await asyncio.gather(*others, return_exceptions=True)
-    assert [one for one in ended if isinstance(one, Exception)] == []
+async def test_headers_that_cannot_be_read_end_no_consumer(fabric: Fabric, name: str) -> None:
+    header = bytearray(encode_header(BasicProperties(headers={"x": 1}), 0))
+    at = header.index(b"\x01x") + 2
+    header[at : at + 1] = b"?"  # no type of a value
+    async with asyncio.timeout(SECONDS), fabric.subscribe(name) as messages:
+        async with await fabric.amqp.channel() as channel:
+            try:
+                channel.publish_encoded(encode_route("amq.topic", name), bytes(header), b"")
+                await channel.prefetch(0)  # an answer behind it
+            except Exception:  # a broker may refuse it
+                assert channel.failure is not None
+        await fabric.publish(name, b"next")
+        assert (await messages.receive()).body == b"next"

@@ -120,7 +120,7 @@ async def test_a_failed_send_does_not_hold_up_the_next(fabric: Fabric, name: str
     for _ in range(2):
         with pytest.raises(PreconditionFailed):
             await stream.send(b"")
-    async with fabric.amqp.channel() as channel:
-        await channel.queue_delete(name)
+    async with await fabric.amqp.channel() as channel:
+        await channel.delete_queue(name)
     async with asyncio.timeout(5):
         await stream.send(b"")

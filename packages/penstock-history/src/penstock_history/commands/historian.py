@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock_history.historian import Historian
 
 #: A broker that is still starting is waited for.
-_PATIENCE_SECONDS: Final = 60.0
+_RETRY_SECONDS: Final = 60.0
 _FORGETTING_SECONDS: Final = 3600.0
 
 
@@ -72,7 +72,7 @@ async def _run(
     wanted = [parse_subscription(text, several=True) for text in keep]
     async with (
         stop_event(with_stdin) as stop,
-        PadresClient(url, id="historian", attentive=True, patience=_PATIENCE_SECONDS) as overlay,
+        PadresClient(url, id="historian", attentive=True, retry_seconds=_RETRY_SECONDS) as overlay,
         client.connect(stream_url) as fabric,
     ):
         historian = Historian(overlay, fabric, archive)

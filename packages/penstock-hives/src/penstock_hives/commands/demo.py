@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.client_options import DEFAULT_URL, Url, parse_duration, silence_libraries
+from penstock.cli.client_options import DEFAULT_URL, Url, parse_duration
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
@@ -55,7 +55,6 @@ def demo(
     from penstock_spark.stream_declaration import declare_missing_streams
 
     home = prepare(file, pairs, data).settings.data
-    silence_libraries()
     private_directory(home, traversable=True)
     behind = timedelta(seconds=parse_duration(past))
     shown = DemoFleet(DemoStateFile(home / FILE), datetime.now(UTC), behind, hives, seed)

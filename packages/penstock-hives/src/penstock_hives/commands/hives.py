@@ -49,10 +49,9 @@ def alerts(
     One such process is enough: a second does no harm, and no good.
     """
     import penstock_store
-    from penstock.cli.client_options import DEFAULT_URL, silence_libraries
+    from penstock.cli.client_options import DEFAULT_URL
 
     settings = prepare(file, pairs, data).settings
-    silence_libraries()
     with penstock_store.open(database, settings.data) as opened:
         asyncio.run(
             _run_alerts(opened.url, url or [DEFAULT_URL], settings.data / "hives", with_stdin)

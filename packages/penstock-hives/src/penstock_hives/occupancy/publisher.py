@@ -112,10 +112,9 @@ class BrokerOccupancyPublisher:
 
 async def _declare(fabric: Fabric) -> None:
     """The exchange, and the way from it to MQTT's."""
-    async with fabric.amqp.channel() as channel:
-        figures = await channel.declare_exchange(EXCHANGE, "topic", durable=True)
-        topics = await channel.get_exchange(TOPIC_EXCHANGE, ensure=False)
-        await topics.bind(figures, "#")
+    async with await fabric.amqp.channel() as channel:
+        await channel.declare_exchange(EXCHANGE, "topic")
+        await channel.bind_exchange(TOPIC_EXCHANGE, EXCHANGE, "#")
 
 
 class NullOccupancyPublisher:

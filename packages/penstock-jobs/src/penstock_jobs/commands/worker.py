@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.client_options import DEFAULT_URL, parse_duration, silence_libraries
+from penstock.cli.client_options import DEFAULT_URL, parse_duration
 from penstock.cli.metrics_server import serve_metrics
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
@@ -156,7 +156,6 @@ def worker(
     from penstock_jobs.worker.worker import WorkerSettings
 
     configure_logs(LogSettings(level="info" if verbose else "warning"))
-    silence_libraries()
     plan = WorkerPlan(
         types=tuple(each.replace("-", "_") for each in types or ()),
         slots=fork,

@@ -37,7 +37,7 @@ class JobRecorder:
     ) -> None:
         self._repository = repository
         self._link = AmqpRecoveringConnection(
-            address, "penstock jobs history", self._prepare, patience=patience
+            address, "penstock jobs history", self._prepare, retry_seconds=patience
         )
         self._channel: AmqpClientChannel | None = None
         self._arrived: list[tuple[AmqpClientChannel, AmqpContent]] = []

@@ -69,7 +69,7 @@ class Amqp091WorkerConnection:
         self._responses = responses
         self._durability = durability
         self._prefetch = self._wanted = prefetch
-        self._link = AmqpRecoveringConnection(address, name, self._prepare, patience=patience)
+        self._link = AmqpRecoveringConnection(address, name, self._prepare, retry_seconds=patience)
         self._listener: WorkerListener
         self._commits = TransactionBatcher()
         self._work: AmqpClientChannel | None = None

@@ -49,7 +49,7 @@ class JobRequester:
     ) -> None:
         self._durability = durability
         self._link = AmqpRecoveringConnection(
-            address, "penstock jobs requester", self._prepare, patience=patience
+            address, "penstock jobs requester", self._prepare, retry_seconds=patience
         )
         self._channel: AmqpClientChannel | None = None
         self._declared: set[str] = set()
@@ -224,7 +224,7 @@ class Amqp091RequesterConnection:
         self._queue = f"penstock_jobs.client.{self._token}"
         self._requester = JobRequester(address, durability, patience)
         self._link = AmqpRecoveringConnection(
-            address, "penstock jobs client", self._prepare, patience=patience
+            address, "penstock jobs client", self._prepare, retry_seconds=patience
         )
         self._channel: AmqpClientChannel | None = None
         self._hear: ResponseCallback

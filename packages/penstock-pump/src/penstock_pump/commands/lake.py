@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.client_options import silence_libraries
 from penstock.cli.options import effective
 from penstock.core.errors import ConfigurationError, NotFound
 from penstock_pump.commands import options
@@ -39,7 +38,6 @@ def keep(exchanges: Exchanges, conf: options.Conf = None, broker: options.Broker
     from penstock_pump.components.message_archive import STREAM
     from penstock_pump.components.message_archive import keep_in_stream as kept
 
-    silence_libraries()
     asyncio.run(kept(component_settings(Component.SHOVEL, conf, broker=broker), exchanges))
     typer.echo(f"stream {STREAM} keeps {', '.join(exchanges)}")
 

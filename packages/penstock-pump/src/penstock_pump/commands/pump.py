@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.client_options import DEFAULT_URL, Url, parse_duration, silence_libraries
+from penstock.cli.client_options import DEFAULT_URL, Url, parse_duration
 from penstock.cli.options import ConfigFile, Data, Overrides, prepare
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
@@ -41,7 +41,6 @@ def demo(
 ) -> None:
     """Carry what lands in DATA/pump/inbox to DATA/pump/mirror, and let stations write there."""
     home = prepare(file, pairs, data).settings.data
-    silence_libraries()
     asyncio.run(_run_demo(url, (home / FOLDER).absolute(), parse_duration(every), with_stdin))
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from penstock.cli.client_options import silence_libraries
 from penstock.cli.metrics_server import serve_metrics
 from penstock.cli.shutdown import stop_event
 from penstock.core.config import LogSettings
@@ -42,7 +41,6 @@ _RUN: Final[dict[Component, Callable[[PumpSettings, ComponentControl], Awaitable
 def run(settings: PumpSettings, *, verbose: bool = False, metrics: int | None = None) -> None:
     """Whatever the settings are of; raises `typer.Exit` where something was left undone."""
     configure_logs(LogSettings(level="info" if verbose else "warning"))
-    silence_libraries()
     component = settings.component
     if component is Component.POST:
         _post(settings)

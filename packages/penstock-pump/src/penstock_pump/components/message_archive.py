@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Final
 
-from aio_pika import ExchangeType
-
 from penstock.core.errors import ConfigurationError, Unsupported
 from penstock_pump.components.factory import open_component_factory
 from penstock_pump.config.settings import PumpSettings
@@ -104,11 +102,9 @@ async def keep_in_stream(settings: PumpSettings, exchanges: Sequence[str]) -> No
         raise Unsupported("over MQTT announcements are kept anyway: give an amqp:// URL")
     async with open_component_factory(settings) as factory:
         fabric = await factory.brokers.fabric(settings.broker)
-        async with fabric.amqp.channel() as channel:
-            stream = await channel.declare_queue(
-                STREAM, durable=True, arguments={"x-queue-type": "stream"}
-            )
+        async with await fabric.amqp.channel() as channel:
+            await channel.declare_queue(STREAM, arguments={"x-queue-type": "stream"})
             for name in exchanges:
-                exchange = await channel.declare_exchange(name, ExchangeType.TOPIC, durable=True)
+                await channel.declare_exchange(name, "topic")
                 for key in BINDING_KEYS:
-                    await stream.bind(exchange, key)
+                    await channel.bind(STREAM, name, key)

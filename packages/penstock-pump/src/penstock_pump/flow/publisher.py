@@ -150,7 +150,7 @@ class ExchangePublisher:
 
     def __init__(self, url: str, patience: float = 0.0) -> None:
         self._link = AmqpRecoveringConnection(
-            parse_amqp_url(url), "pump sender", self._prepare, patience=patience
+            parse_amqp_url(url), "pump sender", self._prepare, retry_seconds=patience
         )
         self._channel: AmqpClientChannel | None = None
         self._declared: set[str] = set()

@@ -171,7 +171,7 @@ class QueueSubscription:
         self._prefetch = prefetch
         self._expire = expire
         self._link = AmqpRecoveringConnection(
-            parse_amqp_url(url), "pump", self._prepare, patience=patience
+            parse_amqp_url(url), "pump", self._prepare, retry_seconds=patience
         )
         self._come: list[PumpDelivery] = []
         self._news = asyncio.Event()

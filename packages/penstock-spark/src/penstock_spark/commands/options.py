@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.client_options import silence_libraries
 from penstock.cli.options import prepare
 from penstock.core.data_directory import private_directory
 from penstock.core.errors import ConfigurationError
@@ -102,7 +101,6 @@ def open_flow(
     if remote is None:
         check_java()  # before anything else is started
     home = prepare(file, pairs, data).settings.data
-    silence_libraries()
     private_directory(home, traversable=True)
     for folder in ("lake", "checkpoints", "progress"):
         private_directory(home / folder)

@@ -6,7 +6,6 @@ spoken says which flags mean something. One that does not is refused with what t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -69,15 +68,8 @@ _UNSUPPORTED_OPTIONS: Final = {
 
 
 def log_warnings_plainly() -> None:
-    """Our own warnings (a lost connection, a wait) as lines; the libraries' below them not."""
+    """Warnings of the client, such as a lost connection, as plain lines."""
     configure_logs(LogSettings(level="warning"))
-    silence_libraries()
-
-
-def silence_libraries() -> None:
-    """What they would say of a broken connection, the client says itself."""
-    for library in ("aiormq", "aio_pika"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 def split_broker_url(words: Sequence[str], url: str, what: str) -> tuple[str, list[str]]:

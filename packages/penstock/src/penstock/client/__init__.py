@@ -15,8 +15,11 @@ from penstock.client.errors import (
     RemoteError,
     UnknownScheme,
 )
-from penstock.client.fabric import Fabric, MessageReceiver, MessageSender, RequestService, connect
+from penstock.client.fabric import Fabric, connect
 from penstock.client.message import ReceivedMessage
+from penstock.client.receiver import MessageReceiver
+from penstock.client.sender import MessageSender
+from penstock.client.service import RequestService
 
 __all__ = [
     "BrokerUnreachable",

@@ -31,8 +31,11 @@ from typing import Any, Self, TypeVar
 from penstock.client import fabric
 from penstock.client import fabric as patterns
 from penstock.client import message as asynchronous
-from penstock.client.fabric import Headers, StreamStart
-from penstock.client.message import Body
+from penstock.client.fabric import StreamStart
+from penstock.client.message import Body, Headers
+from penstock.client.receiver import MessageReceiver
+from penstock.client.sender import MessageSender
+from penstock.client.service import RequestService
 
 __all__ = [
     "BlockingFabric",
@@ -167,7 +170,7 @@ class PublishReceipt:
 
 
 class BlockingSender:
-    def __init__(self, loop: EventLoopThread, sender: patterns.MessageSender) -> None:
+    def __init__(self, loop: EventLoopThread, sender: MessageSender) -> None:
         self._loop = loop
         self._sender = sender
 
@@ -208,7 +211,7 @@ class BlockingSender:
 
 
 class BlockingReceiver:
-    def __init__(self, loop: EventLoopThread, receiver: patterns.MessageReceiver) -> None:
+    def __init__(self, loop: EventLoopThread, receiver: MessageReceiver) -> None:
         self._loop = loop
         self._receiver = receiver
 
@@ -248,7 +251,7 @@ class BlockingReceiver:
 class BlockingService:
     """Answers in the background of `with`; `wait` keeps a program there."""
 
-    def __init__(self, loop: EventLoopThread, service: patterns.RequestService) -> None:
+    def __init__(self, loop: EventLoopThread, service: RequestService) -> None:
         self._loop = loop
         self._service = service
 

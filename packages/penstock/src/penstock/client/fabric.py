@@ -1,150 +1,64 @@
-"""What a program sees of the fabric: patterns, not protocols.
+"""The fabric: messaging patterns over the protocols of a broker.
 
-Three patterns and a log. *Publish/subscribe*: everyone whose pattern matches gets a copy.
-*Push/pull*: each item goes to one of those who pull, and is kept until it is done. *Request/reply*:
-a question by the name of a service, an answer or an error. *Streams*: what was appended can be
-replayed from any point, by anyone, again. Nothing is to be declared before use.
+*Publish/subscribe*: every subscriber whose pattern matches gets a copy. *Push/pull*: each message
+of a queue goes to one consumer. *Request/reply*: a request to a service by name, a reply or an
+error. *Streams*: appended messages can be replayed from any offset. Nothing has to be declared
+before use.
 
-These protocols are the promise. Each way to talk to a broker (`penstock.client.amqp`, others
-beside it) keeps it in its own folder; `penstock.client.fabric` says which URL leads to which.
+Each protocol implements `Fabric` in its own package; `connect` chooses one by the URL.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Generator,
-    Mapping,
-    Sequence,
-)
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 from penstock.client.errors import UnknownScheme
-from penstock.client.message import Body, ReceivedMessage
+from penstock.client.message import Body, Headers, ReceivedMessage
+from penstock.client.receiver import MessageReceiver
+from penstock.client.sender import MessageSender
+from penstock.client.service import RequestService, ServiceHandler
+from penstock.core.errors import Unsupported
 
 if TYPE_CHECKING:
-    import aio_pika
-
+    from penstock.client.amqp091.connection import AmqpRecoveringConnection
     from penstock.client.mqtt.fabric import MqttFabric
 
-
+#: The topic exchange of publish/subscribe, unless another is given.
+TOPIC_EXCHANGE: Final = "amq.topic"
 #: Subscriptions and replays are read fast; the buffer should outlast a round trip.
 SUBSCRIBE_PREFETCH: Final = 500
-#: Work is slow, and what one worker holds back another cannot do.
+#: Work is slow, and a message that one worker holds cannot be processed by another.
 WORK_PREFETCH: Final = 10
 
-Headers = Mapping[str, Any]
-
-#: Where a replay begins: "first", "last", "next", an offset, a moment, or how long ago ("1h").
+#: Where a replay begins: "first", "last", "next", an offset, a time, or a duration ago ("1h").
 StreamStart = str | int | datetime | timedelta
 
-#: Answers a request with a body; what it raises travels back as a `RemoteError`.
-ServiceHandler = Callable[[ReceivedMessage], Body | Awaitable[Body]]
 
-
-class MessageSender(Protocol):
-    """A place to send to. Leaving `async with` waits until all that was posted is safe."""
-
-    async def send(
-        self,
-        body: Body,
-        *,
-        headers: Headers | None = None,
-        ttl: float | None = None,
-        message_id: str | None = None,
-    ) -> None:
-        """Returns when the broker has it safe; raises when the broker will not have it.
-
-        A send is repeated, with the same message id, for as long as connections break before the
-        broker's word arrives: at least once, never silently not at all.
-        """
-
-    async def post(
-        self,
-        body: Body,
-        *,
-        headers: Headers | None = None,
-        ttl: float | None = None,
-        message_id: str | None = None,
-    ) -> Awaitable[None]:
-        """Returns as soon as there is room in the window; await the result to know it is safe."""
-
-    async def flush(self) -> None:
-        """Returns when all that was posted is safe; raises the first failure there was."""
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class MessageReceiver(Protocol):
-    """A place messages come from: loop over it, or `receive()` one at a time.
-
-    The loop settles: a message is acknowledged when the loop asks for the next one. Leaving the
-    loop early puts the message in hand back, except that leaving an `async with` block without an
-    exception acknowledges it. A message from `receive()` is the receiver's to acknowledge.
-    """
-
-    async def open(self) -> Self:
-        """Returns when what is sent from now on will arrive here."""
-
-    async def receive(self) -> ReceivedMessage: ...
-
-    async def close(self) -> None: ...
-
-    def __aiter__(self) -> AsyncGenerator[ReceivedMessage, None]: ...  # noqa: PYI058 (closable)
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class RequestService(Protocol):
-    """A handler that answers requests: in the background of `async with`, or awaited for good."""
-
-    def __await__(self) -> Generator[Any, None, None]: ...
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class Fabric(Protocol):
-    """A connection to a broker that mends itself, and the patterns over it."""
+class Fabric(ABC):
+    """A connection to a broker that reconnects, and the patterns over it."""
 
     @property
-    def amqp(self) -> aio_pika.RobustConnection:
-        """The whole AMQP 0-9-1 model: aio-pika's connection, where that is what is spoken."""
+    def amqp(self) -> AmqpRecoveringConnection:
+        """The connection of an `amqp://` fabric, for the full AMQP 0-9-1 model."""
+        raise Unsupported("this fabric does not speak AMQP 0-9-1: connect to an amqp:// URL")
 
     @property
     def mqtt(self) -> MqttFabric:
-        """The same fabric with what only MQTT has, where that is what is spoken."""
+        """The fabric of an `mqtt://` URL, with the options that only MQTT has."""
+        raise Unsupported("this fabric does not speak MQTT: connect to an mqtt:// URL")
 
     @property
+    @abstractmethod
     def blocked(self) -> bool:
-        """Whether the broker has asked senders to wait, which they then do."""
+        """Whether the broker has blocked publishers. Senders then wait."""
 
     async def publish(
         self,
@@ -154,43 +68,57 @@ class Fabric(Protocol):
         headers: Headers | None = None,
         ttl: float | None = None,
         message_id: str | None = None,
-        exchange: str = ...,
+        exchange: str = TOPIC_EXCHANGE,
     ) -> None:
-        """Give a copy to everyone subscribed to the address now. Words are parted by dots."""
+        """Send a copy to all present subscribers of the address: words separated by dots."""
+        sender = self.publisher(address, exchange=exchange)
+        await sender.send(body, headers=headers, ttl=ttl, message_id=message_id)
 
-    def publisher(self, address: str, *, exchange: str = ...) -> MessageSender:
-        """The same as a place to send many to."""
+    @abstractmethod
+    def publisher(self, address: str, *, exchange: str = TOPIC_EXCHANGE) -> MessageSender:
+        """`publish`, for many messages."""
 
+    @abstractmethod
     def subscribe(
-        self, *patterns: str, name: str | None = None, exchange: str = ..., prefetch: int = ...
+        self,
+        *patterns: str,
+        name: str | None = None,
+        exchange: str = TOPIC_EXCHANGE,
+        prefetch: int = SUBSCRIBE_PREFETCH,
     ) -> MessageReceiver:
-        """Copies of what is published: `*` is one word, `#` any number.
+        """Copies of published messages: `*` matches one word, `#` any number.
 
-        With a name the subscription lasts: what is published while nobody listens waits, and
-        those who use the same name share the messages.
+        With a name the subscription is durable: it also gets what is published while no program
+        receives from it, and programs that use the same name share the messages.
         """
 
+    @abstractmethod
     def push(self, queue: str) -> MessageSender: ...
 
-    def pull(self, queue: str, *, prefetch: int = ...) -> MessageReceiver: ...
+    @abstractmethod
+    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver: ...
 
+    @abstractmethod
     async def request(
         self,
         service: str,
-        body: Body = ...,
+        body: Body = b"",
         *,
         headers: Headers | None = None,
-        timeout: float | None = ...,
+        timeout: float | None = 30.0,
     ) -> ReceivedMessage: ...
 
-    def reply(self, service: str, *, prefetch: int = ...) -> MessageReceiver:
-        """Requests to answer with `await request.reply(…)`."""
+    @abstractmethod
+    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
+        """Requests to reply to with `await request.reply(…)`."""
 
     def serve(
-        self, service: str, handler: ServiceHandler, *, concurrency: int = ...
+        self, service: str, handler: ServiceHandler, *, concurrency: int = WORK_PREFETCH
     ) -> RequestService:
-        """Answers requests by calling the handler, several at a time."""
+        """Replies to requests with the results of the handler, several at a time."""
+        return RequestService(service, self.reply(service, prefetch=concurrency), handler)
 
+    @abstractmethod
     def stream(
         self,
         name: str,
@@ -199,35 +127,46 @@ class Fabric(Protocol):
         max_age: str | None = None,
         max_bytes: int | None = None,
     ) -> MessageSender:
-        """A stream to append to; it also keeps what is published to the subjects."""
+        """A stream to append to; it also stores what is published to the subjects."""
 
+    @abstractmethod
     def replay(
-        self, stream: str, start: StreamStart = "first", *, prefetch: int = ...
+        self, stream: str, start: StreamStart = "first", *, prefetch: int = SUBSCRIBE_PREFETCH
     ) -> MessageReceiver:
-        """The messages of a stream, each once, in order, and then those still to come."""
+        """The messages of a stream, each once and in order, then those appended later."""
 
+    @abstractmethod
     async def open(self) -> Self: ...
 
+    @abstractmethod
     async def close(self) -> None: ...
 
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        return await self.open()
 
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        await self.close()
 
 
-# Which URL leads to which protocol.
-#
-# One line a scheme: the module that keeps the patterns over it, imported when first asked for. A
-# protocol is added by adding its folder and its lines here.
+def stream_arguments(max_age: str | None, max_bytes: int | None) -> dict[str, Any]:
+    """The queue arguments of a stream."""
+    arguments: dict[str, Any] = {"x-queue-type": "stream"}
+    if max_age is not None:
+        arguments["x-max-age"] = max_age
+    if max_bytes is not None:
+        arguments["x-max-length-bytes"] = max_bytes
+    return arguments
 
+
+#: The implementation for each URL scheme, imported when it is first used.
 FABRICS_BY_SCHEME: Final = {
-    "amqp": "penstock.client.amqp.fabric:AmqpFabric",
-    "amqps": "penstock.client.amqp.fabric:AmqpFabric",
+    "amqp": "penstock.client.amqp091.fabric:AmqpFabric",
+    "amqps": "penstock.client.amqp091.fabric:AmqpFabric",
     "amqp+1.0": "penstock.client.amqp10.fabric:Amqp10Fabric",
     "amqps+1.0": "penstock.client.amqp10.fabric:Amqp10Fabric",
     "mqtt": "penstock.client.mqtt.fabric:MqttFabric",
@@ -237,25 +176,32 @@ FABRICS_BY_SCHEME: Final = {
 }
 
 
-class _Opener(Protocol):
-    def __call__(self, url: str, *, tls: ssl.SSLContext | None, patience: float) -> Fabric: ...
+def connect(
+    url: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    retry_seconds: float = 0.0,
+    patience: float | None = None,
+) -> Fabric:
+    """The fabric of a URL, opened by `async with` or `await … .open()`.
 
-
-def connect(url: str, *, tls: ssl.SSLContext | None = None, patience: float = 0.0) -> Fabric:
-    """The fabric behind a URL, to be opened by `async with` (or `await … .open()`).
-
-    A broker that does not answer is an error at once, or after `patience` seconds of trying; one
-    that goes away later is waited for.
+    If the broker is unreachable, opening retries for `retry_seconds` and then raises
+    `BrokerUnreachable`. Later, the fabric reconnects until it is closed. `patience` is the former
+    name of `retry_seconds`.
     """
+    if patience is not None:
+        warnings.warn("patience= is now retry_seconds=", DeprecationWarning, stacklevel=2)
+        retry_seconds = patience
     scheme = urlsplit(url).scheme
-    where = FABRICS_BY_SCHEME.get(scheme)
     if scheme in ("padres", "padress"):
         raise UnknownScheme(
-            f"{url!r}: publications by content are penstock.client.padres.PadresClient's"
+            f"{url!r}: content-based publish/subscribe has a client of its own, "
+            "penstock.client.padres.PadresClient"
         )
-    if where is None:
+    if scheme not in FABRICS_BY_SCHEME:
         known = ", ".join(f"{scheme}://" for scheme in FABRICS_BY_SCHEME)
-        raise UnknownScheme(f"{url!r}: the client speaks {known}")
-    module, _, name = where.partition(":")
-    opener: _Opener = getattr(import_module(module), name)
-    return opener(url, tls=tls, patience=patience)
+        raise UnknownScheme(f"{url!r}: the client supports {known}")
+    module, _, name = FABRICS_BY_SCHEME[scheme].partition(":")
+    implementation = getattr(import_module(module), name)
+    fabric: Fabric = implementation(url, tls=tls, retry_seconds=retry_seconds)
+    return fabric

@@ -16,6 +16,8 @@ from typing import Any, Final, Protocol
 
 from penstock.core.errors import PreconditionFailed
 
+Headers = Mapping[str, Any]
+
 
 class DeliveryHandle(Protocol):
     """How a protocol settles and answers a message. A message is settled once; then no more."""

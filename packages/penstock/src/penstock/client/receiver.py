@@ -1,4 +1,4 @@
-"""The receiving end that programs hold: a loop that settles, whichever protocol leads there."""
+"""Receivers: one source of messages, and the buffer between the socket and the program."""
 
 from __future__ import annotations
 
@@ -24,16 +24,23 @@ class RecoveringConsumer(Protocol):
     async def close(self) -> None: ...
 
 
-class SettlingReceiver:
-    """A place messages come from; keeps `penstock.client.fabric.MessageReceiver`."""
+class MessageReceiver:
+    """One source of messages: iterate over it, or `receive()` one message at a time.
 
-    def __init__(self, consumer: RecoveringConsumer, *, answers: bool = False) -> None:
+    Iteration acknowledges: a message is acknowledged when the loop requests the next one. If the
+    loop is left early, its last message is delivered again, unless an `async with` block ends
+    without an exception: that acknowledges it. A message from `receive()` is acknowledged by the
+    program.
+    """
+
+    def __init__(self, consumer: RecoveringConsumer, *, replies: bool = False) -> None:
         self._consumer = consumer
-        self._answers = answers  #: an error while one is in hand is the answer to it
-        self._in_hand: ReceivedMessage | None = None
-        self._held = False  #: by an `async with` block, which closes it
+        self._replies = replies  #: an exception in `async with` is the reply to the message
+        self._current: ReceivedMessage | None = None
+        self._in_block = False  #: an `async with` block closes it
 
     async def open(self) -> Self:
+        """Returns when messages that are sent from now on are received."""
         await self._consumer.open()
         return self
 
@@ -47,18 +54,18 @@ class SettlingReceiver:
         try:
             while True:
                 try:
-                    message = self._in_hand = await self._consumer.receive()
+                    message = self._current = await self._consumer.receive()
                 except FabricClosed:
                     return
                 yield message
-                self._in_hand = None
+                self._current = None
                 await message.ack()
         finally:
-            if not self._held:
+            if not self._in_block:
                 await self.close()
 
     async def __aenter__(self) -> Self:
-        self._held = True
+        self._in_block = True
         return await self.open()
 
     async def __aexit__(
@@ -67,11 +74,11 @@ class SettlingReceiver:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        message, self._in_hand = self._in_hand, None
+        message, self._current = self._current, None
         try:
             if message is not None and error is None:
                 await message.ack()
-            elif message is not None and self._answers and isinstance(error, Exception):
+            elif message is not None and self._replies and isinstance(error, Exception):
                 with contextlib.suppress(PenstockError):
                     await message.fail(error)
                     await message.ack()
@@ -79,15 +86,12 @@ class SettlingReceiver:
             await self.close()
 
 
-# What has arrived and is yet to be taken, or why nothing more will be.
-#
-# It lies between the socket and the program. How much of it there may be, and what becomes of it
-# when a connection breaks, is the inlet's to say.
-
 T = TypeVar("T")
 
 
 class DeliveryBuffer(Generic[T]):
+    """Deliveries that wait for the program, or the error that ended the source."""
+
     def __init__(self) -> None:
         self._waiting: deque[T] = deque()
         self._change = asyncio.Event()  #: something arrived, or there was a failure
@@ -108,7 +112,7 @@ class DeliveryBuffer(Generic[T]):
         return self._waiting.popleft()
 
     def fail(self, error: PenstockError) -> None:
-        """The first failure stays."""
+        """The first error is the one that is raised."""
         self._failure = self._failure or error
         self._change.set()
 
@@ -116,8 +120,7 @@ class DeliveryBuffer(Generic[T]):
         if self._failure is not None:
             raise self._failure
 
-    def keep(self, wanted: Callable[[T], bool]) -> None:
-        """Drop the rest."""
+    def retain(self, wanted: Callable[[T], bool]) -> None:
         self._waiting = deque(filter(wanted, self._waiting))
 
     def clear(self) -> None:

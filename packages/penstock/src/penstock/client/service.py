@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Self
 
 from penstock.client.errors import FabricClosed
-from penstock.client.fabric import MessageReceiver, ServiceHandler
-from penstock.client.message import ReceivedMessage
+from penstock.client.message import Body, ReceivedMessage
+from penstock.client.receiver import MessageReceiver
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 
 log = get_logger(__name__)
 
+#: Returns the body of the reply; the requester gets its exception as a `RemoteError`.
+ServiceHandler = Callable[[ReceivedMessage], Body | Awaitable[Body]]
 
-class HandlerService:
+
+class RequestService:
     """Calls the handler for each request, as many at a time as the inflow lets through.
 
     What the handler returns is the answer; what it raises travels back and is logged, and the

@@ -109,10 +109,3 @@ def create_tls_context(cafile: str | None) -> ssl.SSLContext:
         raise ConfigurationError(
             f"cafile={cafile}: {error.strerror or error}; should be a file of certificates"
         ) from error
-
-
-def tls_error(where: object, error: ssl.SSLError) -> ConfigurationError:
-    reason = getattr(error, "verify_message", None) or error.reason or str(error)
-    return ConfigurationError(
-        f"{where}: TLS failed: {reason}; cafile= in the URL, or tlsCaFile, names whom to trust"
-    )

@@ -34,7 +34,7 @@ class TestPublishSubscribe:
 class TestPushPull:
     async def test_a_full_queue_refuses(self, fabric: Fabric, other: Fabric, name: str) -> None:
         arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
-        async with other.amqp.channel() as channel:
+        async with await other.amqp.channel() as channel:
             await channel.declare_queue(name, durable=True, arguments=arguments)
         await fabric.push(name).send(b"fits")
         with pytest.raises(Exception, match=name) as caught:

@@ -141,7 +141,7 @@ class TestPushPull:
     async def test_a_queue_declared_otherwise_is_taken_as_it_is(
         self, fabric: Fabric, other: Fabric, name: str
     ) -> None:
-        async with other.amqp.channel() as channel:
+        async with await other.amqp.channel() as channel:
             await channel.declare_queue(name, durable=True, arguments={"x-max-length": 5})
         await push_numbers(fabric, name, 1)
         async with fabric.pull(name) as items:
@@ -152,8 +152,8 @@ class TestPushPull:
     ) -> None:
         work = fabric.push(name)
         await work.send(b"gone with the queue")
-        async with other.amqp.channel() as channel:
-            await channel.queue_delete(name)
+        async with await other.amqp.channel() as channel:
+            await channel.delete_queue(name)
         await work.send(b"kept")
         async with fabric.pull(name) as items:
             assert (await items.receive()).body == b"kept"
@@ -162,8 +162,8 @@ class TestPushPull:
         self, fabric: Fabric, other: Fabric, name: str
     ) -> None:
         async with fabric.pull(name) as items:
-            async with other.amqp.channel() as channel:
-                await channel.queue_delete(name)
+            async with await other.amqp.channel() as channel:
+                await channel.delete_queue(name)
             await fabric.push(name).send(b"here")
             assert (await items.receive()).body == b"here"
 
@@ -173,9 +173,9 @@ class TestPushPull:
         async with fabric.push(name) as work:
             for number in range(3000):
                 await work.post(number)
-        async with other.amqp.channel() as channel:
+        async with await other.amqp.channel() as channel:
             queue = await channel.declare_queue(name, passive=True)
-            assert queue.declaration_result.message_count == 3000
+            assert queue.message_count == 3000
 
 
 class TestRequestReply:

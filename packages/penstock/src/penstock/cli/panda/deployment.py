@@ -231,7 +231,7 @@ def _expected(brokers: Sequence[LaunchCommand]) -> list[str]:
 
 
 async def _poll_brokers(url: str, missing: set[str], told: Callable[[str], None]) -> None:
-    async with PadresClient(url, patience=60.0) as client:
+    async with PadresClient(url, retry_seconds=60.0) as client:
         await client.advertise("[class,eq,NETWORK_DISCOVERY]")
         await client.subscribe("[class,eq,BROKER_INFO]")
         while missing:

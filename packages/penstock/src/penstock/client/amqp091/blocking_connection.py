@@ -13,8 +13,8 @@ import ssl
 import time
 from typing import Any, Final, Self
 
-from penstock.client.errors import BrokerUnreachable
-from penstock.client.url import create_tls_context, tls_error
+from penstock.client.errors import connect_error
+from penstock.client.url import create_tls_context
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import AmqpAddress
 from penstock.wire.amqp091.channel_zero import ChannelZero, ClientConnectionState
@@ -202,8 +202,7 @@ def open_socket(address: AmqpAddress, patience: float = CONNECT_SECONDS) -> sock
     try:
         plain = socket.create_connection((address.host, address.port), patience)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise BrokerUnreachable(address.host, address.port, reason) from None
+        raise connect_error(address.host, address.port, error) from None
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
@@ -213,7 +212,7 @@ def open_socket(address: AmqpAddress, patience: float = CONNECT_SECONDS) -> sock
         return context.wrap_socket(plain, server_hostname=address.host)
     except ssl.SSLError as error:
         plain.close()
-        raise tls_error(address, error) from None
+        raise connect_error(address.host, address.port, error) from None
     except BaseException:
         plain.close()
         raise

@@ -11,9 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, Self
 
-from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
+from penstock.core.basic_properties import (
+    BasicProperties,
+    decode_route,
+    encode_header,
+    encode_route,
+)
 from penstock.core.errors import ChannelError, NoRoute, PenstockError, QueueFull
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.address import AmqpAddress
@@ -28,6 +34,12 @@ from penstock.wire.amqp091.methods import (
 )
 
 Arguments = Mapping[str, Any]
+
+#: A broker that has stopped reading does not answer a close either.
+CLOSE_SECONDS: Final = 3.0
+
+#: Called with None when the broker has confirmed a message, else with the error.
+PublishOutcome = Callable[[PenstockError | None], None]
 
 
 class ChannelConnection(Protocol):
@@ -99,17 +111,19 @@ class AmqpClientChannel:
         *,
         durable: bool = True,
         exclusive: bool = False,
+        auto_delete: bool | None = None,
         passive: bool = False,
         arguments: Arguments | None = None,
     ) -> MethodArguments:
-        """An exclusive one goes with its last consumer, or with the connection."""
+        """An exclusive queue is auto-delete unless `auto_delete` says otherwise. The reply has the
+        name of the queue, which the broker chooses if `name` is empty."""
         return await self.call(
             methods.QUEUE_DECLARE,
             queue=name,
             durable=durable,
             exclusive=exclusive,
             passive=passive,
-            auto_delete=exclusive,
+            auto_delete=exclusive if auto_delete is None else auto_delete,
             arguments=arguments or {},
         )
 
@@ -127,8 +141,16 @@ class AmqpClientChannel:
             arguments=arguments or {},
         )
 
-    async def unbind(self, queue: str, exchange: str, key: str = "") -> None:
-        await self.call(methods.QUEUE_UNBIND, queue=queue, exchange=exchange, routing_key=key)
+    async def unbind(
+        self, queue: str, exchange: str, key: str = "", arguments: Arguments | None = None
+    ) -> None:
+        await self.call(
+            methods.QUEUE_UNBIND,
+            queue=queue,
+            exchange=exchange,
+            routing_key=key,
+            arguments=arguments or {},
+        )
 
     async def bind_exchange(self, destination: str, source: str, key: str = "") -> None:
         await self.call(
@@ -176,8 +198,25 @@ class AmqpClientChannel:
         self._confirms = self._confirms or PublisherConfirms()
 
     async def close(self) -> None:
+        """Never raises: a closed channel is closed, and a broker that does not answer within
+        `CLOSE_SECONDS` is not waited for."""
         if self.failure is None:
-            await asyncio.shield(self.abandon())
+            await asyncio.wait([self.abandon()], timeout=CLOSE_SECONDS)
+
+    async def closed(self) -> PenstockError:
+        """Returns the reason when the channel is closed; takes the place of `on_closed`."""
+        if self.failure is None:
+            closed = asyncio.Event()
+            self.on_closed = lambda _: closed.set()
+            await closed.wait()
+        assert self.failure is not None
+        return self.failure
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def abandon(self) -> asyncio.Future[MethodArguments]:
         """`close`, for who does not wait: its number is another's once the broker has answered."""
@@ -216,12 +255,28 @@ class AmqpClientChannel:
         *,
         mandatory: bool = False,
     ) -> asyncio.Future[None]:
-        """Sent like `publish`; done when the broker has it safe. The channel confirms."""
+        """`publish`, with a future that is done when the broker has confirmed the message. The
+        channel is in confirm mode."""
+        confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        route, header = encode_route(exchange, key), encode_header(properties, len(body))
+        outcome = partial(_resolve, confirmed)
+        self.post_encoded(route, header, body, outcome, mandatory=mandatory)
+        return confirmed
+
+    def post_encoded(
+        self,
+        route: bytes,
+        header: bytes,
+        body: bytes,
+        on_outcome: PublishOutcome,
+        *,
+        mandatory: bool = False,
+    ) -> None:
+        """`post` of an encoded message, with a callback in place of a future."""
         assert self._confirms is not None, "confirm() comes first"
         self._check()
-        route, header = encode_route(exchange, key), encode_header(properties, len(body))
         self._send(route, header, body, mandatory)
-        return self._confirms.add_awaited(route, header)
+        self._confirms.add_awaited(route, header, on_outcome)
 
     async def publish_safely(
         self,
@@ -334,12 +389,12 @@ def _ignore(_: object) -> None:
 
 
 class _UnconfirmedPublish:
-    __slots__ = ("future", "header", "returned", "route")
+    __slots__ = ("header", "on_outcome", "returned", "route")
 
-    def __init__(self, route: bytes, header: bytes, future: asyncio.Future[None] | None) -> None:
+    def __init__(self, route: bytes, header: bytes, on_outcome: PublishOutcome | None) -> None:
         self.route = route
         self.header = header
-        self.future = future
+        self.on_outcome = on_outcome
         self.returned = False
 
 
@@ -364,12 +419,11 @@ class PublisherConfirms:
         self._last += 1
         self._open[self._last] = _UnconfirmedPublish(route, header, None) if mandatory else None
 
-    def add_awaited(self, route: bytes, header: bytes) -> asyncio.Future[None]:
-        """Published; the future is done when it is safe."""
+    def add_awaited(self, route: bytes, header: bytes, on_outcome: PublishOutcome) -> None:
+        """Published; `on_outcome` is called when it is confirmed, refused or returned, and when
+        the channel ends."""
         self._last += 1
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._open[self._last] = _UnconfirmedPublish(route, header, future)
-        return future
+        self._open[self._last] = _UnconfirmedPublish(route, header, on_outcome)
 
     async def room(self, most: int) -> None:
         """Returns when no more than so many are open; raises what became of one meanwhile."""
@@ -412,8 +466,8 @@ class PublisherConfirms:
         published, self._open = list(self._open.values()), {}
         waiting, self._waiting = self._waiting, deque()
         for each in published:
-            if each is not None and each.future is not None:
-                fail_future(each.future, error)
+            if each is not None and each.on_outcome is not None:
+                each.on_outcome(error)
         for _, future in waiting:
             fail_future(future, error)
 
@@ -422,15 +476,15 @@ class PublisherConfirms:
         if refused:
             problem = QueueFull("the broker refused a message: its queue is full")
         elif published is not None and published.returned:
-            name = published.route[1 : 1 + published.route[0]].decode("utf-8", "replace")
-            problem = NoRoute(f"no queue takes what is sent to exchange {name!r}")
-        future = None if published is None else published.future
-        if future is None:
+            exchange, key = decode_route(published.route)
+            problem = NoRoute(
+                f"unroutable message: no queue is bound to exchange {exchange!r} with a key that "
+                f"matches {key!r}"
+            )
+        if published is None or published.on_outcome is None:
             self._failure = self._failure or problem
-        elif problem is not None:
-            fail_future(future, problem)
-        elif not future.done():
-            future.set_result(None)
+        else:
+            published.on_outcome(problem)
 
     def _release(self) -> None:
         if not self._waiting:
@@ -444,10 +498,17 @@ class PublisherConfirms:
 
 
 def fail_future(future: asyncio.Future[Any], error: PenstockError) -> None:
-    """Told to whoever waits; and no word on the console if nobody does any more."""
+    """Without a warning of asyncio's if nothing awaits the future any more."""
     if not future.done():
         future.set_exception(error)
         future.exception()
+
+
+def _resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:
+    if error is not None:
+        fail_future(future, error)
+    elif not future.done():
+        future.set_result(None)
 
 
 # Who waits for which answer: a broker gives those of one kind in the order of the calls.

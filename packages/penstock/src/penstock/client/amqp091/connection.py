@@ -7,17 +7,16 @@ channel is handed to it as one list. How a connection ended is told to all chann
 from __future__ import annotations
 
 import asyncio
-import errno
-import math
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, cast
 
-from penstock.client.amqp091.channel import AmqpClientChannel
-from penstock.client.errors import BrokerUnreachable, FabricClosed
-from penstock.client.retry import connect_with_retry
-from penstock.client.url import create_tls_context, tls_error
-from penstock.core.errors import PenstockError, ResourceExhausted
+from penstock.client.amqp091.channel import CLOSE_SECONDS, AmqpClientChannel
+from penstock.client.errors import BrokerUnreachable, FabricClosed, connect_error
+from penstock.client.retry import RECONNECT, connect_with_retry
+from penstock.client.url import create_tls_context
+from penstock.core.errors import FrameError, PenstockError, ResourceExhausted
 from penstock.core.logs import get_logger
 from penstock.core.units import MiB
 from penstock.wire.amqp091.address import AmqpAddress
@@ -28,8 +27,6 @@ from penstock.wire.amqp091.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from penstock.wire.amqp091.methods import BASIC_DELIVER, CHANNEL_OPEN, ReceivedMethod
 
 CONNECT_SECONDS: Final = 10.0
-#: A broker that has stopped reading does not answer a close either.
-CLOSE_SECONDS: Final = 3.0
 #: What may wait to be sent before senders should (`flow`).
 WRITE_BUFFER_BYTES: Final = 1 * MiB
 #: Half heartbeats without a sign of life, after which there is none.
@@ -39,13 +36,13 @@ _MAX_MISSED_HALF_HEARTBEATS: Final = 4
 class AmqpClientConnection(asyncio.Protocol):
     """Made by `connect`. Keeps `penstock.client.amqp091.channel.ChannelConnection`."""
 
-    def __init__(self, address: AmqpAddress, purpose: str) -> None:
+    def __init__(self, address: AmqpAddress, name: str) -> None:
         self.address = address
         self.flowing = True  #: neither the broker nor the socket asks senders to wait
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[PenstockError] = self._loop.create_future()
         self.opened: asyncio.Future[None] = self._loop.create_future()
-        self._zero = ChannelZero(address, purpose)
+        self._zero = ChannelZero(address, name)
         self._messages = ContentReader()
         self._transport: asyncio.Transport | None = None
         self._channels: dict[int, AmqpClientChannel] = {}
@@ -144,7 +141,9 @@ class AmqpClientConnection(asyncio.Protocol):
                         channels[number].on_deliveries(deliveries)
                     channels[number].hear(method)
         except PenstockError as error:
-            self._lose(error)
+            # Once the connection is open, a frame that cannot be read is as good as a lost one.
+            opened = self.opened.done()
+            self._lose(AmqpConnectionLost(f"{self.address}: {error}") if opened else error)
             self.abandon()
             return
         for number, contents in brought.items():
@@ -216,132 +215,222 @@ class AmqpClientConnection(asyncio.Protocol):
 
 
 def _lost(error: PenstockError) -> AmqpConnectionLost:
-    """To a channel it is all the same why."""
-    return error if isinstance(error, AmqpConnectionLost) else AmqpConnectionLost(str(error))
+    """What the channels of a lost connection raise. The cause is the error of a connection that
+    the broker closed because of a request: see `permanent_cause`."""
+    if isinstance(error, AmqpConnectionLost):
+        return error
+    lost = AmqpConnectionLost(str(error))
+    lost.__cause__ = error
+    return lost
 
 
-async def connect(address: AmqpAddress, purpose: str) -> AmqpClientConnection:
-    """A connection that the broker has let in; errors say what to do about them."""
+def permanent_cause(error: PenstockError) -> PenstockError | None:
+    """The error that the same request would meet again on a new channel, if there is one.
+
+    A broker closes a connection with 503, 530 or 540 because of what it was sent. To send that
+    again on the next connection would close each of them.
+    """
+    if not isinstance(error, AmqpConnectionLost):
+        return error
+    return error.__cause__ if isinstance(error.__cause__, PenstockError) else None
+
+
+async def connect(
+    address: AmqpAddress, name: str, tls: ssl.SSLContext | None = None
+) -> AmqpClientConnection:
+    """An open connection. `name` is its name at the broker, unless the address has one."""
     loop = asyncio.get_running_loop()
-    tls = create_tls_context(address.authorities) if address.tls else None
-    connection = AmqpClientConnection(address, purpose)
+    if address.tls and tls is None:
+        tls = create_tls_context(address.authorities)
+    connection = AmqpClientConnection(address, name)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            await loop.create_connection(lambda: connection, address.host, address.port, ssl=tls)
+            await loop.create_connection(
+                lambda: connection, address.host, address.port, ssl=tls if address.tls else None
+            )
             await connection.opened
-    except TimeoutError:
+    except BaseException as error:
         connection.abandon()
-        raise BrokerUnreachable(
-            address.host, address.port, f"no answer within {CONNECT_SECONDS:g} s"
-        ) from None
-    except ssl.SSLError as error:
-        connection.abandon()
-        raise tls_error(address, error) from None
-    except PenstockError:  # some are of the system's kind as well, and say more
-        connection.abandon()
-        raise
-    except OSError as error:
-        connection.abandon()
-        refused = error.errno == errno.ECONNREFUSED
-        reason = "connection refused" if refused else error.strerror or str(error)
-        raise BrokerUnreachable(address.host, address.port, reason) from error
-    except BaseException:
-        connection.abandon()
+        if isinstance(error, FrameError | AmqpConnectionLost):
+            invalid = isinstance(error, FrameError)
+            reason = "what listens there does not speak AMQP 0-9-1" if invalid else str(error)
+            raise BrokerUnreachable(address.host, address.port, reason) from error
+        if isinstance(error, Exception):
+            raise connect_error(address.host, address.port, error) from error
         raise
     return connection
 
 
-# A connection that mends itself: whoever uses it says what to do on each new one.
+# Recovery.
 
 log = get_logger(__name__)
 
-#: What passes: the broker is away, or went while it was spoken to.
+#: The broker is unreachable, or the connection was lost during setup.
 _TRANSIENT_ERRORS: Final = (BrokerUnreachable, AmqpConnectionLost)
 
-#: Declares and consumes; done again on every new connection. It is lost by then, or for good, if
-#: this raises.
+#: Declares and consumes; repeated on every new connection. An error ends the recovery, unless the
+#: connection was lost.
 SetupConnection = Callable[[AmqpClientConnection], Awaitable[None]]
+#: The same for one channel; `RetryOnNewChannel` asks for another.
+SetupChannel = Callable[[AmqpClientChannel], Awaitable[None]]
+
+
+class RetryOnNewChannel(Exception):
+    """The broker closed the channel; the setup takes another way on the next one."""
 
 
 class AmqpRecoveringConnection:
-    """Opened once, closed once; between the two there is a connection most of the time."""
+    """A connection that reconnects until it is closed.
+
+    It is opened by `open`, or when the first channel is asked for. A reconnect that the broker
+    refuses, as with a changed password, ends the recovery: `failed` then has the error.
+    """
 
     def __init__(
-        self, address: AmqpAddress, purpose: str, prepare: SetupConnection, *, patience: float = 0.0
+        self,
+        address: AmqpAddress,
+        name: str,
+        setup: SetupConnection | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        retry_seconds: float = 0.0,
     ) -> None:
+        """`retry_seconds` is how long `open` waits for a broker that is unreachable."""
         self._address = address
-        self._purpose = purpose
-        self._prepare = prepare
-        self._patience = patience
+        self._name = name
+        self._setup = setup
+        self._tls = tls
+        self._retry_seconds = retry_seconds
+        self._opening = asyncio.Lock()
         self._connection: AmqpClientConnection | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()  # there is a connection, or there will be no other
+        self._recovery: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()  # connected, failed or closed
         self._closed = False
-        self.failed: asyncio.Future[PenstockError] | None = None  #: why there will be no other
+        self._was_blocked = False
+        self.failed: asyncio.Future[PenstockError] | None = None  #: why recovery has ended
 
     async def open(self) -> None:
-        """Returns when it is prepared; a broker that is away is waited for, for so long."""
-        self.failed = asyncio.get_running_loop().create_future()
-        self._connection = await connect_with_retry(
-            self._connect, self._patience, _TRANSIENT_ERRORS
-        )
-        self._changed.set()
-        self._keeper = asyncio.create_task(self._keep())
+        """Returns when the connection is set up; does nothing if it was opened before."""
+        async with self._opening:
+            self._check()
+            if self._recovery is None:
+                self.failed = asyncio.get_running_loop().create_future()
+                self._connection = await connect_with_retry(
+                    self._connect, self._retry_seconds, _TRANSIENT_ERRORS
+                )
+                self._changed.set()
+                self._recovery = asyncio.create_task(self._recover())
 
     async def close(self) -> None:
         self._closed = True
         self._changed.set()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        if self._connection is not None:
-            await self._connection.close()
+        async with self._opening:
+            if self._recovery is not None:
+                self._recovery.cancel()
+                await asyncio.gather(self._recovery, return_exceptions=True)
+            if self._connection is not None:
+                await self._connection.close()
 
     @property
     def connected(self) -> bool:
         return self._connection is not None and not self._connection.lost.done()
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker has blocked publishers (`connection.blocked`)."""
+        connection = self._connection
+        return connection is not None and connection.blocked and not connection.lost.done()
+
     async def connection(self) -> AmqpClientConnection:
-        """As soon as there is one."""
+        """The present connection; waits for one while there is none."""
         while True:
-            assert self.failed is not None, "not opened"
-            if self.failed.done():
-                raise self.failed.result()
-            if self._closed:
-                raise FabricClosed(f"the link to {self._address} is closed")
+            self._check()
+            if self._recovery is None:
+                await self.open()
             if self._connection is not None and not self._connection.lost.done():
                 return self._connection
             self._changed.clear()
             await self._changed.wait()
 
+    async def channel(
+        self, setup: SetupChannel | None = None, *, confirm: bool = False
+    ) -> AmqpClientChannel:
+        """A new channel, set up; waits for a connection. `confirm` puts it into confirm mode."""
+        delays = RECONNECT.delays()
+        while True:
+            channel: AmqpClientChannel | None = None
+            try:
+                channel = await (await self.connection()).channel()
+                if confirm:
+                    await channel.confirm()
+                if setup is not None:
+                    await setup(channel)
+                return channel
+            except BaseException as error:
+                if channel is not None:
+                    channel.abandon()
+                if isinstance(error, PenstockError):
+                    if (permanent := permanent_cause(error)) is not None:
+                        raise permanent from None
+                elif not isinstance(error, RetryOnNewChannel):
+                    raise
+            await asyncio.sleep(next(delays))
+
+    async def flow(self) -> None:
+        """Returns when publishers may send: the broker does not block them and the socket's buffer
+        is not full. A lost connection does not hold them up."""
+        connection = self._connection
+        while connection is not None and not connection.flowing and not connection.lost.done():
+            self._note_blocked(connection.blocked)
+            with suppress(AmqpConnectionLost):
+                await connection.flow()
+            connection = self._connection
+        self._note_blocked(False)
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    def _check(self) -> None:
+        if self.failed is not None and self.failed.done():
+            raise self.failed.result()
+        if self._closed:
+            raise FabricClosed(f"the connection to {self} is closed")
+
+    def _note_blocked(self, blocked: bool) -> None:
+        if blocked is not self._was_blocked:
+            self._was_blocked = blocked
+            log.warning(
+                "connection blocked" if blocked else "connection unblocked", broker=str(self)
+            )
+
     async def _connect(self) -> AmqpClientConnection:
-        connection = await connect(self._address, self._purpose)
+        connection = await connect(self._address, self._name, self._tls)
         try:
-            await self._prepare(connection)
+            if self._setup is not None:
+                await self._setup(connection)
         except BaseException:
             connection.abandon()
             raise
         return connection
 
-    async def _keep(self) -> None:
+    async def _recover(self) -> None:
         assert self.failed is not None
         try:
             while True:
-                await self._mend()
+                await self._reconnect_once_lost()
         except PenstockError as error:
-            log.error("the broker will not have us back", reason=str(error))
+            log.error("reconnect refused", broker=str(self), reason=str(error))
             self.failed.set_result(error)
         except Exception as error:
-            log.exception("a connection could not be prepared")
+            log.exception("connection setup failed", broker=str(self))
             self.failed.set_result(PenstockError(f"{type(error).__name__}: {error}"))
         finally:
             self._changed.set()
 
-    async def _mend(self) -> None:
-        """Wait until the connection is lost, and then have another."""
+    async def _reconnect_once_lost(self) -> None:
         assert self._connection is not None
         reason = await asyncio.shield(self._connection.lost)
-        log.warning("connection lost, trying again", broker=str(self._address), reason=str(reason))
-        self._connection = await connect_with_retry(self._connect, math.inf, _TRANSIENT_ERRORS)
+        log.warning("connection lost", broker=str(self), reason=str(reason))
+        self._connection = await connect_with_retry(self._connect, transient=_TRANSIENT_ERRORS)
         self._changed.set()
-        log.info("connected again", broker=str(self._address))
+        log.info("connection recovered", broker=str(self))

@@ -19,8 +19,8 @@ from penstock.client.amqp10.endpoint import (
     connect_error,
     permanent_error,
 )
-from penstock.client.errors import BrokerUnreachable, FabricClosed
-from penstock.client.retry import RECONNECT_SECONDS, connect_with_retry
+from penstock.client.errors import FabricClosed
+from penstock.client.retry import connect_with_retry, reconnect_when_lost
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
 from penstock.core.units import KiB
@@ -301,17 +301,22 @@ class Amqp10ReconnectListener(Protocol):
 
 class Amqp10RecoveringConnection:
     def __init__(
-        self, endpoint: Amqp10Endpoint, purpose: str, tls: ssl.SSLContext | None, patience: float
+        self,
+        endpoint: Amqp10Endpoint,
+        suffix: str,
+        tls: ssl.SSLContext | None,
+        retry_seconds: float,
     ) -> None:
+        """The suffix distinguishes the container ids of a fabric's connections."""
         self.endpoint = endpoint
-        self._container_id = endpoint.container_id + purpose
+        self._container_id = endpoint.container_id + suffix
         self._tls = tls
-        self._patience = patience
+        self._retry_seconds = retry_seconds
         self._parts: list[Amqp10ReconnectListener] = []
         self._current: Amqp10ClientConnection | None = None
         self._session: Amqp10Session | None = None
         self._opening = asyncio.Lock()
-        self._keeper: asyncio.Task[None] | None = None
+        self._recovery: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._failure: PenstockError | None = None
 
@@ -323,10 +328,12 @@ class Amqp10RecoveringConnection:
         async with self._opening:
             if self._failure is not None:
                 raise self._failure
-            if self._keeper is not None:
+            if self._recovery is not None:
                 return
-            await connect_with_retry(self._connect, self._patience)
-            self._keeper = asyncio.create_task(self._keep())
+            await connect_with_retry(self._connect, self._retry_seconds)
+            self._recovery = asyncio.create_task(
+                reconnect_when_lost(self._lost, self._connect, self._fail, self)
+            )
 
     async def join(self, part: Amqp10ReconnectListener) -> None:
         """Take part: from now on, the part has a link whenever there is a connection."""
@@ -353,9 +360,9 @@ class Amqp10RecoveringConnection:
     async def close(self) -> None:
         self._fail(FabricClosed("the fabric is closed"))
         async with self._opening:
-            if self._keeper is not None:
-                self._keeper.cancel()
-                await asyncio.gather(self._keeper, return_exceptions=True)
+            if self._recovery is not None:
+                self._recovery.cancel()
+                await asyncio.gather(self._recovery, return_exceptions=True)
             if self._current is not None:
                 await self._current.close()
             self._session = None
@@ -379,22 +386,6 @@ class Amqp10RecoveringConnection:
         for part in list(self._parts):
             part.resume(session)
 
-    async def _keep(self) -> None:
-        while True:
-            await self._lost.wait()
-            if self._failure is not None:
-                return
-            try:
-                await self._connect()
-            except BrokerUnreachable:
-                await asyncio.sleep(RECONNECT_SECONDS)
-                self._lost.set()
-            except PenstockError as error:
-                self._fail(error)
-                return
-            else:
-                log.info("connected again", broker=str(self))
-
     def _on_lost(self, lost: Amqp10ConnectionLost) -> None:
         self._session = None
         for part in list(self._parts):
@@ -402,8 +393,8 @@ class Amqp10RecoveringConnection:
         if (failure := permanent_error(self.endpoint, lost)) is not None:
             self._fail(failure)
         else:
-            log.warning("connection lost, trying again", broker=str(self), reason=str(lost))
-        self._lost.set()
+            log.warning("connection lost", broker=str(self), reason=str(lost))
+            self._lost.set()
 
     def _fail(self, error: PenstockError) -> None:
         if self._failure is None:

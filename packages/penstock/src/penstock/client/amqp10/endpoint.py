@@ -8,14 +8,13 @@ say we are), `heartbeat=` seconds, `cafile=`.
 
 from __future__ import annotations
 
-import errno
-import socket
 import ssl
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 from uuid import uuid4
 
+from penstock.client import errors as errors_client
 from penstock.client.errors import BrokerUnreachable
 from penstock.client.url import create_tls_context, format_host_port, parse_url
 from penstock.core.addresses import DEFAULT_PORTS
@@ -142,34 +141,15 @@ def permanent_error(endpoint: Amqp10Endpoint, lost: Amqp10ConnectionLost) -> Pen
 def connect_error(endpoint: Amqp10Endpoint, error: Exception) -> PenstockError:
     """Why no connection came about."""
     if isinstance(error, AuthenticationFailed):
-        who = "a client without a name" if endpoint.user is None else repr(endpoint.user)
+        who = "an anonymous client" if endpoint.user is None else repr(endpoint.user)
         return AuthenticationFailed(
-            f"{endpoint} does not let {who} in: wrong name or password (the URL is "
-            "amqp+1.0://user:password@host), or a user that may not connect from here"
+            f"{endpoint}: authentication failed for {who}: wrong user or password (the URL is "
+            "amqp+1.0://user:password@host), or the user may not connect from this address"
         )
-    if isinstance(error, PenstockError):
-        return error
-    if (
-        isinstance(error, Amqp10ConnectionLost)
-        and (failure := permanent_error(endpoint, error)) is not None
-    ):
-        return failure
-    if isinstance(error, TimeoutError):
-        words = "no answer in time"
-    elif isinstance(error, ssl.SSLCertVerificationError):
-        words = f"certificate not trusted: {error.verify_message}; see ?cafile="
-    elif isinstance(error, socket.gaierror):
-        words = "no such host"
-    elif isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-        words = "connection refused"
-    elif (
-        isinstance(error, Amqp10ConnectionLost)
-        and error.error
-        and error.error.condition in _MALFORMED
-    ):
-        words = "what listens there does not speak AMQP 1.0"
-    elif isinstance(error, Amqp10ConnectionLost):
-        words = f"{error} instead of an answer"
-    else:
-        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return BrokerUnreachable(endpoint.host, endpoint.port, words or type(error).__name__)
+    if isinstance(error, Amqp10ConnectionLost):
+        if (failure := permanent_error(endpoint, error)) is not None:
+            return failure
+        malformed = error.error is not None and error.error.condition in _MALFORMED
+        reason = "what listens there does not speak AMQP 1.0" if malformed else f"{error}"
+        return BrokerUnreachable(endpoint.host, endpoint.port, reason)
+    return errors_client.connect_error(endpoint.host, endpoint.port, error)

@@ -17,13 +17,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 from weakref import WeakSet
-
-import aio_pika
 
 from penstock.client.amqp10.connection import Amqp10RecoveringConnection
 from penstock.client.amqp10.consumer import (
@@ -41,61 +38,38 @@ from penstock.client.amqp10.publisher import Amqp10Publisher, Amqp10ReplySender
 from penstock.client.amqp10.requester import Amqp10Requester
 from penstock.client.fabric import (
     SUBSCRIBE_PREFETCH,
+    TOPIC_EXCHANGE,
     WORK_PREFETCH,
-    Headers,
-    ServiceHandler,
+    Fabric,
     StreamStart,
+    stream_arguments,
 )
-from penstock.client.message import Body, ReceivedMessage, encode_body
-from penstock.client.receiver import SettlingReceiver
-from penstock.client.sender import ConfirmedSender
-from penstock.client.service import HandlerService
+from penstock.client.message import Body, Headers, ReceivedMessage, encode_body
+from penstock.client.receiver import MessageReceiver
+from penstock.client.sender import MessageSender
 from penstock.core.errors import Unsupported
 from penstock.wire.amqp10.message import Amqp10Properties
 
-TOPIC: Final = "amq.topic"
 
-
-class Amqp10Fabric:
-    """Keeps `penstock.client.fabric.Fabric`."""
-
+class Amqp10Fabric(Fabric):
     def __init__(
-        self, url: str, *, tls: ssl.SSLContext | None = None, patience: float = 0.0
+        self, url: str, *, tls: ssl.SSLContext | None = None, retry_seconds: float = 0.0
     ) -> None:
         endpoint = parse_endpoint(url)
-        self._publish_connection = Amqp10RecoveringConnection(endpoint, "-sender", tls, patience)
-        self._consume_connection = Amqp10RecoveringConnection(endpoint, "", tls, patience)
+        self._publish_connection, self._consume_connection = (
+            Amqp10RecoveringConnection(endpoint, suffix, tls, retry_seconds)
+            for suffix in ("-sender", "")
+        )
         self._publishers: dict[str, Amqp10Publisher] = {}
         self._consumers: WeakSet[Amqp10Consumer] = WeakSet()
         self._replies = Amqp10ReplySender(self._publish_connection)
         self._requester = Amqp10Requester(self._publish_connection, self._replies)
 
     @property
-    def amqp(self) -> aio_pika.RobustConnection:
-        raise Unsupported("this fabric speaks AMQP 1.0: connect to an amqp:// URL for 0-9-1")
-
-    @property
-    def mqtt(self) -> NoReturn:
-        raise Unsupported("this fabric speaks AMQP 1.0: connect to an mqtt:// URL for MQTT")
-
-    @property
     def blocked(self) -> bool:
         return any(publisher.blocked for publisher in self._publishers.values())
 
-    async def publish(
-        self,
-        address: str,
-        body: Body,
-        *,
-        headers: Headers | None = None,
-        ttl: float | None = None,
-        message_id: str | None = None,
-        exchange: str = TOPIC,
-    ) -> None:
-        publisher = self.publisher(address, exchange=exchange)
-        await publisher.send(body, headers=headers, ttl=ttl, message_id=message_id)
-
-    def publisher(self, address: str, *, exchange: str = TOPIC) -> ConfirmedSender:
+    def publisher(self, address: str, *, exchange: str = TOPIC_EXCHANGE) -> MessageSender:
         return self._create_sender(
             self._publisher_for(f"/exchange/{quote(exchange, safe='')}"), address
         )
@@ -104,17 +78,17 @@ class Amqp10Fabric:
         self,
         *patterns: str,
         name: str | None = None,
-        exchange: str = TOPIC,
+        exchange: str = TOPIC_EXCHANGE,
         prefetch: int = SUBSCRIBE_PREFETCH,
-    ) -> SettlingReceiver:
+    ) -> MessageReceiver:
         return self._create_receiver(
             Amqp10SubscriptionSource(patterns or ("#",), exchange, name, prefetch)
         )
 
-    def push(self, queue: str) -> ConfirmedSender:
+    def push(self, queue: str) -> MessageSender:
         return self._create_sender(self._publisher_for(queue_address(queue), makes=True))
 
-    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> SettlingReceiver:
+    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
         return self._create_receiver(Amqp10WorkQueueSource(queue, prefetch))
 
     async def request(
@@ -125,15 +99,10 @@ class Amqp10Fabric:
         headers: Headers | None = None,
         timeout: float | None = 30.0,
     ) -> ReceivedMessage:
-        return await self._requester.request(service, body, headers, timeout)
+        return await self._requester.requests.request(service, body, headers, timeout)
 
-    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> SettlingReceiver:
-        return self._create_receiver(Amqp10RequestSource(service, prefetch), answers=True)
-
-    def serve(
-        self, service: str, handler: ServiceHandler, *, concurrency: int = WORK_PREFETCH
-    ) -> HandlerService:
-        return HandlerService(service, self.reply(service, prefetch=concurrency), handler)
+    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
+        return self._create_receiver(Amqp10RequestSource(service, prefetch), replies=True)
 
     def stream(
         self,
@@ -142,22 +111,18 @@ class Amqp10Fabric:
         subjects: Sequence[str] = (),
         max_age: str | None = None,
         max_bytes: int | None = None,
-    ) -> ConfirmedSender:
+    ) -> MessageSender:
         if subjects:
             raise Unsupported(
                 "AMQP 1.0 cannot bind a stream to subjects: make it over an amqp:// URL first"
             )
-        arguments: dict[str, Any] = {"x-queue-type": "stream"}
-        if max_age is not None:
-            arguments["x-max-age"] = max_age
-        if max_bytes is not None:
-            arguments["x-max-length-bytes"] = max_bytes
+        arguments = stream_arguments(max_age, max_bytes)
         address = f"/stream/{quote(name, safe='')}"
         return self._create_sender(self._publisher_for(address, makes=True, arguments=arguments))
 
     def replay(
         self, stream: str, start: StreamStart = "first", *, prefetch: int = SUBSCRIBE_PREFETCH
-    ) -> SettlingReceiver:
+    ) -> MessageReceiver:
         return self._create_receiver(Amqp10StreamSource(stream, start, prefetch))
 
     async def open(self) -> Self:
@@ -174,20 +139,9 @@ class Amqp10Fabric:
         await self._consume_connection.close()
         await self._publish_connection.close()
 
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
     def _create_sender(
         self, publisher: Amqp10Publisher, subject: str | None = None
-    ) -> ConfirmedSender:
+    ) -> MessageSender:
         async def post(
             body: Body, headers: Headers | None, ttl: float | None, message_id: str | None
         ) -> Any:
@@ -199,7 +153,7 @@ class Amqp10Fabric:
                 encode_payload(content, properties, headers=headers, ttl=ttl)
             )
 
-        return ConfirmedSender(post)
+        return MessageSender(post)
 
     def _publisher_for(
         self, address: str, *, makes: bool = False, arguments: dict[str, Any] | None = None
@@ -212,7 +166,7 @@ class Amqp10Fabric:
             )
         return publisher
 
-    def _create_receiver(self, source: Amqp10Source, *, answers: bool = False) -> SettlingReceiver:
+    def _create_receiver(self, source: Amqp10Source, *, replies: bool = False) -> MessageReceiver:
         consumer = Amqp10Consumer(self._consume_connection, source, self._replies)
         self._consumers.add(consumer)
-        return SettlingReceiver(consumer, answers=answers)
+        return MessageReceiver(consumer, replies=replies)

@@ -14,10 +14,9 @@ from decimal import Decimal as Number
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-from penstock.client import message as client
 from penstock.client.amqp10.publisher import Amqp10ReplySender
-from penstock.client.errors import RemoteError
-from penstock.client.message import JSON, Body, encode_body
+from penstock.client.message import JSON, Body, ReceivedMessage, encode_body
+from penstock.client.requester import ERROR_TYPE, error_body
 from penstock.core.errors import PreconditionFailed, Unsupported
 from penstock.wire.amqp10.errors import EncodeError
 from penstock.wire.amqp10.links import IncomingDelivery
@@ -170,9 +169,6 @@ def id_text(value: Any) -> str | None:
 # A delivery can be settled only on the connection that brought it. When that is gone there is
 # nothing to settle: the broker hands the message out again, which is what was promised.
 
-#: What an answer that is an error says it is.
-ERROR_TYPE: Final = "penstock.error"
-
 
 class Amqp10Delivery:
     """Keeps `penstock.client.message.DeliveryHandle`."""
@@ -201,11 +197,7 @@ class Amqp10Delivery:
         await self._answer(body, headers, None)
 
     async def fail(self, error: BaseException) -> None:
-        if isinstance(error, RemoteError):
-            kind, reason = error.kind, error.reason
-        else:
-            kind, reason = type(error).__name__, str(error)
-        await self._answer({"error": kind, "reason": reason}, None, ERROR_TYPE)
+        await self._answer(error_body(error), None, ERROR_TYPE)
 
     def _settle(self, state: DeliveryState) -> None:
         delivery, self._delivery = self._delivery, None
@@ -229,12 +221,12 @@ class Amqp10Delivery:
         await self._replies.send(asked.reply_to, payload)
 
 
-def read_message(message: Amqp10Message, delivery: Amqp10Delivery) -> client.ReceivedMessage:
+def read_message(message: Amqp10Message, delivery: Amqp10Delivery) -> ReceivedMessage:
     properties = message.properties or Amqp10Properties()
     annotations = message.message_annotations or {}
     body, content_type = body_of(message)
     offset = annotations.get(STREAM_OFFSET)
-    return client.ReceivedMessage(
+    return ReceivedMessage(
         body=body,
         address=str(annotations.get(ROUTING_KEY) or properties.subject or properties.to or ""),
         content_type=content_type if properties.content_type is None else properties.content_type,
@@ -247,17 +239,6 @@ def read_message(message: Amqp10Message, delivery: Amqp10Delivery) -> client.Rec
         offset=int(offset) if isinstance(offset, int) else None,
         delivery=delivery,
     )
-
-
-def read_error(message: Amqp10Message, read: client.ReceivedMessage) -> RemoteError | None:
-    """The error an answer carries, if it does."""
-    if (message.message_annotations or {}).get(TYPE) != ERROR_TYPE:
-        return None
-    try:
-        told = read.json()
-        return RemoteError(str(told["error"]), str(told["reason"]))
-    except (ValueError, TypeError, KeyError):
-        return RemoteError("Error", read.body.decode(errors="replace"))
 
 
 def _to_datetime(milliseconds: int | None) -> datetime | None:

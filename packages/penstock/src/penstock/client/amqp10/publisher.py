@@ -21,9 +21,8 @@ from uuid import uuid4
 from penstock.client.amqp10.connection import Amqp10RecoveringConnection
 from penstock.client.amqp10.endpoint import to_penstock_error
 from penstock.client.errors import FabricClosed
-from penstock.client.sender import InflightWindow
+from penstock.client.sender import InflightWindow, settle
 from penstock.core.errors import NoRoute, NotFound, PenstockError, QueueFull, ResourceExhausted
-from penstock.core.units import MiB
 from penstock.wire.amqp10.errors import DELETED
 from penstock.wire.amqp10.links import IncomingDelivery, OutgoingDelivery, SenderLink
 from penstock.wire.amqp10.performatives import (
@@ -39,10 +38,6 @@ from penstock.wire.amqp10.performatives import (
 from penstock.wire.amqp10.session import Amqp10Session
 from penstock.wire.amqp10.values import Symbol
 
-#: Enough to keep a connection busy, little enough to hold in memory.
-WINDOW_MESSAGES: Final = 1000
-WINDOW_BYTES: Final = 64 * MiB
-
 
 @dataclass(slots=True, eq=False)
 class UnsettledMessage:
@@ -51,14 +46,6 @@ class UnsettledMessage:
     payload: bytes
     confirmed: asyncio.Future[None]
     returned: bool = False  #: once, when it was sent to a queue that had gone
-
-    def settle(self, error: BaseException | None = None) -> None:
-        if self.confirmed.done():
-            return
-        if error is None:
-            self.confirmed.set_result(None)
-        else:
-            self.confirmed.set_exception(error)
 
 
 class Amqp10Publisher:
@@ -78,7 +65,7 @@ class Amqp10Publisher:
         self._mandatory = mandatory  #: that nobody takes a message is an error
         self._makes = makes  #: attaching makes what is not there
         self._arguments = arguments or {}
-        self._window = InflightWindow(WINDOW_MESSAGES, WINDOW_BYTES)
+        self._window = InflightWindow()
         self._queue: deque[UnsettledMessage] = deque()
         self._flying: dict[OutgoingDelivery, UnsettledMessage] = {}
         self._link: SenderLink | None = None
@@ -94,27 +81,15 @@ class Amqp10Publisher:
         return bool(self._queue) and link is not None and link.live and link.credit <= 0
 
     async def post(self, payload: bytes) -> asyncio.Future[None]:
-        """Take a message, when there is room; the future tells when it is safe."""
-        size = len(payload)
-        await self._window.enter(size)
-        try:
-            if self._failure is not None:
-                raise self._failure
-            async with self._joining:
-                if not self._joined:
-                    await self._connection.join(self)
-                    self._joined = True
-        except BaseException:
-            self._window.leave(size)
-            raise
-        posting = UnsettledMessage(payload, asyncio.get_running_loop().create_future())
-        posting.confirmed.add_done_callback(lambda confirmed: self._settled(confirmed, size))
+        """Send when there is space in the window; the future is done when it is settled."""
+        confirmed = await self._window.admit(len(payload), self._join)
+        posting = UnsettledMessage(payload, confirmed)
         self._queue.append(posting)
         if self._link is None and self._session is not None:
             self._attach(self._session)
         else:
             self.on_credit()
-        return posting.confirmed
+        return confirmed
 
     async def close(self) -> None:
         self._connection.leave(self)
@@ -122,7 +97,15 @@ class Amqp10Publisher:
             self._link.detach()
         self.failed(FabricClosed("the fabric was closed before the broker settled the message"))
 
-    # What the trunk says.
+    async def _join(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        async with self._joining:
+            if not self._joined:
+                await self._connection.join(self)
+                self._joined = True
+
+    # Events of the connection.
 
     def resume(self, session: Amqp10Session) -> None:
         self._session = session
@@ -176,20 +159,23 @@ class Amqp10Publisher:
             return
         match delivery.state:
             case None | Accepted():
-                posting.settle()
+                settle(posting.confirmed)
             case Rejected(error):
                 failure = to_penstock_error(error, f"{self._address!r} does not take the message")
                 if isinstance(failure, ResourceExhausted):
                     failure = QueueFull(str(failure))
-                posting.settle(failure)
+                settle(posting.confirmed, failure)
             case _ if not self._mandatory:
-                posting.settle()
+                settle(posting.confirmed)
             case _ if self._makes and not posting.returned:
                 posting.returned = True
                 self._queue.appendleft(posting)
                 self._attach_again()
             case _:
-                posting.settle(NoRoute(f"no queue takes what is sent to {self._address!r}"))
+                settle(
+                    posting.confirmed,
+                    NoRoute(f"unroutable message: no queue for address {self._address!r}"),
+                )
 
     def _attach(self, session: Amqp10Session) -> None:
         name = f"{self._address or 'relay'}-{uuid4().hex[:8]}"
@@ -222,17 +208,12 @@ class Amqp10Publisher:
         self._queue.extendleft(reversed(self._flying.values()))
         self._flying.clear()
 
-    def _settled(self, confirmed: asyncio.Future[None], size: int) -> None:
-        self._window.leave(size)
-        if not confirmed.cancelled():
-            confirmed.exception()  # seen, even if whoever posted it does not look
-
     def _give_up(self, error: PenstockError) -> None:
         waiting = [*self._flying.values(), *self._queue]
         self._flying.clear()
         self._queue.clear()
         for posting in waiting:
-            posting.settle(error)
+            settle(posting.confirmed, error)
 
 
 # Where answers go: the addresses that questions ask them to be sent to.

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from paho.mqtt.client import MQTTMessage
 from paho.mqtt.reasoncodes import ReasonCode
 
-from penstock.client.errors import BrokerUnreachable, FabricClosed
+from penstock.client.errors import FabricClosed
 from penstock.client.mqtt.endpoint import (
     MqttConnectionLost,
     MqttEndpoint,
@@ -27,15 +27,16 @@ from penstock.client.mqtt.endpoint import (
     permanent_error,
 )
 from penstock.client.mqtt.transport import ConnackProperties, PahoConnection
-from penstock.client.retry import RECONNECT_SECONDS, connect_with_retry
+from penstock.client.retry import connect_with_retry, reconnect_when_lost
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy
 
 log = get_logger(__name__)
 
 #: A connection that ends sooner has not been a success, and the next one can wait.
 SHORT_CONNECTION_SECONDS: Final = 1.0
-MAX_RECONNECT_SECONDS: Final = 15.0
+SHORT_CONNECTION_RETRY: Final = RetryPolicy(first=0.5, longest=15.0)
 #: After so many of those it is time to say what may be behind it.
 MAX_SHORT_CONNECTIONS: Final = 3
 
@@ -56,23 +57,28 @@ class MqttReconnectListener(Protocol):
 
 
 class MqttRecoveringConnection:
-    def __init__(self, endpoint: MqttEndpoint, tls: ssl.SSLContext | None, patience: float) -> None:
+    def __init__(
+        self, endpoint: MqttEndpoint, tls: ssl.SSLContext | None, retry_seconds: float
+    ) -> None:
         self.endpoint = endpoint
         self.wire = PahoConnection(endpoint, tls, self)
         self.connack: ConnackProperties | None = None
         self.generation = 0  #: which connection it is, counted from 1
         self.on_arrival: Callable[[MQTTMessage], None] = lambda _: None
         self.on_acknowledged: Callable[[int, ReasonCode], None] = lambda _packet, _reason: None
-        self._patience = patience
+        self._retry_seconds = retry_seconds
         self._parts: list[MqttReconnectListener] = []
         self._ready = asyncio.Event()
-        self._changed = asyncio.Event()  #: the connection went, or the link was closed
+        self._lost = asyncio.Event()
         self._opening = asyncio.Lock()
-        self._keeper: asyncio.Task[None] | None = None
+        self._recovery: asyncio.Task[None] | None = None
         self._failure: PenstockError | None = None
         self._holding: set[object] = set()
         self._awaited = 0
-        self._welcomed = False  #: the last attempt to connect was a success, for however long
+        self._welcomed = False  #: the last attempt to connect succeeded
+        self._connected_at = 0.0
+        self._short_connections = 0
+        self._delays = SHORT_CONNECTION_RETRY.delays()
 
     def join(self, part: MqttReconnectListener) -> None:
         self._parts.append(part)
@@ -90,10 +96,13 @@ class MqttRecoveringConnection:
         async with self._opening:
             if self._failure is not None:
                 raise self._failure
-            if self._keeper is not None:
+            if self._recovery is not None:
                 return
-            await connect_with_retry(self._connect, self._patience)
-            self._keeper = asyncio.create_task(self._keep())
+            await connect_with_retry(self._connect, self._retry_seconds)
+            self._connected_at = asyncio.get_running_loop().time()
+            self._recovery = asyncio.create_task(
+                reconnect_when_lost(self._lost, self._reconnect, self._fail, self)
+            )
 
     async def ready(self) -> ConnackProperties:
         """Returns when there is a connection and everything is resumed on it."""
@@ -108,9 +117,9 @@ class MqttRecoveringConnection:
     async def close(self) -> None:
         self._fail(FabricClosed("the fabric is closed"))
         async with self._opening:
-            if self._keeper is not None:
-                self._keeper.cancel()
-                await asyncio.gather(self._keeper, return_exceptions=True)
+            if self._recovery is not None:
+                self._recovery.cancel()
+                await asyncio.gather(self._recovery, return_exceptions=True)
             await self.wire.disconnect()
             self.connack = None
 
@@ -148,13 +157,13 @@ class MqttRecoveringConnection:
     def lost(self, error: MqttConnectionLost) -> None:
         self.connack = None
         self._ready.clear()
-        self._changed.set()
         for part in self._parts:
             part.paused(error)
         if (failure := permanent_error(self.endpoint, error)) is not None:
             self._fail(failure)
         else:
-            log.warning("connection lost, trying again", broker=str(self), reason=str(error))
+            log.warning("connection lost", broker=str(self), reason=str(error))
+            self._lost.set()
 
     def __str__(self) -> str:
         return str(self.endpoint)
@@ -163,7 +172,7 @@ class MqttRecoveringConnection:
         self.wire.read(not self._holding or self._awaited > 0)
 
     async def _connect(self) -> None:
-        self._changed.clear()
+        self._lost.clear()
         self._welcomed = False
         try:
             connack = await self.wire.connect()
@@ -179,36 +188,22 @@ class MqttRecoveringConnection:
         if self.connack is not None:
             self._ready.set()
 
-    async def _keep(self) -> None:
+    async def _reconnect(self) -> None:
+        """Connect, after a delay that grows while connections end soon after they are opened."""
         clock = asyncio.get_running_loop().time
-        since, brief = clock(), 0
-        while True:
-            await self._changed.wait()
-            if self._failure is not None:
-                return
-            brief = (
-                brief + 1 if self._welcomed and clock() - since < SHORT_CONNECTION_SECONDS else 0
-            )
-            if brief == MAX_SHORT_CONNECTIONS:
+        if self._welcomed and clock() - self._connected_at < SHORT_CONNECTION_SECONDS:
+            self._short_connections += 1
+            if self._short_connections == MAX_SHORT_CONNECTIONS:
                 log.warning(
-                    "connections end as soon as they are made: is there another client of this id?",
+                    "connections end soon after they are opened: does another client use this id?",
                     client_id=self.endpoint.client_id,
                 )
-            if brief:
-                await asyncio.sleep(
-                    min(RECONNECT_SECONDS * 2 ** (brief - 1), MAX_RECONNECT_SECONDS)
-                )
-            since = clock()
-            try:
-                await self._connect()
-            except BrokerUnreachable:
-                await asyncio.sleep(RECONNECT_SECONDS)
-                self._changed.set()
-            except PenstockError as error:
-                self._fail(error)
-                return
-            else:
-                log.info("connected again", broker=str(self))
+            await asyncio.sleep(next(self._delays))
+        else:
+            self._short_connections = 0
+            self._delays = SHORT_CONNECTION_RETRY.delays()
+        self._connected_at = clock()
+        await self._connect()
 
     def _fail(self, error: PenstockError) -> None:
         if self._failure is None:

@@ -7,8 +7,6 @@ keeps the session when we are away, `keepalive=` seconds, `cafile=`.
 
 from __future__ import annotations
 
-import errno
-import socket
 import ssl
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,6 +14,7 @@ from uuid import uuid4
 
 from paho.mqtt.reasoncodes import ReasonCode
 
+from penstock.client import errors
 from penstock.client.errors import BrokerUnreachable
 from penstock.client.url import create_tls_context, format_host_port, parse_url
 from penstock.core.addresses import DEFAULT_PORTS
@@ -152,23 +151,14 @@ class MqttConnectionLost(Exception):
         self.reason = reason
 
 
-def connect_error(endpoint: MqttEndpoint, error: Exception) -> BrokerUnreachable:
+def connect_error(endpoint: MqttEndpoint, error: Exception) -> PenstockError:
     """Why no connection came about."""
-    if isinstance(error, TimeoutError):
-        words = "no answer in time"
-    elif isinstance(error, ssl.SSLCertVerificationError):
-        words = f"certificate not trusted: {error.verify_message}; see ?cafile="
-    elif isinstance(error, socket.gaierror):
-        words = "no such host"
-    elif isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-        words = "connection refused"
-    elif isinstance(error, MqttConnectionLost):
-        words = f"{error} instead of an answer"
+    if isinstance(error, MqttConnectionLost):
+        reason = str(error)
         if endpoint.is_v5:
-            words += " (if it speaks MQTT 3.1.1 only, add ?version=3.1.1)"
-    else:
-        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return BrokerUnreachable(endpoint.host, endpoint.port, words or type(error).__name__)
+            reason += " (if the broker speaks MQTT 3.1.1 only, add ?version=3.1.1)"
+        return BrokerUnreachable(endpoint.host, endpoint.port, reason)
+    return errors.connect_error(endpoint.host, endpoint.port, error)
 
 
 def connack_error(endpoint: MqttEndpoint, reason: ReasonCode) -> PenstockError:

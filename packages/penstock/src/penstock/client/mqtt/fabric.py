@@ -16,53 +16,43 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Final, NoReturn, Self
 from weakref import WeakSet
 
-import aio_pika
-
 from penstock.client.fabric import (
     SUBSCRIBE_PREFETCH,
+    TOPIC_EXCHANGE,
     WORK_PREFETCH,
-    Headers,
-    ServiceHandler,
+    Fabric,
     StreamStart,
 )
-from penstock.client.message import Body, ReceivedMessage, encode_body
+from penstock.client.message import Body, Headers, ReceivedMessage, encode_body
 from penstock.client.mqtt.endpoint import parse_endpoint
 from penstock.client.mqtt.message import encode_properties
 from penstock.client.mqtt.publisher import UnacknowledgedMessage
 from penstock.client.mqtt.requester import MqttRequester
 from penstock.client.mqtt.session import MqttClientSession, MqttConsumer
 from penstock.client.mqtt.topics import SHARE_PREFIX, check_filter, check_topic
-from penstock.client.receiver import SettlingReceiver
-from penstock.client.sender import ConfirmedSender
-from penstock.client.service import HandlerService
+from penstock.client.receiver import MessageReceiver
+from penstock.client.sender import MessageSender
 from penstock.core.errors import PreconditionFailed, Unsupported
 
-#: Where brokers that speak AMQP as well publish what comes by MQTT; not ours to choose.
-TOPIC: Final = "amq.topic"
-#: Those who serve a name share its requests as this group.
+#: The group of the shared subscriptions of services.
 GROUP: Final = "penstock"
 
 
-class MqttFabric:
-    """Keeps `penstock.client.fabric.Fabric`, and adds what MQTT has: `qos` and `retain`."""
+class MqttFabric(Fabric):
+    """Adds the options of MQTT, `qos` and `retain`."""
 
     def __init__(
-        self, url: str, *, tls: ssl.SSLContext | None = None, patience: float = 0.0
+        self, url: str, *, tls: ssl.SSLContext | None = None, retry_seconds: float = 0.0
     ) -> None:
         self._endpoint = parse_endpoint(url)
         self._tls = tls
-        self._patience = patience
-        self._session = MqttClientSession(self._endpoint, tls, patience)
+        self._retry_seconds = retry_seconds
+        self._session = MqttClientSession(self._endpoint, tls, retry_seconds)
         self._requester = MqttRequester(self._session)
-        self._inlets: WeakSet[MqttConsumer] = WeakSet()
-
-    @property
-    def amqp(self) -> aio_pika.RobustConnection:
-        raise Unsupported("this fabric speaks MQTT: connect to an amqp:// URL for AMQP")
+        self._consumers: WeakSet[MqttConsumer] = WeakSet()
 
     @property
     def mqtt(self) -> Self:
@@ -81,7 +71,7 @@ class MqttFabric:
         headers: Headers | None = None,
         ttl: float | None = None,
         message_id: str | None = None,
-        exchange: str = TOPIC,
+        exchange: str = TOPIC_EXCHANGE,
         qos: int = 1,
         retain: bool = False,
     ) -> None:
@@ -91,8 +81,8 @@ class MqttFabric:
         await publisher.send(body, headers=headers, ttl=ttl, message_id=message_id)
 
     def publisher(
-        self, address: str, *, exchange: str = TOPIC, qos: int = 1, retain: bool = False
-    ) -> ConfirmedSender:
+        self, address: str, *, exchange: str = TOPIC_EXCHANGE, qos: int = 1, retain: bool = False
+    ) -> MessageSender:
         _check_exchange(exchange)
         _check_qos(qos)
         check_topic(address)
@@ -111,16 +101,16 @@ class MqttFabric:
             posting = UnacknowledgedMessage(address, content, properties, qos, retain)
             return await self._session.publisher.post(posting)
 
-        return ConfirmedSender(post)
+        return MessageSender(post)
 
     def subscribe(
         self,
         *patterns: str,
         name: str | None = None,
-        exchange: str = TOPIC,
+        exchange: str = TOPIC_EXCHANGE,
         prefetch: int = SUBSCRIBE_PREFETCH,
         qos: int = 1,
-    ) -> SettlingReceiver:
+    ) -> MessageReceiver:
         """Topic filters: `+` is one level, a last `#` any number; `$share/GROUP/FILTER` shares.
 
         With a name the subscription lasts: it is the session of the client id of that name. Only
@@ -132,12 +122,12 @@ class MqttFabric:
             check_filter(pattern)
         session = self._session
         if name is not None:
-            session = MqttClientSession(self._endpoint.named(name), self._tls, self._patience)
+            session = MqttClientSession(self._endpoint.named(name), self._tls, self._retry_seconds)
         consumer = MqttConsumer(
             session, patterns or ("#",), qos=qos, prefetch=prefetch, owns=name is not None
         )
-        self._inlets.add(consumer)
-        return SettlingReceiver(consumer)
+        self._consumers.add(consumer)
+        return MessageReceiver(consumer)
 
     def push(self, queue: str) -> NoReturn:
         raise Unsupported(
@@ -163,18 +153,13 @@ class MqttFabric:
         check_topic(service)
         return await self._requester.request(service, body, headers, timeout)
 
-    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> SettlingReceiver:
+    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
         self._need_answers()
         check_topic(service)
         pattern = f"{SHARE_PREFIX}{GROUP}/{service}"
         consumer = MqttConsumer(self._session, (pattern,), qos=1, prefetch=prefetch)
-        self._inlets.add(consumer)
-        return SettlingReceiver(consumer, answers=True)
-
-    def serve(
-        self, service: str, handler: ServiceHandler, *, concurrency: int = WORK_PREFETCH
-    ) -> HandlerService:
-        return HandlerService(service, self.reply(service, prefetch=concurrency), handler)
+        self._consumers.add(consumer)
+        return MessageReceiver(consumer, replies=True)
 
     def stream(
         self,
@@ -202,20 +187,9 @@ class MqttFabric:
         return self
 
     async def close(self) -> None:
-        for consumer in list(self._inlets):
+        for consumer in list(self._consumers):
             await consumer.close()
         await self._session.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def _need_answers(self) -> None:
         if not self._endpoint.is_v5:
@@ -231,7 +205,7 @@ def _check_qos(qos: int) -> None:
 
 
 def _check_exchange(exchange: str) -> None:
-    if exchange != TOPIC:
+    if exchange != TOPIC_EXCHANGE:
         raise Unsupported(
             f"MQTT has no exchanges: to reach {exchange!r}, use amqp://; "
             "which one MQTT leads to is the broker's setting"

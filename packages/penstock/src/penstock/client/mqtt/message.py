@@ -16,10 +16,9 @@ from paho.mqtt.client import MQTTMessage
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from penstock.client.errors import RemoteError
-from penstock.client.fabric import Headers
-from penstock.client.message import Body, ReceivedMessage, encode_body
+from penstock.client.message import Body, Headers, ReceivedMessage, encode_body
 from penstock.client.mqtt.publisher import MqttPublisher, UnacknowledgedMessage
+from penstock.client.requester import ERROR_TYPE, error_body
 from penstock.core.errors import PreconditionFailed, Unsupported
 
 
@@ -66,11 +65,7 @@ class MqttDelivery:
         await self._answer(body, headers, None)
 
     async def fail(self, error: BaseException) -> None:
-        if isinstance(error, RemoteError):
-            kind, reason = error.kind, error.reason
-        else:
-            kind, reason = type(error).__name__, str(error)
-        await self._answer({"error": kind, "reason": reason}, None, ERROR_TYPE)
+        await self._answer(error_body(error), None, ERROR_TYPE)
 
     async def _answer(
         self, body: Body, headers: Mapping[str, Any] | None, kind: str | None
@@ -110,17 +105,6 @@ def read_message(packet: MQTTMessage, delivery: MqttDelivery) -> ReceivedMessage
     )
 
 
-def read_error(message: ReceivedMessage) -> RemoteError | None:
-    """The error an answer carries, if it does."""
-    if message.headers.get(TYPE) != ERROR_TYPE:
-        return None
-    try:
-        told = message.json()
-        return RemoteError(str(told["error"]), str(told["reason"]))
-    except (ValueError, TypeError, KeyError):
-        return RemoteError("Error", message.body.decode(errors="replace"))
-
-
 def _readable(correlation: bytes) -> str:
     try:
         return correlation.decode()
@@ -137,8 +121,6 @@ def _readable(correlation: bytes) -> str:
 
 MESSAGE_ID: Final = "message-id"
 TYPE: Final = "type"
-#: The `type` of an answer that is an error.
-ERROR_TYPE: Final = "penstock.error"
 
 
 def encode_properties(

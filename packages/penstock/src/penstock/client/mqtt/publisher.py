@@ -35,7 +35,7 @@ from penstock.client.mqtt.endpoint import (
     reason_code_error,
 )
 from penstock.client.mqtt.transport import ConnackProperties
-from penstock.client.sender import InflightWindow
+from penstock.client.sender import WINDOW_MESSAGES, InflightWindow, settle
 from penstock.core.errors import (
     ContentTooLarge,
     PenstockError,
@@ -43,11 +43,7 @@ from penstock.core.errors import (
     ProtocolError,
     Unsupported,
 )
-from penstock.core.units import MiB
 
-#: Enough to keep a connection busy, little enough to hold in memory.
-WINDOW_MESSAGES: Final = 1000
-WINDOW_BYTES: Final = 64 * MiB
 #: Connections that may end one after the other without a single acknowledgement.
 MAX_FRUITLESS_RECONNECTS: Final = 3
 
@@ -77,18 +73,14 @@ class UnacknowledgedMessage:
     confirmed: asyncio.Future[None] | None = None
 
     def settle(self, error: BaseException | None = None) -> None:
-        if self.confirmed is None or self.confirmed.done():
-            return
-        if error is None:
-            self.confirmed.set_result(None)
-        else:
-            self.confirmed.set_exception(error)
+        if self.confirmed is not None:
+            settle(self.confirmed, error)
 
 
 class MqttPublisher:
     def __init__(self, connection: MqttRecoveringConnection) -> None:
         self._connection = connection
-        self._window = InflightWindow(WINDOW_MESSAGES, WINDOW_BYTES)
+        self._window = InflightWindow()
         self._queue: deque[UnacknowledgedMessage] = deque()
         self._flying: dict[int, UnacknowledgedMessage] = {}
         self._fruitless = 0
@@ -97,21 +89,16 @@ class MqttPublisher:
         connection.on_acknowledged = self._acknowledged
 
     async def post(self, posting: UnacknowledgedMessage) -> asyncio.Future[None]:
-        """Take a message, when there is room; the future tells when it is safe."""
-        size = len(posting.body)
-        await self._window.enter(size)
-        try:
-            await self._connection.open()
-            if self._failure is not None:
-                raise self._failure
-        except BaseException:
-            self._window.leave(size)
-            raise
-        confirmed = posting.confirmed = asyncio.get_running_loop().create_future()
-        confirmed.add_done_callback(lambda _: self._settled(posting))
+        """Send when there is space in the window; the future is done at the acknowledgement."""
+        confirmed = posting.confirmed = await self._window.admit(len(posting.body), self._ready)
         self._queue.append(posting)
         self._pump()
         return confirmed
+
+    async def _ready(self) -> None:
+        await self._connection.open()
+        if self._failure is not None:
+            raise self._failure
 
     def paused(self, lost: MqttConnectionLost) -> None:
         for packet_id, posting in list(self._flying.items()):
@@ -200,11 +187,6 @@ class MqttPublisher:
     def _what(self) -> str:
         topics = list(dict.fromkeys(posting.topic for posting in self._flying.values()))
         return repr(topics[0]) + (f" and {len(topics) - 1} others" if topics[1:] else "")
-
-    def _settled(self, posting: UnacknowledgedMessage) -> None:
-        self._window.leave(len(posting.body))
-        if posting.confirmed is not None and not posting.confirmed.cancelled():
-            posting.confirmed.exception()  # seen, even if whoever posted it does not look
 
 
 def _unsupported_by_broker(

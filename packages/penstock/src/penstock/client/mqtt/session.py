@@ -36,8 +36,10 @@ from penstock.core.logs import get_logger
 class MqttClientSession:
     """The order of its parts is the order they resume in: first receive, then send."""
 
-    def __init__(self, endpoint: MqttEndpoint, tls: ssl.SSLContext | None, patience: float) -> None:
-        self.connection = MqttRecoveringConnection(endpoint, tls, patience)
+    def __init__(
+        self, endpoint: MqttEndpoint, tls: ssl.SSLContext | None, retry_seconds: float
+    ) -> None:
+        self.connection = MqttRecoveringConnection(endpoint, tls, retry_seconds)
         self.subscriptions = MqttClientSubscriptions(self.connection)
         self.publisher = MqttPublisher(self.connection)
 
@@ -302,7 +304,7 @@ class MqttConsumer:
 
     def renewed(self, session_present: bool) -> None:
         if session_present:
-            self._arrivals.keep(lambda arrival: arrival[1] is None)
+            self._arrivals.retain(lambda arrival: arrival[1] is None)
             self._session.connection.release(self)
 
     def failed(self, error: PenstockError) -> None:

@@ -51,13 +51,13 @@ class BlockingPadresClient:
         id: str = "",  # noqa: A002 - PADRES' word
         lasting: bool = False,
         tls: ssl.SSLContext | None = None,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
         self._loop = EventLoopThread()
 
         async def build() -> asynchronous.PadresClient:
             return asynchronous.PadresClient(
-                *urls, id=id, lasting=lasting, tls=tls, patience=patience
+                *urls, id=id, lasting=lasting, tls=tls, retry_seconds=retry_seconds
             )
 
         self._client = self._loop.begin(build())

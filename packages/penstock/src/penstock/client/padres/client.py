@@ -48,7 +48,7 @@ class PadresClient:
         lasting: bool = False,
         attentive: bool = False,
         tls: ssl.SSLContext | None = None,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
         """Without an id the first broker gives it one; a lasting client has to say who it is.
 
@@ -64,7 +64,7 @@ class PadresClient:
         self._lasting = lasting
         self._attentive = attentive
         self._tls = tls
-        self._patience = patience
+        self._retry_seconds = retry_seconds
         self.interests: PublicationInbox[SubscriptionNotice] = PublicationInbox()
         self._inbox: PublicationInbox[ReceivedPublication] = PublicationInbox()
         self._others: dict[PublicationInbox[ReceivedPublication], tuple[Subscription, ...]] = {}
@@ -94,7 +94,7 @@ class PadresClient:
             take=self._take,
             failed=self._failed,
         )
-        await broker.open(self._patience)
+        await broker.open(self._retry_seconds)
         if broker.id in self.brokers:
             await broker.close()
             raise PreconditionFailed(f"there is a connection to {broker.id} already")

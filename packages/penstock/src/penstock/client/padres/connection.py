@@ -11,7 +11,7 @@ from typing import Final, cast
 from uuid import uuid4
 
 from penstock import __version__
-from penstock.client.errors import BrokerUnreachable, FabricClosed
+from penstock.client.errors import FabricClosed
 from penstock.client.padres.endpoint import (
     PadresConnectionLost,
     PadresEndpoint,
@@ -20,7 +20,7 @@ from penstock.client.padres.endpoint import (
     refusal_error,
 )
 from penstock.client.padres.inbox import ReadProgress
-from penstock.client.retry import RECONNECT_SECONDS, connect_with_retry
+from penstock.client.retry import connect_with_retry, reconnect_when_lost
 from penstock.core.errors import ContentTooLarge, NotFound, PenstockError, ProtocolError
 from penstock.core.logs import get_logger
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
@@ -283,7 +283,7 @@ class PadresRecoveringConnection:
         self._reading: ReadProgress | None = None
         self._ready = asyncio.Event()  # there is a connection on which all is asked for
         self._lost = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._recovery: asyncio.Task[None] | None = None
         self._failure: PenstockError | None = None
 
     @property
@@ -295,17 +295,19 @@ class PadresRecoveringConnection:
     def connected(self) -> bool:
         return self._ready.is_set()
 
-    async def open(self, patience: float) -> None:
-        await connect_with_retry(self._connect, patience)
-        self._keeper = asyncio.create_task(self._keep())
+    async def open(self, retry_seconds: float) -> None:
+        await connect_with_retry(self._connect, retry_seconds)
+        self._recovery = asyncio.create_task(
+            reconnect_when_lost(self._lost, self._connect, self._fail, self.endpoint)
+        )
 
     async def close(self) -> None:
         if self._failure is None:
             self._failure = FabricClosed("the broker was left")
             self._ready.set()  # for those who wait, to be told
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.gather(self._recovery, return_exceptions=True)
         if self._current is not None:
             if self._reading is not None:
                 self._reading.tell()
@@ -376,31 +378,14 @@ class PadresRecoveringConnection:
             self._current = wire
             self._ready.set()
 
-    async def _keep(self) -> None:
-        while True:
-            await self._lost.wait()
-            if self._failure is not None:
-                return
-            try:
-                await self._connect()
-            except BrokerUnreachable:
-                await asyncio.sleep(RECONNECT_SECONDS)
-                self._lost.set()
-            except PenstockError as error:
-                self._fail(error)
-                return
-            else:
-                log.info("connected again", broker=str(self.endpoint))
-
     def _on_lost(self, lost: PadresConnectionLost) -> None:
         self._ready.clear()
         failure = permanent_error(lost)
         if failure is not None:
             self._fail(failure)
         else:
-            reason = str(lost)
-            log.warning("connection lost, trying again", broker=str(self.endpoint), reason=reason)
-        self._lost.set()
+            log.warning("connection lost", broker=str(self.endpoint), reason=str(lost))
+            self._lost.set()
 
     def _fail(self, error: PenstockError) -> None:
         if self._failure is None:

@@ -7,13 +7,12 @@ place of the other scheme, `vhost=`, `heartbeat=` seconds, `cafile=`.
 
 from __future__ import annotations
 
-import errno
-import socket
 import ssl
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
+from penstock.client import errors
 from penstock.client.errors import BrokerUnreachable
 from penstock.client.url import create_tls_context, format_host_port, parse_url
 from penstock.content import LanguageError
@@ -120,15 +119,6 @@ def connect_error(endpoint: PadresEndpoint, error: Exception) -> PenstockError:
         if isinstance(error.error, FrameError):
             words = f"what listens there does not speak this PADRES: {error}"
         else:
-            words = f"{error} instead of an answer"
-    elif isinstance(error, TimeoutError):
-        words = "no answer in time"
-    elif isinstance(error, ssl.SSLCertVerificationError):
-        words = f"certificate not trusted: {error.verify_message}; see ?cafile="
-    elif isinstance(error, socket.gaierror):
-        words = "no such host"
-    elif isinstance(error, OSError) and error.errno == errno.ECONNREFUSED:
-        words = "connection refused"
-    else:
-        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return BrokerUnreachable(endpoint.host, endpoint.port, words or type(error).__name__)
+            words = str(error)
+        return BrokerUnreachable(endpoint.host, endpoint.port, words)
+    return errors.connect_error(endpoint.host, endpoint.port, error)

@@ -29,15 +29,21 @@ class AmqpAddress:
     tls: bool = False
     authorities: str | None = None  #: a file of certificates to trust instead of the system's
     heartbeat: int = HEARTBEAT_SECONDS  #: 0 is none
+    name: str | None = None  #: of the connection, instead of the program's name for it
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}/{self.vhost}"
 
 
-def parse_amqp_url(url: str, authorities: str | None = None) -> AmqpAddress:
-    """Read `amqp[s]://user:password@host:port/vhost?heartbeat=20&cafile=FILE`; what is left out has
-    the usual default. Other options are other clients' and are passed over."""
+def parse_amqp_url(
+    url: str, authorities: str | None = None, *, heartbeat: int = HEARTBEAT_SECONDS
+) -> AmqpAddress:
+    """Parse `amqp[s]://user:password@host:port/vhost?heartbeat=20&cafile=FILE&name=NAME`.
+
+    `authorities` overrides `cafile`; `heartbeat` is the default. Unknown options are ignored, as
+    they may be those of other clients.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -62,7 +68,8 @@ def parse_amqp_url(url: str, authorities: str | None = None) -> AmqpAddress:
         unquote(parts.password or "guest"),
         parts.scheme == "amqps",
         authorities or options.get("cafile"),
-        _parse_heartbeat(options.get("heartbeat", str(HEARTBEAT_SECONDS))),
+        _parse_heartbeat(options.get("heartbeat", str(heartbeat))),
+        options.get("name"),
     )
 
 

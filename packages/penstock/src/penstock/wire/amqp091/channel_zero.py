@@ -113,7 +113,7 @@ class ChannelZero:
             methods.CONNECTION_START_OK,
             client_properties={
                 "product": "Penstock",
-                "connection_name": self._purpose,
+                "connection_name": self._address.name or self._purpose,
                 "capabilities": _CAPABILITIES,
             },
             mechanism="PLAIN",

@@ -1,0 +1,153 @@
+"""The fabric over AMQP 0-9-1, for Penstock and RabbitMQ.
+
+* publish/subscribe: topic exchange `amq.topic`; a subscription is an exclusive queue, or a durable
+  one if it has a name.
+* push/pull: a durable queue, persistent messages to the default exchange, confirms,
+  acknowledgements.
+* request/reply: an auto-delete queue named as the service, direct reply-to.
+* streams: a durable queue with `x-queue-type: stream`.
+
+There are two connections. A broker that is short of memory or disk stops reading from publishers.
+Acknowledgements free memory, so they must not be queued behind publishes.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Final, Self
+from weakref import WeakSet
+
+from penstock.client.amqp091.channel import AmqpClientChannel
+from penstock.client.amqp091.connection import AmqpRecoveringConnection, SetupChannel
+from penstock.client.amqp091.consumer import (
+    AmqpConsumer,
+    AmqpRequestSource,
+    AmqpSource,
+    AmqpStreamSource,
+    AmqpSubscriptionSource,
+    AmqpWorkQueueSource,
+    TopicExchangeDeclaration,
+    WorkQueueDeclaration,
+)
+from penstock.client.amqp091.publisher import AmqpPublisher, create_sender
+from penstock.client.amqp091.requester import AmqpRequester
+from penstock.client.fabric import (
+    SUBSCRIBE_PREFETCH,
+    TOPIC_EXCHANGE,
+    WORK_PREFETCH,
+    Fabric,
+    StreamStart,
+    stream_arguments,
+)
+from penstock.client.message import Body, Headers, ReceivedMessage
+from penstock.client.receiver import MessageReceiver
+from penstock.client.sender import MessageSender
+from penstock.wire.amqp091.address import parse_amqp_url
+
+HEARTBEAT_SECONDS: Final = 10
+
+
+class AmqpFabric(Fabric):
+    def __init__(
+        self, url: str, *, tls: ssl.SSLContext | None = None, retry_seconds: float = 0.0
+    ) -> None:
+        address = parse_amqp_url(url, heartbeat=HEARTBEAT_SECONDS)
+        self._publish_connection, self._consume_connection = (
+            AmqpRecoveringConnection(address, name, tls=tls, retry_seconds=retry_seconds)
+            for name in ("penstock sender", "penstock receiver")
+        )
+        self._publishers: dict[tuple[str, str], AmqpPublisher] = {}
+        self._consumers: WeakSet[AmqpConsumer] = WeakSet()
+        self._replies = AmqpPublisher(self._publish_connection, "")
+        self._requester = AmqpRequester(self._publish_connection, self._replies)
+
+    @property
+    def amqp(self) -> AmqpRecoveringConnection:
+        return self._publish_connection
+
+    @property
+    def blocked(self) -> bool:
+        return self._publish_connection.blocked
+
+    def publisher(self, address: str, *, exchange: str = TOPIC_EXCHANGE) -> MessageSender:
+        setup = TopicExchangeDeclaration(exchange).declare
+        return create_sender(self._publisher_for("topic", exchange, exchange, setup), address)
+
+    def subscribe(
+        self,
+        *patterns: str,
+        name: str | None = None,
+        exchange: str = TOPIC_EXCHANGE,
+        prefetch: int = SUBSCRIBE_PREFETCH,
+    ) -> MessageReceiver:
+        return self._receiver(AmqpSubscriptionSource(patterns or ("#",), exchange, name, prefetch))
+
+    def push(self, queue: str) -> MessageSender:
+        setup = WorkQueueDeclaration(queue).declare
+        return create_sender(self._publisher_for("queue", queue, "", setup, mandatory=True), queue)
+
+    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
+        return self._receiver(AmqpWorkQueueSource(queue, prefetch))
+
+    async def request(
+        self,
+        service: str,
+        body: Body = b"",
+        *,
+        headers: Headers | None = None,
+        timeout: float | None = 30.0,
+    ) -> ReceivedMessage:
+        return await self._requester.requests.request(service, body, headers, timeout)
+
+    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
+        return self._receiver(AmqpRequestSource(service, prefetch), replies=True)
+
+    def stream(
+        self,
+        name: str,
+        *,
+        subjects: Sequence[str] = (),
+        max_age: str | None = None,
+        max_bytes: int | None = None,
+    ) -> MessageSender:
+        async def setup(channel: AmqpClientChannel) -> None:
+            await channel.declare_queue(name, arguments=stream_arguments(max_age, max_bytes))
+            for subject in subjects:
+                await channel.bind(name, TOPIC_EXCHANGE, subject)
+
+        return create_sender(self._publisher_for("stream", name, "", setup, mandatory=True), name)
+
+    def replay(
+        self, stream: str, start: StreamStart = "first", *, prefetch: int = SUBSCRIBE_PREFETCH
+    ) -> MessageReceiver:
+        return self._receiver(AmqpStreamSource(stream, start, prefetch))
+
+    async def open(self) -> Self:
+        await self._publish_connection.open()
+        return self
+
+    async def close(self) -> None:
+        for consumer in list(self._consumers):
+            await consumer.close()
+        await self._requester.close()
+        for publisher in (*self._publishers.values(), self._replies):
+            await publisher.close()
+        await self._consume_connection.close()
+        await self._publish_connection.close()
+
+    def _publisher_for(
+        self, kind: str, name: str, exchange: str, setup: SetupChannel, *, mandatory: bool = False
+    ) -> AmqpPublisher:
+        """One publisher for all senders to a destination, so that their order is preserved."""
+        publisher = self._publishers.get((kind, name))
+        if publisher is None:
+            publisher = self._publishers[kind, name] = AmqpPublisher(
+                self._publish_connection, exchange, setup, mandatory=mandatory
+            )
+        return publisher
+
+    def _receiver(self, source: AmqpSource, *, replies: bool = False) -> MessageReceiver:
+        consumer = AmqpConsumer(self._consume_connection, source, self._replies)
+        self._consumers.add(consumer)
+        return MessageReceiver(consumer, replies=replies)
