@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from pamqp import commands
 from pamqp.frame import marshal
 
+from penstock.broker.permissions import Permission
 from penstock.client import Fabric, UnknownScheme, connect
+from penstock.core.config import BrokerSettings
+from penstock.core.errors import AuthenticationFailed, NotAllowed, PenstockError
+from penstock.server import Broker as Server
+from penstock.wire.amqp091 import methods
 from tests.client.line import Line
 from tests.peers import Broker
+
+SECONDS = 60
 
 
 async def test_exchange_and_queue_declared_otherwise_are_taken_as_they_are(
@@ -54,6 +62,60 @@ async def test_senders_that_wait_survive_a_break(line: Line, name: str) -> None:
         await sending
         async with fabric.pull(name) as items:
             assert [(await items.receive()).body for _ in range(2)] == [b"flows", b"waits"]
+
+
+async def test_a_connection_closed_because_of_a_message_fails_what_is_unconfirmed(
+    line: Line, name: str
+) -> None:
+    async with connect(line.url) as fabric, asyncio.timeout(SECONDS):
+        work = fabric.push(name)
+        await work.send(b"first")
+        line.hold()
+        sending = asyncio.create_task(work.send(b"x" * 1000))
+        await line.wait_for_bytes(1000)
+        close = methods.encode_method_frame(
+            0, methods.CONNECTION_CLOSE, reply_code=530, reply_text="NOT_ALLOWED - no more"
+        )
+        line.tell(close)
+        with pytest.raises(NotAllowed, match="no more"):
+            await sending
+        line.cut()
+        await work.send(b"last")  # on the next connection
+
+
+async def test_a_reconnect_that_is_refused_ends_the_fabric(tmp_path: Path) -> None:
+    settings = BrokerSettings(listen=["amqp://127.0.0.1:0"], drain_seconds=1)
+    async with asyncio.timeout(SECONDS), Server(settings, data=tmp_path) as server:
+        server.users.add("ada", "secret")
+        server.users.set_permissions("ada", "/", Permission(".*", ".*", ".*"))
+        async with Line(int(server.addresses[0].rpartition(":")[2])) as line:
+            url = line.url.replace("guest:guest", "ada:secret")
+            async with connect(url) as fabric, fabric.pull("work") as items:
+                await fabric.push("work").send(b"")
+                await (await items.receive()).ack()
+                server.users.set_password("ada", "other")
+                line.cut()
+                with pytest.raises(AuthenticationFailed):
+                    await items.receive()
+                with pytest.raises(AuthenticationFailed):
+                    await fabric.push("work").send(b"")
+
+
+async def test_the_url_may_name_the_connection() -> None:
+    login: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        start = {"version_minor": 9, "mechanisms": "PLAIN", "locales": "en_US"}
+        await reader.readexactly(8)
+        writer.write(methods.encode_method_frame(0, methods.CONNECTION_START, **start))
+        login.set_result(await reader.read(4096))
+        writer.close()
+
+    async with asyncio.timeout(SECONDS), await asyncio.start_server(greet, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(PenstockError):
+            await connect(f"amqp://127.0.0.1:{port}?name=loader").open()
+        assert b"loader" in await login
 
 
 @pytest.mark.slow
