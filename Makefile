@@ -70,10 +70,10 @@ lint: setup ## What can be said without running anything: ruff, mypy, the rooms'
 	$(BIN)/lint-imports
 
 test: checked ## All checks and the tests that do not take long
-	$(BIN)/pytest $(PARALLEL) -m 'not slow'
+	$(BIN)/pytest $(PARALLEL)
 
 test-all: checked ## The same, and the tests that do take long
-	$(BIN)/pytest $(PARALLEL)
+	$(BIN)/pytest $(PARALLEL) -m 'slow or not slow'
 
 # One package in an environment of its own: .venv-hives has penstock-hives and what it depends on.
 test-broker test-store test-spark test-history test-hives test-jobs test-pump test-pytest: test-%:
