@@ -126,7 +126,7 @@ def _report(
     sent: dict[int, float] = {}
     pace = len(sensors) / interval
     began = time.time()
-    with BulkPublisher(parse_amqp_url(url), mandatory=True, patience=60.0) as publisher:
+    with BulkPublisher(parse_amqp_url(url), mandatory=True, retry_seconds=60.0) as publisher:
         number = 0
         while (elapsed := time.time() - began) < seconds:
             while number < elapsed * pace:

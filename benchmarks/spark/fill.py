@@ -47,7 +47,7 @@ def fill(url: str, counts: Mapping[str, int]) -> None:
         ]
         for stream in counts
     }
-    with BulkPublisher(address, mandatory=True, patience=60.0) as publisher:
+    with BulkPublisher(address, mandatory=True, retry_seconds=60.0) as publisher:
         for stream, numbers in _turns(counts):
             for number in numbers:
                 body = (b"%d" % number).ljust(BODY_BYTES, b".")

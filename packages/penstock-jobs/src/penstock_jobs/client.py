@@ -13,11 +13,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Self
 
-from penstock.client.blocking_client import EventLoopThread
+from penstock.client.blocking_client import BlockingClient, EventLoopThread
 from penstock.core.errors import PenstockError
 from penstock_jobs.errors import JobFailed
 from penstock_jobs.formats import MessageFormat, read_response
@@ -49,7 +49,7 @@ class SubmittedJob:
             self._final.exception()  # nobody may ask, which is no mistake
             self._responses.put_nowait(None)
 
-    async def __aiter__(self) -> AsyncIterator[JobResponse]:
+    async def __aiter__(self) -> AsyncGenerator[JobResponse, None]:
         while (response := await self._responses.get()) is not None:
             yield response
             if response.final:
@@ -74,9 +74,9 @@ class JobsClient:
         url: str,
         *,
         durability: Durability = Durability.DURABLE,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
-        self._requester_connection = requester_connection(url, durability, patience)
+        self._requester_connection = requester_connection(url, durability, retry_seconds)
         self._jobs: dict[str, SubmittedJob] = {}
         self._failure: PenstockError | None = None  # why nothing is heard any more
 
@@ -156,12 +156,7 @@ class BlockingSubmittedJob:
         return self._job.id
 
     def __iter__(self) -> Iterator[JobResponse]:
-        responses = aiter(self._job)
-        while True:
-            response = self._loop.wait(_next(responses))
-            if response is None:
-                return
-            yield response
+        return self._loop.iterate(aiter(self._job))
 
     def result(self, *, raises: bool = True, timeout: float | None = None) -> JobResponse:
         wait = asyncio.wait_for(self._job.result(raises=raises), timeout)
@@ -171,20 +166,20 @@ class BlockingSubmittedJob:
         self._loop.wait(self._job.cancel())
 
 
-class BlockingJobsClient:
+class BlockingJobsClient(BlockingClient[JobsClient]):
+    """Opened by the constructor."""
+
     def __init__(
         self,
         url: str,
         *,
         durability: Durability = Durability.DURABLE,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
-        self._loop = EventLoopThread()
-        try:
-            self._client = self._loop.wait(_opened(url, durability, patience))
-        except BaseException:
-            self._loop.stop()
-            raise
+        super().__init__(
+            lambda: JobsClient(url, durability=durability, retry_seconds=retry_seconds)
+        )
+        self.open()
 
     def submit(
         self,
@@ -192,34 +187,11 @@ class BlockingJobsClient:
         options: JobOptions | None = None,
         form: MessageFormat = MessageFormat.JSON,
     ) -> BlockingSubmittedJob:
-        return BlockingSubmittedJob(
-            self._loop.wait(self._client.submit(request, options, form)), self._loop
-        )
+        job = self._loop.wait(self._client.submit(request, options, form))
+        return BlockingSubmittedJob(job, self._loop)
 
     def cancel(self, identity: str) -> None:
         self._loop.wait(self._client.cancel(identity))
 
-    def close(self) -> None:
-        try:
-            self._loop.wait(self._client.close())
-        finally:
-            self._loop.stop()
-
     def __enter__(self) -> Self:
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-async def _opened(url: str, durability: Durability, patience: float) -> JobsClient:
-    return await JobsClient(url, durability=durability, patience=patience).open()
-
-
-async def _next(responses: AsyncIterator[JobResponse]) -> JobResponse | None:
-    return await anext(responses, None)

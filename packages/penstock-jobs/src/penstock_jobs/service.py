@@ -40,11 +40,11 @@ from penstock_store import Database
 
 
 class JobService:
-    def __init__(self, broker_url: str, database: Database, patience: float = 0.0) -> None:
+    def __init__(self, broker_url: str, database: Database, retry_seconds: float = 0.0) -> None:
         address = parse_amqp_url(broker_url)
         self._repository = JobRepository(database)
-        self._requester = JobRequester(address, patience=patience)
-        self._recorder = JobRecorder(address, self._repository, patience=patience)
+        self._requester = JobRequester(address, retry_seconds=retry_seconds)
+        self._recorder = JobRecorder(address, self._repository, retry_seconds=retry_seconds)
         self._feed = JobChangeFeed(self._repository)
 
     async def open(self) -> Self:

@@ -12,7 +12,7 @@ JOBS: Final = "jobs"
 
 def extend(options: UpOptions) -> Extension:
     def worker(found: Addresses) -> list[str]:
-        words = options.bare_command("job", "worker", "--fork", "2", "--patience", "60")
+        words = options.bare_command("job", "worker", "--fork", "2", "--retry-seconds", "60")
         return [*words, *options.amqp_and_database(found)]
 
     if not (options.pipeline and options.applications):

@@ -45,7 +45,7 @@ def delete(url: str, name: str) -> None:
 def publish(url: str, name: str, bodies: Iterable[bytes]) -> None:
     """Returns when the broker has them all safe."""
     route = b"\x00" + encode_shortstr(name, "routing_key")
-    with BulkPublisher(parse_amqp_url(url), mandatory=True, patience=60.0) as publisher:
+    with BulkPublisher(parse_amqp_url(url), mandatory=True, retry_seconds=60.0) as publisher:
         for number, body in enumerate(bodies):
             publisher.publish(
                 route, encode_header(BasicProperties(message_id=f"{number}"), len(body)), body

@@ -91,7 +91,7 @@ class Flow:
             with (
                 suppress(TimeoutError),
                 BulkPublisher(
-                    parse_amqp_url(self._url), mandatory=True, patience=60.0
+                    parse_amqp_url(self._url), mandatory=True, retry_seconds=60.0
                 ) as publisher,
             ):
                 while not self._end.wait(0.05):

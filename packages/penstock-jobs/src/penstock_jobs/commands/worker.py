@@ -132,9 +132,10 @@ def worker(
     grace: Grace = None,
     database: Database = None,
     metrics: Metrics = None,
-    patience: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that a broker is waited for.")
+    retry_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to retry while the broker is unreachable.")
     ] = 0.0,
+    patience: Annotated[float | None, typer.Option(min=0.0, hidden=True)] = None,
     compatible: Compatible = False,
     ichnaea_script: Script = None,
     shell: Shell = "",
@@ -171,7 +172,7 @@ def worker(
         durability=durability(compatible),
         request_queue=request_queue,
         response_queues=tuple(filter(None, (response_queue or "").split(","))),
-        patience=patience,
+        retry_seconds=retry_seconds if patience is None else patience,
         settings=WorkerSettings(
             slots=fork,
             backoff=JobRetryPolicy(attempts),
@@ -197,7 +198,7 @@ async def _run(
 
     async with AsyncExitStack() as opened, stop_event(with_stdin) as stop:
         history_check = (
-            None if database is None else await _history(opened, url, database, plan.patience)
+            None if database is None else await _history(opened, url, database, plan.retry_seconds)
         )
         worker = build_worker(url, plan, history_check)
         if metrics is not None:
@@ -208,7 +209,7 @@ async def _run(
 
 
 async def _history(
-    opened: AsyncExitStack, url: str, database: str, patience: float
+    opened: AsyncExitStack, url: str, database: str, retry_seconds: float
 ) -> HistoryCheck:
     import penstock_store
     from penstock.wire.amqp091.address import parse_amqp_url
@@ -217,7 +218,7 @@ async def _history(
     from penstock_jobs.worker.history_check import HistoryCheck
 
     repository = JobRepository(opened.enter_context(penstock_store.open(database, Path())))
-    recorder = JobRecorder(parse_amqp_url(url), repository, patience)
+    recorder = JobRecorder(parse_amqp_url(url), repository, retry_seconds)
     await recorder.open()
     opened.push_async_callback(recorder.close)
     return HistoryCheck(repository)

@@ -33,11 +33,11 @@ _RETRY_SECONDS: Final = 1.0
 
 class JobRecorder:
     def __init__(
-        self, address: AmqpAddress, repository: JobRepository, patience: float = 0.0
+        self, address: AmqpAddress, repository: JobRepository, retry_seconds: float = 0.0
     ) -> None:
         self._repository = repository
         self._link = AmqpRecoveringConnection(
-            address, "penstock jobs history", self._prepare, retry_seconds=patience
+            address, "penstock jobs history", self._prepare, retry_seconds=retry_seconds
         )
         self._channel: AmqpClientChannel | None = None
         self._arrived: list[tuple[AmqpClientChannel, AmqpContent]] = []

@@ -59,7 +59,7 @@ class Amqp091WorkerConnection:
         queue: str | None = None,
         responses: tuple[str | None, Sequence[str]] = (None, ()),
         durability: Durability = Durability.DURABLE,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
         name: str = "penstock job worker",
     ) -> None:
         """`queue` is where requests are taken from, if not from the usual one of their type;
@@ -69,7 +69,9 @@ class Amqp091WorkerConnection:
         self._responses = responses
         self._durability = durability
         self._prefetch = self._wanted = prefetch
-        self._link = AmqpRecoveringConnection(address, name, self._prepare, retry_seconds=patience)
+        self._link = AmqpRecoveringConnection(
+            address, name, self._prepare, retry_seconds=retry_seconds
+        )
         self._listener: WorkerListener
         self._commits = TransactionBatcher()
         self._work: AmqpClientChannel | None = None

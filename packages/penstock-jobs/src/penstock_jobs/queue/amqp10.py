@@ -61,14 +61,14 @@ class Amqp10WorkerConnection:
         prefetch: int,
         *,
         queue: str | None = None,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
         self.epoch = 1  # the client mends its connections unseen
         self._kinds = tuple(kinds)
         self._prefetch = prefetch
         self._queue = queue
         self._url = url
-        self._fabric: Fabric = connect(url, patience=patience)
+        self._fabric: Fabric = connect(url, retry_seconds=retry_seconds)
         self._listener: WorkerListener | None = None
         self._outflows: dict[tuple[str, str], MessageSender] = {}
         self._flowing = asyncio.Event()  # requests are taken
@@ -263,7 +263,7 @@ async def receive_cancel_requests(
 
 @asynccontextmanager
 async def _sent_to_control(url: str, what: Body) -> AsyncIterator[Fabric]:
-    async with connect(url, patience=_CONTROL_SECONDS) as fabric:
+    async with connect(url, retry_seconds=_CONTROL_SECONDS) as fabric:
         try:
             async with asyncio.timeout(_CONTROL_SECONDS):
                 await fabric.stream(CONTROL, max_age=_CONTROL_MAX_AGE).send(what)
@@ -282,10 +282,10 @@ async def _sent_to_control(url: str, what: Body) -> AsyncIterator[Fabric]:
 class Amqp10RequesterConnection:
     """Keeps `penstock_jobs.queue.requester.RequesterConnection`."""
 
-    def __init__(self, url: str, patience: float = 0.0) -> None:
+    def __init__(self, url: str, retry_seconds: float = 0.0) -> None:
         self._url = url
         self._token = uuid.uuid4().hex
-        self._fabric: Fabric = connect(url, patience=patience)
+        self._fabric: Fabric = connect(url, retry_seconds=retry_seconds)
         self._listening: asyncio.Task[None] | None = None
 
     async def open(self, hear: ResponseCallback, fail: FailureCallback) -> None:

@@ -45,11 +45,11 @@ class JobRequester:
         self,
         address: AmqpAddress,
         durability: Durability = Durability.DURABLE,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
         self._durability = durability
         self._link = AmqpRecoveringConnection(
-            address, "penstock jobs requester", self._prepare, retry_seconds=patience
+            address, "penstock jobs requester", self._prepare, retry_seconds=retry_seconds
         )
         self._channel: AmqpClientChannel | None = None
         self._declared: set[str] = set()
@@ -208,23 +208,23 @@ def is_amqp10_url(url: str) -> bool:
 
 
 def requester_connection(
-    url: str, durability: Durability = Durability.DURABLE, patience: float = 0.0
+    url: str, durability: Durability = Durability.DURABLE, retry_seconds: float = 0.0
 ) -> RequesterConnection:
     if is_amqp10_url(url):
         from penstock_jobs.queue.amqp10 import Amqp10RequesterConnection
 
-        return Amqp10RequesterConnection(url, patience)
-    return Amqp091RequesterConnection(url, durability, patience)
+        return Amqp10RequesterConnection(url, retry_seconds)
+    return Amqp091RequesterConnection(url, durability, retry_seconds)
 
 
 class Amqp091RequesterConnection:
-    def __init__(self, url: str, durability: Durability, patience: float) -> None:
+    def __init__(self, url: str, durability: Durability, retry_seconds: float) -> None:
         address = parse_amqp_url(url)
         self._token = uuid.uuid4().hex
         self._queue = f"penstock_jobs.client.{self._token}"
-        self._requester = JobRequester(address, durability, patience)
+        self._requester = JobRequester(address, durability, retry_seconds)
         self._link = AmqpRecoveringConnection(
-            address, "penstock jobs client", self._prepare, retry_seconds=patience
+            address, "penstock jobs client", self._prepare, retry_seconds=retry_seconds
         )
         self._channel: AmqpClientChannel | None = None
         self._hear: ResponseCallback

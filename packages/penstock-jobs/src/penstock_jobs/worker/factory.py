@@ -45,7 +45,7 @@ class WorkerPlan:
     durability: Durability = Durability.DURABLE
     request_queue: str | None = None
     response_queues: tuple[str, ...] = ()  #: to be bound to the responses, beside the usual ones
-    patience: float = 0.0
+    retry_seconds: float = 0.0
     settings: WorkerSettings = field(default_factory=WorkerSettings)
 
 
@@ -68,7 +68,7 @@ def _connection(url: str, plan: WorkerPlan, types: tuple[str, ...]) -> WorkerCon
         from penstock_jobs.queue.amqp10 import Amqp10WorkerConnection
 
         return Amqp10WorkerConnection(
-            url, types, plan.slots, queue=plan.request_queue, patience=plan.patience
+            url, types, plan.slots, queue=plan.request_queue, retry_seconds=plan.retry_seconds
         )
     return Amqp091WorkerConnection(
         parse_amqp_url(url),
@@ -77,7 +77,7 @@ def _connection(url: str, plan: WorkerPlan, types: tuple[str, ...]) -> WorkerCon
         queue=plan.request_queue,
         responses=(plan.settings.response_exchange, plan.response_queues),
         durability=plan.durability,
-        patience=plan.patience,
+        retry_seconds=plan.retry_seconds,
     )
 
 

@@ -280,7 +280,7 @@ class BrokerConnections:
     async def fabric(self, url: str) -> Fabric:
         """The client's patterns."""
         if url not in self._fabrics:
-            fabric = connect(self._credentials.complete(url), patience=RECONNECT_SECONDS)
+            fabric = connect(self._credentials.complete(url), retry_seconds=RECONNECT_SECONDS)
             self._fabrics[url] = await self._stack.enter_async_context(fabric)
         return self._fabrics[url]
 
@@ -307,9 +307,9 @@ class BrokerConnections:
         """Open, so that what is announced from now on arrives."""
         subscription: PumpSubscription
         if is_amqp091_url(url):
-            complete, patience = self._credentials.complete(url), RECONNECT_SECONDS
+            complete, retry_seconds = self._credentials.complete(url), RECONNECT_SECONDS
             subscription = QueueSubscription(
-                complete, wanted, queue, prefetch, expire=expire, patience=patience
+                complete, wanted, queue, prefetch, expire=expire, retry_seconds=retry_seconds
             )
         else:
             subscription = ClientSubscription(await self.fabric(url), url, wanted, queue, prefetch)

@@ -148,9 +148,9 @@ class PumpPublisher(Protocol):
 class ExchangePublisher:
     """Keeps `PumpPublisher`; opened once, closed once."""
 
-    def __init__(self, url: str, patience: float = 0.0) -> None:
+    def __init__(self, url: str, retry_seconds: float = 0.0) -> None:
         self._link = AmqpRecoveringConnection(
-            parse_amqp_url(url), "pump sender", self._prepare, retry_seconds=patience
+            parse_amqp_url(url), "pump sender", self._prepare, retry_seconds=retry_seconds
         )
         self._channel: AmqpClientChannel | None = None
         self._declared: set[str] = set()
@@ -238,11 +238,11 @@ def message_ids() -> Iterator[str]:
 
 
 class BulkPostPublisher:
-    """Opened by the constructor; `patience` is how long a broker may be away."""
+    """Opened by the constructor; `retry_seconds` is how long a broker may be away."""
 
-    def __init__(self, url: str, patience: float) -> None:
+    def __init__(self, url: str, retry_seconds: float) -> None:
         self._publisher = BulkPublisher(
-            parse_amqp_url(url), "pump post", mandatory=False, patience=patience
+            parse_amqp_url(url), "pump post", mandatory=False, retry_seconds=retry_seconds
         )
         self._declared: set[str] = set()
         self._ids = message_ids()

@@ -164,14 +164,14 @@ class QueueSubscription:
         prefetch: int,
         *,
         expire: float | None = None,
-        patience: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> None:
         self._bindings = bindings
         self._name = name
         self._prefetch = prefetch
         self._expire = expire
         self._link = AmqpRecoveringConnection(
-            parse_amqp_url(url), "pump", self._prepare, retry_seconds=patience
+            parse_amqp_url(url), "pump", self._prepare, retry_seconds=retry_seconds
         )
         self._come: list[PumpDelivery] = []
         self._news = asyncio.Event()

@@ -70,7 +70,7 @@ class RowPublisher:
             options.address,
             "spark publisher",
             mandatory=options.mandatory,
-            patience=options.retry_seconds,
+            retry_seconds=options.retry_seconds,
         ) as publisher:
             routes: dict[tuple[str, str], bytes] = {}
             # One for all: making it costs as much as writing it.

@@ -47,7 +47,9 @@ class Town:
     def publish(self, count: int) -> None:
         """Returns when the broker has them all safe."""
         first = sum(self.sent.values())
-        with BulkPublisher(parse_amqp_url(self.url), mandatory=True, patience=60.0) as publisher:
+        with BulkPublisher(
+            parse_amqp_url(self.url), mandatory=True, retry_seconds=60.0
+        ) as publisher:
             for number in range(first, first + count):
                 key = f"{self.name}.{KEYS[number % len(KEYS)]}"
                 stream = self.streams[number % len(self.streams)]

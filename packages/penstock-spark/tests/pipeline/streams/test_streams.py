@@ -133,7 +133,7 @@ def test_messages_of_all_shapes_come_as_they_were_published(way: Way, name: str)
     with channel(way.url) as opened:
         opened.exchange_declare(name, "topic", durable=True)
         opened.queue_bind(name, name, "#")
-    with BulkPublisher(parse_amqp_url(way.url), mandatory=True, patience=60.0) as publisher:
+    with BulkPublisher(parse_amqp_url(way.url), mandatory=True, retry_seconds=60.0) as publisher:
         for number, (key, kind, headers, size) in enumerate(shapes):
             route = encode_shortstr(name, "exchange") + encode_shortstr(key, "routing_key")
             named = {f"{'az'[each % 2]}{each}": "v" * each for each in range(headers)}

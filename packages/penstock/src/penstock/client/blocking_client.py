@@ -1,8 +1,8 @@
 """The client without `async`.
 
-The same names, with `with` and `for` where the other has `async with` and `async for`. A fabric
-runs the asynchronous one on an event loop in a thread of its own, so connections are kept alive
-while the program is busy elsewhere; any thread may use it. Ctrl-C ends a wait at once.
+It has the same names, with `with` and `for` in place of `async with` and `async for`. A blocking
+client runs the asynchronous one on an event loop in a thread of its own, so connections stay alive
+while the program is busy. Any thread may use it. Ctrl-C ends a wait immediately.
 
     with connect("amqp://localhost") as fabric:
         fabric.publish("prices.oil", {"usd": 61})
@@ -16,28 +16,27 @@ import asyncio
 import ssl
 import threading
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
-    Coroutine,
+    Generator,
     Iterator,
     Mapping,
     Sequence,
 )
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from penstock.client import fabric
-from penstock.client import fabric as patterns
-from penstock.client import message as asynchronous
-from penstock.client.fabric import StreamStart
-from penstock.client.message import Body, Headers
+from penstock.client.fabric import Fabric, StreamStart
+from penstock.client.message import Body, Headers, ReceivedMessage
 from penstock.client.receiver import MessageReceiver
 from penstock.client.sender import MessageSender
 from penstock.client.service import RequestService
 
 __all__ = [
+    "BlockingClient",
     "BlockingFabric",
     "BlockingHandler",
     "BlockingMessage",
@@ -48,14 +47,11 @@ __all__ = [
     "connect",
 ]
 
-
-# An event loop in a thread of its own, for those who wait in another.
-
 T = TypeVar("T")
 
 
 class EventLoopThread:
-    """Runs coroutines, until `stop`."""
+    """An event loop in a thread of its own; runs coroutines until `stop`."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
@@ -63,29 +59,31 @@ class EventLoopThread:
         self._thread = threading.Thread(target=self._run, name="penstock client", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the coroutine over there and wait for it here."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+    def wait(self, work: Awaitable[T]) -> T:
+        """Run it on the loop; returns its result."""
+        future = asyncio.run_coroutine_threadsafe(_as_coroutine(work), self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()  # an interrupted wait leaves nothing running
             raise
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> T:
-        """`wait` for the first thing; nothing is left of the loop if that fails."""
-        try:
-            return self.wait(work)
-        except BaseException:
-            self.stop()
-            raise
+    def call(self, function: Callable[[], T]) -> T:
+        """`wait` for a function that needs the running loop."""
 
-    def end(self, work: Coroutine[Any, Any, None]) -> None:
-        """`wait` for the last thing, and stop however it ends."""
+        async def call() -> T:
+            return function()
+
+        return self.wait(call())
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:
-            self.wait(work)
+            while True:
+                yield self.wait(anext(items))
+        except StopAsyncIteration:
+            return
         finally:
-            self.stop()
+            self.wait(items.aclose())
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -93,15 +91,66 @@ class EventLoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        with self._runner:  # its end cancels tasks that are left, and waits for them
+        with self._runner:  # its end cancels the tasks that are left, and waits for them
             self._loop.run_forever()
 
 
-# A message whose settling and answering wait. All else is read from the message itself.
+async def _as_coroutine(work: Awaitable[T]) -> T:
+    return await work
+
+
+class AsyncClient(Protocol):
+    async def open(self) -> Any: ...
+
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=AsyncClient)
+
+
+class BlockingClient(Generic[C]):
+    """Runs an asynchronous client on an event loop in a thread of its own.
+
+    A subclass has the client's methods, each with `self._loop.wait`. The thread ends with `close`,
+    and if the client cannot be created or opened.
+    """
+
+    def __init__(self, create: Callable[[], C]) -> None:
+        self._loop = EventLoopThread()
+        try:
+            self._client = self._loop.call(create)
+        except BaseException:
+            self._loop.stop()
+            raise
+
+    def open(self) -> Self:
+        try:
+            self._loop.wait(self._client.open())
+        except BaseException:
+            self._loop.stop()
+            raise
+        return self
+
+    def close(self) -> None:
+        try:
+            self._loop.wait(self._client.close())
+        finally:
+            self._loop.stop()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class BlockingMessage:
-    """Reads as `penstock.client.ReceivedMessage` does."""
+    """A `penstock.client.ReceivedMessage`, whose settling and replying wait."""
 
     __slots__ = ("_loop", "_message")
 
@@ -119,7 +168,7 @@ class BlockingMessage:
     qos: int | None
     retained: bool
 
-    def __init__(self, loop: EventLoopThread, message: asynchronous.ReceivedMessage) -> None:
+    def __init__(self, loop: EventLoopThread, message: ReceivedMessage) -> None:
         self._loop = loop
         self._message = message
 
@@ -141,39 +190,62 @@ class BlockingMessage:
     def requeue(self) -> None:
         self._loop.wait(self._message.requeue())
 
-    def reply(self, body: Body = b"", *, headers: Mapping[str, Any] | None = None) -> None:
+    def reply(self, body: Body = b"", *, headers: Headers | None = None) -> None:
         self._loop.wait(self._message.reply(body, headers=headers))
 
     def fail(self, error: BaseException) -> None:
         self._loop.wait(self._message.fail(error))
 
 
-# What comes and goes, for those who wait: the twins of the client's flows and services.
-
-
 class PublishReceipt:
-    """The promise for a posted message."""
+    """A posted message."""
 
-    __slots__ = ("_loop", "_safe")
+    __slots__ = ("_confirmed", "_loop")
 
     def __init__(self, loop: EventLoopThread, confirmed: Awaitable[None]) -> None:
         self._loop = loop
-        self._safe = confirmed
+        self._confirmed = confirmed
 
     def wait(self) -> None:
-        """Returns when the message is safe."""
-
-        async def settled() -> None:
-            await self._safe
-
-        self._loop.wait(settled())
+        """Returns when the broker has confirmed the message."""
+        self._loop.wait(self._confirmed)
 
 
-class BlockingSender:
-    def __init__(self, loop: EventLoopThread, sender: MessageSender) -> None:
+class AsyncBlock(Protocol):
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+B = TypeVar("B", bound=AsyncBlock)
+
+
+class _BlockingBlock(Generic[B]):
+    """`with` for an asynchronous object that has `async with`."""
+
+    def __init__(self, loop: EventLoopThread, block: B) -> None:
         self._loop = loop
-        self._sender = sender
+        self._block = block
 
+    def __enter__(self) -> Self:
+        self._loop.wait(self._block.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.wait(self._block.__aexit__(kind, error, trace))
+
+
+class BlockingSender(_BlockingBlock[MessageSender]):
     def send(
         self,
         body: Body,
@@ -182,7 +254,7 @@ class BlockingSender:
         ttl: float | None = None,
         message_id: str | None = None,
     ) -> None:
-        self._loop.wait(self._sender.send(body, headers=headers, ttl=ttl, message_id=message_id))
+        self._loop.wait(self._block.send(body, headers=headers, ttl=ttl, message_id=message_id))
 
     def post(
         self,
@@ -192,181 +264,103 @@ class BlockingSender:
         ttl: float | None = None,
         message_id: str | None = None,
     ) -> PublishReceipt:
-        posting = self._sender.post(body, headers=headers, ttl=ttl, message_id=message_id)
+        posting = self._block.post(body, headers=headers, ttl=ttl, message_id=message_id)
         return PublishReceipt(self._loop, self._loop.wait(posting))
 
     def flush(self) -> None:
-        self._loop.wait(self._sender.flush())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.wait(self._sender.__aexit__(kind, error, trace))
+        self._loop.wait(self._block.flush())
 
 
-class BlockingReceiver:
-    def __init__(self, loop: EventLoopThread, receiver: MessageReceiver) -> None:
-        self._loop = loop
-        self._receiver = receiver
-
+class BlockingReceiver(_BlockingBlock[MessageReceiver]):
     def open(self) -> Self:
-        self._loop.wait(self._receiver.open())
+        self._loop.wait(self._block.open())
         return self
 
     def receive(self, timeout: float | None = None) -> BlockingMessage:
-        """The next message; raises `TimeoutError` when none comes in time."""
-        receiving = asyncio.wait_for(self._receiver.receive(), timeout)
+        """The next message; raises `TimeoutError` if none arrives in time."""
+        receiving = asyncio.wait_for(self._block.receive(), timeout)
         return BlockingMessage(self._loop, self._loop.wait(receiving))
 
     def close(self) -> None:
-        self._loop.wait(self._receiver.close())
+        self._loop.wait(self._block.close())
 
     def __iter__(self) -> Iterator[BlockingMessage]:
-        each = aiter(self._receiver)
+        messages = self._loop.iterate(aiter(self._block))
         try:
-            while (message := self._loop.wait(_next(each))) is not None:
+            for message in messages:
                 yield BlockingMessage(self._loop, message)
         finally:
-            self._loop.wait(each.aclose())
-
-    def __enter__(self) -> Self:
-        self._loop.wait(self._receiver.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.wait(self._receiver.__aexit__(kind, error, trace))
+            messages.close()
 
 
-class BlockingService:
-    """Answers in the background of `with`; `wait` keeps a program there."""
-
-    def __init__(self, loop: EventLoopThread, service: RequestService) -> None:
-        self._loop = loop
-        self._service = service
+class BlockingService(_BlockingBlock[RequestService]):
+    """Replies in the background of `with`."""
 
     def wait(self) -> None:
         """Returns when the fabric is closed."""
-
-        async def serve() -> None:
-            await self._service
-
-        self._loop.wait(serve())
-
-    def __enter__(self) -> Self:
-        self._loop.wait(self._service.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._loop.wait(self._service.__aexit__(kind, error, trace))
+        self._loop.wait(self._block)
 
 
-async def _next(
-    each: AsyncIterator[asynchronous.ReceivedMessage],
-) -> asynchronous.ReceivedMessage | None:
-    return await anext(each, None)
-
-
-# The fabric, for those who wait.
-
-#: Answers a request; called in a thread of a pool, so it may wait.
+#: Returns the reply to a request. It is called in a thread of a pool, so it may block.
 BlockingHandler = Callable[[BlockingMessage], Body]
 
 
-class BlockingFabric:
-    """The patterns of `penstock.client.Fabric`. Options are passed on as they are."""
-
-    def __init__(self, url: str, tls: ssl.SSLContext | None, patience: float) -> None:
-        self._loop = EventLoopThread()
-
-        async def build() -> patterns.Fabric:
-            return fabric.connect(url, tls=tls, patience=patience)
-
-        self._fabric = self._loop.begin(build())
+class BlockingFabric(BlockingClient[Fabric]):
+    """The patterns of `penstock.client.Fabric`; options are passed on."""
 
     @property
     def blocked(self) -> bool:
-        async def ask() -> bool:
-            return self._fabric.blocked
-
-        return self._loop.wait(ask())
+        return self._loop.call(lambda: self._client.blocked)
 
     def publish(
         self, address: str, body: Body, *, headers: Headers | None = None, **options: Any
     ) -> None:
-        self._loop.wait(self._fabric.publish(address, body, headers=headers, **options))
+        self._loop.wait(self._client.publish(address, body, headers=headers, **options))
 
     def publisher(self, address: str, **options: Any) -> BlockingSender:
-        return BlockingSender(self._loop, self._fabric.publisher(address, **options))
+        return BlockingSender(self._loop, self._client.publisher(address, **options))
 
     def subscribe(
         self, *patterns: str, name: str | None = None, **options: Any
     ) -> BlockingReceiver:
-        return BlockingReceiver(self._loop, self._fabric.subscribe(*patterns, name=name, **options))
+        return BlockingReceiver(self._loop, self._client.subscribe(*patterns, name=name, **options))
 
     def push(self, queue: str) -> BlockingSender:
-        return BlockingSender(self._loop, self._fabric.push(queue))
+        return BlockingSender(self._loop, self._client.push(queue))
 
     def pull(self, queue: str, **options: Any) -> BlockingReceiver:
-        return BlockingReceiver(self._loop, self._fabric.pull(queue, **options))
+        return BlockingReceiver(self._loop, self._client.pull(queue, **options))
 
     def request(
         self, service: str, body: Body = b"", *, headers: Headers | None = None, **options: Any
     ) -> BlockingMessage:
-        asking = self._fabric.request(service, body, headers=headers, **options)
-        return BlockingMessage(self._loop, self._loop.wait(asking))
+        requesting = self._client.request(service, body, headers=headers, **options)
+        return BlockingMessage(self._loop, self._loop.wait(requesting))
 
     def reply(self, service: str, **options: Any) -> BlockingReceiver:
-        return BlockingReceiver(self._loop, self._fabric.reply(service, **options))
+        return BlockingReceiver(self._loop, self._client.reply(service, **options))
 
     def serve(self, service: str, handler: BlockingHandler, **options: Any) -> BlockingService:
-        async def answer(request: asynchronous.ReceivedMessage) -> Body:
+        async def reply(request: ReceivedMessage) -> Body:
             return await asyncio.to_thread(handler, BlockingMessage(self._loop, request))
 
-        return BlockingService(self._loop, self._fabric.serve(service, answer, **options))
+        return BlockingService(self._loop, self._client.serve(service, reply, **options))
 
     def stream(self, name: str, *, subjects: Sequence[str] = (), **options: Any) -> BlockingSender:
-        return BlockingSender(self._loop, self._fabric.stream(name, subjects=subjects, **options))
+        return BlockingSender(self._loop, self._client.stream(name, subjects=subjects, **options))
 
     def replay(self, stream: str, start: StreamStart = "first", **options: Any) -> BlockingReceiver:
-        return BlockingReceiver(self._loop, self._fabric.replay(stream, start, **options))
-
-    def open(self) -> Self:
-        self._loop.begin(self._fabric.open())
-        return self
-
-    def close(self) -> None:
-        self._loop.end(self._fabric.close())
-
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        return BlockingReceiver(self._loop, self._client.replay(stream, start, **options))
 
 
 def connect(
-    url: str, *, tls: ssl.SSLContext | None = None, patience: float = 0.0
+    url: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    retry_seconds: float = 0.0,
+    patience: float | None = None,
 ) -> BlockingFabric:
-    """The fabric behind a URL, to be opened by `with`; see `penstock.client.connect`."""
-    return BlockingFabric(url, tls, patience)
+    """The fabric of a URL, opened by `with`; see `penstock.client.connect`."""
+    return BlockingFabric(
+        lambda: fabric.connect(url, tls=tls, retry_seconds=retry_seconds, patience=patience)
+    )

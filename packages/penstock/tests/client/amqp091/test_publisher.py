@@ -47,7 +47,7 @@ def blocked_frame(reason: str) -> bytes:
 
 def publisher(url: str, *, mandatory: bool = True) -> BulkPublisher:
     return BulkPublisher(
-        parse_amqp_url(url), "a test", mandatory=mandatory, patience=float(SECONDS)
+        parse_amqp_url(url), "a test", mandatory=mandatory, retry_seconds=float(SECONDS)
     )
 
 
@@ -210,14 +210,14 @@ async def test_a_broker_that_asks_senders_to_wait_for_too_long_is_told(
 ) -> None:
     address = parse_amqp_url(line.url)
     to = await asyncio.to_thread(
-        BulkPublisher, address, mandatory=False, patience=float(SECONDS), alarm_patience=0.1
+        BulkPublisher, address, mandatory=False, retry_seconds=float(SECONDS), alarm_seconds=0.1
     )
     line.tell(blocked_frame("low on disk"))
     async with asyncio.timeout(SECONDS):
         while not to._connection.has_input():  # noqa: ASYNC110 - nobody is told of it
             await asyncio.sleep(0.01)
     publish(to, name, range(10))
-    with pytest.raises(ResourceExhausted, match=r"short of memory or disk.*make room"):
+    with pytest.raises(ResourceExhausted, match=r"short of memory or disk.*free some"):
         await asyncio.to_thread(to.flush)
     to._connection.abandon()
 
@@ -225,7 +225,7 @@ async def test_a_broker_that_asks_senders_to_wait_for_too_long_is_told(
 def test_a_broker_that_is_not_there_is_named() -> None:
     address = parse_amqp_url(f"amqp://127.0.0.1:{free_port()}/")
     with pytest.raises(BrokerUnreachable, match=str(address.port)):
-        BulkPublisher(address, mandatory=True, patience=0.0)
+        BulkPublisher(address, mandatory=True, retry_seconds=0.0)
 
 
 @pytest.mark.parametrize(

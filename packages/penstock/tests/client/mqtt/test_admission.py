@@ -161,7 +161,7 @@ async def test_patience_waits_for_a_broker_to_appear(
 ) -> None:
     server = new_mosquitto()
     server.stop()
-    connecting = asyncio.create_task(connect(server.url, patience=60).open())
+    connecting = asyncio.create_task(connect(server.url, retry_seconds=60).open())
     await asyncio.to_thread(server.start)
     fabric = await connecting
     async with fabric.subscribe("a") as messages:

@@ -325,7 +325,7 @@ class TestConnecting:
 
     async def test_patience_waits_for_a_broker_to_appear(self, line: Line) -> None:
         await line.down()
-        connecting = asyncio.create_task(connect(line.url, patience=30).open())
+        connecting = asyncio.create_task(connect(line.url, retry_seconds=30).open())
         await line.up()
         fabric = await connecting
         assert not fabric.blocked

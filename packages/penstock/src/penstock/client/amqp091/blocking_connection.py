@@ -1,8 +1,8 @@
-"""A blocking connection to a broker, and the calls made on it.
+"""A blocking AMQP 0-9-1 connection.
 
-It has no thread: what the broker sends is read when somebody waits for something. Heartbeats are
-off, because whoever uses it may compute for minutes between two reads; TCP's own keep-alive notices
-a peer that vanished. Whatever the broker closes for is raised as the error it means.
+It has no thread: input is read during calls only. Heartbeats are off, because a program may compute
+for minutes between two calls; TCP keep-alive detects a dead peer. If the broker closes the
+connection or a channel, the calls raise its error.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ from penstock.wire.amqp091.methods import (
     reply_id,
 )
 
-#: How long an answer to a call may take; a broker that recovers or waits for a disk is slow.
+CONNECT_SECONDS: Final = 10.0
+#: A broker that recovers or waits for a disk answers late.
 CALL_TIMEOUT_SECONDS: Final = 60.0
 READ_BYTES: Final = 1 << 18
+_RECEIVE_BUFFER: Final = 1 << 20
 
 
 class BlockingConnection:
     """Opened by the constructor, closed by `close` or the end of a `with`."""
 
-    def __init__(self, address: AmqpAddress, purpose: str = "penstock") -> None:
+    def __init__(self, address: AmqpAddress, name: str = "penstock") -> None:
         self.address = address
-        self._zero = ChannelZero(address, purpose, heartbeat=0)
+        self._zero = ChannelZero(address, name, heartbeat=0)
         self._frames = FrameSplitter()
         self._channels = 0
         self._free: list[int] = []
@@ -62,7 +64,7 @@ class BlockingConnection:
 
     @property
     def greeting(self) -> dict[str, Any]:
-        """What the broker says of itself."""
+        """The server properties."""
         return self._zero.greeting
 
     @property
@@ -71,7 +73,7 @@ class BlockingConnection:
 
     @property
     def blocked(self) -> bool:
-        """Whether the broker has asked senders to wait, as far as was read."""
+        """Whether the broker has blocked publishers, by the input read so far."""
         return self._zero.blocked
 
     # Calls.
@@ -89,7 +91,7 @@ class BlockingConnection:
         self._free.append(channel)
 
     def accept_close(self, channel: int) -> None:
-        """The broker has closed the channel, and that was to be expected."""
+        """Answer `channel.close` of the broker, where that is expected."""
         self.send(encode_method_frame(channel, methods.CHANNEL_CLOSE_OK))
         self._free.append(channel)
 
@@ -129,7 +131,7 @@ class BlockingConnection:
         self._socket.sendall(data)
 
     def send_some(self, data: memoryview, seconds: float) -> int:
-        """How much of it went within that time: nothing, if the broker does not read."""
+        """Returns how many bytes were sent within the time; 0 if the broker does not read."""
         self._socket.settimeout(seconds)
         try:
             return self._socket.send(data)
@@ -137,7 +139,7 @@ class BlockingConnection:
             return 0
 
     def receive(self, seconds: float | None) -> list[AmqpFrame]:
-        """The frames that have come; waits for some. A connection that closes is an error."""
+        """Waits for frames; raises if the connection is closed."""
         frames = self._frames.feed(self.receive_bytes(seconds))
         for frame in frames:
             if not frame.channel:
@@ -145,14 +147,13 @@ class BlockingConnection:
         return frames
 
     def receive_bytes(self, seconds: float | None) -> bytes:
-        """Waits for some, so long at most."""
         if seconds is not None and seconds <= 0:
-            raise TimeoutError(f"{self.address} does not answer")
+            raise TimeoutError(f"no answer from {self.address}")
         self._socket.settimeout(seconds)
         try:
             data = self._socket.recv(READ_BYTES)
         except TimeoutError:
-            raise TimeoutError(f"{self.address} does not answer") from None
+            raise TimeoutError(f"no answer from {self.address}") from None
         except OSError as error:
             raise self._zero.connection_lost_error(error.strerror or str(error)) from None
         if not data:
@@ -160,18 +161,16 @@ class BlockingConnection:
         return data
 
     def has_input(self) -> bool:
-        """Whether something has come that was not read yet."""
+        """Whether there is unread input."""
         ahead = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
         return ahead or bool(select.select([self._socket], [], [], 0)[0])
 
     def take_rest(self) -> bytes:
-        """What was received and not yet read, for one who goes on with `receive_bytes`."""
+        """The received bytes of an incomplete frame, to continue with `receive_bytes`."""
         return self._frames.take()
 
-    # The end, and the beginning.
-
     def close(self) -> None:
-        """Say goodbye; it makes no difference whether that is heard."""
+        """Sends `connection.close` and does not wait for the answer."""
         try:
             self._socket.settimeout(CONNECT_SECONDS)
             self._socket.sendall(self._zero.close())
@@ -190,17 +189,11 @@ class BlockingConnection:
             self.receive(deadline - time.monotonic())
 
 
-# A blocking socket to a broker.
-
-CONNECT_SECONDS: Final = 10.0
-_RECEIVE_BUFFER: Final = 1 << 20
-
-
-def open_socket(address: AmqpAddress, patience: float = CONNECT_SECONDS) -> socket.socket:
-    """Connected, and over TLS if the address says so. TCP's own keep-alive is on."""
+def open_socket(address: AmqpAddress, timeout: float = CONNECT_SECONDS) -> socket.socket:
+    """A connected socket, with TLS if the address has it, and with TCP keep-alive."""
     context = create_tls_context(address.authorities) if address.tls else None
     try:
-        plain = socket.create_connection((address.host, address.port), patience)
+        plain = socket.create_connection((address.host, address.port), timeout)
     except OSError as error:
         raise connect_error(address.host, address.port, error) from None
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,40 +1,28 @@
-"""The PADRES client without `async`: the same names, with `with` and `for`.
-
-It runs on an event loop in a thread of its own, so its connections live while the program is busy
-elsewhere; any thread may use it. Ctrl-C ends a wait at once.
-"""
+"""The PADRES client without `async`: the same names, with `with` and `for`."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from penstock.client.blocking_client import EventLoopThread
+from penstock.client.blocking_client import BlockingClient, EventLoopThread
 from penstock.client.errors import FabricClosed
-from penstock.client.padres import client as asynchronous
-from penstock.client.padres.inbox import PublicationInbox as AsynchronousInbox
-from penstock.client.padres.inbox import ReceivedPublication
-
-#: Where publications can be had from.
-Source = AsynchronousInbox[ReceivedPublication] | asynchronous.PadresClient
+from penstock.client.padres.client import PadresClient
+from penstock.client.padres.inbox import PublicationInbox, ReceivedPublication
 
 
 class BlockingInbox:
-    def __init__(self, loop: EventLoopThread, inbox: Source) -> None:
+    def __init__(
+        self, loop: EventLoopThread, inbox: PublicationInbox[ReceivedPublication] | PadresClient
+    ) -> None:
         self._loop = loop
         self._inbox = inbox
 
     def receive(self, timeout: float | None = None) -> ReceivedPublication:
-        """The next publication; `TimeoutError` if none comes in as many seconds."""
-
-        async def receive() -> ReceivedPublication:
-            async with asyncio.timeout(timeout):
-                return await self._inbox.receive()
-
-        return self._loop.wait(receive())
+        """The next publication; raises `TimeoutError` if none arrives in time."""
+        return self._loop.wait(asyncio.wait_for(self._inbox.receive(), timeout))
 
     def __iter__(self) -> Iterator[ReceivedPublication]:
         while True:
@@ -44,23 +32,20 @@ class BlockingInbox:
                 return
 
 
-class BlockingPadresClient:
+class BlockingPadresClient(BlockingClient[PadresClient]):
     def __init__(
         self,
         *urls: str,
-        id: str = "",  # noqa: A002 - PADRES' word
+        id: str = "",  # noqa: A002 - the term of PADRES
         lasting: bool = False,
         tls: ssl.SSLContext | None = None,
         retry_seconds: float = 0.0,
     ) -> None:
-        self._loop = EventLoopThread()
-
-        async def build() -> asynchronous.PadresClient:
-            return asynchronous.PadresClient(
+        super().__init__(
+            lambda: PadresClient(
                 *urls, id=id, lasting=lasting, tls=tls, retry_seconds=retry_seconds
             )
-
-        self._client = self._loop.begin(build())
+        )
         self._inbox = BlockingInbox(self._loop, self._client)
 
     @property
@@ -86,31 +71,10 @@ class BlockingPadresClient:
         return self._loop.wait(self._client.publish(text, payload, **options))
 
     def inbox(self, *filters: str) -> BlockingInbox:
-        async def build() -> AsynchronousInbox[ReceivedPublication]:
-            return self._client.inbox(*filters)
-
-        return BlockingInbox(self._loop, self._loop.wait(build()))
+        return BlockingInbox(self._loop, self._loop.call(lambda: self._client.inbox(*filters)))
 
     def receive(self, timeout: float | None = None) -> ReceivedPublication:
         return self._inbox.receive(timeout)
 
     def __iter__(self) -> Iterator[ReceivedPublication]:
         return iter(self._inbox)
-
-    def open(self) -> Self:
-        self._loop.begin(self._client.open())
-        return self
-
-    def close(self) -> None:
-        self._loop.end(self._client.close())
-
-    def __enter__(self) -> Self:
-        return self.open()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -122,4 +122,6 @@ def error_from_close(code: int, text: str, where: object) -> errors.PenstockErro
 
 def is_transient_amqp_error(error: BaseException) -> bool:
     """Whether the same may succeed on another connection, a little later."""
+    if isinstance(error, errors.ConfigurationError):  # a failed TLS handshake is an OSError, too
+        return False
     return isinstance(error, OSError | EOFError | errors.ConnectionForced)
