@@ -30,9 +30,10 @@ from benchmarks.harness.page import put_chapter
 _COLUMNS: Final = ("load", "seconds", "login p50", "p99", "max", "ping p50", "p99", "max")
 _ACCOUNT: Final = """# Bystanders
 
-`{command}`. One client loads the broker, another logs in (AMQP) and pings (MQTT) all the while;
-milliseconds until it is answered. The first login checks a password, the others are remembered. The
-load average of the machine ({cores} cores) was {load:.1f} when it began.
+`{command}`. One client loads the broker. Meanwhile another logs in (AMQP) and pings (MQTT)
+repeatedly; the table has the milliseconds until the response. The first login checks a password,
+the others use the cached result. The load average of the machine ({cores} cores) was {load:.1f} at
+the start.
 
 {table}
 """

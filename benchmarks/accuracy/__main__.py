@@ -23,22 +23,23 @@ _COLUMNS: Final = (
 )
 _ACCOUNT: Final = """# Accuracy
 
-What counting makes of a simulated fleet, beside the fleet's own ledger: `{command}`.
+The counts that the pipeline computes from a simulated fleet, compared with the fleet's own record:
+`{command}`.
 
-`error` is how far the sums of a sensor, in and out, are from what the frames that arrived can tell,
-in events per sensor and month: mean, 95th percentile and maximum of all sensors. `lost by devices`
-is beyond that: what devices forgot in a restart before they sent it, and events that did not
-arrive. `unseen` are wraps in an outage at a point that nobody knew yet; `both at once` are reports
-after which both totals have wrapped. The naive rule takes every fall of a total for a restart; it
-is spared duplicates and late reports, and sensors that send events.
+`error` is the difference between the sums of a sensor, in and out, and what the frames that arrived
+imply, in events per sensor and month: mean, 95th percentile and maximum of all sensors. `lost by
+devices` is not part of it: events that devices lost in a restart before they sent them, and events
+that did not arrive. `unseen` are wraps during an outage at a point that was not known yet. `both at
+once` are reports after which both totals have wrapped. The naive rule treats every decrease of a
+total as a restart; it gets no duplicates, no late reports and no sensors that send events.
 
-`undecidable` are sensors of which the frames do not tell what happened: a total wrapped during an
-outage, at a point nobody knows, and none has wrapped in sight since. Devices that wrap at different
-points, and counted 12, 20 or 32 people more or less meanwhile, send the very same bytes
-(`test_wraps.py` shows it), so no rule can know. The point in the middle is
-assumed, the report is flagged, and the sum is put right when the sensor's other total, a later wrap
-or `wrap_at` in its profile tells. *≤ {bound}* is the share of all other sensors that keep the
-promise one by one.
+`undecidable` are sensors whose frames do not determine what happened: a total wrapped during an
+outage, at an unknown point, and no wrap was observed since. Devices that wrap at different points,
+and counted 12, 20 or 32 people more or fewer meanwhile, send the same bytes
+(`packages/penstock-hives/tests/hives/occupancy/test_counter_wraps.py` shows it), so no rule can
+decide. The pipeline assumes the point in the middle, flags the report, and corrects the sum when
+the sensor's other total, a later wrap or `wrap_at` in its profile determines it. *≤ {bound}* is the
+share of all other sensors that meet the bound individually.
 
 {table}
 """

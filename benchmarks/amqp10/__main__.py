@@ -15,14 +15,15 @@ from benchmarks.peers import AMQP10_STARTERS, Starter, start_penstock
 
 _ACCOUNT: Final = Account(
     "AMQP 1.0's benchmarks",
-    "Medians over rounds in which the brokers take turns; brokers and generator share the machine "
-    "and speak over loopback. The generator writes prebuilt transfers, 100 a write unless a "
-    "scenario says otherwise, at most 20,000 ahead of the receiver, within the credit and the "
-    "window that the broker gives, and looks at every delivery: count, order, body. Each run has a"
-    " durable queue of its own (`/queue/NAME`), which the link makes. Rates and CPU seconds are "
-    "per message; CPU time is user and system time of all processes of the broker. RabbitMQ runs "
-    "with its plugin for AMQP 1.0, which turns it into 0-9-1 inside. A ratio is the first broker's "
-    "figure over the other's.",
+    "Each figure is the median of several rounds. The brokers alternate in each round. Brokers "
+    "and generator run on the same machine and use loopback. The generator writes prebuilt "
+    "transfers, 100 per write unless a scenario states otherwise. It stays at most 20,000 "
+    "messages ahead of the receiver, and within the credit and the session window of the broker. "
+    "It checks count, order and body of every delivery. Each run has its own durable queue "
+    "(`/queue/NAME`), which the link creates. Rates and CPU seconds are per message. CPU time is "
+    "the user and system time of all processes of the broker. RabbitMQ runs its AMQP 1.0 plugin, "
+    "which converts to 0-9-1 internally. A ratio is the first broker's figure divided by the "
+    "other's.",
     {name: scenario.title for name, scenario in SCENARIOS.items()},
 )
 

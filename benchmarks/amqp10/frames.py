@@ -58,7 +58,7 @@ def accepted(first: int, last: int) -> bytes:
 def transfers(scenario: Scenario) -> Template:
     """Transfers that differ by their delivery's number, its tag and the numbers in the body."""
     message = encode_header_section(Amqp10Header(durable=scenario.durable))
-    if scenario.told:
+    if scenario.properties:
         message += encode_properties_section(
             Amqp10Properties(
                 message_id="bench-00000001",
@@ -67,8 +67,8 @@ def transfers(scenario: Scenario) -> Template:
                 subject="bench",
             )
         )
-        told = {"station": "north", "depth": UInt(3), "valid": True}
-        message += section_prefix(APPLICATION_PROPERTIES) + encode(told)
+        properties = {"station": "north", "depth": UInt(3), "valid": True}
+        message += section_prefix(APPLICATION_PROPERTIES) + encode(properties)
     size = scenario.body
     length = bytes((0xA0, size)) if size < 256 else b"\xb0" + size.to_bytes(4, "big")
     message += section_prefix(DATA) + length

@@ -22,7 +22,7 @@ class Scenario:
     body: int = 16
     settled: bool = True  #: nobody answers anything
     durable: bool = False
-    told: bool = False  #: messages have properties, and application properties
+    properties: bool = False  #: messages have properties, and application properties
     batch: int = 100  #: messages a write
     ahead: int = 20_000  #: how far the sender may be ahead of the receiver
     unsettled: int = 0  #: and of the broker's dispositions
@@ -34,10 +34,10 @@ SCENARIOS: Final = {
         Scenario("s", "settled, transient, 16 B, 1 → 1", 400_000),
         Scenario("s1k", "settled, transient, 1 KiB, 1 → 1", 300_000, body=1024),
         Scenario(
-            "told",
+            "props",
             "settled, transient, 16 B, with properties and application properties",
             200_000,
-            told=True,
+            properties=True,
         ),
         Scenario(
             "u",

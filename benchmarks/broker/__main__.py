@@ -18,14 +18,15 @@ _CHOICES: Final = [*SCENARIOS, "memory"]
 
 _ACCOUNT: Final = Account(
     "The broker's benchmarks",
-    "Medians over rounds in which the brokers take turns; brokers and generator share the machine "
-    "and speak over loopback. The generator writes prebuilt frames, 100 messages a write, at most "
-    "20,000 ahead of the slowest consumer, and checks every octet that arrives: count, order, "
-    "content. Rates and CPU seconds are per message published; CPU time is user and system time of "
-    "all processes of the broker. Latency under load runs from before a batch's write to the "
-    "arrival of its last message, so it is mostly the wait behind the window; in (e) it is one "
-    "message's way. The generator's own CPU shows how far it is from being the limit itself. RSS "
-    "is read at the end of a run. A ratio is the first broker's figure over the second's.",
+    "Each figure is the median of several rounds. The brokers alternate in each round. Brokers "
+    "and generator run on the same machine and use loopback. The generator writes prebuilt "
+    "frames, 100 messages per write, and stays at most 20,000 messages ahead of the slowest "
+    "consumer. It checks count, order and content of everything that arrives. Rates and CPU "
+    "seconds are per published message. CPU time is the user and system time of all processes of "
+    "the broker. Latency under load is measured from the write of a batch to the arrival of its "
+    "last message, so it is mostly the time in the window; in (e) it is the latency of one "
+    "message. The generator's CPU time shows that it is not the limit. RSS is read at the end of "
+    "a run. A ratio is the first broker's figure divided by the other's.",
     {name: scenario.title for name, scenario in SCENARIOS.items()},
 )
 

@@ -48,26 +48,26 @@ _COLUMNS: Final = (
 )
 _ACCOUNT: Final = """# {title}
 
-`{command}`, CPU time of one thread, matching only; the best third of batches of 200 events counts,
-for others use the machine too. W1: an equality on one of 1,000 symbols and one to three ranges true
-of 30–90 % (nine of ten), or a range true of 1 % and as many others. W2: two to four ranges true of
-5–50 %. Publications have eight attributes. *With changes*: a subscription goes and another comes
-with every event. *Naive* goes through all subscriptions; for some events of every run its answer is
-compared with the matcher's. PADRES' figures are its own matcher's (Java), measured elsewhere, and
-what is wanted is 50 and 300 times as much.
+`{command}`, CPU time of one thread, matching only. The figure is the best third of batches of 200
+events, because the machine has other load. W1: an equality on one of 1,000 symbols and one to three
+ranges that match 30–90 % (nine of ten), or a range that matches 1 % and as many others. W2: two to
+four ranges that match 5–50 %. Publications have eight attributes. *With changes*: with every event
+one subscription is removed and one added. *Naive* tests all subscriptions; for some events of every
+run its result is compared with the matcher's. PADRES' figures are those of its own matcher (Java),
+measured elsewhere; the bars are 50 and 300 times as much.
 
 {table}
 
-Reading publications of eight attributes: {parsed:,.0f}/s (bar {bar:,}).
+Parsing of publications with eight attributes: {parsed:,.0f}/s (bar {bar:,}).
 """
 _BESIDE: Final = """
-Equalities alone, through a broker (`python -m benchmarks.content.headers`): bindings of three
-equalities each to one queue, CPU time of the broker.
+Equalities only, through a broker (`python -m benchmarks.content.headers`): bindings with three
+equalities each to one queue; CPU time of the broker.
 
 {headers}
 
-From broker to broker (`python -m benchmarks.content.links`): quotes of eight attributes from a
-publisher at one to a subscriber at the other, everything on this machine.
+Between two brokers (`python -m benchmarks.content.links`): quotes with eight attributes from a
+publisher at one broker to a subscriber at the other, all on one machine.
 
 {links}
 """

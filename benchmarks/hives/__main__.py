@@ -31,18 +31,18 @@ _MB: Final = 1_000_000
 _ACCOUNT: Final = """# Hives
 
 `python -m benchmarks.hives`: `GET /v1/hives/N` of {hives:,} hives in turn, {bytes:,} bytes of JSON,
-{connections} keep-alive connections on one worker of the engine, uvicorn's protocol under all.
-*Requests/s a core* is by the processor time of the worker, which is its own whatever else runs;
-*requests/s* is what the clock said, with the generator and others on the same two cores. Medians
-of {rounds} rounds in which the three take turns; the machine's load average was {load:.1f}.
+{connections} keep-alive connections to one worker, all with uvicorn's protocol. *Requests/s a core*
+is based on the CPU time of the worker, which does not depend on other load. *Requests/s* is based
+on the clock, with the generator on the same two cores. Medians of {rounds} rounds in which the
+three alternate; the load average of the machine was {load:.1f}.
 
 | | requests/s a core | bar | requests/s | p50 ms | p99 ms | worker CPU µs |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 {table}
 
 Streams on one worker, two figures a second to each: **{streams:,} streams took {taken:.0f} MB**
-(bar {bar}), {each:.0f} kB each, above the {before:.0f} MB of a worker that serves nobody. They cost
-{cpu:.2f} CPU seconds a second, {per:.0f} µs for each event told.
+(bar {bar}), {each:.0f} kB each, above the {before:.0f} MB of an idle worker. They cost
+{cpu:.2f} CPU seconds per second, {per:.0f} µs per event.
 """
 
 

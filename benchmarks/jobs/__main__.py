@@ -28,20 +28,21 @@ _QUICK_JOBS: Final = 300
 _SAMPLE: Final = 17
 _SAMPLES: Final = (100_000, 1_000_000, 10_000_000)
 _METHOD: Final = (
-    "A job writes down when it was sent and when it began (24 bytes to a file), and does nothing"
-    " else. All queues have two processes that work, persistent messages, and acknowledge after "
-    "the work: Celery with `acks_late` and a prefetch of one, Dramatiq with two processes of one"
-    " thread, Penstock with `--fork 2`, which also answers each job with a response. Each is "
-    "sent to by its own client, and none waits for a confirm. RabbitMQ is the same for all. A "
-    "backlog is there before the workers start, and timed from when a tenth has begun; `÷` is "
-    "the first row's rate over the row's. Latency is from before the send to the job's first "
-    "line, one job every 10 ms. Medians over rounds in which queues take turns; whether each job"
-    " ran once is checked. A build searches with each classifier in each cell of age and season,"
-    " 4,500 fits a search, on `local[1]` and `local[2]` in a warm session, or does some of these"
-    " searches, where the table says so; its efficiency is by the clock, and by CPU seconds, "
-    "which do not mind who else uses the machine. Samples are simulated, corrected and voted on "
-    "in three ways. CPU seconds are those of Java, its Python workers and this process. The load"
-    " average was {load} when it began."
+    "A job writes the times at which it was sent and started (24 bytes) to a file, and does "
+    "nothing else. All queues have two worker processes and persistent messages, and acknowledge "
+    "after the work: Celery with `acks_late` and a prefetch of one, Dramatiq with two processes "
+    "of one thread, Penstock with `--fork 2`, which also sends a response for each job. Each "
+    "queue uses its own client, and none waits for publisher confirms. RabbitMQ is the same for "
+    "all. The backlog exists before the workers start; timing starts when a tenth of the jobs has "
+    "started. `÷` is the first row's rate divided by the row's. Latency is measured from before "
+    "the send to the job's first line, one job every 10 ms. Each figure is the median of several "
+    "rounds in which the queues alternate. The benchmark checks that each job ran once. A build "
+    "searches with each classifier in each cell of age and season, 4,500 fits per search, on "
+    "`local[1]` and `local[2]` in a warm session, or does a part of these searches, as the table "
+    "states. Its efficiency is given by the clock and by CPU seconds, which do not depend on "
+    "other load. Samples are simulated, corrected and voted on in three ways. CPU seconds are "
+    "those of Java, its Python workers and this process. The load average at the start was "
+    "{load}."
 )
 
 

@@ -15,24 +15,23 @@ from benchmarks.pipeline.live import Lived
 
 _LIVE: Final = """## Live
 
-A report of each of {sensors:,} sensors every {interval:g} s, {rate:,.0f} a second, each sensor the
-only one of its hive, for {seconds:g} s. From the moment the broker took a report in until a
-subscriber held the hive's new figure, which is after the commit of `hive_status` by the way back
-through the broker."""
+Each of {sensors:,} sensors reports every {interval:g} s, {rate:,.0f} reports per second, one sensor
+per hive, for {seconds:g} s. Latency is measured from the broker's receipt of a report until a
+subscriber has the hive's new figure: after the commit of `hive_status` and the way back through the
+broker."""
 _BACKLOG: Final = """## Backlog
 
-A fleet of 2,000 sensors at 1,116 hives with its usual troubles, 757,000 messages a day, waits in a
-stream; the flow takes it through connector, bronze, silver and gold until nothing is left. Seconds
-are the clock's, of everything; processor time is of all processes, per report; *load* is how many
-processes wanted the processors at the end, others' included: with more than there are cores, judge
-by processor time. What cores could do is their number over the processor time a report takes, less
-what waits for one another."""
+A stream holds the messages of a fleet of 2,000 sensors at 1,116 hives with its usual faults,
+757,000 messages per day. The flow processes it through connector, bronze, silver and gold until the
+lag is zero. Seconds are wall time. CPU time is that of all processes, per report. *Load* is the
+load average at the end, including other processes: above the number of cores, compare CPU time. The
+upper limit of the rate is the number of cores divided by the CPU time per report."""
 _ENGINES: Final = """## The same traffic in DuckDB and Polars
 
 Entries and exits by hive and hour from the raw reports in bronze's files, best of three, on all
-cores; the three tables are equal. The flow's step also writes silver, knows all kinds of
-messages and troubles, and goes on from batch to batch; the other two run the rule anybody would
-write, once, in one process. Who wants one figure from files at hand is better served by them."""
+cores. The three result tables are equal. The flow's step also writes silver, handles all message
+types and faults, and continues from batch to batch. The other two run the simple rule once, in one
+process. For one figure from existing files they are the better choice."""
 
 
 @dataclass(slots=True)
@@ -72,7 +71,7 @@ def _caught_up(runs: Sequence[CaughtUp]) -> Iterator[str]:
     yield _BACKLOG
     yield ""
     heads = (
-        *("reports", "batches", "seconds", "reports/s", "µs of processor a report"),
+        *("reports", "batches", "seconds", "reports/s", "CPU µs per report"),
         *("broker", "database", "Java", "Python", "load"),
     )
     rows = []
@@ -99,9 +98,9 @@ def _model(runs: Sequence[CaughtUp]) -> str:
     first = small.spent.total - each * small.reports
     model = (first + each * 10**8) / 10**8 * 1e6
     return (
-        f"By the two largest: {first:.1f} s to begin with, and {each * 1e6:.2f} µs a report. A "
-        "batch knows nothing of those before it but where sensors stand, and its hours; it "
-        f"stays at that: 10⁸ reports would take {model:.1f} µs each."
+        f"From the two largest runs: {first:.1f} s fixed cost and {each * 1e6:.2f} µs per report. "
+        "The state that a batch reads does not grow with the number of batches, so "
+        f"10⁸ reports would take {model:.1f} µs each."
     )
 
 

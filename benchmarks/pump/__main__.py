@@ -22,20 +22,20 @@ TASKS: Final = ("post", "file", "http", "watch")
 #: So many times as many are announced as are fetched: ours would be done before it had started.
 _MORE: Final = 8
 _METHOD: Final = (
-    "Files of {size:,} bytes in 50 directories, on {place}. Every pump speaks v02 with SHA-512 "
-    "sums, persistent messages and one instance; they take turns, and medians are shown. sr3 "
-    "syncs each file it copies; Penstock syncs files and then their folders, many by one sync; v2 "
-    "makes hard links of files of the same machine, copies nothing and syncs nothing. *post* is "
-    "from the command's start to its end, without what it takes for a single file. *file* and "
-    "*http* are subscribers that find a full queue, from the first file under its final name to "
-    "the last, and every byte is compared. "
-    "*watch* is from a file's rename into the tree to its post at a consumer, one file every 137 "
-    "ms. CPU is user and system time of the pump's processes. sr3-tuned has `batch 100`, "
-    "`prefetch 200` and `sleep 0.001`: by default it takes 25 messages a cycle and at most ten "
-    "cycles a second. Nothing is deleted before the end, for ext4 takes its time to make files "
-    "where many were deleted in the last five minutes. Broker, server of files and pumps share the "
-    "machine, with {load:.0f} other processes at work when it began. A ratio is Penstock's figure "
-    "over the other's."
+    "Files of {size:,} bytes in 50 directories, on {place}. Every pump uses v02 with SHA-512 "
+    "sums, persistent messages and one instance. The pumps alternate, and the table shows "
+    "medians. sr3 syncs each file that it copies. Penstock syncs files and then their "
+    "directories, many with one sync. v2 creates hard links for files on the same machine; it "
+    "copies and syncs nothing. *post* is measured from the start of the command to its end, less "
+    "the time for a single file. *file* and *http* are subscribers that start with a full queue, "
+    "measured from the first file under its final name to the last; every byte is compared. "
+    "*watch* is the time from a file's rename into the tree to the arrival of its post at a "
+    "consumer, one file every 137 ms. CPU is the user and system time of the pump's processes. "
+    "sr3-tuned has `batch 100`, `prefetch 200` and `sleep 0.001`: by default sr3 takes 25 "
+    "messages per cycle and at most ten cycles per second. Nothing is deleted before the end, "
+    "because ext4 creates files slowly where many were deleted in the last five minutes. Broker, "
+    "file server and pumps share the machine, on which {load:.0f} other processes were running at "
+    "the start. A ratio is Penstock's figure divided by the other's."
 )
 
 

@@ -25,19 +25,19 @@ from benchmarks.spark.ways import batch, consume, follow, take
 from penstock_spark import open_session
 
 _METHOD: Final = (
-    f"Reports of {BODY_BYTES} bytes, persistent, from 1,000 sensors by a topic exchange, read from "
-    "the first to the last into Spark's `noop` sink on `{master}` in a warm session: all nine "
-    "columns, unless said otherwise. Medians over rounds in which the ways take turns. The broker "
-    "is on the same machine and takes its share of the cores: CPU seconds, user and system time of "
-    "the broker's processes and of the reader's (Spark's driver and workers, or pika), say what "
-    "there is to gain with more of them. pika is its blocking connection with batched "
-    "acknowledgements, in this process and without Spark. What is read from Parquet are the same "
-    "rows with the same columns, as Spark has written them. One stream is read in ranges by as "
-    "many tasks as there are cores, so several gain little on one machine; with a task for each "
-    "stream (`minPartitions`) it shows what another stream brings, as long as there are cores for "
-    "it and for the broker. RabbitMQ keeps in a chunk what came while it wrote the one before, so "
-    "how much that is, is chance; it has to do about the same for each chunk, whatever is in it, "
-    "so rates by chunks go up and down with that."
+    f"Reports of {BODY_BYTES} bytes, persistent, from 1,000 sensors through a topic exchange are "
+    "read from first to last into Spark's `noop` sink on `{master}` in a warm session, with all "
+    "nine columns unless stated otherwise. Each figure is the median of several rounds in which "
+    "the ways alternate. The broker runs on the same machine and uses part of the cores. CPU "
+    "seconds are the user and system time of the broker's processes and of the reader's (Spark's "
+    "driver and workers, or pika): they show what more cores would give. pika is its blocking "
+    "connection with batched acknowledgements, in this process, without Spark. Parquet is the "
+    "same rows with the same columns, written by Spark. One stream is read in ranges by as many "
+    "tasks as there are cores, so several streams gain little on one machine. With one task per "
+    "stream (`minPartitions`) the table shows the gain of another stream while there are cores "
+    "for it and for the broker. RabbitMQ collects into a chunk what arrived while it wrote the "
+    "previous one, so the chunk size varies. The cost of a chunk hardly depends on its size, so "
+    "the rates by chunks vary with it."
 )
 #: Enough to show that all works, too little for a figure.
 _QUICK_ROWS: Final = 4_000

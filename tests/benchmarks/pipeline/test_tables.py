@@ -38,7 +38,7 @@ def test_the_model_beyond_is_a_beginning_and_so_much_a_report() -> None:
     found = page(Found(caught_up=[caught_up(10**5), caught_up(10**6), caught_up(10**7)]))
 
     assert "| 10,000,000 | 3 | 40.0 | 250,000 | 5.2 |" in found
-    assert "2.0 s to begin with, and 5.00 µs a report" in found
+    assert "2.0 s fixed cost and 5.00 µs per report" in found
 
 
 def test_every_engine_has_a_row() -> None:
