@@ -19,10 +19,10 @@ from penstock.wire.mqtt.fields import (
     read_byte,
     read_packet_identifier,
     read_varint,
-    varint,
     write_binary,
     write_two_byte_integer,
     write_utf8_string,
+    write_varint,
 )
 from penstock.wire.mqtt.packets import (
     CLEAN_START_FLAG,
@@ -41,7 +41,7 @@ DISCONNECT = b"\xe0\x00"
 
 
 def packet(first: int, body: bytes) -> bytes:
-    return bytes((first,)) + varint(len(body)) + body
+    return bytes((first,)) + write_varint(len(body)) + body
 
 
 def connect_body(connect: ConnectPacket) -> bytes:

@@ -126,7 +126,7 @@ class Owner:
     def _nothing(self, *_: Any) -> None:
         """It is the engine's."""
 
-    on_output = on_begin = on_room = on_abort = on_settled = on_drained = _nothing
+    on_output = on_begin = on_window_open = on_abort = on_settled = on_drained = _nothing
 
     def feed(self, *reads: bytes) -> list[tuple[object, ...]]:
         """What was told; descriptions are left out, which may say where in a read a fault is."""

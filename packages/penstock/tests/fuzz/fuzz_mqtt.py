@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 with atheris.instrument_imports(include=["penstock"]):
     from penstock.wire.mqtt import packets
+    from penstock.wire.mqtt.fields import read_varint, write_varint
     from penstock.wire.mqtt.packets import (
         decode_auth,
         decode_connect,
@@ -30,8 +31,6 @@ with atheris.instrument_imports(include=["penstock"]):
         decode_properties,
         encode_properties,
         read_properties,
-        read_varint,
-        varint,
     )
     from penstock.wire.mqtt.reader import PacketReader
     from penstock.wire.mqtt.reason_codes import MqttError
@@ -107,7 +106,7 @@ def fuzz_stream(data: bytes, version: int) -> None:
 def fuzz_publish(data: bytes, version: int) -> None:
     """As `fuzz_stream`, with a length that is right."""
     if len(data) > 2:
-        packet = bytes((0x30 | data[0] & 15,)) + varint(len(data) - 2) + data[2:]
+        packet = bytes((0x30 | data[0] & 15,)) + write_varint(len(data) - 2) + data[2:]
         fuzz_stream(data[1:2] + packet, version)
 
 
@@ -154,7 +153,7 @@ def fuzz_properties(data: bytes, version: int) -> None:
 
 def fuzz_varint(data: bytes, version: int) -> None:
     value, end = read_varint(data, 0)
-    assert varint(value) == data[:end]
+    assert write_varint(value) == data[:end]
 
 
 def fuzz_topic(data: bytes, version: int) -> None:

@@ -1,4 +1,4 @@
-"""Protocols that both ends of a wire speak: bytes in, values out, no sockets and no loop.
+"""Protocol codecs and engines without sockets and event loops: bytes in, values out.
 
-What is here is shared by the broker's terminals and by the client, and belongs to neither.
+The broker's protocols and the clients share them.
 """

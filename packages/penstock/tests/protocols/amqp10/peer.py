@@ -278,7 +278,7 @@ class Peer:
     def on_flow(self, link: SenderLink) -> None:
         """Tests look at its credit."""
 
-    def on_room(self, session: Amqp10Session) -> None:
+    def on_window_open(self, session: Amqp10Session) -> None:
         """Tests look at its room."""
 
     def on_drained(self, link: ReceiverLink) -> None:

@@ -28,13 +28,12 @@ from penstock.protocols.mqtt.conversion import (
     message_flags,
     message_properties,
 )
-from penstock.wire.mqtt.fields import PUBLISH
+from penstock.wire.mqtt.fields import PUBLISH, read_varint
 from penstock.wire.mqtt.properties import (
     MqttProperties,
     MqttProperty,
     decode_properties,
     encode_properties,
-    read_varint,
 )
 from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
 from penstock.wire.mqtt.topics import routing_key_to_topic, topic_to_routing_key

@@ -76,7 +76,7 @@ class End:
     def on_flow(self, link: SenderLink) -> None:
         self.told.append(("flow", link))
 
-    def on_room(self, session: Amqp10Session) -> None:
+    def on_window_open(self, session: Amqp10Session) -> None:
         self.told.append(("room", session))
 
     def on_drained(self, link: ReceiverLink) -> None:

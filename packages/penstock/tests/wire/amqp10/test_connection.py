@@ -184,7 +184,7 @@ def test_drained_credit_is_gone_at_both_ends() -> None:
 def test_an_echo_is_answered() -> None:
     pair = Pair()
     link = pair.sender()
-    pair.far(link).tell(echo=True)
+    pair.far(link).send_flow(echo=True)
     back = pair.there.taken()
     pair.here.connection.receive(back)
     assert pair.here.taken()

@@ -31,7 +31,7 @@ class Door:
 
     def __init__(self, end: End, *mechanisms: str, nobody: bool = False) -> None:
         self.mechanisms = mechanisms
-        self.nobody = nobody
+        self.allows_anonymous = nobody
         self.asked: list[tuple[str, bytes]] = []
         self.sent_away: list[str] = []
         self.opening = SaslServer(end.connection, self)
@@ -40,8 +40,8 @@ class Door:
     def authenticate(self, mechanism: str, response: bytes) -> None:
         self.asked.append((mechanism, response))
 
-    def refused(self, why: str) -> None:
-        self.sent_away.append(why)
+    def on_refused(self, reason: str) -> None:
+        self.sent_away.append(reason)
 
 
 def door(*mechanisms: str, nobody: bool = False) -> tuple[End, Door]:
@@ -64,7 +64,7 @@ def test_a_client_of_the_engine_gets_through_to_its_server() -> None:
     for _ in range(6):
         server.connection.receive(client.taken())
         if gate.asked and not server.told:
-            gate.opening.let_in()
+            gate.opening.accept()
             server.connection.receive(b"")
         client.connection.receive(server.taken())
     assert gate.asked == [(PLAIN, b"\0me\0secret")]
@@ -85,7 +85,7 @@ def test_a_client_may_say_everything_at_once() -> None:
         SASL_HEADER + init + AMQP_HEADER + encode_performative_frame(0, Open("client"))
     )
     assert not server.told
-    gate.opening.let_in()
+    gate.opening.accept()
     server.connection.receive(b"")
     assert server.names() == ["open"]
 
@@ -102,7 +102,7 @@ def test_whoever_is_not_known_is_turned_away() -> None:
     server, gate = door()
     server.connection.receive(SASL_HEADER + encode_sasl_frame(SaslInit(PLAIN, b"\0u\0p")))
     server.taken()
-    gate.opening.turn_away()
+    gate.opening.reject()
     assert server.taken() == encode_sasl_frame(SaslOutcome(1))
     assert server.connection.finished
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.wire.mqtt import packets
-from penstock.wire.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL
+from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.wire.mqtt.properties import MqttProperty, encode_properties
 from penstock.wire.mqtt.reason_codes import CONNACK_RETURN_CODES, MqttError, ReasonCode
 from tests import mqtt_wire as wire

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.mqtt.packets import (
+from penstock.wire.mqtt.fields import (
     AUTH,
     CONNACK,
     CONNECT,
@@ -24,6 +24,8 @@ from penstock.wire.mqtt.packets import (
     SUBSCRIBE,
     UNSUBACK,
     UNSUBSCRIBE,
+    read_varint,
+    write_varint,
 )
 from penstock.wire.mqtt.properties import (
     WILL_PROPERTIES,
@@ -31,8 +33,6 @@ from penstock.wire.mqtt.properties import (
     decode_properties,
     encode_properties,
     read_properties,
-    read_varint,
-    varint,
 )
 from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
 
@@ -245,13 +245,13 @@ def test_whatever_comes_nothing_but_an_mqtt_error_is_raised(data: bytes, kind: i
     ],
 )
 def test_a_variable_byte_integer(value: int, data: bytes) -> None:
-    assert varint(value) == data
+    assert write_varint(value) == data
     assert read_varint(data, 0) == (value, len(data))
 
 
 @given(st.integers(0, 268_435_455))
 def test_a_variable_byte_integer_is_read_as_it_was_written(value: int) -> None:
-    assert read_varint(b"!" + varint(value), 1) == (value, 1 + len(varint(value)))
+    assert read_varint(b"!" + write_varint(value), 1) == (value, 1 + len(write_varint(value)))
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff\xff\xff\x01", b"\x80\x00", b"\x80" * 4])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.wire.mqtt import packets as encode
-from penstock.wire.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL
+from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.wire.mqtt.properties import MqttProperty, encode_properties
 from penstock.wire.mqtt.reader import MAX_CACHED_TOPICS, PacketReader
 from penstock.wire.mqtt.reason_codes import MqttError

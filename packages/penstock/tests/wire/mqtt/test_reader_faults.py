@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.wire.mqtt import packets
-from penstock.wire.mqtt.fields import varint
+from penstock.wire.mqtt.fields import write_varint
 from penstock.wire.mqtt.reader import MAX_BUFFERED_BYTES, PacketReader
 from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
 
@@ -75,11 +75,19 @@ def test_the_limit_counts_the_whole_packet() -> None:
 
 @BOTH
 def test_a_packet_that_must_be_held_whole_and_is_too_large_for_that(version: int) -> None:
-    assert refusal(b"\x82" + varint(MAX_BUFFERED_BYTES + 1), version) is ReasonCode.PACKET_TOO_LARGE
+    assert (
+        refusal(b"\x82" + write_varint(MAX_BUFFERED_BYTES + 1), version)
+        is ReasonCode.PACKET_TOO_LARGE
+    )
 
 
 def test_properties_of_a_publish_too_large_to_hold() -> None:
-    data = b"\x30" + varint(MAX_BUFFERED_BYTES * 2) + b"\x00\x01t" + varint(MAX_BUFFERED_BYTES)
+    data = (
+        b"\x30"
+        + write_varint(MAX_BUFFERED_BYTES * 2)
+        + b"\x00\x01t"
+        + write_varint(MAX_BUFFERED_BYTES)
+    )
 
     assert refusal(data, 5) is ReasonCode.PACKET_TOO_LARGE
 

@@ -141,18 +141,18 @@ def test_the_bytes_of_a_frame(frame: PadresFrame, written: str) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "nothing is left at byte 0"),
-        ("63", "no frame of kind 99"),
-        ("05 00", "a frame of 2 bytes whose fields take 1"),
-        ("03 ffffffffffffffffffff01 00", "has no end"),
-        ("03 ffffffffffffffffff7f 00", "more than 64 bits"),
-        ("03 01 05 42", "5 bytes are announced at byte 2"),
+        ("", "the octet at byte 0 is missing"),
+        ("63", "unknown frame kind 99"),
+        ("05 00", "frame of 2 bytes with fields of 1 bytes"),
+        ("03 ffffffffffffffffffff01 00", "exceeds 64 bits"),
+        ("03 ffffffffffffffffff7f 00", "exceeds 64 bits"),
+        ("03 01 05 42", "the 5 bytes at byte 2 extend past the end"),
         ("03 01 01 ff", "not UTF-8"),
-        ("01 07", "nobody has the role 7"),
-        ("02 00 09 00 00", "no message of kind 9"),
-        ("02 00 04 8020 00", "fields nobody knows"),
+        ("01 07", "unknown role 7"),
+        ("02 00 09 00 00", "unknown message kind 9"),
+        ("02 00 04 8020 00", "unknown fields"),
         ("02 00 04 10 00 7ff0000000000000", "not finite"),
-        ("02 00 04 8001 00 ff7f", "runs past the end"),
+        ("02 00 04 8001 00 ff7f", "extends past the end"),
     ],
 )
 def test_what_is_wrong_with_a_frame_is_said(content: str, why: str) -> None:

@@ -253,7 +253,7 @@ class Amqp10ClientConnection(asyncio.Protocol):
         if link.draining and link.credit:
             link.drained()
 
-    def on_room(self, session: Amqp10Session) -> None:
+    def on_window_open(self, session: Amqp10Session) -> None:
         for link in session.links:
             if isinstance(link, SenderLink) and link.context is not None:
                 link.context.on_credit()

@@ -252,7 +252,7 @@ def resume_outgoing_link(
     if not isinstance(suspended, SuspendedSource):
         return None
     theirs = link.remote.unsettled or {}
-    link.number_from(max(suspended.deliveries))
+    link.reserve_tags(max(suspended.deliveries))
     unsettled: dict[Any, Any] = {}
     if suspended.outgoing_link.driver is outgoing_link.driver:
         for number in list(suspended.deliveries):

@@ -42,7 +42,7 @@ class BrokerAuthenticator:
         return tuple(offered)
 
     @property
-    def nobody(self) -> bool:
+    def allows_anonymous(self) -> bool:
         return self._terminal.host.kernel.settings.anonymous
 
     def authenticate(self, mechanism: str, response: bytes) -> None:
@@ -59,9 +59,9 @@ class BrokerAuthenticator:
             else:
                 self.user = host.users.get(self._identity)
         except PenstockError:
-            self._turn_away(mechanism)
+            self._reject(mechanism)
             return
-        loop.call_soon(self._let_in)
+        loop.call_soon(self._accept)
 
     async def _check(self, response: bytes) -> None:
         terminal = self._terminal
@@ -70,26 +70,26 @@ class BrokerAuthenticator:
             users, address = terminal.host.users, terminal.peer[0]
             self.user = await users.authenticate(name, password, address=address)
         except PenstockError:
-            self._turn_away(PLAIN)
+            self._reject(PLAIN)
             return
-        self._let_in()
+        self._accept()
 
-    def _let_in(self) -> None:
+    def _accept(self) -> None:
         if self._terminal.closing:
             return
-        self.opening.let_in()
+        self.opening.accept()
         self._terminal.flow_control.force_resume()
         self._terminal.data_received(b"")
 
-    def _turn_away(self, mechanism: str) -> None:
+    def _reject(self, mechanism: str) -> None:
         terminal = self._terminal
         terminal.host.kernel.metrics.refused += 1
         _log.info("login refused", connection=terminal.name, mechanism=mechanism)
-        self.opening.turn_away()
+        self.opening.reject()
         terminal.host.kernel.write_batch.flush()
 
-    def refused(self, why: str) -> None:
-        _log.info("client was sent away", connection=self._terminal.name, reason=why)
+    def on_refused(self, reason: str) -> None:
+        _log.info("connection refused", connection=self._terminal.name, reason=reason)
 
     def cancel(self) -> None:
         if self._task is not None:

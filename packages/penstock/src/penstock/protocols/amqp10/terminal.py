@@ -302,7 +302,7 @@ class Amqp10Terminal(asyncio.Protocol):
         outgoing_link: OutgoingLink = link.context
         self.writer.awaiting_credit[outgoing_link] = None
 
-    def on_room(self, session: Amqp10Session) -> None:
+    def on_window_open(self, session: Amqp10Session) -> None:
         self.writer.withdraw(session)
 
     def on_drained(self, link: ReceiverLink) -> None:

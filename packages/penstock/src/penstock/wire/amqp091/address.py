@@ -1,7 +1,6 @@
-"""Where a broker is and who we are there, from one URL.
+"""The address of an AMQP 0-9-1 broker, with credentials, parsed from a URL.
 
-The password is in the value and in nothing that is printed: `str` and `repr` leave it out, and
-errors about the URL quote no more than what was wrong.
+The password appears in no `str`, `repr` or error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from penstock.core.addresses import DEFAULT_PORTS
 from penstock.core.errors import ConfigurationError
 
 _SCHEMES: Final = ("amqp", "amqps")
-#: A peer that vanished without a word is missed after two of them.
 HEARTBEAT_SECONDS: Final = 20
 _HEARTBEAT_MAX_SECONDS: Final = 0xFFFF
 
@@ -27,8 +25,8 @@ class AmqpAddress:
     user: str
     password: str = field(repr=False)
     tls: bool = False
-    authorities: str | None = None  #: a file of certificates to trust instead of the system's
-    heartbeat: int = HEARTBEAT_SECONDS  #: 0 is none
+    authorities: str | None = None  #: a file of trusted certificates instead of the system's
+    heartbeat: int = HEARTBEAT_SECONDS  #: seconds; 0: disabled
     name: str | None = None  #: of the connection, instead of the program's name for it
 
     def __str__(self) -> str:
@@ -48,14 +46,14 @@ def parse_amqp_url(
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        # The text of the error may quote what stands before an @: say only where to look.
+        # The text of the error may contain the password.
         raise ConfigurationError(
-            "url: the address cannot be read; should be amqp://user:password@host:port/vhost, with "
+            "url: invalid address; should be amqp://user:password@host:port/vhost, with "
             "special characters percent-encoded"
         ) from (error if "@" not in url else None)
     if parts.scheme not in _SCHEMES:
         raise ConfigurationError(
-            f"url: the scheme {parts.scheme!r} is not spoken here; should be amqp:// or amqps://"
+            f"url: the scheme {parts.scheme!r} is not supported; should be amqp:// or amqps://"
         )
     if not parts.hostname:
         raise ConfigurationError("url: the host is missing, as in amqp://localhost")

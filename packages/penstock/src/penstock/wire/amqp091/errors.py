@@ -1,8 +1,9 @@
-"""Penstock's errors as AMQP 0-9-1 spells them: a reply code, a reply text, and how far it reaches.
+"""Penstock's errors as AMQP 0-9-1 close methods, in both directions.
 
-The one place where the two meet. Codes and reach are RabbitMQ's where it has a counterpart: a soft
-error closes the channel, a hard one the connection. An error that is none of ours is a fault of
-the broker: the peer learns that it happened, the log learns what.
+Codes and scopes are RabbitMQ's where it has a counterpart: a soft error closes the channel, a hard
+one the connection. An error that is not Penstock's is sent as an internal error without its text.
+For a client, a broken connection, a broker that shuts down and a queue that is starting are
+transient; a missing queue or permission is not.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.core import errors
+from penstock.core.basic_properties import SHORTSTR_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class CloseReason:
-    """What a close method says."""
+    """The fields of a close method."""
 
     code: int
     text: str  #: at most 255 bytes of UTF-8
@@ -32,7 +34,7 @@ class _ReplyCode:
 
 _INTERNAL_ERROR: Final = _ReplyCode(541, "INTERNAL_ERROR", True)
 
-#: An error that is not listed is answered like the nearest of its ancestors that is.
+#: An error that is not listed has the code of its nearest ancestor.
 _REPLY_CODES: Final[dict[type[BaseException], _ReplyCode]] = {
     errors.ContentTooLarge: _ReplyCode(311, "CONTENT_TOO_LARGE", False),
     errors.NoRoute: _ReplyCode(312, "NO_ROUTE", False),
@@ -42,7 +44,7 @@ _REPLY_CODES: Final[dict[type[BaseException], _ReplyCode]] = {
     errors.NotFound: _ReplyCode(404, "NOT_FOUND", False),
     errors.ResourceLocked: _ReplyCode(405, "RESOURCE_LOCKED", False),
     errors.PreconditionFailed: _ReplyCode(406, "PRECONDITION_FAILED", False),
-    # A publisher hears of a full queue by basic.nack; only a transaction can fail for it.
+    # A publisher gets basic.nack for a full queue; only a transaction can fail for it.
     errors.QueueFull: _ReplyCode(406, "PRECONDITION_FAILED", False),
     errors.FrameError: _ReplyCode(501, "FRAME_ERROR", True),
     errors.WireSyntaxError: _ReplyCode(501, "FRAME_ERROR", True),  # as RabbitMQ, which has no 502
@@ -58,7 +60,6 @@ _REPLY_CODES: Final[dict[type[BaseException], _ReplyCode]] = {
 
 
 def close_reason(error: BaseException) -> CloseReason:
-    """How an error is told to an AMQP 0-9-1 peer."""
     for kind in type(error).__mro__:
         if code := _REPLY_CODES.get(kind):
             text = f"{code.name} - {error}" if str(error) else code.name
@@ -67,20 +68,13 @@ def close_reason(error: BaseException) -> CloseReason:
 
 
 def _truncate_shortstr(text: str) -> str:
-    """As much of the text as a short string holds; a name in it may be anything a peer sent."""
+    """The part of the text that fits into a short string; names in it may be arbitrary bytes."""
     content = text.encode("utf-8", "replace")
-    return content[:255].decode("utf-8", "ignore")
-
-
-# What a broker's closing words mean, and which faults another connection may cure.
-#
-# Codes of AMQP 0-9-1 become the errors of `penstock.core.errors`. A connection that breaks, a
-# broker that shuts down and a queue that is not up yet pass; a missing queue or permission does
-# not.
+    return content[:SHORTSTR_MAX].decode("utf-8", "ignore")
 
 
 class AmqpConnectionLost(errors.ConnectionForced, ConnectionError):
-    """The connection, or a channel on it, went; another may be had."""
+    """The connection or channel is closed; a new one may work."""
 
 
 _ERRORS_BY_CODE: Final[dict[int, type[errors.PenstockError]]] = {
@@ -98,7 +92,7 @@ _ERRORS_BY_CODE: Final[dict[int, type[errors.PenstockError]]] = {
     541: AmqpConnectionLost,  # an internal error of the broker, as while it starts
 }
 
-#: What RabbitMQ says of queues and streams that are starting, with it or just declared.
+#: In RabbitMQ's reply texts for queues and streams that are starting.
 _QUEUE_STARTING_TEXTS: Final = (
     "is down or inaccessible",
     "does not have a replica on the local node",
@@ -107,21 +101,21 @@ _QUEUE_STARTING_TEXTS: Final = (
     "process is stopped",
     "vhost is down",
 )
-#: Names stand in quotes; a queue may be called anything.
+#: A quoted name could contain any of these texts.
 _QUOTED_NAME: Final = re.compile("'[^']*'")
 
 
 def error_from_close(code: int, text: str, where: object) -> errors.PenstockError:
     """The error for a close of the connection or of a channel."""
     kind = _ERRORS_BY_CODE.get(code, errors.ProtocolError)
-    said = _QUOTED_NAME.sub("", text)
-    if any(words in said for words in _QUEUE_STARTING_TEXTS):
+    unquoted = _QUOTED_NAME.sub("", text)
+    if any(words in unquoted for words in _QUEUE_STARTING_TEXTS):
         kind = AmqpConnectionLost
     return kind(f"{where}: {text} ({code})")
 
 
 def is_transient_amqp_error(error: BaseException) -> bool:
-    """Whether the same may succeed on another connection, a little later."""
+    """Whether a retry on a new connection may succeed."""
     if isinstance(error, errors.ConfigurationError):  # a failed TLS handshake is an OSError, too
         return False
     return isinstance(error, OSError | EOFError | errors.ConnectionForced)

@@ -1,6 +1,6 @@
-"""AMQP 1.0, sans-IO.
+"""AMQP 1.0 without I/O.
 
-`values.py` has the types that Python lacks, `codec.py` the bytes of every type, `message.py` the
-sections of a message. Frames and performatives, and the connections, sessions and links made of
-them, stand on these.
+`values` has the types that Python lacks, `codec` the encoding of every type, `message` the sections
+of a message. `connection`, `session` and `links` are the protocol engine that broker and client
+share; `transfers` has the frequent performatives, `performatives` the others.
 """

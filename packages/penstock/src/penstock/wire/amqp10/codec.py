@@ -1,8 +1,10 @@
-"""The bytes of AMQP 1.0's types, both ways.
+"""The encoding of AMQP 1.0's types.
 
-`decode` reads one value, constructor and all, and says where it ends; `encode` writes one, in its
-smallest form; `skip` finds where a value ends without reading it. Whatever the bytes, decoding
-succeeds or raises `DecodeError`, in time and memory in proportion to them.
+`decode` reads one value with its constructor and returns where it ends; `encode` writes one in its
+smallest form; `skip` finds the end of a value without decoding it. Decoding any bytes either
+succeeds or raises `DecodeError`, in time and memory proportional to them. A size that does not
+match what it encloses is refused. Depth is bounded, and so are arrays of elements without bytes,
+the one case in which a few bytes could claim any amount of memory.
 """
 
 from __future__ import annotations
@@ -46,28 +48,22 @@ from penstock.wire.amqp10.values import (
 __all__ = ["decode", "decode_whole", "encode", "skip"]
 
 
-# Bytes to values: a reader for each constructor byte.
-#
-# A size that lies is refused, whichever way it lies: a value may not run past what holds it, nor
-# leave part of it over. Depth is bounded, and so are arrays of elements without bytes, the one
-# place where a few bytes could claim any amount of memory.
-
-#: Deeper nesting has no honest use, and Python's own stack must not be what ends it.
+#: The nesting limit is far below the one of Python's stack.
 MAX_DEPTH: Final = 32
-#: Of elements that take no bytes (null, true, an empty list), an array may have so many.
+#: How many elements without bytes (null, true, an empty list) an array may have.
 MAX_ZERO_WIDTH_ELEMENTS: Final = 64
 
 _DESCRIBED: Final = 0x00
 
 
 def decode(buffer: Buffer, at: int = 0, end: int | None = None) -> tuple[Any, int]:
-    """The value whose constructor stands at `at`, and where it ends."""
+    """The value whose constructor is at `at`, and where it ends."""
     limit = len(buffer) if end is None or end > len(buffer) else end
     return _read(buffer, at, limit, MAX_DEPTH)
 
 
 def decode_whole(buffer: Buffer) -> Any:
-    """The one value that the bytes are."""
+    """The value; raises if bytes follow it."""
     value, at = _read(buffer, 0, len(buffer), MAX_DEPTH)
     if at != len(buffer):
         raise DecodeError(f"{len(buffer) - at} bytes after the value")
@@ -75,16 +71,15 @@ def decode_whole(buffer: Buffer) -> Any:
 
 
 def skip(buffer: Buffer, at: int, end: int, depth: int = MAX_DEPTH) -> int:
-    """Where the value at `at` ends, by its constructor and size alone."""
+    """Where the value at `at` ends, according to its constructor and size."""
     if at >= end or buffer[at] != _DESCRIBED:
         return skip_undescribed(buffer, at, end)
     if depth <= 1:
-        raise DecodeError(f"value at byte {at} is described too often")
+        raise DecodeError(f"value at byte {at} has too many descriptors")
     return skip(buffer, skip(buffer, at + 1, end, depth - 1), end, depth - 1)
 
 
 def skip_undescribed(buffer: Buffer, at: int, end: int) -> int:
-    """Where a value that is not described ends."""
     if at >= end:
         raise truncated_value(at)
     code = buffer[at]
@@ -103,7 +98,7 @@ def skip_undescribed(buffer: Buffer, at: int, end: int) -> int:
     return stop
 
 
-#: How many bytes follow a constructor of this class; negative: the width of the size that does.
+#: By the class of a constructor, how many bytes follow it; negative: the width of their size.
 _WIDTHS: Final = (0, 0, 0, 0, 0, 1, 2, 4, 8, 16, -1, -4, -1, -4, -1, -4)
 
 
@@ -117,14 +112,11 @@ def _read(buffer: Buffer, at: int, end: int, depth: int) -> tuple[Any, int]:
 
 
 def _unknown_constructor(buffer: Buffer, at: int) -> DecodeError:
-    return DecodeError(f"no type has the constructor 0x{buffer[at]:02x}, at byte {at}")
-
-
-# Compound.
+    return DecodeError(f"unknown constructor 0x{buffer[at]:02x} at byte {at}")
 
 
 def _extent(buffer: Buffer, at: int, end: int, width: int) -> tuple[int, int, int]:
-    """How many values there are, where they begin and where they end."""
+    """The number of values, where they begin and where they end."""
     start = at + 2 * width
     if start > end:
         raise truncated_value(at - 1)
@@ -215,13 +207,13 @@ def _array_reader(width: int) -> ValueReader:
 
 def _read_described(buffer: Buffer, at: int, end: int, depth: int) -> tuple[Described, int]:
     if depth <= 1:
-        raise DecodeError(f"value at byte {at} is described too often")
+        raise DecodeError(f"value at byte {at} has too many descriptors")
     descriptor, at = _read(buffer, at, end, depth - 1)
     value, at = _read(buffer, at, end, depth - 1)
     return Described(descriptor, value), at
 
 
-#: What narrower encodings are encodings of.
+#: The type of a narrow encoding.
 TYPE_OF: Final = {
     0x41: values.BOOLEAN,
     0x42: values.BOOLEAN,
@@ -297,11 +289,6 @@ def _reader_table() -> list[ValueReader | None]:
 _READERS: Final = _reader_table()
 
 
-# Values to bytes: the smallest form of each.
-#
-# A value that its type cannot hold (a `UByte` of 300, a symbol that is not ASCII) raises
-# `EncodeError`; so does a type that AMQP 1.0 has no counterpart for.
-
 _LENGTH: Final = Struct(">I")
 _PAIR: Final = Struct(">II")
 
@@ -310,6 +297,7 @@ _Writer = Callable[[Any, int], bytes]
 
 
 def encode(value: Any) -> bytes:
+    """Raises `EncodeError` for a value out of its type's range, and for an unknown type."""
     return _write(value, MAX_DEPTH)
 
 
@@ -325,7 +313,7 @@ def _write(value: Any, depth: int) -> bytes:
 def _small_integer_writer(
     zero: bytes, short: int, short_layout: str, long: int, long_layout: str
 ) -> _Writer:
-    """An integer that has a form of one byte, and perhaps a form of none."""
+    """An integer type with a one-byte encoding and perhaps one without bytes (`zero`)."""
     narrow, wide = Struct(">B" + short_layout), Struct(">B" + long_layout)
     least, most = (-128, 127) if short_layout == "b" else (0, 255)
 
@@ -373,7 +361,7 @@ def _write_decimal(value: Decimal, depth: int) -> bytes:
 
 
 def encode_variable_width(short: int, content: bytes) -> bytes:
-    """Text or binary; the wide form's code is the narrow one's and 0x10."""
+    """Text or binary; `short` is the code of the narrow encoding."""
     if len(content) <= 0xFF:
         return bytes((short, len(content))) + content
     return bytes((short + 0x10,)) + _length(len(content)) + content
@@ -398,9 +386,6 @@ def _ascii(text: str) -> bytes:
         return text.encode("ascii")
     except UnicodeEncodeError:
         raise EncodeError(f"the symbol {text[:32]!r} is not ASCII") from None
-
-
-# Compound: the content of each, then its size and count in one byte or in four.
 
 
 def _joined(found: Iterable[Any], depth: int) -> bytes:
@@ -446,10 +431,10 @@ def _write_array(value: Array, depth: int) -> bytes:
 
 
 def _elements(code: int, found: tuple[Any, ...], depth: int) -> bytes:
-    """The constructor that all elements share, and the elements without it.
+    """The shared constructor and the elements without it.
 
-    Each is written by itself first: where all chose the same form, that is the array's; else they
-    all get the type's widest.
+    If the smallest encodings of all elements have one constructor, that is used; otherwise the
+    type's widest.
     """
     written = [_write(value, depth) for value in found]
     forms = {content[0] for content in written}
@@ -463,7 +448,7 @@ def _elements(code: int, found: tuple[Any, ...], depth: int) -> bytes:
 
 
 def _widened(content: bytes, code: int) -> bytes:
-    """An element in its type's widest form, without the constructor."""
+    """An element in its type's widest encoding, without the constructor."""
     form = content[0]
     if form == code:
         return content[1:]

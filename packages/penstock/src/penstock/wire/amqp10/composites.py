@@ -1,9 +1,8 @@
-"""Composite types: a descriptor and a list of fields, read and written by tables.
+"""Composite types: a descriptor and a list of fields, decoded and encoded by tables.
 
-Most of what two peers say to each other is a list whose fields have names, types and defaults by
-position. A `CompositeType` is the table of one such type: the dataclass that has the names and the
-defaults, and a `CompositeField` for each field that says which values are right. Fields without a
-default are mandatory. What does not fit raises `DecodeError`, and nothing is guessed.
+A `CompositeType` combines a dataclass, which has the names and defaults of the fields, with a
+`CompositeField` for each field, which checks values. A field without a default is mandatory. A list
+that does not fit raises `DecodeError`.
 """
 
 from __future__ import annotations
@@ -28,11 +27,9 @@ from penstock.wire.amqp10.values import (
 
 @dataclass(frozen=True, slots=True)
 class CompositeField:
-    """Which values a field takes."""
-
     name: str
-    read: Callable[[Any], Any]  #: from what was decoded; raises `TypeError` for what is wrong
-    write: Callable[[Any], Any]  #: to what is to be encoded
+    read: Callable[[Any], Any]  #: from the decoded value; raises `TypeError` for a wrong one
+    write: Callable[[Any], Any]  #: to the value to encode
 
 
 def _simple_field(
@@ -51,7 +48,7 @@ def _same(value: Any) -> Any:
 
 
 def _symbols(value: Any) -> tuple[str, ...]:
-    """One symbol, or an array of them."""
+    """Read one symbol, or an array of them."""
     if isinstance(value, Array):
         if not all(isinstance(one, Symbol) for one in value.values):
             raise TypeError
@@ -79,8 +76,6 @@ ANY: Final = CompositeField("any", _same, _same)
 
 
 class CompositeType:
-    """One composite type: its descriptor, the class of its values, the kinds of their fields."""
-
     __slots__ = ("_defaults", "_fields", "_least", "code", "make", "symbol")
 
     def __init__(
@@ -97,7 +92,7 @@ class CompositeType:
         self._least = max(mandatory, default=0)
 
     def read(self, values: Any) -> Any:
-        """A value of this type, out of the list its fields came in."""
+        """The value of a decoded list."""
         if not isinstance(values, list):
             raise DecodeError(f"{self.symbol} should be a list")
         if len(values) > len(self._fields) or len(values) < self._least:
@@ -116,7 +111,7 @@ class CompositeType:
         return self.make(**arguments)
 
     def described(self, value: Any) -> Described:
-        """The value as it is to be encoded; fields at their defaults are left out."""
+        """The value to encode; fields at their defaults are omitted."""
         values: list[Any] = []
         for (name, kind), default in zip(self._fields, self._defaults, strict=True):
             field = getattr(value, name)
@@ -130,7 +125,7 @@ class CompositeType:
 
 
 class CompositeTypes:
-    """Types that may stand in one place, found by their descriptors and by their classes."""
+    """Alternative types, found by descriptor and by class."""
 
     __slots__ = ("_by_class", "_by_descriptor")
 
@@ -148,7 +143,7 @@ class CompositeTypes:
         return None
 
     def read(self, value: Any) -> Any:
-        """What a described value stands for; raises `TypeError` for what does not belong here."""
+        """The value of a described list; raises `TypeError` for an unknown descriptor."""
         composite = self.find(value.descriptor) if isinstance(value, Described) else None
         if composite is None:
             raise TypeError
@@ -161,7 +156,7 @@ class CompositeTypes:
         return encode(self.described(value))
 
     def kind(self, name: str, *, others: bool = False) -> CompositeField:
-        """A field that holds one of these; or, with `others`, any described value as it is."""
+        """A field of one of these types; with `others`, or of any described value, unchanged."""
 
         def read(value: Any) -> Any:
             if others and isinstance(value, Described) and self.find(value.descriptor) is None:

@@ -1,10 +1,9 @@
-"""A connection of AMQP 1.0: bytes in, events out, frames to write; no sockets and no clocks.
+"""A connection of AMQP 1.0, without sockets and clocks: bytes in, events out, frames to write.
 
-Both ends of a connection are alike once it is open, so the broker's terminal and the client stand
-on the same one; they differ in how they come to be open (`sasl.py`). `receive` takes what a
-read brought and tells the owner what it means (`events.py`); what is to be written gathers in
-`out`. Whatever bytes come, the peer is told the condition that the standard has for them, and
-nobody else notices.
+Both ends are alike once the connection is open, so broker and client use the same class; they
+differ in the handshake (`sasl.py`). `receive` takes the bytes of one socket read and calls the
+owner's `Amqp10Events`; `out` collects what is to be written. Invalid input closes the connection
+with the condition that the standard defines for it.
 """
 
 from __future__ import annotations
@@ -55,10 +54,9 @@ if TYPE_CHECKING:
     from penstock.wire.amqp10.performatives import Open
 
 
-#: What a peer may send at once before it has said who it is.
+#: The largest frame before the peer is authenticated and has sent its open.
 PRE_OPEN_MAX_FRAME_SIZE: Final = 8 * 1024
 
-#: The performatives of every message by the names nobody uses.
 _SYMBOLIC_DESCRIPTORS: Final = {
     "amqp:flow:list": FLOW,
     "amqp:transfer:list": TRANSFER,
@@ -67,7 +65,7 @@ _SYMBOLIC_DESCRIPTORS: Final = {
 
 
 class OpeningHandler(Protocol):
-    """What comes before the first performative: protocol headers and SASL."""
+    """The handshake before the open: protocol headers and SASL."""
 
     def on_header(self, header: bytes) -> None: ...
 
@@ -101,14 +99,14 @@ class Amqp10Connection:
         self.frame_max = frame_max
         self.channel_max = channel_max
         self.reader = Amqp10FrameReader(self, min(PRE_OPEN_MAX_FRAME_SIZE, frame_max))
-        self.opening: OpeningHandler | None = None  #: until headers, and who it is, are settled
-        self.remote: Open | None = None  #: what the peer has said of itself
+        self.opening: OpeningHandler | None = None  #: until the handshake is complete
+        self.remote: Open | None = None  #: the peer's open
         self.remote_frame_max = MIN_MAX_FRAME_SIZE
         self.opened = False  #: by us
         self.closed = False  #: by us
-        self.finished = False  #: nothing is to be said or heard any more: the socket can go
+        self.finished = False  #: nothing more is sent or received: the socket can be closed
         self.out: list[bytes | memoryview] = []
-        self.out_bytes = 0  #: payload among it
+        self.out_bytes = 0  #: bytes of payload in `out`
         self._channels: dict[int, Amqp10Session] = {}
         self._remote_channels: dict[int, Amqp10Session] = {}
 
@@ -136,10 +134,10 @@ class Amqp10Connection:
         self.out_bytes += len(payload)
 
     def write_checked(self, frame: bytes) -> None:
-        """A frame that may turn out larger than the peer takes."""
+        """Write a frame that may exceed the frame size of the peer."""
         if len(frame) > self.remote_frame_max and self.remote is not None:
             raise ConnectionFault(
-                FRAME_TOO_SMALL, f"{len(frame)} bytes do not fit frames of {self.remote_frame_max}"
+                FRAME_TOO_SMALL, f"frame of {len(frame)} bytes exceeds {self.remote_frame_max}"
             )
         self.write(frame)
 
@@ -148,8 +146,8 @@ class Amqp10Connection:
 
     # Open and close.
 
-    def open(self, **said: Any) -> None:
-        """Introduce ourselves; the fields of `Open` beyond the ones every open has."""
+    def open(self, **fields: Any) -> None:
+        """Send an open; `fields` are further fields of `Open`."""
         self.opened = True
         self.write(
             encode_performative_frame(
@@ -158,7 +156,7 @@ class Amqp10Connection:
                     self.container_id,
                     max_frame_size=self.frame_max,
                     channel_max=self.channel_max,
-                    **said,
+                    **fields,
                 ),
             )
         )
@@ -167,7 +165,7 @@ class Amqp10Connection:
         if self.closed:
             return
         self.closed = True
-        if self.opening is not None:  # there is nothing yet that could be closed politely
+        if self.opening is not None:  # no close can be sent during the handshake
             self.finish()
             return
         if not self.opened:
@@ -175,13 +173,13 @@ class Amqp10Connection:
         self.write(encode_performative_frame(0, Close(error)))
 
     def fail(self, fault: ConnectionFault) -> None:
-        """Close, and say why."""
+        """Close with an error."""
         if not self.closed:
             error = Amqp10Error(fault.condition, fault.description or None)
             self.close(error)
             self.events.on_close(error)
         if fault.condition in (FRAMING_ERROR, DECODE_ERROR):
-            self.finish()  # what follows cannot be told apart any more
+            self.finish()  # the bytes that follow cannot be read
 
     def finish(self) -> None:
         self.finished = True
@@ -189,7 +187,7 @@ class Amqp10Connection:
         self.events.on_output()
 
     def lose(self) -> None:
-        """The socket is gone: nobody is owed anything, and what is here refers to nothing more."""
+        """Release everything, because the socket is closed."""
         self.finished = True
         self.opening = None
         self.out.clear()
@@ -202,7 +200,7 @@ class Amqp10Connection:
     # Sessions.
 
     def session(self) -> Amqp10Session:
-        """A session of ours, yet to be begun."""
+        """A session of ours, to be begun."""
         session = Amqp10Session(self, self._new_channel())
         self._channels[session.channel] = session
         return session
@@ -214,15 +212,15 @@ class Amqp10Connection:
     def _new_channel(self) -> int:
         channels = self._channels
         channel = len(channels)
-        if channel in channels:  # some have ended
+        if channel in channels:  # a lower one may be free
             channel = next(free for free in range(channel) if free not in channels)
         most = min(self.channel_max, self.remote.channel_max if self.remote else self.channel_max)
         if channel > most:
-            raise ConnectionFault(LIMIT_EXCEEDED, f"no more than {most + 1} sessions can be begun")
+            raise ConnectionFault(LIMIT_EXCEEDED, f"at most {most + 1} sessions can be begun")
         return channel
 
     def release_channel(self, session: Amqp10Session) -> None:
-        """We have ended it. The peer's channel stays its own until the peer has, too."""
+        """We have ended a session. The peer's channel is in use until the peer has, too."""
         if self._channels.get(session.channel) is session:
             del self._channels[session.channel]
 
@@ -230,7 +228,7 @@ class Amqp10Connection:
 
     def on_header(self, header: bytes) -> None:
         if self.opening is None:
-            raise ConnectionFault(FRAMING_ERROR, "a protocol header on an open connection")
+            raise ConnectionFault(FRAMING_ERROR, "protocol header after the handshake")
         self.opening.on_header(header)
 
     def on_frame(self, kind: int, channel: int, data: bytes, at: int, stop: int) -> None:
@@ -240,7 +238,7 @@ class Amqp10Connection:
         if stop - at < 4:
             if at == stop:
                 return
-            raise DecodeError("a frame's body is no performative")
+            raise DecodeError("frame without a performative")
         if data[at] == 0 and data[at + 1] == 0x53:
             code = data[at + 2]
             fields = at + 3
@@ -253,13 +251,13 @@ class Amqp10Connection:
         session = self._remote_channels.get(channel)
         if session is None:
             if code in (TRANSFER, FLOW, DISPOSITION):
-                raise ConnectionFault(NOT_ALLOWED, f"there is no session on channel {channel}")
-            self._outside(channel, data, at, stop)
+                raise ConnectionFault(NOT_ALLOWED, f"no session on channel {channel}")
+            self._on_connection_performative(channel, data, at, stop)
         elif session.ended:
             if code == 0x17:
                 del self._remote_channels[channel]
             elif code == 0x18:
-                self._outside(channel, data, at, stop)
+                self._on_connection_performative(channel, data, at, stop)
         else:
             try:
                 if code == TRANSFER:
@@ -269,22 +267,22 @@ class Amqp10Connection:
                 elif code == FLOW:
                     session.on_flow(data, fields, stop)
                 else:
-                    self._within(session, channel, data, at, stop)
+                    self._on_session_performative(session, channel, data, at, stop)
             except SessionFault as fault:
                 self._end(session, fault)
 
     def _on_other(self, kind: int, data: bytes, at: int, stop: int) -> None:
         if kind > 1:
-            raise ConnectionFault(FRAMING_ERROR, f"frames of type {kind} are unknown")
+            raise ConnectionFault(FRAMING_ERROR, f"unknown frame type {kind}")
         if self.opening is None or kind == AMQP_FRAME:
-            raise ConnectionFault(FRAMING_ERROR, f"a frame of type {kind} at the wrong time")
+            raise ConnectionFault(FRAMING_ERROR, f"unexpected frame of type {kind}")
         if at < stop:
             self.opening.on_sasl(data, at, stop)
 
     def _long_descriptor(self, data: bytes, at: int, stop: int) -> tuple[int, int]:
-        """A descriptor that is a symbol, or a number in more bytes than it needs."""
+        """A descriptor that is a symbol, or a number not in its smallest encoding."""
         if data[at]:
-            raise DecodeError("a frame's body is no performative")
+            raise DecodeError("frame without a performative")
         descriptor, fields = decode(data, at + 1, stop)
         if isinstance(descriptor, str):
             composite = PERFORMATIVES.find(descriptor)
@@ -292,8 +290,8 @@ class Amqp10Connection:
             return code, fields
         return (int(descriptor), fields) if isinstance(descriptor, int) else (0, fields)
 
-    def _outside(self, channel: int, data: bytes, at: int, stop: int) -> None:
-        """A performative that belongs to no session."""
+    def _on_connection_performative(self, channel: int, data: bytes, at: int, stop: int) -> None:
+        """Handle a performative on a channel without a session."""
         performative = decode_performative(PERFORMATIVES, data, at, stop)
         if isinstance(performative, Open):
             self._on_open(performative)
@@ -302,9 +300,9 @@ class Amqp10Connection:
         elif isinstance(performative, Begin):
             self._on_begin(channel, performative)
         else:
-            raise ConnectionFault(NOT_ALLOWED, f"there is no session on channel {channel}")
+            raise ConnectionFault(NOT_ALLOWED, f"no session on channel {channel}")
 
-    def _within(
+    def _on_session_performative(
         self, session: Amqp10Session, channel: int, data: bytes, at: int, stop: int
     ) -> None:
         performative = decode_performative(PERFORMATIVES, data, at, stop)
@@ -322,14 +320,14 @@ class Amqp10Connection:
             case Open():
                 self._on_open(performative)
             case _:
-                raise ConnectionFault(ILLEGAL_STATE, f"channel {channel} has a session already")
+                raise ConnectionFault(ILLEGAL_STATE, f"channel {channel} already has a session")
 
     def _on_open(self, remote: Open) -> None:
         if self.remote is not None:
-            raise ConnectionFault(ILLEGAL_STATE, "the connection is open already")
+            raise ConnectionFault(ILLEGAL_STATE, "the connection is already open")
         if remote.max_frame_size < MIN_MAX_FRAME_SIZE:
             raise ConnectionFault(
-                FRAME_TOO_SMALL, f"frames of {MIN_MAX_FRAME_SIZE} bytes are the least"
+                FRAME_TOO_SMALL, f"max-frame-size is less than {MIN_MAX_FRAME_SIZE}"
             )
         self.remote = remote
         self.remote_frame_max = min(remote.max_frame_size, self.frame_max)
@@ -343,15 +341,17 @@ class Amqp10Connection:
 
     def _on_begin(self, channel: int, begin: Begin) -> None:
         if self.remote is None:
-            raise ConnectionFault(ILLEGAL_STATE, "a session before the connection is open")
+            raise ConnectionFault(ILLEGAL_STATE, "begin before open")
         if channel > self.channel_max:
-            raise ConnectionFault(FRAMING_ERROR, f"channel {channel} is over {self.channel_max}")
+            raise ConnectionFault(FRAMING_ERROR, f"channel {channel} exceeds {self.channel_max}")
         if begin.remote_channel is None:
             session = self.session()
         else:
             mine = self._channels.get(begin.remote_channel)
             if mine is None or mine.remote_channel >= 0:
-                raise ConnectionFault(NOT_ALLOWED, f"no begin on channel {begin.remote_channel}")
+                raise ConnectionFault(
+                    NOT_ALLOWED, f"begin answers none on channel {begin.remote_channel}"
+                )
             session = mine
         self._remote_channels[channel] = session
         session.on_begin(channel, begin)
@@ -365,51 +365,51 @@ class Amqp10Connection:
         session.end(error)
 
 
-# What a connection tells its owner, be it a terminal of the broker or a client.
-#
-# Every event comes while bytes are being read, in the order of the frames, and returns at once. An
-# owner that raises a `Fault` ends the link, session or connection that the fault belongs to.
-
-
 class Amqp10Events(Protocol):
+    """Calls of a connection to its owner, the broker's terminal or a client.
+
+    They are made while bytes are read, in the order of the frames. An owner that raises an
+    `Amqp10Fault` ends the link, session or connection of the fault.
+    """
+
     def on_output(self) -> None:
-        """There is something in the connection's `out`, and there was nothing before."""
+        """The connection's `out` is no longer empty."""
 
     def on_open(self, opened: Open) -> None:
-        """The peer has introduced itself: answer by `Connection.open` unless we were first."""
+        """The peer has sent its open: answer by `open` unless ours is sent."""
 
     def on_close(self, error: Amqp10Error | None) -> None:
-        """The peer is done; our close is on its way too."""
+        """The connection ends; our close is written."""
 
     def on_begin(self, session: Amqp10Session) -> None:
-        """A session is there on both sides: the peer's, which has been answered, or ours."""
+        """A session is begun on both sides, by the peer or by us."""
 
     def on_end(self, session: Amqp10Session, error: Amqp10Error | None) -> None:
-        """A session ends, and all that was on it: the peer or a fault has ended it."""
+        """A session and its links end, by the peer or by a fault."""
 
     def on_attach(self, link: LinkEndpoint) -> None:
-        """The peer wants a link, to be accepted or refused; or has answered ours (`attached`)."""
+        """The peer requests a link, to be accepted or refused, or answers ours (`attached`)."""
 
     def on_detach(self, link: LinkEndpoint, closed: bool, error: Amqp10Error | None) -> None:
-        """A link ends: the peer has taken it off, or a fault has."""
+        """A link ends, by the peer or by a fault."""
 
     def on_flow(self, link: SenderLink) -> None:
-        """The peer has given a sender credit, or asks it to use it up (`draining`)."""
+        """A sender has a new credit, or is to use it now (`draining`)."""
 
-    def on_room(self, session: Amqp10Session) -> None:
-        """What waited for the session's window has left, and there is room for more."""
+    def on_window_open(self, session: Amqp10Session) -> None:
+        """The outgoing window was full and is not any more."""
 
     def on_transfer(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
         """A piece of a delivery; the last, unless there is more."""
 
     def on_abort(self, delivery: IncomingDelivery) -> None:
-        """The rest of a delivery will not come, and it is to be forgotten."""
+        """The sender has aborted an incomplete delivery."""
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """The peer has settled a delivery of ours, or said what became of it (`state`)."""
+        """The peer has settled a delivery of ours or sent its outcome (`state`)."""
 
     def on_settled(self, delivery: IncomingDelivery) -> None:
-        """The peer has settled a delivery that it sent: it waits for no more answer."""
+        """The peer has settled a delivery that it sent."""
 
     def on_drained(self, link: ReceiverLink) -> None:
-        """A sender has said how far it is; credit that it was to drain may be gone."""
+        """A sender has sent its delivery count; it may have returned credit."""

@@ -1,4 +1,9 @@
-"""What is wrong with bytes that claim to be AMQP 1.0, or with values that cannot become them."""
+"""Errors of AMQP 1.0: of the codec, and the conditions that are sent to a peer.
+
+A fault has a *condition*, a symbol for programs, and a description for people. Its class is its
+scope: a fault of a link detaches the link, one of a session ends the session, one of the connection
+closes it. The connection that reads the frames catches a fault and sends the detach, end or close.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +13,16 @@ from penstock.core.errors import PenstockError, ProtocolError, WireSyntaxError
 
 
 class DecodeError(WireSyntaxError):
-    """Bytes that are no value: `amqp:decode-error`."""
+    """Invalid bytes: `amqp:decode-error`."""
 
 
 class TruncatedValue(DecodeError):
-    """Bytes that end, or whose holder ends, before the value does: there may be more to come."""
+    """A value extends past the end of the bytes or of its container."""
 
 
 class EncodeError(PenstockError, ValueError):
-    """A value that no type of AMQP 1.0 holds."""
+    """A value that AMQP 1.0 cannot represent."""
 
-
-# What goes wrong between two peers, by the names the standard has for it.
-#
-# An error has a *condition*, a symbol that programs read, and a description for people. How far it
-# reaches is its class: a fault of a link detaches the link, one of a session ends the session, one
-# of the connection closes it. Whoever finds something wrong raises the fault; the connection that
-# reads the frames sends the detach, end or close that says so.
 
 INTERNAL_ERROR: Final = "amqp:internal-error"
 NOT_FOUND: Final = "amqp:not-found"
@@ -44,7 +42,6 @@ CONNECTION_FORCED: Final = "amqp:connection:forced"
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
 
 WINDOW_VIOLATION: Final = "amqp:session:window-violation"
-ERRANT_LINK: Final = "amqp:session:errant-link"
 HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 
@@ -55,7 +52,7 @@ STOLEN: Final = "amqp:link:stolen"
 
 
 class Amqp10Fault(ProtocolError):
-    """Something a peer did, or asked for, that it is told about by a condition."""
+    """An error that is reported to the peer."""
 
     def __init__(self, condition: str, description: str = "") -> None:
         super().__init__(description)
@@ -64,12 +61,12 @@ class Amqp10Fault(ProtocolError):
 
 
 class ConnectionFault(Amqp10Fault):
-    """It closes the connection."""
+    """Closes the connection."""
 
 
 class SessionFault(Amqp10Fault):
-    """It ends the session."""
+    """Ends the session."""
 
 
 class LinkFault(Amqp10Fault):
-    """It detaches the link."""
+    """Detaches the link."""

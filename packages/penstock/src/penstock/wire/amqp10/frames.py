@@ -1,9 +1,8 @@
-"""Frames of AMQP 1.0: bytes in and bytes out, no sockets.
+"""Frames of AMQP 1.0, without I/O.
 
-`FrameReader.feed` takes what a read brought and calls a `Amqp10FrameHandler` for each protocol
-header and each frame it holds. What it promises: headers are eight bytes, frames are whole, within
-the agreed size, and their bodies begin inside them. What the bodies say is for `performatives.py`
-to read, where they lie: nothing is copied here.
+`Amqp10FrameReader.feed` takes the bytes of one socket read and calls an `Amqp10FrameHandler` for
+each protocol header and frame. It guarantees that frames are complete, within the negotiated size,
+and that their bodies begin inside them. Bodies are not copied: the handler gets their positions.
 """
 
 from __future__ import annotations
@@ -13,23 +12,19 @@ from typing import Final, Protocol
 
 from penstock.wire.amqp10.errors import FRAMING_ERROR, ConnectionFault
 
-#: A frame's fixed header: its size, where its body begins in words of four bytes, its type, and
-#: the channel it belongs to.
+#: Size, offset of the body in words of four bytes, type and channel.
 FRAME_HEADER_SIZE: Final = 8
 
-#: Every peer takes frames of this size, whatever it says of larger ones.
+#: Every peer accepts frames of this size.
 MIN_MAX_FRAME_SIZE: Final = 512
 
-# The types of frames.
 AMQP_FRAME: Final = 0
 SASL_FRAME: Final = 1
 
-# Protocol headers.
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 
-#: An empty frame on channel 0, to be heard from.
 HEARTBEAT_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 _unpack_frame_header = Struct(">IBBH").unpack_from
@@ -38,10 +33,10 @@ _pack_frame_header = Struct(">IBBH").pack
 
 class Amqp10FrameHandler(Protocol):
     def on_header(self, header: bytes) -> None:
-        """Eight bytes in the place of a protocol header."""
+        """Called with eight bytes."""
 
     def on_frame(self, kind: int, channel: int, data: bytes, at: int, stop: int) -> None:
-        """A frame whose body is `data[at:stop]`; an empty one is a sign of life."""
+        """Called for a frame with the body `data[at:stop]`, empty for a heartbeat."""
 
 
 class Amqp10FrameReader:
@@ -51,18 +46,16 @@ class Amqp10FrameReader:
         self._sink = sink
         self._tail = b""
         self.frame_max = frame_max
-        #: What comes next is a protocol header.
-        self.awaits_header = True
-        #: While set, what arrives is kept and not looked at.
-        self.held = False
+        self.awaits_header = True  #: the next bytes are a protocol header
+        self.held = False  #: while set, received bytes are buffered and not read
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait for the rest of their frame."""
+        """The number of buffered bytes."""
         return len(self._tail)
 
     def feed(self, data: bytes) -> None:
-        """Everything complete in `data`, and in what was left over before."""
+        """Read the frames that are complete now."""
         if self._tail:
             data = self._tail + data
             self._tail = b""
@@ -83,7 +76,7 @@ class Amqp10FrameReader:
                 body = words << 2
                 if body < FRAME_HEADER_SIZE or body > size:
                     raise ConnectionFault(
-                        FRAMING_ERROR, f"the body of a frame of {size} bytes cannot begin at {body}"
+                        FRAMING_ERROR, f"frame of {size} bytes with a body offset of {body}"
                     )
                 stop = at + size
                 if stop > end:
@@ -98,8 +91,8 @@ class Amqp10FrameReader:
 
 def _wrong_size(size: int, most: int) -> ConnectionFault:
     if size < FRAME_HEADER_SIZE:
-        return ConnectionFault(FRAMING_ERROR, f"a frame cannot be {size} bytes long")
-    return ConnectionFault(FRAMING_ERROR, f"a frame of {size} bytes, at most {most} are taken")
+        return ConnectionFault(FRAMING_ERROR, f"invalid frame size {size}")
+    return ConnectionFault(FRAMING_ERROR, f"frame of {size} bytes exceeds the maximum of {most}")
 
 
 def encode_frame(channel: int, body: bytes, kind: int = AMQP_FRAME) -> bytes:

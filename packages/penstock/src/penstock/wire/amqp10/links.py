@@ -1,9 +1,10 @@
-"""Links: one-way roads for messages, with credit; and the deliveries on them.
+"""Links, the deliveries on them, and the transfer windows of a session.
 
-A `SenderLink` sends while it has credit, which its peer gives; a `ReceiverLink` gives credit and
-takes what comes. Either may have been asked for by the peer (`accept` or `refuse` it) or by us.
-What deliveries mean, and when they are settled, is the owner's; that credit is kept to, is the
-link's.
+A `SenderLink` sends while it has credit from its peer; a `ReceiverLink` grants credit and receives.
+Either is requested by the peer (`accept` or `refuse` it) or by us. The owner decides what
+deliveries mean and when they are settled; the links enforce credit. Transfers that do not fit the
+peer's window wait in `OutgoingWindow`, in order. A delivery gets its number when its first transfer
+is sent, so that one that is discarded before leaves no gap.
 """
 
 from __future__ import annotations
@@ -50,21 +51,19 @@ if TYPE_CHECKING:
 
 
 class OutgoingDelivery:
-    """A delivery on its way out."""
-
     __slots__ = ("context", "id", "link", "resumes", "settled", "state", "tag")
 
     def __init__(self, link: SenderLink, tag: int, settled: bool, context: Any) -> None:
         self.link = link
-        self.id = -1  #: until its first transfer leaves
+        self.id = -1  #: until its first transfer is sent
         self.tag = tag
         self.settled = settled
-        self.state: DeliveryState | None = None  #: what the peer has said of it
-        self.resumes = False  #: it was sent before, and the link interrupted
-        self.context = context  #: the owner's
+        self.state: DeliveryState | None = None  #: the state reported by the peer
+        self.resumes = False  #: it was sent before the link was interrupted
+        self.context = context  #: for the owner
 
     def settle(self, state: DeliveryState | None = None) -> None:
-        """Be done with it, and tell the peer."""
+        """Settle it and inform the peer."""
         if not self.settled:
             self.settled = True
             session = self.link.session
@@ -73,22 +72,20 @@ class OutgoingDelivery:
 
 
 class IncomingDelivery:
-    """A delivery on its way in."""
-
     __slots__ = ("context", "id", "link", "message_format", "resumed", "second", "settled", "tag")
 
     def __init__(self, link: ReceiverLink, number: int, tag: bytes, settled: bool) -> None:
         self.link = link
         self.id = number
         self.tag = tag
-        self.settled = settled  #: the sender does not want to hear of it
+        self.settled = settled  #: the sender expects no outcome
         self.second = link.rcv_settle_mode != FIRST  #: the sender settles before we do
         self.message_format = 0
-        self.resumed = False  #: of a link that was interrupted
-        self.context: Any = None  #: the owner's
+        self.resumed = False  #: it was sent before the link was interrupted
+        self.context: Any = None  #: for the owner
 
     def settle(self, state: DeliveryState) -> None:
-        """Say what became of it. The peer may have to settle first."""
+        """Report the outcome; in mode `SECOND` the peer settles first."""
         if not self.settled:
             session = self.link.session
             if self.second:
@@ -99,14 +96,13 @@ class IncomingDelivery:
 
 
 class LinkEndpoint:
-    """What a sender and a receiver have in common."""
-
     __slots__ = (
         "_detached",
         "attached",
         "context",
         "credit",
         "delivery_count",
+        "draining",
         "handle",
         "name",
         "rcv_settle_mode",
@@ -123,22 +119,23 @@ class LinkEndpoint:
         self.name = name
         self.handle = -1
         self.remote_handle = -1
-        self.remote: Attach | None = None  #: as the peer attached it
+        self.remote: Attach | None = None  #: the peer's attach
         self.attached = False  #: by us
         self.snd_settle_mode = 2
         self.rcv_settle_mode = FIRST
         self.delivery_count = 0
         self.credit = 0
+        self.draining = False  #: the sender is to use its credit now or return it
         self._detached = False  #: by us
-        self.context: Any = None  #: the owner's
+        self.context: Any = None  #: for the owner
 
     @property
     def live(self) -> bool:
-        """Attached on both sides, and not on its way out."""
+        """Attached on both sides and not detached by us."""
         return self.attached and self.remote is not None and not self._detached
 
     def attach(self, attach: Attach) -> None:
-        """Send our half; the connection fills in the handle."""
+        """Send our attach; the session assigns the handle."""
         self.handle = attach.handle = self.session.new_handle(self)
         self.attached = True
         self.snd_settle_mode = attach.snd_settle_mode
@@ -148,7 +145,7 @@ class LinkEndpoint:
     def _answer(
         self, source: LinkSource | None, target: LinkTarget | TransactionCoordinator | None
     ) -> Attach:
-        assert self.remote is not None, "there is nothing to answer"
+        assert self.remote is not None, "the peer has not attached the link"
         return Attach(
             self.name,
             0,
@@ -161,8 +158,8 @@ class LinkEndpoint:
         )
 
     def refuse(self, fault: Amqp10Fault) -> None:
-        """The peer wants a link that it cannot have: attach, so that there is something to end."""
-        assert self.remote is not None, "there is nothing to answer"
+        """Refuse a link of the peer: attach, then detach with the error."""
+        assert self.remote is not None, "the peer has not attached the link"
         if self.role is SENDER:
             answer = self._answer(None, self.remote.target)
         else:
@@ -171,7 +168,7 @@ class LinkEndpoint:
         self.detach(Amqp10Error(fault.condition, fault.description or None))
 
     def detach(self, error: Amqp10Error | None = None, *, closed: bool = True) -> None:
-        """End it, or only take it off this session. What still comes on it is not looked at."""
+        """Close the link, or only detach it. Frames that arrive on it afterwards are ignored."""
         if self._detached:
             return
         self._detached = True
@@ -184,18 +181,30 @@ class LinkEndpoint:
     def detached(self) -> bool:
         return self._detached
 
+    def send_flow(self, *, echo: bool = False) -> None:
+        """Send the link's state; with `echo`, ask the peer for its own."""
+        session = self.session
+        session.connection.write(
+            encode_link_flow(
+                session.channel,
+                *session.flow_state(),
+                self.handle,
+                self.delivery_count,
+                self.credit,
+                drain=self.draining,
+                echo=echo,
+            )
+        )
+
 
 class SenderLink(LinkEndpoint):
-    """The sending end: we send, the peer has the credit to give."""
-
-    __slots__ = ("_tag", "draining")
+    __slots__ = ("_tag",)
 
     role = SENDER
 
     def __init__(self, session: Amqp10Session, name: str) -> None:
         super().__init__(session, name)
         self._tag = 0
-        self.draining = False  #: credit is to be used now or given up
 
     def accept(
         self,
@@ -211,7 +220,7 @@ class SenderLink(LinkEndpoint):
         self.attach(answer)
 
     def new(self, settled: bool, context: Any = None, tag: int | None = None) -> OutgoingDelivery:
-        """The next delivery; it takes one credit."""
+        """The next delivery; it uses one credit."""
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) % SEQUENCE_MODULUS
         if tag is None:
@@ -221,24 +230,23 @@ class SenderLink(LinkEndpoint):
     def resume(
         self, tag: int, state: DeliveryState | None, settled: bool, context: Any
     ) -> OutgoingDelivery:
-        """A delivery that was sent before the link was interrupted; it takes one credit."""
+        """A delivery that was sent before the link was interrupted; it uses one credit."""
         delivery = self.new(settled, context, tag)
         delivery.state = state
         delivery.resumes = True
         return delivery
 
-    def number_from(self, tag: int) -> None:
-        """Tags up to this one are taken, by deliveries of before an interruption."""
+    def reserve_tags(self, tag: int) -> None:
+        """Tags up to this one belong to deliveries from before an interruption."""
         self._tag = max(self._tag, tag)
 
     def send(
         self, delivery: OutgoingDelivery, payload: bytes | memoryview, more: bool = False
     ) -> None:
-        """A delivery's payload, or the next piece of it; in as many transfers as it takes."""
+        """Send the payload of a delivery, or the next piece of it."""
         self.session.transfer(delivery, payload, more)
 
     def abort(self, delivery: OutgoingDelivery) -> None:
-        """Half of it is sent, and the rest will not be."""
         self.session.outgoing.pop(delivery.id, None)
         delivery.settled = True
         if delivery.id >= 0:
@@ -247,37 +255,20 @@ class SenderLink(LinkEndpoint):
             )
 
     def drained(self) -> None:
-        """There is nothing to send: give up what credit is left."""
+        """Return the remaining credit, because there is nothing to send."""
         self.delivery_count = (self.delivery_count + self.credit) % SEQUENCE_MODULUS
         self.credit = 0
-        self.tell()
-
-    def tell(self) -> None:
-        """Say where the link stands."""
-        session = self.session
-        session.connection.write(
-            encode_link_flow(
-                session.channel,
-                *session.flow_state(),
-                self.handle,
-                self.delivery_count,
-                self.credit,
-                drain=self.draining,
-            )
-        )
+        self.send_flow()
 
 
 class ReceiverLink(LinkEndpoint):
-    """The receiving end: we give credit, the peer sends."""
-
-    __slots__ = ("arriving", "drain", "max_message_size")
+    __slots__ = ("arriving", "max_message_size")
 
     role = RECEIVER
 
     def __init__(self, session: Amqp10Session, name: str) -> None:
         super().__init__(session, name)
-        self.arriving: IncomingDelivery | None = None  #: a delivery of which more is to come
-        self.drain = False
+        self.arriving: IncomingDelivery | None = None  #: an incomplete delivery
         self.max_message_size = 0
 
     def accept(
@@ -296,33 +287,13 @@ class ReceiverLink(LinkEndpoint):
         self.attach(answer)
 
     def grant(self, credit: int, *, drain: bool = False) -> None:
-        """The peer may send so many more from now on; with `drain`, now or not at all."""
+        """Set the credit; with `drain`, the peer is to use it now or return it."""
         self.credit = credit
-        self.drain = drain
-        self.tell()
-
-    def tell(self, *, echo: bool = False) -> None:
-        """Say where the link stands; with `echo`, and be told the same."""
-        session = self.session
-        session.connection.write(
-            encode_link_flow(
-                session.channel,
-                *session.flow_state(),
-                self.handle,
-                self.delivery_count,
-                self.credit,
-                drain=self.drain,
-                echo=echo,
-            )
-        )
+        self.draining = drain
+        self.send_flow()
 
 
-# What leaves a session: deliveries cut into transfers, within the window that the peer gives.
-#
-# The peer says how many transfers it will take; what does not fit waits here, in order. Deliveries
-# get their numbers as their first transfer leaves, so that what is forgotten before leaves no gap.
-
-#: Sequence numbers go round.
+#: Sequence numbers wrap around.
 SEQUENCE_MODULUS: Final = 1 << 32
 
 
@@ -331,22 +302,26 @@ class OutgoingWindow:
 
     def __init__(self, session: Amqp10Session) -> None:
         self._session = session
-        self.room = 0  #: transfers the peer will take
+        self.room = 0  #: transfers that the peer will accept
         self.next_id = 0  #: of the next transfer
         self._next_delivery = 0
         self._waiting: deque[tuple[OutgoingDelivery, bytes | memoryview, bool]] = deque()
 
     @property
     def waits(self) -> bool:
-        """There is no room, or something waits for room."""
+        """The window is full, or transfers wait for it."""
         return self.room <= 0 or bool(self._waiting)
 
     def on_flow(self, flow: FlowPerformative) -> None:
-        """The peer says how far it has read, and how much more it will take from there."""
-        seen = flow.next_incoming_id or 0  # before it has heard of our first, which is 0
+        """Update the window and send waiting transfers."""
+        seen = (
+            flow.next_incoming_id or 0
+        )  # absent before the peer has received our first transfer, 0
         unseen = (self.next_id - seen) % SEQUENCE_MODULUS
         if unseen >= SEQUENCE_MODULUS // 2:
-            raise SessionFault(WINDOW_VIOLATION, f"transfer {seen} has not been sent yet")
+            raise SessionFault(
+                WINDOW_VIOLATION, f"next-incoming-id {seen} is beyond the last transfer"
+            )
         self.room = max(0, flow.incoming_window - unseen)
         waiting = self._waiting
         while waiting and self.room > 0:
@@ -356,7 +331,7 @@ class OutgoingWindow:
                 waiting.appendleft((delivery, rest, more))
 
     def transfer(self, delivery: OutgoingDelivery, payload: bytes | memoryview, more: bool) -> None:
-        """Write a payload in transfers, as far as the window reaches; the rest waits."""
+        """Send a payload in transfers within the window; the rest waits."""
         rest = payload if self._waiting else self._write(delivery, payload, more)
         if rest is not None:
             self._waiting.append((delivery, bytes(rest), more))
@@ -364,7 +339,7 @@ class OutgoingWindow:
     def _write(
         self, delivery: OutgoingDelivery, payload: bytes | memoryview, more: bool
     ) -> bytes | memoryview | None:
-        """Returns what did not fit the window."""
+        """Returns the part that did not fit the window."""
         connection = self._session.connection
         limit = connection.remote_frame_max
         rest: bytes | memoryview | None = payload
@@ -399,7 +374,7 @@ class OutgoingWindow:
         return encode_transfer_prefix(channel, handle, number, delivery.tag, settled, more, size)
 
     def forget(self, link: LinkEndpoint) -> None:
-        """Nothing more of a link's is to leave."""
+        """Discard the waiting transfers of a link."""
         if self._waiting:
             self._waiting = deque(one for one in self._waiting if one[0].link is not link)
 
@@ -415,13 +390,10 @@ def _transfer_overhead(delivery: OutgoingDelivery) -> int:
     return TRANSFER_OVERHEAD
 
 
-# What arrives on a session: transfers, pieces of deliveries, on links with credit for them.
-
-#: Transfers we take before the peer hears of more room, which it does when half are used. Nothing
-#: is gathered here: this says how often to speak, not what fits, and cannot be overrun.
+#: The incoming window in transfers, renewed when half is used. Nothing is buffered here, so it sets
+#: how often flows are sent and is not a limit.
 INCOMING_WINDOW_SIZE: Final = 4096
 
-#: A delivery tag has at most so many bytes.
 DELIVERY_TAG_MAX_BYTES: Final = 32
 
 
@@ -434,19 +406,19 @@ class IncomingWindow:
         self.next_id = 0  #: of the next transfer
 
     def transferred(self) -> bool:
-        """One more has come; false when it is time to tell the peer of more room."""
+        """Count a transfer; returns false when the peer is to be sent a new window."""
         self.next_id = (self.next_id + 1) % SEQUENCE_MODULUS
         self._room -= 1
         return self._room >= INCOMING_WINDOW_SIZE // 2
 
     def renew(self) -> int:
-        """The window, all of it: the peer is being told."""
+        """Reset the window, because it is sent to the peer."""
         self._room = INCOMING_WINDOW_SIZE
         return INCOMING_WINDOW_SIZE
 
     def take(self, link: LinkEndpoint, transfer: TransferPerformative, payload: bytes) -> None:
         if not isinstance(link, ReceiverLink):
-            raise LinkFault(NOT_ALLOWED, "a transfer to the end of a link that sends")
+            raise LinkFault(NOT_ALLOWED, "transfer to a sending endpoint")
         session = self._session
         delivery = link.arriving
         if delivery is None:
@@ -454,7 +426,8 @@ class IncomingWindow:
         else:
             if transfer.delivery_id not in (None, delivery.id):
                 raise LinkFault(
-                    ILLEGAL_STATE, f"delivery {delivery.id} is not finished, and another begins"
+                    ILLEGAL_STATE,
+                    f"delivery {transfer.delivery_id} begins before the end of {delivery.id}",
                 )
             if transfer.settled and not delivery.settled:
                 delivery.settled = True
@@ -469,18 +442,16 @@ class IncomingWindow:
         session.connection.events.on_transfer(delivery, payload, transfer.more)
 
     def _arrive(self, link: ReceiverLink, transfer: TransferPerformative) -> IncomingDelivery:
-        """The first transfer of a delivery."""
+        """Begin a delivery with its first transfer."""
         incoming = self._session.incoming
         number = transfer.delivery_id
         tag = transfer.delivery_tag
         if number is None or tag is None:
-            raise DecodeError("a delivery begins with its id and its tag")
+            raise DecodeError("first transfer without delivery-id or delivery-tag")
         if len(tag) > DELIVERY_TAG_MAX_BYTES:
-            raise DecodeError(
-                f"a delivery tag of {len(tag)} bytes, at most {DELIVERY_TAG_MAX_BYTES} may be"
-            )
+            raise DecodeError(f"delivery tag of {len(tag)} bytes exceeds {DELIVERY_TAG_MAX_BYTES}")
         if link.credit <= 0:
-            raise LinkFault(TRANSFER_LIMIT, "a transfer without credit")
+            raise LinkFault(TRANSFER_LIMIT, "transfer without credit")
         if number in incoming:
             raise SessionFault(ILLEGAL_STATE, f"delivery {number} is not settled yet")
         link.credit -= 1

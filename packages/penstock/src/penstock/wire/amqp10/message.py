@@ -1,12 +1,15 @@
-"""A message of AMQP 1.0 as values, and as the bytes of its sections.
+"""Messages of AMQP 1.0: as values, and as the positions of their sections.
 
-For those who want a message and not its bytes: the client, and tests. The terminal converts
-sections without making these (`terminals/amqp10`). Encoding leaves out whatever is None.
+A message is a sequence of described values in a fixed order: sections about it (the *head*), its
+body, perhaps a footer. `read_head` and `read_body` find them by their sizes and decode nothing; the
+head of a message that is still arriving is read as soon as it is complete. `decode_message` and
+`encode_message` are for clients; the broker converts sections without making these values. Encoding
+omits what is None.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,7 +22,7 @@ MessageId = str | ULong | UUID | bytes
 
 @dataclass(slots=True)
 class Amqp10Header:
-    """How a message is to be transported; a broker may change it."""
+    """Transport options; a broker may change them."""
 
     durable: bool | None = None
     priority: UByte | None = None
@@ -30,7 +33,7 @@ class Amqp10Header:
 
 @dataclass(slots=True)
 class Amqp10Properties:
-    """What the sender says of a message; nobody on the way changes it."""
+    """Set by the sender; no broker changes them."""
 
     message_id: MessageId | None = None
     user_id: bytes | None = None
@@ -49,21 +52,17 @@ class Amqp10Properties:
 
 @dataclass(slots=True)
 class AmqpValue:
-    """A body that is one value."""
-
     value: Any
 
 
 @dataclass(slots=True)
 class AmqpSequences:
-    """A body of one or more lists."""
-
     lists: list[list[Any]]
 
 
 @dataclass(slots=True)
 class Amqp10Message:
-    """Bytes for a body are data."""
+    """A body of `bytes` is a data section."""
 
     body: bytes | AmqpValue | AmqpSequences = b""
     header: Amqp10Header | None = None
@@ -71,43 +70,33 @@ class Amqp10Message:
     message_annotations: dict[Any, Any] | None = None
     properties: Amqp10Properties | None = None
     application_properties: dict[str, Any] | None = None
-    footer: dict[Any, Any] | None = field(default=None)
+    footer: dict[Any, Any] | None = None
 
 
-#: The fields of the lists in their order, and what each may be.
-HEADER_FIELDS: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
-    ("durable", (bool,)),
-    ("priority", (UByte,)),
-    ("ttl", (UInt,)),
-    ("first_acquirer", (bool,)),
-    ("delivery_count", (UInt,)),
-)
+ListFields = tuple[tuple[str, tuple[type, ...]], ...]
+
+
+def _list_fields(section: type[Any], *kinds: tuple[type, ...]) -> ListFields:
+    return tuple((one.name, kind) for one, kind in zip(fields(section), kinds, strict=True))
+
+
 _ID: Final = (str, ULong, UUID, bytes)
-PROPERTY_FIELDS: Final[tuple[tuple[str, tuple[type, ...]], ...]] = (
-    ("message_id", _ID),
-    ("user_id", (bytes,)),
-    ("to", (str,)),
-    ("subject", (str,)),
-    ("reply_to", (str,)),
-    ("correlation_id", _ID),
-    ("content_type", (str,)),  # a symbol is one; a string is common, and does no harm
-    ("content_encoding", (str,)),
-    ("absolute_expiry_time", (Timestamp,)),
-    ("creation_time", (Timestamp,)),
-    ("group_id", (str,)),
-    ("group_sequence", (UInt,)),
-    ("reply_to_group_id", (str,)),
+#: The fields of the sections that are lists, in order, and the types of each. Content type and
+#: encoding are symbols, but many senders write strings.
+HEADER_FIELDS: Final = _list_fields(Amqp10Header, (bool,), (UByte,), (UInt,), (bool,), (UInt,))
+PROPERTY_FIELDS: Final = _list_fields(
+    Amqp10Properties,
+    *(_ID, (bytes,), (str,), (str,), (str,), _ID, (str,), (str,)),
+    *((Timestamp,), (Timestamp,), (str,), (UInt,), (str,)),
 )
 
 
-def decode_list_fields(
-    encoded: bytes, fields: tuple[tuple[str, tuple[type, ...]], ...]
-) -> list[Any]:
-    """The fields of a section that is a list; those left out at its end are not there."""
+def decode_list_fields(encoded: bytes, known: ListFields) -> list[Any]:
+    """The fields of a section that is a list, without those omitted at its end."""
     found: list[Any] = decode_whole(encoded)
-    if len(found) > len(fields):
-        raise DecodeError(f"{len(found)} fields where there are {len(fields)}")
-    for value, (name, kinds) in zip(found, fields, strict=False):
+    if len(found) > len(known):
+        raise DecodeError(f"{len(found)} fields instead of at most {len(known)}")
+    for value, (name, kinds) in zip(found, known, strict=False):
         if value is not None and not isinstance(value, kinds):
             raise DecodeError(f"{name.replace('_', '-')} cannot be a {type(value).__name__}")
     return found
@@ -122,27 +111,27 @@ def decode_properties_section(encoded: bytes) -> Amqp10Properties:
 
 
 def encode_header_section(header: Amqp10Header) -> bytes:
-    """The section; a header that says nothing is none."""
+    """The section, or nothing for an empty header."""
     return _write_fields(HEADER, [getattr(header, name) for name, _ in HEADER_FIELDS])
 
 
 def encode_properties_section(properties: Amqp10Properties) -> bytes:
-    fields = [getattr(properties, name) for name, _ in PROPERTY_FIELDS]
-    for place in (6, 7):  # content type and encoding are symbols, whatever a program has for them
-        if fields[place] is not None:
-            fields[place] = Symbol(fields[place])
-    return _write_fields(PROPERTIES, fields)
+    values = [getattr(properties, name) for name, _ in PROPERTY_FIELDS]
+    for index in (6, 7):  # content type and encoding
+        if values[index] is not None:
+            values[index] = Symbol(values[index])
+    return _write_fields(PROPERTIES, values)
 
 
-def _write_fields(code: int, fields: list[Any]) -> bytes:
-    while fields and fields[-1] is None:
-        fields.pop()
-    return section_prefix(code) + encode(fields) if fields else b""
+def _write_fields(code: int, values: list[Any]) -> bytes:
+    while values and values[-1] is None:
+        values.pop()
+    return section_prefix(code) + encode(values) if values else b""
 
 
 def decode_message(buffer: Buffer) -> Amqp10Message:
     head = read_head(buffer)
-    assert head is not None  # only the head of a part may not be there yet
+    assert head is not None  # the buffer is a whole message
     body = read_body(buffer, head)
     message = Amqp10Message()
     if body.kind == DATA:
@@ -195,13 +184,6 @@ def encode_message(message: Amqp10Message) -> bytes:
     return b"".join(parts)
 
 
-# Where the sections of a message lie in its bytes.
-#
-# A message is a run of described values in a fixed order: what the sender says of it (the *head*),
-# then its body, then perhaps a footer. Finding them costs a look at each section's size; nothing is
-# decoded until somebody asks (`message.py` has the values). The head of a message that is still
-# arriving is read as soon as it is whole, however long the body will be.
-
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
 MESSAGE_ANNOTATIONS: Final = 0x72
@@ -227,7 +209,7 @@ _SYMBOLS: Final = {
 _LISTS: Final = frozenset({0x45, 0xC0, 0xD0})
 _MAPS: Final = frozenset({0xC1, 0xD1})
 
-#: The constructors a section's value may have; a value may have any.
+#: The constructors that a section's value may have; None: any.
 _CONSTRUCTORS: Final = {
     HEADER: _LISTS,
     DELIVERY_ANNOTATIONS: _MAPS,
@@ -242,31 +224,20 @@ _CONSTRUCTORS: Final = {
 
 
 def section_prefix(code: int) -> bytes:
-    """What stands before the value of a section."""
     return bytes((0x00, 0x53, code))
 
 
+@dataclass(slots=True)
 class MessageHead:
-    """What comes before the body: each section as its encoded value, or None."""
+    """The sections before the body: each as its encoded value, or None."""
 
-    __slots__ = (
-        "application_properties",
-        "body_at",
-        "delivery_annotations",
-        "header",
-        "kind",
-        "message_annotations",
-        "properties",
-    )
-
-    def __init__(self) -> None:
-        self.header: bytes | None = None
-        self.delivery_annotations: bytes | None = None
-        self.message_annotations: bytes | None = None
-        self.properties: bytes | None = None
-        self.application_properties: bytes | None = None
-        self.kind = DATA  #: the kind of the body's sections
-        self.body_at = 0  #: where they begin
+    header: bytes | None = None
+    delivery_annotations: bytes | None = None
+    message_annotations: bytes | None = None
+    properties: bytes | None = None
+    application_properties: bytes | None = None
+    kind: int = DATA  #: the kind of the body's sections
+    body_at: int = 0  #: where they begin
 
 
 _HEAD_ATTRIBUTES: Final = {
@@ -279,7 +250,7 @@ _HEAD_ATTRIBUTES: Final = {
 
 
 def read_head(buffer: Buffer, *, whole: bool = True) -> MessageHead | None:
-    """The head of a message; None while it has not all arrived, unless the bytes are the whole."""
+    """The head of a message; None if it is incomplete and the buffer is not the whole message."""
     head = MessageHead()
     at, end, last = 0, len(buffer), 0
     try:
@@ -304,23 +275,18 @@ def read_head(buffer: Buffer, *, whole: bool = True) -> MessageHead | None:
     return head
 
 
+@dataclass(slots=True)
 class MessageBody:
-    """The sections of a body: where the value of each lies, and the footer."""
-
-    __slots__ = ("end", "extents", "footer", "kind", "start")
-
-    def __init__(self, start: int, kind: int) -> None:
-        self.start = start
-        self.end = start  #: where the last section ends and the footer begins
-        self.kind = kind
-        self.extents: list[tuple[int, int]] = []
-        self.footer: bytes | None = None
+    start: int
+    end: int  #: where the last section ends and the footer begins
+    kind: int
+    extents: list[tuple[int, int]] = field(default_factory=list)  #: of the sections' values
+    footer: bytes | None = None
 
 
 def read_body(buffer: Buffer, head: MessageHead) -> MessageBody:
-    """What follows the head of a whole message."""
     at, end = head.body_at, len(buffer)
-    body = MessageBody(at, head.kind)
+    body = MessageBody(at, at, head.kind)
     while at < end:
         code, start = section_at(buffer, at, end)
         stop = skip(buffer, start, end)
@@ -337,7 +303,7 @@ def read_body(buffer: Buffer, head: MessageHead) -> MessageBody:
 
 
 def join_data_sections(buffer: Buffer, extents: list[tuple[int, int]]) -> bytes:
-    """The bytes that data sections hold, one after the other."""
+    """The concatenated content of data sections."""
     if len(extents) == 1:
         start, stop = extents[0]
         return bytes(buffer[start + (2 if buffer[start] == 0xA0 else 5) : stop])
@@ -347,24 +313,26 @@ def join_data_sections(buffer: Buffer, extents: list[tuple[int, int]]) -> bytes:
 
 
 def section_at(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Which section begins here, and where its value does."""
+    """The code of the section at `at`, and where its value begins."""
     start = at + 3
     if start < end and buffer[at] == 0 and buffer[at + 1] == 0x53:
         code = buffer[at + 2]
     else:
         code, start = _descriptor_at(buffer, at, end)
     if code not in _CONSTRUCTORS:
-        raise DecodeError(f"no section of a message is 0x{code:02x}, at byte {at}")
+        raise DecodeError(f"unknown section 0x{code:02x} at byte {at}")
     allowed = _CONSTRUCTORS[code]
     if allowed is not None and buffer[start] not in allowed:
-        raise DecodeError(f"section 0x{code:02x} holds a 0x{buffer[start]:02x}, at byte {start}")
+        raise DecodeError(
+            f"section 0x{code:02x} with constructor 0x{buffer[start]:02x} at byte {start}"
+        )
     return code, start
 
 
 def _descriptor_at(buffer: Buffer, at: int, end: int) -> tuple[int, int]:
-    """The same, for descriptors that are written in full, or as symbols."""
+    """The same for a descriptor that is a symbol or not in its smallest encoding."""
     if buffer[at] != 0:
-        raise DecodeError(f"a message has sections, not a 0x{buffer[at]:02x}, at byte {at}")
+        raise DecodeError(f"no section but a 0x{buffer[at]:02x} at byte {at}")
     descriptor, start = decode(buffer, at + 1, end)
     if start >= end:
         raise TruncatedValue(f"section at byte {at} ends after its descriptor")

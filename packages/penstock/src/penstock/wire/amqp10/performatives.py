@@ -1,6 +1,7 @@
-"""The performatives that come rarely: open, begin, attach and their ends; and those of SASL.
+"""Delivery states, sources and targets, and the performatives that are not frequent, also of SASL.
 
-Transfer, flow and disposition come with every message and are in `transfers.py`.
+Transfer, flow and disposition are in `transfers.py`. A delivery state of an extension
+(transactions) stays a `Described` value.
 """
 
 from __future__ import annotations
@@ -28,16 +29,9 @@ from penstock.wire.amqp10.errors import DecodeError
 from penstock.wire.amqp10.frames import AMQP_FRAME, SASL_FRAME, encode_frame
 from penstock.wire.amqp10.values import Described
 
-# How far a delivery has got: the outcomes a receiver gives, and `received` before there is one.
-#
-# Outcomes that carry nothing are common and are here as bytes already; the rest goes by the tables.
-# A state of an extension (transactions) is kept as the described value it is.
-
 
 @dataclass(frozen=True, slots=True)
 class Amqp10Error:
-    """Why something ended or was refused: a condition for programs, a description for people."""
-
     condition: str
     description: str | None = None
     info: dict[Any, Any] | None = None
@@ -45,7 +39,7 @@ class Amqp10Error:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedState:
-    """So much of it is there, after a delivery was interrupted."""
+    """How much of an interrupted delivery was received."""
 
     section_number: int
     section_offset: int
@@ -53,24 +47,24 @@ class ReceivedState:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The receiver has it, and it is the receiver's."""
+    """The receiver has taken the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """It is invalid, and nobody should try again."""
+    """The message is invalid and is not to be redelivered."""
 
     error: Amqp10Error | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """It was not looked at, and is as it was."""
+    """The message was not processed and is to be redelivered unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """It was not taken, and is to be changed before it is offered again."""
+    """The message was not processed and is to be changed before its redelivery."""
 
     delivery_failed: bool = False
     undeliverable_here: bool = False
@@ -95,10 +89,9 @@ DELIVERY_STATES: Final = CompositeTypes(
     )
 )
 
-#: What ends a delivery. `received` does not.
+#: The terminal states.
 OUTCOMES: Final = (Accepted, Rejected, Released, Modified)
 
-#: The names of the outcomes, as a source offers them.
 OUTCOME_NAMES: Final = (
     "amqp:accepted:list",
     "amqp:rejected:list",
@@ -117,33 +110,29 @@ def encode_delivery_state(state: DeliveryState | None) -> bytes:
     return DELIVERY_STATES.encode(state)
 
 
-# Sources and targets: what is at the two ends of a link.
-
-# Terminus durability: what outlives the link.
+# Terminus durability: what survives the link.
 NOT_DURABLE: Final = 0
-CONFIGURATION: Final = 1  #: that it exists
-UNSETTLED_STATE: Final = 2  #: and which deliveries are open
+CONFIGURATION: Final = 1  #: its existence
+UNSETTLED_STATE: Final = 2  #: and its unsettled deliveries
 
-# When the time of a terminus begins to run out.
+# When the timeout of a terminus begins.
 LINK_DETACH: Final = "link-detach"
 SESSION_END: Final = "session-end"
 CONNECTION_CLOSE: Final = "connection-close"
 NEVER: Final = "never"
 EXPIRY_POLICIES: Final = (LINK_DETACH, SESSION_END, CONNECTION_CLOSE, NEVER)
 
-# How a source gives out messages.
+# Distribution modes.
 MOVE: Final = "move"
 COPY: Final = "copy"
 
 
 @dataclass(slots=True)
 class LinkSource:
-    """Where messages come from."""
-
     address: Any = None
     durable: int = NOT_DURABLE
     expiry_policy: str = SESSION_END
-    timeout: int = 0  #: seconds it stays after the policy says its time runs
+    timeout: int = 0  #: seconds from the event of the expiry policy
     dynamic: bool = False
     dynamic_node_properties: dict[Any, Any] | None = None
     distribution_mode: str | None = None
@@ -155,8 +144,6 @@ class LinkSource:
 
 @dataclass(slots=True)
 class LinkTarget:
-    """Where messages go."""
-
     address: Any = None
     durable: int = NOT_DURABLE
     expiry_policy: str = SESSION_END
@@ -168,29 +155,27 @@ class LinkTarget:
 
 @dataclass(slots=True)
 class TransactionCoordinator:
-    """Where transactions are declared."""
-
     capabilities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOnClose:
-    """A dynamic node goes with the link that made it."""
+    """A dynamic node is deleted with the link that created it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOnNoLinks:
-    """It goes when no link uses it."""
+    """It is deleted when no link uses it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOnNoMessages:
-    """It goes with the link that made it, once it is empty."""
+    """It is deleted with the link that created it, once it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOnNoLinksOrMessages:
-    """It goes when no link uses it and it is empty."""
+    """It is deleted when no link uses it and it is empty."""
 
 
 LIFETIME_POLICIES: Final = CompositeTypes(
@@ -204,43 +189,24 @@ LIFETIME_POLICIES: Final = CompositeTypes(
     )
 )
 
+_SOURCE_FIELDS: Final = (
+    *(ANY, UINT, SYMBOL_FIELD, UINT, BOOLEAN, MAP, SYMBOL_FIELD, MAP),
+    *(DELIVERY_STATES.kind("an outcome", others=True), SYMBOLS, SYMBOLS),
+)
 SOURCES: Final = CompositeTypes(
-    (
-        CompositeType(
-            0x28,
-            "amqp:source:list",
-            LinkSource,
-            (
-                ANY,
-                UINT,
-                SYMBOL_FIELD,
-                UINT,
-                BOOLEAN,
-                MAP,
-                SYMBOL_FIELD,
-                MAP,
-                DELIVERY_STATES.kind("an outcome", others=True),
-                SYMBOLS,
-                SYMBOLS,
-            ),
-        ),
-    )
+    (CompositeType(0x28, "amqp:source:list", LinkSource, _SOURCE_FIELDS),)
 )
 
+_TARGET_FIELDS: Final = (ANY, UINT, SYMBOL_FIELD, UINT, BOOLEAN, MAP, SYMBOLS)
 TARGETS: Final = CompositeTypes(
     (
-        CompositeType(
-            0x29,
-            "amqp:target:list",
-            LinkTarget,
-            (ANY, UINT, SYMBOL_FIELD, UINT, BOOLEAN, MAP, SYMBOLS),
-        ),
+        CompositeType(0x29, "amqp:target:list", LinkTarget, _TARGET_FIELDS),
         CompositeType(0x30, "amqp:coordinator:list", TransactionCoordinator, (SYMBOLS,)),
     )
 )
 
 
-#: Who a performative's sender is on a link.
+# The roles of a link's endpoint.
 SENDER: Final = False
 RECEIVER: Final = True
 
@@ -250,8 +216,8 @@ SETTLED: Final = 1
 MIXED: Final = 2
 
 # Receiver settle modes.
-FIRST: Final = 0  #: it settles what it has taken at once
-SECOND: Final = 1  #: it settles after the sender has
+FIRST: Final = 0  #: settles a delivery at once
+SECOND: Final = 1  #: settles after the sender
 
 UINT_MAX: Final = 0xFFFFFFFF
 
@@ -275,7 +241,7 @@ class Open:
 
 @dataclass(slots=True, kw_only=True)
 class Begin:
-    remote_channel: int | None = None  #: of the begin that this one answers
+    remote_channel: int | None = None  #: of the begin that this answers
     next_outgoing_id: int
     incoming_window: int
     outgoing_window: int
@@ -351,35 +317,14 @@ class SaslOutcome:
 _ERROR_FIELD: Final = ERRORS.kind("error")
 
 _OPEN_FIELDS: Final = (
-    STRING,
-    STRING,
-    UINT,
-    USHORT,
-    UINT,
-    SYMBOLS,
-    SYMBOLS,
-    SYMBOLS,
-    SYMBOLS,
-    MAP,
+    *(STRING, STRING, UINT, USHORT, UINT),
+    *(SYMBOLS, SYMBOLS, SYMBOLS, SYMBOLS, MAP),
 )
 _BEGIN_FIELDS: Final = (USHORT, UINT, UINT, UINT, UINT, SYMBOLS, SYMBOLS, MAP)
 _ATTACH_FIELDS: Final = (
-    STRING,
-    UINT,
-    BOOLEAN,
-    UBYTE,
-    UBYTE,
-    SOURCES.kind("a source"),
-    TARGETS.kind("a target"),
-    MAP,
-    BOOLEAN,
-    UINT,
-    ULONG,
-    SYMBOLS,
-    SYMBOLS,
-    MAP,
+    *(STRING, UINT, BOOLEAN, UBYTE, UBYTE, SOURCES.kind("a source"), TARGETS.kind("a target")),
+    *(MAP, BOOLEAN, UINT, ULONG, SYMBOLS, SYMBOLS, MAP),
 )
-
 PERFORMATIVES: Final = CompositeTypes(
     (
         CompositeType(0x10, "amqp:open:list", Open, _OPEN_FIELDS),
@@ -403,13 +348,13 @@ SASL_PERFORMATIVES: Final = CompositeTypes(
 
 
 def decode_performative(known: CompositeTypes, data: bytes, at: int, stop: int) -> Any:
-    """The performative that is all of a frame's body."""
+    """The performative in a frame's body."""
     value, after = decode(data, at, stop)
     composite = known.find(value.descriptor) if isinstance(value, Described) else None
     if composite is None:
-        raise DecodeError("a frame without a performative that is known")
+        raise DecodeError("unknown performative")
     if after != stop:
-        raise DecodeError(f"{stop - after} bytes behind {composite.symbol}")
+        raise DecodeError(f"{stop - after} bytes after {composite.symbol}")
     return composite.read(value.value)
 
 

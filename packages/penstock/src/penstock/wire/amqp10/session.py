@@ -1,8 +1,7 @@
-"""Sessions: the links of one conversation, and the deliveries that are open on them.
+"""Sessions: links, and the unsettled deliveries on them.
 
-Deliveries are numbered across all links of a session, each way by itself, and a disposition speaks
-of a run of those numbers: so it is the session that knows which are open. Each side says how many
-transfers it will take: what comes is `links.py`, what leaves `links.py`.
+Deliveries are numbered across all links of a session, in each direction, and a disposition covers a
+range of these numbers: so the session knows which are unsettled.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from penstock.wire.amqp10.transfers import (
 if TYPE_CHECKING:
     from penstock.wire.amqp10.connection import Amqp10Connection
 
-#: Links of one session, by their handles.
+#: The largest handle of a link.
 HANDLE_MAX: Final = 1023
 
 
@@ -74,9 +73,9 @@ class Amqp10Session:
         "context",
         "ended",
         "incoming",
-        "inward",
+        "incoming_window",
         "outgoing",
-        "outward",
+        "outgoing_window",
         "remote_channel",
     )
 
@@ -86,26 +85,22 @@ class Amqp10Session:
         self.remote_channel = -1
         self.begun = False  #: by us
         self.ended = False  #: by us
-        self.inward = IncomingWindow(self)
-        self.outward = OutgoingWindow(self)
-        self.incoming: dict[
-            int, IncomingDelivery
-        ] = {}  #: deliveries that are not settled, by number
-        self.outgoing: dict[int, OutgoingDelivery] = {}
-        self.context: Any = None  #: the owner's
+        self.incoming_window = IncomingWindow(self)
+        self.outgoing_window = OutgoingWindow(self)
+        self.incoming: dict[int, IncomingDelivery] = {}  #: unsettled, by number
+        self.outgoing: dict[int, OutgoingDelivery] = {}  #: unsettled, by number
+        self.context: Any = None  #: for the owner
         self._remote_handle_max = HANDLE_MAX
         self._links: dict[tuple[str, bool], LinkEndpoint] = {}
         self._handles: dict[int, LinkEndpoint] = {}
         self._remote_handles: dict[int, LinkEndpoint] = {}
-
-    # Life.
 
     def begin(self) -> None:
         self.begun = True
         self.send(
             Begin(
                 remote_channel=None if self.remote_channel < 0 else self.remote_channel,
-                next_outgoing_id=self.outward.next_id,
+                next_outgoing_id=self.outgoing_window.next_id,
                 incoming_window=INCOMING_WINDOW_SIZE,
                 outgoing_window=INCOMING_WINDOW_SIZE,
                 handle_max=HANDLE_MAX,
@@ -114,26 +109,26 @@ class Amqp10Session:
 
     def on_begin(self, channel: int, begin: Begin) -> None:
         self.remote_channel = channel
-        self.inward.next_id = begin.next_outgoing_id
+        self.incoming_window.next_id = begin.next_outgoing_id
         self._remote_handle_max = begin.handle_max
-        self.outward.room = begin.incoming_window
+        self.outgoing_window.room = begin.incoming_window
 
     def end(self, error: Amqp10Error | None = None) -> None:
-        """End it; what still comes on it is not looked at."""
+        """End it; frames that arrive on it afterwards are ignored."""
         if not self.ended:
             self.ended = True
-            self.outward.end()
+            self.outgoing_window.end()
             self.incoming.clear()
             self.outgoing.clear()
             self.send(End(error))
             self.connection.release_channel(self)
 
     def lose(self) -> None:
-        """The connection is gone, and all that was on it."""
+        """Release everything, because the connection is lost."""
         for known in (self.incoming, self.outgoing, self._links, self._handles):
             known.clear()
         self._remote_handles.clear()
-        del self.inward, self.outward
+        del self.incoming_window, self.outgoing_window
 
     def send(self, performative: Any) -> None:
         frame = encode_performative_frame(self.channel, performative)
@@ -146,7 +141,7 @@ class Amqp10Session:
     # Links.
 
     def sender(self, name: str) -> SenderLink:
-        """A link of ours to send on, yet to be attached."""
+        """A sending link of ours, to be attached."""
         link = SenderLink(self, name)
         self._links[name, SENDER] = link
         return link
@@ -159,15 +154,15 @@ class Amqp10Session:
     def new_handle(self, link: LinkEndpoint) -> int:
         handles = self._handles
         handle = len(handles)
-        if handle in handles:  # some have ended
+        if handle in handles:  # a lower one may be free
             handle = next(free for free in range(handle) if free not in handles)
         if handle > self._remote_handle_max:
-            raise SessionFault(LIMIT_EXCEEDED, f"no more than {handle} links can be attached")
+            raise SessionFault(LIMIT_EXCEEDED, f"at most {handle} links can be attached")
         handles[handle] = link
         return handle
 
     def release_handle(self, link: LinkEndpoint) -> None:
-        """We are done with a link. Its name is free once the peer is, too."""
+        """We have detached a link. Its name is free once the peer has, too."""
         if self._handles.get(link.handle) is link:
             del self._handles[link.handle]
         if link.remote_handle < 0 or link.remote_handle not in self._remote_handles:
@@ -179,9 +174,9 @@ class Amqp10Session:
 
     def on_attach(self, attach: Attach) -> None:
         if attach.handle > HANDLE_MAX:
-            raise ConnectionFault(FRAMING_ERROR, f"handle {attach.handle} is over {HANDLE_MAX}")
+            raise ConnectionFault(FRAMING_ERROR, f"handle {attach.handle} exceeds {HANDLE_MAX}")
         if attach.handle in self._remote_handles:
-            raise SessionFault(HANDLE_IN_USE, f"handle {attach.handle} is attached already")
+            raise SessionFault(HANDLE_IN_USE, f"handle {attach.handle} is already attached")
         role = not attach.role
         link = self._links.get((attach.name, role))
         if link is not None and link.remote is not None:
@@ -197,7 +192,7 @@ class Amqp10Session:
         self._remote_handles[attach.handle] = link
         if role is RECEIVER:
             if attach.initial_delivery_count is None:
-                raise DecodeError("a sender attaches with its initial-delivery-count")
+                raise DecodeError("attach of a sender without initial-delivery-count")
             link.delivery_count = attach.initial_delivery_count
         try:
             self.connection.events.on_attach(link)
@@ -205,7 +200,7 @@ class Amqp10Session:
             link.refuse(fault)
 
     def _steal(self, link: LinkEndpoint) -> None:
-        """Its name is attached anew: the peer has lost track of it."""
+        """Detach a link whose name the peer has attached again."""
         error = Amqp10Error(STOLEN, f"link '{link.name}' was attached again")
         self.connection.events.on_detach(link, False, error)
         link.detach(error)
@@ -225,17 +220,17 @@ class Amqp10Session:
         self.connection.events.on_detach(link, True, error)
         link.detach(error)
 
-    # In.
+    # Incoming.
 
     def on_transfer(self, data: bytes, at: int, stop: int) -> None:
         transfer, at = decode_transfer(data, at, stop)
-        room = self.inward.transferred()
+        room = self.incoming_window.transferred()
         link = self._remote_handles.get(transfer.handle)
         if link is None:
             raise SessionFault(UNATTACHED_HANDLE, f"handle {transfer.handle} is not attached")
         if not link.detached:
             try:
-                self.inward.take(link, transfer, data[at:stop])
+                self.incoming_window.take(link, transfer, data[at:stop])
             except LinkFault as fault:
                 self._fail(link, fault)
         if not room:
@@ -243,14 +238,14 @@ class Amqp10Session:
 
     def on_flow(self, data: bytes, at: int, stop: int) -> None:
         flow = decode_flow(data, at, stop)
-        short = self.waits
-        self.outward.on_flow(flow)
+        full = self.waits
+        self.outgoing_window.on_flow(flow)
         if flow.handle is not None:
             self._link_flow(flow)
         elif flow.echo:
             self.connection.write(encode_session_flow(self.channel, *self.flow_state()))
-        if short and not self.waits:
-            self.connection.events.on_room(self)
+        if full and not self.waits:
+            self.connection.events.on_window_open(self)
 
     def _link_flow(self, flow: FlowPerformative) -> None:
         link = self._remote_handles.get(flow.handle or 0)
@@ -274,16 +269,16 @@ class Amqp10Session:
             self._fail(link, fault)
             return
         if flow.echo and link.live:
-            link.tell()  # type: ignore[attr-defined]
+            link.send_flow()
 
     def _sender_flow(self, link: ReceiverLink, flow: FlowPerformative) -> None:
-        """A sender says how far it is; it may have given up credit that it was to drain."""
+        """A sender has sent its delivery count: it may have returned credit."""
         if flow.delivery_count is not None:
-            given_up = (flow.delivery_count - link.delivery_count) % SEQUENCE_MODULUS
-            if given_up > link.credit:
-                raise LinkFault(TRANSFER_LIMIT, "a sender is further than its credit reaches")
+            returned = (flow.delivery_count - link.delivery_count) % SEQUENCE_MODULUS
+            if returned > link.credit:
+                raise LinkFault(TRANSFER_LIMIT, "delivery-count exceeds the credit")
             link.delivery_count = flow.delivery_count
-            link.credit -= given_up
+            link.credit -= returned
         self.connection.events.on_drained(link)
 
     def on_disposition(self, data: bytes, at: int, stop: int) -> None:
@@ -299,30 +294,35 @@ class Amqp10Session:
                 events.on_settled(delivery)
 
     def _outcomes(self, disposition: DispositionPerformative) -> None:
-        """The peer has said what became of deliveries. What it has not settled, we settle."""
+        """Handle outcomes of our deliveries; settle those that the peer has not."""
         state = disposition.state
         final = isinstance(state, OUTCOMES)
         outgoing = self.outgoing
         on_outcome = self.connection.events.on_outcome
         if disposition.settled or final:
-            told = _deliveries_in_range(outgoing, disposition)
-            for number in told:
+            numbers = _deliveries_in_range(outgoing, disposition)
+            for number in numbers:
                 delivery = outgoing.pop(number)
                 delivery.settled = True
                 if state is not None:
                     delivery.state = state
                 on_outcome(delivery)
-            if told and not disposition.settled:
-                self.dispose(SENDER, told[0], told[-1], True, state)
+            if numbers and not disposition.settled:
+                self.dispose(SENDER, numbers[0], numbers[-1], True, state)
         elif state is not None:
             for number in _deliveries_in_range(outgoing, disposition):
                 outgoing[number].state = state
 
-    # Out.
+    # Outgoing.
 
     def flow_state(self) -> tuple[int, int, int, int]:
-        """What every flow says of the session."""
-        return self.inward.next_id, self.inward.renew(), self.outward.next_id, INCOMING_WINDOW_SIZE
+        """The session fields of a flow."""
+        return (
+            self.incoming_window.next_id,
+            self.incoming_window.renew(),
+            self.outgoing_window.next_id,
+            INCOMING_WINDOW_SIZE,
+        )
 
     def dispose(
         self, role: bool, first: int, last: int, settled: bool, state: DeliveryState | None
@@ -334,23 +334,23 @@ class Amqp10Session:
         )
 
     def transfer(self, delivery: OutgoingDelivery, payload: bytes | memoryview, more: bool) -> None:
-        self.outward.transfer(delivery, payload, more)
+        self.outgoing_window.transfer(delivery, payload, more)
 
     @property
     def waits(self) -> bool:
-        """There is no room to send, or something waits for room."""
-        return self.outward.waits
+        """The outgoing window is full, or transfers wait for it."""
+        return self.outgoing_window.waits
 
     def forget_deliveries(self, link: LinkEndpoint) -> None:
-        """A link is gone: nothing more of it leaves, and nobody speaks of what has."""
-        self.outward.forget(link)
+        """Discard the waiting transfers and unsettled deliveries of a detached link."""
+        self.outgoing_window.forget(link)
         for known in (self.incoming, self.outgoing):
             for number in [number for number, one in known.items() if one.link is link]:
                 del known[number]
 
 
 def _deliveries_in_range(known: dict[int, Any], disposition: DispositionPerformative) -> list[int]:
-    """Those of the numbers that a disposition speaks of which are known, in order."""
+    """The known numbers in the range of a disposition, in order."""
     first = disposition.first
     count = (disposition.last - first) % SEQUENCE_MODULUS + 1
     if count == 1:

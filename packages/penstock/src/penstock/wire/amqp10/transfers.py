@@ -1,17 +1,19 @@
-"""The performatives that come with every message: transfer, flow and disposition.
+"""The performatives of every message: transfer, flow and disposition.
 
-They are read by hand, where they lie (and written by `transfers.py`). What does not fit raises
-`DecodeError`.
+They are decoded in place and encoded by one `pack`, without the composite tables. Encoded numbers
+have their widest form, deliveries a tag of four bytes, messages the standard format. Invalid bytes
+raise `DecodeError`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from struct import Struct, error
 from typing import Any, Final
 
 from penstock.wire.amqp10.codec import decode
 from penstock.wire.amqp10.errors import DecodeError
-from penstock.wire.amqp10.frames import FRAME_HEADER_SIZE
+from penstock.wire.amqp10.frames import FRAME_HEADER_SIZE, encode_frame
 from penstock.wire.amqp10.performatives import ACCEPTED, DELIVERY_STATES, DeliveryState
 from penstock.wire.amqp10.values import Described
 
@@ -19,29 +21,16 @@ FLOW: Final = 0x13
 TRANSFER: Final = 0x14
 DISPOSITION: Final = 0x15
 
-#: `accepted`, as nearly everybody writes it.
+#: `accepted` in its smallest encoding.
 _ACCEPTED_BYTES: Final = b"\x00\x53\x24\x45"
 
 _unpack_uint = Struct(">I").unpack_from
 _unpack_list32 = Struct(">II").unpack_from
 
 
+@dataclass(slots=True, init=False, eq=False)
 class TransferPerformative:
-    """A piece of a delivery; its payload is what follows in the frame."""
-
-    __slots__ = (
-        "aborted",
-        "batchable",
-        "delivery_id",
-        "delivery_tag",
-        "handle",
-        "message_format",
-        "more",
-        "rcv_settle_mode",
-        "resume",
-        "settled",
-        "state",
-    )
+    """A piece of a delivery; its payload follows in the frame."""
 
     handle: int
     delivery_id: int | None
@@ -56,22 +45,9 @@ class TransferPerformative:
     batchable: bool
 
 
+@dataclass(slots=True, init=False, eq=False)
 class FlowPerformative:
-    """How much the peer will take: transfers on a session, messages on a link."""
-
-    __slots__ = (
-        "available",
-        "delivery_count",
-        "drain",
-        "echo",
-        "handle",
-        "incoming_window",
-        "link_credit",
-        "next_incoming_id",
-        "next_outgoing_id",
-        "outgoing_window",
-        "properties",
-    )
+    """The window of a session, and the credit of a link."""
 
     next_incoming_id: int | None
     incoming_window: int
@@ -86,10 +62,9 @@ class FlowPerformative:
     properties: Any
 
 
+@dataclass(slots=True, init=False, eq=False)
 class DispositionPerformative:
-    """What has become of deliveries."""
-
-    __slots__ = ("batchable", "first", "last", "role", "settled", "state")
+    """The state of deliveries."""
 
     role: bool
     first: int
@@ -135,9 +110,9 @@ def decode_transfer(data: bytes, at: int, stop: int) -> tuple[TransferPerformati
         if count > 6:
             at = _rest_of_transfer(transfer, data, at, after, count)
     except (IndexError, error):
-        raise DecodeError("a transfer that ends within a field") from None
+        raise DecodeError("transfer ends within a field") from None
     if at != after:
-        raise DecodeError("the fields of a transfer do not fill its list")
+        raise DecodeError("the fields of a transfer do not match the size of its list")
     return transfer, at
 
 
@@ -176,12 +151,12 @@ def decode_flow(data: bytes, at: int, stop: int) -> FlowPerformative:
         if count > 10:
             flow.properties, at = decode(data, at, after)
     except (IndexError, error):
-        raise DecodeError("a flow that ends within a field") from None
+        raise DecodeError("flow ends within a field") from None
     if at != after or after != stop:
-        raise DecodeError("the fields of a flow do not fill its frame")
+        raise DecodeError("the fields of a flow do not match the size of its frame")
     incoming, window, outgoing, outgoing_window = numbers[:4]
     if window is None or outgoing is None or outgoing_window is None:
-        raise DecodeError("amqp:flow:list without what it has to say of its session")
+        raise DecodeError("amqp:flow:list without its window fields")
     flow.next_incoming_id = incoming
     flow.incoming_window = window
     flow.next_outgoing_id = outgoing
@@ -217,9 +192,9 @@ def decode_disposition(data: bytes, at: int, stop: int) -> DispositionPerformati
         if count > 5:
             batchable, at = _boolean(data, at)
     except (IndexError, error):
-        raise DecodeError("a disposition that ends within a field") from None
+        raise DecodeError("disposition ends within a field") from None
     if at != after or after != stop:
-        raise DecodeError("the fields of a disposition do not fill its frame")
+        raise DecodeError("the fields of a disposition do not match the size of its frame")
     disposition.role = role
     disposition.first = first
     disposition.last = first if last is None else last
@@ -229,7 +204,7 @@ def decode_disposition(data: bytes, at: int, stop: int) -> DispositionPerformati
 
 
 def _open_list(data: bytes, at: int, stop: int) -> tuple[int, int, int]:
-    """Where the fields begin, how many there are, and where they end."""
+    """Where the fields begin, their number, and where they end."""
     code = data[at]
     if code == 0xC0:
         after = at + 2 + data[at + 1]
@@ -244,7 +219,7 @@ def _open_list(data: bytes, at: int, stop: int) -> tuple[int, int, int]:
     else:
         raise DecodeError("the fields of a performative should be a list")
     if after > stop or at > after:
-        raise DecodeError("a performative that does not fit its frame")
+        raise DecodeError("performative extends past its frame")
     return at, count, after
 
 
@@ -258,7 +233,7 @@ def _uint(data: bytes, at: int) -> tuple[int | None, int]:
         return _unpack_uint(data, at + 1)[0], at + 5
     if code == 0x40:
         return None, at + 1
-    raise DecodeError(f"{code:#x} where a uint should be")
+    raise DecodeError(f"constructor {code:#x} instead of a uint")
 
 
 def _boolean(data: bytes, at: int) -> tuple[bool | None, int]:
@@ -271,7 +246,7 @@ def _boolean(data: bytes, at: int) -> tuple[bool | None, int]:
         return None, at + 1
     if code == 0x56 and data[at + 1] < 2:
         return data[at + 1] == 1, at + 2
-    raise DecodeError(f"{code:#x} where a boolean should be")
+    raise DecodeError(f"constructor {code:#x} instead of a boolean")
 
 
 def _typed(data: bytes, at: int, after: int, kind: type, what: str) -> tuple[Any, int]:
@@ -291,50 +266,34 @@ def _decode_state(data: bytes, at: int, after: int) -> tuple[DeliveryState | Non
     return (value if composite is None else composite.read(value.value)), at
 
 
-# Transfer, flow and disposition as frames, written by hand: they leave with every message.
-#
-# Every number takes its widest form, so that each frame is one `pack`. Deliveries have tags of four
-# bytes and messages the format of the standard.
-
-#: Size, offset, type, channel; descriptor, list; handle, delivery id, tag, format, settled, more.
-_TRANSFER: Final = Struct(">IBBH 6s BI BI BBI BBB")
-_TRANSFER_LIST: Final = b"\x00\x53\x14\xc0\x14\x06"
-_NEXT_TRANSFER: Final = Struct(">IBBH 6s BI 3sBB")
-_NEXT_TRANSFER_LIST: Final = b"\x00\x53\x14\xc0\x0b\x06"
-#: What a transfer takes beside its payload.
+#: Size, data offset and type (0x0200), channel; descriptor, list and constructor of the handle;
+#: handle, delivery id, tag, format, settled and more. Constructors: 0x40 null, 0x41 true, 0x42
+#: false, 0x43 uint 0, 0x70 uint, 0xA0 binary.
+_TRANSFER: Final = Struct(">IHH 7s I BI HI BH")
+_TRANSFER_LIST: Final = b"\x00\x53\x14\xc0\x14\x06\x70"
+_NEXT_TRANSFER: Final = Struct(">IHH 7s I 3sH")
+_NEXT_TRANSFER_LIST: Final = b"\x00\x53\x14\xc0\x0b\x06\x70"
+#: The size of a transfer beside its payload.
 TRANSFER_OVERHEAD: Final = _TRANSFER.size
 NEXT_TRANSFER_OVERHEAD: Final = _NEXT_TRANSFER.size
 
-_DISPOSITION: Final = Struct(">IBBH 4sBB")
-_WIDE_DISPOSITION: Final = Struct(">IBBH 4sII")
+_DISPOSITION: Final = Struct(">IHH 4sBB")
+_WIDE_DISPOSITION: Final = Struct(">IHH 4sII")
 _RANGE: Final = Struct(">BBIBIB")
-_SESSION_FLOW: Final = Struct(">IBBH 6s BIBIBIBI")
-_LINK_FLOW: Final = Struct(">IBBH 6s BIBIBIBI BIBIBIB BB")
+_SESSION_FLOW: Final = Struct(">IHH 7s IBIBIBI")
+_SESSION_FLOW_LIST: Final = b"\x00\x53\x13\xc0\x15\x04\x70"
+_LINK_FLOW: Final = Struct(">IHH 7s IBIBIBI BIBIBI BBB")
+_LINK_FLOW_LIST: Final = b"\x00\x53\x13\xc0\x27\x0a\x70"
 
 
 def encode_transfer_prefix(
     channel: int, handle: int, delivery_id: int, tag: int, settled: bool, more: bool, size: int
 ) -> bytes:
-    """The frame of a delivery's first transfer, up to its payload of `size` bytes.
-
-    Its tag is a number of four bytes, and its message format the standard's own.
-    """
+    """The frame of a delivery's first transfer, up to its payload of `size` bytes."""
+    size += TRANSFER_OVERHEAD
+    flags = (0x4100 if settled else 0x4200) | (0x41 if more else 0x42)
     return _TRANSFER.pack(
-        TRANSFER_OVERHEAD + size,
-        2,
-        0,
-        channel,
-        _TRANSFER_LIST,
-        0x70,
-        handle,
-        0x70,
-        delivery_id,
-        0xA0,
-        4,
-        tag,
-        0x43,
-        0x41 if settled else 0x42,
-        0x41 if more else 0x42,
+        size, 0x0200, channel, _TRANSFER_LIST, handle, 0x70, delivery_id, 0xA004, tag, 0x43, flags
     )
 
 
@@ -349,47 +308,40 @@ def encode_resumed_transfer_prefix(
     state: bytes,
 ) -> bytes:
     """The first transfer of a delivery that was sent before on this link; `state` is encoded."""
-    extra = 2 + len(state)  # no settle mode; the state; it resumes
+    extra = 2 + len(state)  # no settle mode; the state; resume
     head = encode_transfer_prefix(channel, handle, delivery_id, tag, settled, more, size + extra)
+    fields = FRAME_HEADER_SIZE + 6
     opened = head[:FRAME_HEADER_SIZE] + b"\x00\x53\x14\xc0" + bytes((0x14 + extra, 9))
-    return opened + head[FRAME_HEADER_SIZE + len(_TRANSFER_LIST) :] + b"\x40" + state + b"\x41"
+    return opened + head[fields:] + b"\x40" + state + b"\x41"
 
 
 def encode_next_transfer_prefix(
     channel: int, handle: int, settled: bool, more: bool, size: int
 ) -> bytes:
     """The frame of a later transfer of the same delivery, up to its payload."""
+    size += NEXT_TRANSFER_OVERHEAD
+    flags = (0x4100 if settled else 0x4200) | (0x41 if more else 0x42)
     return _NEXT_TRANSFER.pack(
-        NEXT_TRANSFER_OVERHEAD + size,
-        2,
-        0,
-        channel,
-        _NEXT_TRANSFER_LIST,
-        0x70,
-        handle,
-        b"\x40\x40\x40",
-        0x41 if settled else 0x42,
-        0x41 if more else 0x42,
+        size, 0x0200, channel, _NEXT_TRANSFER_LIST, handle, b"\x40\x40\x40", flags
     )
 
 
 def encode_aborted_transfer(channel: int, handle: int) -> bytes:
-    """The last transfer of a delivery that is not to be finished."""
+    """The last transfer of a delivery that is aborted."""
     body = b"\x00\x53\x14\xc0\x0f\x0a\x70" + handle.to_bytes(4, "big")
-    body += b"\x40\x40\x40\x40\x42\x40\x40\x40\x41"
-    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
+    return encode_frame(channel, body + b"\x40\x40\x40\x40\x42\x40\x40\x40\x41")
 
 
 def encode_disposition(
     channel: int, role: bool, first: int, last: int, settled: bool, state: bytes
 ) -> bytes:
-    """`state` is encoded already."""
+    """`state` is encoded."""
     fields = _RANGE.pack(0x41 if role else 0x42, 0x70, first, 0x70, last, 0x41 if settled else 0x42)
     size = len(fields) + len(state)
     if size < 255:
-        head = _DISPOSITION.pack(13 + 1 + size, 2, 0, channel, b"\x00\x53\x15\xc0", size + 1, 5)
-    else:  # a rejection that says a lot
-        head = _WIDE_DISPOSITION.pack(20 + size, 2, 0, channel, b"\x00\x53\x15\xd0", size + 4, 5)
+        head = _DISPOSITION.pack(14 + size, 0x0200, channel, b"\x00\x53\x15\xc0", size + 1, 5)
+    else:  # a rejection with a long description
+        head = _WIDE_DISPOSITION.pack(20 + size, 0x0200, channel, b"\x00\x53\x15\xd0", size + 4, 5)
     return head + fields + state
 
 
@@ -398,11 +350,9 @@ def encode_session_flow(
 ) -> bytes:
     return _SESSION_FLOW.pack(
         _SESSION_FLOW.size,
-        2,
-        0,
+        0x0200,
         channel,
-        b"\x00\x53\x13\xc0\x15\x04",
-        0x70,
+        _SESSION_FLOW_LIST,
         next_incoming_id,
         0x70,
         incoming_window,
@@ -428,11 +378,9 @@ def encode_link_flow(
 ) -> bytes:
     return _LINK_FLOW.pack(
         _LINK_FLOW.size,
-        2,
-        0,
+        0x0200,
         channel,
-        b"\x00\x53\x13\xc0\x27\x0a",
-        0x70,
+        _LINK_FLOW_LIST,
         next_incoming_id,
         0x70,
         incoming_window,

@@ -1,9 +1,8 @@
-"""The types of AMQP 1.0 that Python has no type for.
+"""The types of AMQP 1.0 that Python has no type for, and readers of scalar values.
 
-A value keeps its type over the wire and back. Where Python has the type, it is used: `None`,
-`bool`, `int` for long, `float` for double, `bytes` for binary, `str` for string, `uuid.UUID`,
-`list`, `dict`. The others are here, and each is also what it looks like in Python: a `UInt` counts
-like an int, a `Symbol` compares like a string.
+A value keeps its type in both directions. Where Python has the type, it is used: `None`, `bool`,
+`int` for long, `float` for double, `bytes` for binary, `str` for string, `uuid.UUID`, `list`,
+`dict`. The types here are subclasses where possible: a `UInt` is an int, a `Symbol` a str.
 """
 
 from __future__ import annotations
@@ -51,44 +50,38 @@ class Timestamp(int):
 
 
 class Float(float):
-    """Of 32 bits; a plain float is a double."""
+    """32 bits; a plain float is a double."""
 
     __slots__ = ()
 
 
 class Char(str):
-    """One character of Unicode."""
-
     __slots__ = ()
 
 
 class Symbol(str):
-    """A name out of a domain that both sides know; ASCII."""
+    """An ASCII name from a domain that both sides know."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """A decimal of IEEE 754, as its bits: 4, 8 or 16 bytes. Carried, not calculated with."""
+    """An IEEE 754 decimal as its 4, 8 or 16 bytes, passed on unchanged."""
 
     bits: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value, and a descriptor that says what it stands for."""
-
     descriptor: Any
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Values of one type, named by its code (below); described alike where there is a descriptor.
-
-    `code` is the type's, not an encoding's: how wide the elements are is the encoder's to choose.
-    """
+    """Values of one type. `code` is that of the type's widest encoding; the encoder may choose
+    a narrower one. A descriptor is common to all elements."""
 
     code: int
     values: tuple[Any, ...]
@@ -100,7 +93,7 @@ class Array:
         object.__setattr__(self, "descriptor", descriptor)
 
 
-# The types by the code of their widest encoding.
+# The code of each type's widest encoding.
 NULL: Final = 0x40
 BOOLEAN: Final = 0x56
 UBYTE: Final = 0x50
@@ -127,21 +120,13 @@ MAP: Final = 0xD1
 ARRAY: Final = 0xF0
 
 
-# Readers of values that hold no others: of fixed width, or as long as they say.
-#
-# Each is made for an encoding, and reads what follows its constructor: (buffer, position, end,
-# levels
-# left) → (value, position after it). `codec.py` has the table of them all.
-
 Buffer = bytes | bytearray | memoryview
+#: Reads what follows a constructor: (buffer, position, end, levels left) → (value, end of it).
 ValueReader = Callable[[Buffer, int, int, int], tuple[Any, int]]
 
 
 def truncated_value(at: int) -> TruncatedValue:
-    return TruncatedValue(f"value at byte {at} runs past the end of what holds it")
-
-
-# Fixed width.
+    return TruncatedValue(f"value at byte {at} extends past the end of its container")
 
 
 def constant_reader(value: Any) -> ValueReader:
@@ -192,11 +177,8 @@ def boolean_from_octet(octet: int) -> bool:
 
 def char_from_code_point(point: int) -> Char:
     if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-        raise DecodeError(f"0x{point:x} is no character of Unicode")
+        raise DecodeError(f"0x{point:x} is not a Unicode character")
     return Char(chr(point))
-
-
-# Variable width.
 
 
 def variable_width_reader(width: int, kind: Callable[[Buffer], Any]) -> ValueReader:

@@ -1,8 +1,8 @@
-"""What MQTT packets are made of: their kinds, and types of fields, read and written side by side.
+"""Packet types and field types of MQTT.
 
-A reader takes the bytes and a position and gives the value and the position after it; a writer
-gives the bytes. Both raise `MqttError` for what does not fit: reading, because the peer sent a
-malformed packet; writing, because the value cannot be said in MQTT at all.
+A reader takes bytes and a position and returns the value and the position after it; a writer
+returns bytes. Both raise `MqttError`: reading a malformed packet, or writing a value that MQTT
+cannot represent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ PINGRESP: Final = 13
 DISCONNECT: Final = 14
 AUTH: Final = 15
 
-#: The largest number four bytes of seven bits hold, and so the largest packet.
+#: The largest variable byte integer, and so the largest packet.
 VARINT_MAX: Final = 268_435_455
-#: Text and binary data have a length of two bytes.
 STRING_MAX_BYTES: Final = 65_535
 
 
@@ -38,7 +37,7 @@ def malformed_packet(text: str) -> MqttError:
 
 
 def truncated_field(what: str, pos: int) -> MqttError:
-    return malformed_packet(f"{what} at byte {pos} runs past the end of what holds it")
+    return malformed_packet(f"{what} at byte {pos} extends past the end of its container")
 
 
 def missing_packet_identifier() -> MqttError:
@@ -66,7 +65,7 @@ def read_four_byte_integer(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """A number of one to four bytes, seven bits each, spelled as shortly as it can be."""
+    """A variable byte integer in its shortest form."""
     value = 0
     for shift in (0, 7, 14, 21):
         if pos >= len(data):
@@ -76,9 +75,9 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             if not byte and shift:
-                raise malformed_packet("a variable byte integer is longer than it needs to be")
+                raise malformed_packet("variable byte integer is not in its shortest form")
             return value, pos
-    raise malformed_packet("a variable byte integer of more than four bytes")
+    raise malformed_packet("variable byte integer of more than four bytes")
 
 
 def read_binary(data: bytes, pos: int) -> tuple[bytes, int]:
@@ -95,18 +94,17 @@ def read_utf8_string(data: bytes, pos: int) -> tuple[str, int]:
 
 
 def decode_utf8_string(content: bytes) -> str:
-    """UTF-8 as MQTT has it: strictly, so without surrogates, and without U+0000."""
+    """Strict UTF-8, without U+0000."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise malformed_packet(f"text is not UTF-8: {error.reason} at byte {error.start}") from None
     if "\0" in text:
-        raise malformed_packet("text has the character U+0000")
+        raise malformed_packet("text contains U+0000")
     return text
 
 
 def read_packet_identifier(data: bytes, pos: int) -> tuple[int, int]:
-    """A packet identifier."""
     number, after = read_two_byte_integer(data, pos)
     if not number:
         raise missing_packet_identifier()
@@ -125,8 +123,7 @@ def write_four_byte_integer(value: int) -> bytes:
     return _write(value, 4)
 
 
-def varint(value: int) -> bytes:
-    """A number of one to four bytes, as `read_varint` reads it."""
+def write_varint(value: int) -> bytes:
     if 0 <= value < 128:
         return bytes((value,))
     if not 0 <= value <= VARINT_MAX:
@@ -153,7 +150,7 @@ def write_utf8_string(value: str) -> bytes:
     except UnicodeEncodeError:
         raise malformed_packet("text with a lone surrogate cannot be written as UTF-8") from None
     if b"\0" in content:
-        raise malformed_packet("text with the character U+0000 cannot be written")
+        raise malformed_packet("text with U+0000 cannot be written")
     return write_binary(content)
 
 

@@ -1,8 +1,9 @@
-"""The packets a client sends now and then, as values: SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH.
+"""MQTT packets as values: decoders for the broker, encoders for the packets it sends.
 
-Each decoder takes a whole body, as the reader's `on_packet` gives it, and either accounts for every
-byte of it or raises `MqttError` with the reason the standard asks for. CONNECT, which settles what
-version the others are in, has `connect.py`; what comes by the million, `reader.py`.
+A decoder takes a whole body, as `PacketReader` passes it to `on_packet`, and either consumes every
+byte or raises `MqttError` with the reason code of the standard. PUBLISH and acknowledgements are
+read in `reader.py`. Encoders omit what the client's protocol version has no field for; they do not
+check whether a packet is allowed now or fits the client's maximum packet size.
 """
 
 from __future__ import annotations
@@ -13,22 +14,16 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from penstock.wire.mqtt.fields import AUTH as AUTH
-from penstock.wire.mqtt.fields import CONNACK as CONNACK
-from penstock.wire.mqtt.fields import CONNECT as CONNECT
-from penstock.wire.mqtt.fields import DISCONNECT as DISCONNECT
-from penstock.wire.mqtt.fields import PINGREQ as PINGREQ
-from penstock.wire.mqtt.fields import PINGRESP as PINGRESP
-from penstock.wire.mqtt.fields import PUBACK as PUBACK
-from penstock.wire.mqtt.fields import PUBCOMP as PUBCOMP
-from penstock.wire.mqtt.fields import PUBLISH as PUBLISH
-from penstock.wire.mqtt.fields import PUBREC as PUBREC
-from penstock.wire.mqtt.fields import PUBREL as PUBREL
-from penstock.wire.mqtt.fields import SUBACK as SUBACK
-from penstock.wire.mqtt.fields import SUBSCRIBE as SUBSCRIBE
-from penstock.wire.mqtt.fields import UNSUBACK as UNSUBACK
-from penstock.wire.mqtt.fields import UNSUBSCRIBE as UNSUBSCRIBE
 from penstock.wire.mqtt.fields import (
+    AUTH,
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    PUBREL,
+    SUBACK,
+    SUBSCRIBE,
+    UNSUBACK,
+    UNSUBSCRIBE,
     VARINT_MAX,
     malformed_packet,
     read_binary,
@@ -36,7 +31,7 @@ from penstock.wire.mqtt.fields import (
     read_packet_identifier,
     read_two_byte_integer,
     read_utf8_string,
-    varint,
+    write_varint,
 )
 from penstock.wire.mqtt.properties import (
     WILL_PROPERTIES,
@@ -48,7 +43,7 @@ from penstock.wire.mqtt.properties import (
 from penstock.wire.mqtt.reason_codes import CONNACK_RETURN_CODES, MqttError, ReasonCode
 from penstock.wire.mqtt.topics import check_topic_filter, check_topic_name, split_shared_filter
 
-#: What a DISCONNECT may say, from either side.
+#: Valid in a DISCONNECT of either side.
 _DISCONNECT_REASON_CODES: Final = frozenset(
     {
         *(ReasonCode.SUCCESS, ReasonCode.DISCONNECT_WITH_WILL_MESSAGE),
@@ -71,7 +66,7 @@ _AUTH_REASON_CODES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRequest:
-    """One filter of a SUBSCRIBE. What 3.1.1 cannot ask for is as if it had not been asked."""
+    """One filter of a SUBSCRIBE; options that 3.1.1 lacks have their defaults."""
 
     filter: str
     qos: int
@@ -124,7 +119,6 @@ def decode_auth(body: bytes) -> tuple[ReasonCode, MqttProperties]:
 def _decode_identifier_and_properties(
     body: bytes, version: int, kind: int
 ) -> tuple[int, MqttProperties, int]:
-    """The packet identifier and the properties that come before filters."""
     number, pos = read_packet_identifier(body, 0)
     if version < 5:
         return number, {}, pos
@@ -152,12 +146,12 @@ def _decode_subscription(filter: str, options: int, version: int) -> Subscriptio
 def _decode_reason_and_properties(
     body: bytes, kind: int, legal: frozenset[ReasonCode]
 ) -> tuple[ReasonCode, MqttProperties]:
-    """A reason and properties, either of which may be left out from the end."""
+    """A reason and properties; both may be omitted from the end."""
     if not body:
         return ReasonCode.SUCCESS, {}
     if body[0] not in legal:
         raise MqttError(
-            ReasonCode.PROTOCOL_ERROR, f"reason {body[0]:#x} has no place in this packet"
+            ReasonCode.PROTOCOL_ERROR, f"reason code {body[0]:#x} is not allowed in this packet"
         )
     properties, pos = read_properties(body, 1, kind) if len(body) > 1 else ({}, 1)
     if pos < len(body):
@@ -165,17 +159,10 @@ def _decode_reason_and_properties(
     return ReasonCode(body[0]), properties
 
 
-# CONNECT: who the client is, what it speaks and what is to be said when it is gone.
-#
-# MQTT 5.0, 3.1.1 and 3.1 are read, told apart by the protocol's name and level. What cannot be
-# accepted raises `MqttError` with the level asked for in `version`, so that the refusal can be
-# worded in what the client understands. Whether the client may do as it wishes is the terminal's
-# to judge.
-
-#: The protocol's name → its levels.
+#: The levels of each protocol name: MQTT 3.1.1 and 5.0, and 3.1.
 _PROTOCOL_LEVELS: Final = {b"MQTT": (4, 5), b"MQIsdp": (3,)}
 
-# The bits of the connect flags.
+# Connect flags.
 RESERVED_FLAG: Final = 0x01
 CLEAN_START_FLAG: Final = 0x02
 WILL_FLAG: Final = 0x04
@@ -187,7 +174,7 @@ USERNAME_FLAG: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class ConnectWill:
-    """What is to be published when the connection ends without a DISCONNECT."""
+    """Published when the connection ends without a DISCONNECT."""
 
     topic: str
     payload: bytes
@@ -209,6 +196,7 @@ class ConnectPacket:
 
 
 def decode_connect(body: bytes) -> ConnectPacket:
+    """An `MqttError` has the requested level in `version`, so that the answer can be in it."""
     version, pos = _decode_version(body)
     try:
         return _decode_connect(body, pos, version)
@@ -223,7 +211,7 @@ def _decode_version(body: bytes) -> tuple[int, int]:
     if level not in _PROTOCOL_LEVELS.get(name, ()):
         error = MqttError(
             ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
-            f"protocol {name[:20]!r} level {level}: MQTT 3.1, 3.1.1 and 5.0 are spoken here",
+            f"protocol {name[:20]!r} level {level}: only MQTT 3.1, 3.1.1 and 5.0 are supported",
         )
         error.version = level if name in _PROTOCOL_LEVELS else 0
         raise error
@@ -269,13 +257,13 @@ def _decode_will(body: bytes, pos: int, flags: int, version: int) -> tuple[Conne
 
 
 def _check_flags(flags: int, version: int) -> None:
-    # 3.1 says nothing of the bit that the others reserve.
+    # MQTT 3.1 does not reserve this bit.
     if flags & RESERVED_FLAG and version > 3:
-        raise malformed_packet("the reserved connect flag is set")
+        raise malformed_packet("reserved connect flag is set")
     if flags & WILL_QOS_BITS == WILL_QOS_BITS:
         raise malformed_packet("will with QoS 3")
     if flags & (WILL_QOS_BITS | WILL_RETAIN_FLAG) and not flags & WILL_FLAG:
-        raise MqttError(ReasonCode.PROTOCOL_ERROR, "QoS or retain flag of a will, but no will")
+        raise MqttError(ReasonCode.PROTOCOL_ERROR, "will QoS or will retain without a will")
     if flags & PASSWORD_FLAG and not flags & USERNAME_FLAG and version < 5:
         raise MqttError(ReasonCode.PROTOCOL_ERROR, "password without a user name")
 
@@ -287,19 +275,14 @@ def _check_authentication(properties: MqttProperties) -> None:
 
 
 def _check_client_id(client_id: str, flags: int, version: int) -> None:
-    """Who has no name is given one; before 5.0, only if no session is to be kept under it."""
+    """An empty identifier is replaced by the broker; before 5.0, only for a clean session."""
     if client_id or version == 5 or (version == 4 and flags & CLEAN_START_FLAG):
         return
     raise MqttError(
-        ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "a client that keeps its session must name itself"
+        ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+        "client identifier is empty and clean session is not set",
     )
 
-
-# The packets a broker sends, as bytes.
-#
-# `encode_publish` is the hot path; the others go out once in a while. `version` is the one that
-# CONNECT settled: what an older one has no field for (properties, most reasons) is left out.
-# Nothing here asks whether a packet is allowed now, or fits what the client said it can take.
 
 PINGRESP_PACKET: Final = b"\xd0\x00"
 
@@ -312,7 +295,6 @@ _pack_acknowledgement = Struct(">BBH").pack
 def encode_publish(
     first: int, topic: bytes, number: int, properties: bytes | None, payload: bytes
 ) -> bytes:
-    """A PUBLISH; see `encode_publish_start`."""
     return encode_publish_start(first, topic, number, properties, len(payload)) + payload
 
 
@@ -321,8 +303,8 @@ def encode_publish_start(
 ) -> bytes:
     """A PUBLISH up to its payload of `size` bytes.
 
-    `first` is 0x30 with its flags; `number` is written if they say QoS 1 or 2; `properties` come
-    with their length, and are None for versions that have none.
+    `first` is 0x30 with its flags; `number` is written for QoS 1 and 2; `properties` include their
+    length, and are None before MQTT 5.0.
     """
     length = len(topic)
     rest = length + size + 2
@@ -340,7 +322,7 @@ def encode_publish_start(
             return _pack_medium(first, rest & 127 | 128, rest >> 7, length) + topic + properties
         if rest > VARINT_MAX:
             raise MqttError(ReasonCode.PACKET_TOO_LARGE, f"{rest} bytes do not fit in a packet")
-        return bytes((first,)) + varint(rest) + _pack_short(length) + topic + properties
+        return bytes((first,)) + write_varint(rest) + _pack_short(length) + topic + properties
     except StructError:
         raise MqttError(ReasonCode.TOPIC_NAME_INVALID, f"topic of {length} bytes") from None
 
@@ -359,16 +341,16 @@ def encode_acknowledgement(
     body = _pack_short(number) + bytes((reason,))
     if properties:
         body += encode_properties(properties)
-    return bytes((first,)) + varint(len(body)) + body
+    return bytes((first,)) + write_varint(len(body)) + body
 
 
 def encode_connack(
     version: int, present: bool, reason: ReasonCode, properties: MqttProperties | None = None
 ) -> bytes:
-    """`present`: a session was resumed, which 3.1 does not tell and a refusal cannot."""
+    """`present`: a session was resumed; not sent in MQTT 3.1 and in a refusal."""
     flags = int(present and not reason and version > 3)
     if version < 5:
-        # What those versions have no word for is "unavailable", the least wrong of their five.
+        # Reasons that these versions lack become 3, "server unavailable".
         return bytes((CONNACK << 4, 2, flags, CONNACK_RETURN_CODES.get(reason, 3)))
     return _encode_packet(CONNACK, bytes((flags, reason)) + encode_properties(properties or {}))
 
@@ -377,7 +359,7 @@ def encode_suback(
     version: int, number: int, reasons: Iterable[int], properties: MqttProperties | None = None
 ) -> bytes:
     if version < 5:
-        # Older versions know one way to fail.
+        # Before MQTT 5.0 there is one failure code.
         answers = bytes(reason if reason < 3 else 0x80 for reason in reasons)
         return _encode_packet(SUBACK, _pack_short(number) + answers)
     return _encode_reason_list(SUBACK, number, reasons, properties)
@@ -392,7 +374,7 @@ def encode_unsuback(
 
 
 def encode_disconnect(reason: int, properties: MqttProperties | None = None) -> bytes:
-    """Only of MQTT 5.0: before, a server had nothing to say on leaving."""
+    """MQTT 5.0 only: before, servers do not send it."""
     return _encode_packet(DISCONNECT, _encode_reason_and_properties(reason, properties))
 
 
@@ -401,7 +383,7 @@ def encode_auth(reason: int, properties: MqttProperties | None = None) -> bytes:
 
 
 def _encode_packet(kind: int, body: bytes) -> bytes:
-    return bytes((kind << 4,)) + varint(len(body)) + body
+    return bytes((kind << 4,)) + write_varint(len(body)) + body
 
 
 def _encode_reason_list(

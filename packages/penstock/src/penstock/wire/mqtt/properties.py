@@ -1,9 +1,8 @@
-"""The properties of MQTT 5.0 (section 2.2.2.2): what each may hold, and which packets may hold it.
+"""The properties of MQTT 5.0 (section 2.2.2.2): their types, and the packets that may contain them.
 
-One table says both; reading and writing follow it. Decoding gives a dictionary or raises
-`MqttError` as the standard asks: a property that is unknown or out of place makes the packet
-malformed, one that comes twice or holds a value it may not is a protocol error. What a property
-means together with others, or with the state of a connection, is for its user to judge.
+Decoding returns a dictionary or raises `MqttError` as the standard requires: an unknown or
+misplaced property is a malformed packet, a duplicate or an invalid value a protocol error. What a
+property means together with others, or with the state of a connection, is for the caller to check.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from penstock.wire.mqtt import fields
-from penstock.wire.mqtt.fields import malformed_packet
-from penstock.wire.mqtt.fields import read_varint as read_varint
-from penstock.wire.mqtt.fields import varint as varint
+from penstock.wire.mqtt.fields import malformed_packet, read_varint, write_varint
 from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
 
-#: Stands for the kind of packet where the properties are those of a will.
+#: The packet type of the properties of a will.
 WILL_PROPERTIES: Final = 0
 
 
@@ -53,26 +50,20 @@ class MqttProperty(IntEnum):
 
 
 #: Values are `int`, `str` or `bytes`; user properties are a list of pairs of `str`, subscription
-#: identifiers a list of `int`, for these two may come more than once.
+#: identifiers a list of `int`, because these two may be repeated.
 MqttProperties = dict[MqttProperty, Any]
 
 
 class _PropertyType(NamedTuple):
-    """How a type of value is read and written."""
-
     read: Callable[[bytes, int], tuple[Any, int]]
     write: Callable[[Any], bytes]
 
 
 class _PropertyRule(NamedTuple):
-    """What the standard says of one property."""
-
     property: MqttProperty
     form: _PropertyType
-    #: The kinds of packets it may come in.
-    kinds: frozenset[int]
-    #: Whether a value may be had, beyond being of its type.
-    legal: Callable[[Any], bool] | None
+    kinds: frozenset[int]  #: the packets that may contain it
+    legal: Callable[[Any], bool] | None  #: checks the value
     refusal: ReasonCode = ReasonCode.PROTOCOL_ERROR
 
 
@@ -89,7 +80,7 @@ def _write_pair(pair: tuple[str, str]) -> bytes:
 _BYTE: Final = _PropertyType(fields.read_byte, fields.write_byte)
 _SHORT: Final = _PropertyType(fields.read_two_byte_integer, fields.write_two_byte_integer)
 _LONG: Final = _PropertyType(fields.read_four_byte_integer, fields.write_four_byte_integer)
-_VARINT: Final = _PropertyType(fields.read_varint, fields.varint)
+_VARINT: Final = _PropertyType(read_varint, write_varint)
 _TEXT: Final = _PropertyType(fields.read_utf8_string, fields.write_utf8_string)
 _BINARY: Final = _PropertyType(fields.read_binary, fields.write_binary)
 _PAIR: Final = _PropertyType(_read_pair, _write_pair)
@@ -159,33 +150,33 @@ _RULES: Final[dict[int, _PropertyRule]] = {
 
 
 def decode_properties(data: bytes, kind: int) -> MqttProperties:
-    """What `data`, without its length, says; `kind` is that of the packet, or `WILL_PROPERTIES`."""
+    """Decode `data` without its length; `kind` is the packet type or `WILL_PROPERTIES`."""
     found: MqttProperties = {}
     pos, end = 0, len(data)
     while pos < end:
-        # Identifiers are variable byte integers by the letter; all there are take one byte.
+        # Identifiers are variable byte integers; all existing ones take one byte.
         rule = _RULES.get(data[pos])
         if rule is None:
             raise malformed_packet(f"unknown property {data[pos]}")
         name, form, kinds, legal, refusal = rule
         if kind not in kinds:
-            raise malformed_packet(f"the property {name.name} has no place in this packet")
+            raise malformed_packet(f"property {name.name} is not allowed in this packet")
         value, pos = form.read(data, pos + 1)
         if legal is not None and not legal(value):
-            raise MqttError(refusal, f"the property {name.name} may not be {value!r:.80}")
+            raise MqttError(refusal, f"invalid value of property {name.name}: {value!r:.80}")
         if name is MqttProperty.USER_PROPERTY or (
             name is MqttProperty.SUBSCRIPTION_IDENTIFIER and kind == fields.PUBLISH
         ):
             found.setdefault(name, []).append(value)
         elif name in found:
-            raise MqttError(ReasonCode.PROTOCOL_ERROR, f"the property {name.name} comes twice")
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, f"duplicate property {name.name}")
         else:
             found[name] = [value] if name is MqttProperty.SUBSCRIPTION_IDENTIFIER else value
     return found
 
 
 def read_properties(data: bytes, pos: int, kind: int) -> tuple[MqttProperties, int]:
-    """The properties whose length stands at `pos`; also where they end."""
+    """Read the properties with their length at `pos`; also returns where they end."""
     length, start = read_varint(data, pos)
     after = start + length
     if after > len(data):
@@ -194,7 +185,6 @@ def read_properties(data: bytes, pos: int, kind: int) -> tuple[MqttProperties, i
 
 
 def encode_properties(properties: Mapping[MqttProperty, Any]) -> bytes:
-    """The properties with their length."""
     if not properties:
         return b"\x00"
     parts: list[bytes] = []
@@ -205,4 +195,4 @@ def encode_properties(properties: Mapping[MqttProperty, Any]) -> bytes:
         else:
             parts.append(tag + write(value))
     content = b"".join(parts)
-    return varint(len(content)) + content
+    return write_varint(len(content)) + content

@@ -1,14 +1,13 @@
-"""MQTT packets out of what reads bring: the hot path, bytes in and calls out, no sockets.
+"""The reader of MQTT packets, without I/O.
 
-`PacketReader.feed` calls a `PacketHandler` for each packet. A PUBLISH that is whole, as nearly all
-are, is cut out in one go: a slice each for topic and payload, and no objects between. Its topic is
-checked once and remembered. A payload over `large` is handed on as it comes. Acknowledgements are
-read here too; any other packet comes as its body, for `connect.py` and `packets.py` to read.
+`PacketReader.feed` calls a `PacketHandler` for each packet. A PUBLISH that is complete, as nearly
+all are, takes a fast path: a slice each for topic and payload, and no objects between. Its topic is
+checked once and cached. A payload larger than `large` is passed on in pieces. Acknowledgements are
+decoded here too; any other packet is passed on as its body, for `packets.py` to decode.
 
-What it promises: packets are whole, within the limit, with legal flags, and the fields of those it
-reads are as the standard wants them; how the bytes were cut into reads makes no difference. It
-raises `MqttError`, and lets through what a handler raises; after either it is not to be fed again.
-Whether a packet may come now is the handler's to judge.
+The reader guarantees that packets are complete, within the limit, have valid flags, and that the
+fields it reads are valid. It raises `MqttError`, and exceptions of the handler; after either it
+cannot be fed again. The order of packets is checked by the handler.
 """
 
 from __future__ import annotations
@@ -34,12 +33,11 @@ from penstock.wire.mqtt.fields import (
 from penstock.wire.mqtt.reason_codes import MqttError, ReasonCode
 from penstock.wire.mqtt.topics import check_topic_name_bytes
 
-#: What has to be held until it is whole, whatever the limit on packets: any packet but PUBLISH, and
-#: of PUBLISH what comes before the payload. More has no honest use.
+#: The limit of what is buffered until it is complete: any packet but PUBLISH, and of PUBLISH the
+#: part before the payload.
 MAX_BUFFERED_BYTES: Final = 1 << 20
 
-#: So many topics are remembered as good, none longer than this: some 100 KB for a connection that
-#: does its worst.
+#: The cache of valid topics: at most about 100 KB per connection.
 MAX_CACHED_TOPICS: Final = 512
 MAX_CACHED_TOPIC_BYTES: Final = 128
 
@@ -62,7 +60,6 @@ _PUBACK_REASON_CODES: Final = frozenset(
 _PUBREL_REASON_CODES: Final = frozenset(
     {ReasonCode.SUCCESS, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND}
 )
-#: What an acknowledgement may say, by its kind.
 _ACKNOWLEDGEMENT_REASON_CODES: Final[dict[int, frozenset[ReasonCode]]] = {
     PUBACK: _PUBACK_REASON_CODES,
     PUBREC: _PUBACK_REASON_CODES,
@@ -75,9 +72,9 @@ class PacketHandler(Protocol):
     def on_publish(
         self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
     ) -> None:
-        """A whole PUBLISH: its first byte, and properties without their length.
+        """A complete PUBLISH: its first byte, and properties without their length.
 
-        `number` is 0 at QoS 0. In MQTT 5.0 `topic` may be empty, for an alias to say.
+        `number` is 0 at QoS 0. In MQTT 5.0 `topic` may be empty, if there is an alias.
         """
 
     def on_large_publish(
@@ -86,7 +83,7 @@ class PacketHandler(Protocol):
         """The start of a PUBLISH whose payload of `size` bytes follows in `on_payload`."""
 
     def on_payload(self, piece: memoryview, more: bool) -> None:
-        """`piece` is valid during the call."""
+        """`piece` is valid only during the call."""
 
     def on_acknowledgement(self, kind: int, number: int, reason: int, properties: bytes) -> None:
         """PUBACK, PUBREC, PUBREL or PUBCOMP."""
@@ -105,23 +102,23 @@ class PacketReader:
         self._handler = handler
         self._known: set[bytes] = set()
         self._tail = bytearray()
-        self._need = 0  # how long the tail has to be before there is a point in looking at it
-        self._left = 0  # of a large payload
-        #: The largest packet, and the largest payload that comes whole. A handler may change them
-        #: as it may the version, for the packets after the one it is called for.
+        self._need = 0  # how long the tail has to be before it is read again
+        self._left = 0  # bytes to come of a large payload
+        #: The largest packet, and the largest payload that is passed on complete. A handler may
+        #: change them and the version, for the packets after the one it is called for.
         self.limit = limit
         self.large = large
         self.version = 4
-        #: While set, what arrives is kept and not looked at; `feed(b"")` goes on.
+        #: While set, received bytes are buffered and not read; `feed(b"")` continues.
         self.stopped = False
 
     @property
     def waiting(self) -> int:
-        """How many bytes are kept."""
+        """The number of buffered bytes."""
         return len(self._tail)
 
     def feed(self, data: bytes) -> None:
-        """Everything complete in `data`, and in what was left over before."""
+        """Read the packets that are complete now."""
         if self._tail or self.stopped:
             if self.stopped or len(self._tail) + len(data) < self._need:
                 self._tail += data
@@ -129,13 +126,13 @@ class PacketReader:
             data = b"".join((self._tail, data))
             self._tail.clear()
         self._need = 0
-        pos = self._pour(data, 0) if self._left else 0
+        pos = self._pass_payload(data, 0) if self._left else 0
         pos = self._packets(data, pos)
         if pos < len(data):
             self._tail += data[pos:]
 
     def _packets(self, data: bytes, pos: int) -> int:
-        """The packets from `pos`; returns where the first begins that is not done with."""
+        """Read packets from `pos`; returns where the first incomplete one begins."""
         end = len(data)
         known = self._known
         on_publish = self._handler.on_publish
@@ -158,7 +155,7 @@ class PacketReader:
             if after - pos > limit:
                 raise packet_too_large(after - pos, limit)
             if kind == PUBLISH and size <= large:
-                # The short way; `_long_publish` goes the same one step by step.
+                # The fast path; `_long_publish` does the same step by step.
                 if after > end:
                     self._need = after - pos
                     break
@@ -205,7 +202,7 @@ class PacketReader:
         return pos
 
     def _long_publish(self, data: bytes, pos: int, start: int, after: int) -> int:
-        """A PUBLISH that need not be here as a whole; returns how far it was read, 0 to wait."""
+        """Read a PUBLISH that may be incomplete; returns the position after it, or 0 to wait."""
         first, end = data[pos], len(data)
         at = start + 2
         if at > after:
@@ -243,14 +240,14 @@ class PacketReader:
         if after - at > self.large:
             self._left = after - at
             self._handler.on_large_publish(first, topic, number, properties, after - at)
-            return at if self.stopped else self._pour(data, at)
+            return at if self.stopped else self._pass_payload(data, at)
         if after > end:
             return self._wait(after - pos)
         self._handler.on_publish(first, topic, number, properties, data[at:after])
         return after
 
-    def _pour(self, data: bytes, pos: int) -> int:
-        """What is here of a large payload, from `pos`; returns how far that reaches."""
+    def _pass_payload(self, data: bytes, pos: int) -> int:
+        """Pass on a piece of a large payload; returns the position after it."""
         stop = min(pos + self._left, len(data))
         if stop > pos:
             self._left -= stop - pos
@@ -258,7 +255,7 @@ class PacketReader:
         return stop
 
     def _other(self, data: bytes, pos: int, start: int, after: int) -> int:
-        """Any packet but PUBLISH; returns where it ends, 0 to wait."""
+        """Read any packet but PUBLISH; returns the position after it, or 0 to wait."""
         first, size = data[pos], after - start
         kind = PACKET_TYPES[first]
         if not kind and self.version == 3:
@@ -268,7 +265,7 @@ class PacketReader:
         if size > MAX_BUFFERED_BYTES:
             raise packet_too_large(size, MAX_BUFFERED_BYTES)
         if size and kind in (PINGREQ, PINGRESP):
-            raise malformed_packet(f"a ping with {size} bytes, none are allowed")
+            raise malformed_packet(f"ping with a body of {size} bytes")
         if after > len(data):
             return self._wait(after - pos)
         body = data[start:after]
@@ -281,7 +278,7 @@ class PacketReader:
         return after
 
     def _acknowledgement(self, kind: int, body: bytes) -> None:
-        """An acknowledgement that says more than its number."""
+        """Read an acknowledgement with more than a packet identifier."""
         number, at = read_packet_identifier(body, 0)
         if self.version != 5:
             raise malformed_packet(
@@ -294,7 +291,9 @@ class PacketReader:
         if at < len(body):
             length, at = read_varint(body, at)
             if at + length != len(body):
-                raise malformed_packet("the properties do not end where the acknowledgement does")
+                raise malformed_packet(
+                    "properties of an acknowledgement do not end with the packet"
+                )
         self._handler.on_acknowledgement(kind, number, reason, body[at:])
 
     def _wait(self, need: int) -> int:
@@ -309,15 +308,8 @@ class PacketReader:
             self._known.add(topic)
 
 
-# How every MQTT packet begins: a byte for its kind and flags, and the length of what follows.
-#
-# The reader's own pieces, set apart: they know nothing of a stream, only of the bytes they are
-# given.
-# What is missing is reported, for more may come; what can come to nothing raises `MqttError`.
-
-
 def _packet_type(first: int) -> int:
-    """The kind of a packet by its first byte, 0 if its flags are not legal."""
+    """The type of a packet by its first byte, or 0 if the flags are invalid."""
     kind, flags = first >> 4, first & 15
     if kind == PUBLISH:
         qos = flags >> 1 & 3
@@ -325,15 +317,14 @@ def _packet_type(first: int) -> int:
     return kind if flags == (2 if kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE) else 0) else 0
 
 
-#: What `_packet_type` says of every byte there is.
 PACKET_TYPES: Final[bytes] = bytes(map(_packet_type, range(256)))
 
-#: MQTT 3.1 sends these again with DUP set.
+#: MQTT 3.1 resends these with DUP set.
 DUP_PACKET_TYPES: Final = {kind << 4 | 8 | 2: kind for kind in (PUBREL, SUBSCRIBE, UNSUBSCRIBE)}
 
 
 def read_remaining_length(data: bytes, pos: int, version: int) -> tuple[int, int]:
-    """The length at `pos` and where it ends, which is 0 if there is more of it to come."""
+    """The length at `pos` and where it ends, or 0 if it is incomplete."""
     size = 0
     for shift in (0, 7, 14, 21):
         if pos >= len(data):
@@ -342,11 +333,11 @@ def read_remaining_length(data: bytes, pos: int, version: int) -> tuple[int, int
         pos += 1
         size |= (byte & 127) << shift
         if byte < 128:
-            # Only 5.0 asks for the shortest form; small devices are fond of a fixed one.
+            # Only MQTT 5.0 requires the shortest form; some devices use a fixed one.
             if not byte and shift and version == 5:
-                raise malformed_packet("a length has more bytes than it needs")
+                raise malformed_packet("remaining length is not in its shortest form")
             return size, pos
-    raise malformed_packet("a length of more than four bytes")
+    raise malformed_packet("remaining length of more than four bytes")
 
 
 def read_property_length(data: bytes, pos: int, after: int) -> tuple[int, int]:
@@ -365,7 +356,7 @@ def invalid_fixed_header(first: int) -> MqttError:
         return malformed_packet(
             "PUBLISH with QoS 3" if first & 6 == 6 else "PUBLISH with DUP at QoS 0"
         )
-    return malformed_packet(f"no packet of this version begins with {first:#04x}")
+    return malformed_packet(f"invalid first byte {first:#04x} of a packet")
 
 
 def packet_too_large(size: int, limit: int) -> MqttError:
@@ -373,4 +364,4 @@ def packet_too_large(size: int, limit: int) -> MqttError:
 
 
 def truncated_publish() -> MqttError:
-    return malformed_packet("the fields of a PUBLISH run past its end")
+    return malformed_packet("the fields of a PUBLISH extend past its end")

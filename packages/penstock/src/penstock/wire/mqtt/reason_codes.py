@@ -1,7 +1,7 @@
-"""Why something was done or refused, as MQTT 5.0 numbers it, and how that is told to older clients.
+"""Reason codes of MQTT 5.0, their counterparts in older versions, and `MqttError`.
 
-`MqttError` is the one error this protocol's codec raises. It carries what the peer is to be told;
-whether that goes into a CONNACK, a DISCONNECT or nowhere is the terminal's to decide.
+`MqttError` is the only error of this codec. It carries the reason code for the peer; the terminal
+decides whether that goes into a CONNACK, a DISCONNECT or nowhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.core.errors import PenstockError
 
 
 class ReasonCode(IntEnum):
-    """Below 128 it went well. Zero is also a normal disconnection, and a grant of QoS 0."""
+    """Failures are 128 and above. 0 is also a normal disconnection and the grant of QoS 0."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01
@@ -61,17 +61,16 @@ class ReasonCode(IntEnum):
 
 
 class MqttError(PenstockError):
-    """What a peer sent cannot be accepted: the reason it is told, and a sentence for a person."""
+    """A packet is refused: the reason code for the peer and a text for people."""
 
     def __init__(self, reason: ReasonCode, text: str) -> None:
         super().__init__(text)
         self.reason = reason
-        #: The protocol level a refused CONNECT asked for; 0 where it did not come to that.
+        #: The protocol level of a refused CONNECT; 0 if it is unknown.
         self.version = 0
 
 
-#: What the CONNACK of MQTT 3.1 and 3.1.1 says instead. For a reason that is not here those
-#: versions have no word: the connection is closed without one.
+#: The return codes of a CONNACK in MQTT 3.1 and 3.1.1.
 CONNACK_RETURN_CODES: Final[dict[ReasonCode, int]] = {
     ReasonCode.SUCCESS: 0,
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,

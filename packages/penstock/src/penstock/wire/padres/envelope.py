@@ -1,8 +1,9 @@
-"""A message of the content language with what travels beside it, as frames carry it.
+"""A message of the content language with its metadata, as frames carry it.
 
-The text is in the language (or the id of what is undone); nobody has to read it to pass it on. The
-first broker gives a message its id and its time. What stands behind `source` is between brokers
-alone: clients neither set it nor see it.
+The text is in the content language (or the id of what is undone); a broker can pass it on unparsed.
+The first broker assigns the id and the time. The fields after `source` are exchanged between
+brokers only. Encoded, a message is its kind, the flags of the fields that are present, the text and
+these fields; fields with default values are omitted.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from penstock.wire.padres.fields import (
     encode_unsigned,
 )
 
-#: A message that may go as far as there are brokers.
 UNLIMITED_TTL: Final = -1
-#: What has no priority of its own; less goes first.
+#: Lower numbers are sent first.
 DEFAULT_PRIORITY: Final = 4
 
 
@@ -46,24 +46,20 @@ class EnvelopeKind(IntEnum):
 class PadresEnvelope:
     kind: EnvelopeKind
     text: str
-    id: str = ""  #: B1-M7; empty until the first broker has given it one
-    payload: bytes = b""  #: of a publication; not looked at
+    id: str = ""  #: B1-M7; empty until the first broker assigns one
+    payload: bytes = b""  #: of a publication
     priority: int = DEFAULT_PRIORITY
-    ttl: int = UNLIMITED_TTL  #: how many links it may still cross
+    ttl: int = UNLIMITED_TTL  #: how many more links it may cross
     time: float = 0.0  #: seconds since 1970
-    trace: str = ""  #: under which id its way is told
-    durable: bool = True  #: a publication that a confirm is to outlive a crash
+    trace: str = ""  #: the id under which its route is traced
+    durable: bool = True  #: a confirmed publication survives a crash
     options: tuple[tuple[str, str], ...] = ()  #: of a subscription: policy, size, seconds…
-    source: str = ""  #: who sent it to its first broker, as B1-ada
+    source: str = ""  #: the client that published it, as B1-ada
 
     tree: str = ""  #: the advertisement whose tree it follows, where brokers form cycles
     target_brokers: tuple[str, ...] = ()  #: the brokers this copy is for; empty for all on the tree
     tree_changes: int = 0  #: how often it has changed trees
 
-
-# Envelopes as bytes: the kind, which of the fields follow, the text, and these fields.
-#
-# What has its usual value is left out, so that a publication costs three bytes beside its text.
 
 _ID: Final = 0x001
 _PAYLOAD: Final = 0x002
@@ -118,7 +114,6 @@ def encode_envelope(envelope: PadresEnvelope) -> bytes:
 
 
 def _encode_routing_fields(envelope: PadresEnvelope, parts: list[bytes]) -> int:
-    """What brokers say to each other of the way it takes."""
     present = 0
     if envelope.tree:
         present |= _TREE
@@ -137,13 +132,13 @@ def decode_envelope(data: bytes, pos: int) -> tuple[PadresEnvelope, int]:
     number, pos = decode_octet(data, pos)
     kind = _KINDS.get(number)
     if kind is None:
-        raise WireSyntaxError(f"there is no message of kind {number}")
+        raise WireSyntaxError(f"unknown message kind {number}")
     present, pos = decode_unsigned(data, pos)
-    said, pos = decode_text(data, pos)
+    text, pos = decode_text(data, pos)
     if not present:
-        return PadresEnvelope(kind, said), pos
+        return PadresEnvelope(kind, text), pos
     if present & ~_ALL_FIELDS:
-        raise WireSyntaxError(f"an envelope has fields nobody knows: {present & ~_ALL_FIELDS:#x}")
+        raise WireSyntaxError(f"unknown fields in an envelope: {present & ~_ALL_FIELDS:#x}")
     id_ = trace = source = tree = ""
     payload = b""
     priority, ttl, time, tree_changes = DEFAULT_PRIORITY, UNLIMITED_TTL, 0.0, 0
@@ -173,7 +168,7 @@ def decode_envelope(data: bytes, pos: int) -> tuple[PadresEnvelope, int]:
         tree_changes, pos = decode_unsigned(data, pos)
     durable = not present & _TRANSIENT
     return PadresEnvelope(
-        *(kind, said, id_, payload, priority, ttl, time, trace, durable),
+        *(kind, text, id_, payload, priority, ttl, time, trace, durable),
         *(options, source, tree, target_brokers, tree_changes),
     ), pos
 
@@ -185,7 +180,7 @@ def _decode_texts(data: bytes, pos: int) -> tuple[tuple[str, ...], int]:
         one, pos = decode_text(data, pos)
         found.append(one)
     if len(found) != count:
-        raise WireSyntaxError(f"{count} texts are announced, and not there")
+        raise WireSyntaxError(f"{count} texts announced, {len(found)} present")
     return tuple(found), pos
 
 
@@ -197,5 +192,5 @@ def _decode_options(data: bytes, pos: int) -> tuple[tuple[tuple[str, str], ...],
         value, pos = decode_text(data, pos)
         found.append((name, value))
     if len(found) != count:
-        raise WireSyntaxError(f"{count} options are announced, and not there")
+        raise WireSyntaxError(f"{count} options announced, {len(found)} present")
     return tuple(found), pos

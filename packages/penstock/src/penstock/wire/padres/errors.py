@@ -1,7 +1,7 @@
-"""Why something was refused, in numbers, and the errors they are: the one table for both ways.
+"""Error codes of PADRES and the errors they stand for.
 
-The numbers are AMQP's where it has one. An error that is not in the table is its nearest ancestor
-that is; a number that is not is a `PenstockError`.
+Codes are AMQP's where it has one. An error that is not in the table has the code of its nearest
+ancestor; an unknown code is a `PenstockError`.
 """
 
 from __future__ import annotations

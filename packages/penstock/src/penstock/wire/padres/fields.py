@@ -1,6 +1,6 @@
-"""The fields of frames: numbers of as many bytes as they need, texts and bytes with their length.
+"""Field types of PADRES frames: variable-length numbers, and text and bytes with their length.
 
-Encode and decode stand side by side. What cannot be read raises `WireSyntaxError` with where.
+Invalid input raises `WireSyntaxError` with the position.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Final
 
 from penstock.core.errors import WireSyntaxError
 
-#: Numbers end here.
 MAX_UNSIGNED: Final = (1 << 64) - 1
 _DOUBLE: Final = Struct(">d")
 
@@ -19,10 +18,10 @@ _DOUBLE: Final = Struct(">d")
 def encode_unsigned(number: int) -> bytes:
     if number < 0x80:
         if number < 0:
-            raise WireSyntaxError(f"{number} cannot be written: it is less than 0")
+            raise WireSyntaxError(f"{number} is negative")
         return bytes((number,))
     if number > MAX_UNSIGNED:
-        raise WireSyntaxError(f"{number} cannot be written: 64 bits are all there are")
+        raise WireSyntaxError(f"{number} exceeds 64 bits")
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -43,16 +42,16 @@ def decode_unsigned(data: bytes, pos: int) -> tuple[int, int]:
                 break
             shift += 7
             if shift > 63:
-                raise WireSyntaxError(f"the number at byte {start} has no end")
+                raise WireSyntaxError(f"the number at byte {start} exceeds 64 bits")
     except IndexError:
-        raise WireSyntaxError(f"the number at byte {start} runs past the end") from None
+        raise WireSyntaxError(f"the number at byte {start} extends past the end") from None
     if number > MAX_UNSIGNED:
-        raise WireSyntaxError(f"the number at byte {start} has more than 64 bits")
+        raise WireSyntaxError(f"the number at byte {start} exceeds 64 bits")
     return number, pos
 
 
 def encode_signed(number: int) -> bytes:
-    """Of either sign: 0, -1, 1, -2, … are written as 0, 1, 2, 3, …"""
+    """Zigzag: 0, -1, 1, -2, … are written as 0, 1, 2, 3, …"""
     return encode_unsigned(number * 2 if number >= 0 else -number * 2 - 1)
 
 
@@ -85,7 +84,7 @@ def decode_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
     size, start = decode_unsigned(data, pos)
     end = start + size
     if end > len(data):
-        raise WireSyntaxError(f"{size} bytes are announced at byte {pos}, and not there")
+        raise WireSyntaxError(f"the {size} bytes at byte {pos} extend past the end")
     return data[start:end], end
 
 
@@ -96,7 +95,7 @@ def encode_double(value: float) -> bytes:
 def decode_double(data: bytes, pos: int) -> tuple[float, int]:
     end = pos + 8
     if end > len(data):
-        raise WireSyntaxError(f"the float at byte {pos} runs past the end")
+        raise WireSyntaxError(f"the float at byte {pos} extends past the end")
     (value,) = _DOUBLE.unpack_from(data, pos)
     if not isfinite(value):
         raise WireSyntaxError(f"the float at byte {pos} is not finite")
@@ -105,5 +104,5 @@ def decode_double(data: bytes, pos: int) -> tuple[float, int]:
 
 def decode_octet(data: bytes, pos: int) -> tuple[int, int]:
     if pos >= len(data):
-        raise WireSyntaxError(f"nothing is left at byte {pos}, where something should be")
+        raise WireSyntaxError(f"the octet at byte {pos} is missing")
     return data[pos], pos + 1

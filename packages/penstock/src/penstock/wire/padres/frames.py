@@ -1,16 +1,17 @@
-"""What two ends of a PADRES connection say to each other, as values.
+"""The frames of a PADRES connection, and their reader.
 
-Each begins with eight bytes that name the protocol and its version, and an `OpenFrame`. Then
-messages of the language travel as `MessageFrame`s, either way. A note with a receipt is answered by
-one `ConfirmFrame` (with the id the message got; of a publication, when it is where it must be) or
-one `ErrorFrame`. Receipts are for who gives them out to choose, and mean nothing to the other;
-those of a broker to a client count up, and the client's confirm is of all up to that one. Each says
-a `HeartbeatFrame` when it has said nothing for as long as it announced.
+Each side begins with eight bytes that name the protocol and its version, and an `OpenFrame`. Then
+messages of the content language are sent as `MessageFrame`s, in both directions. A message with a
+receipt is answered by one `ConfirmFrame` (with the id of the message; for a publication, once it is
+stored and forwarded) or one `ErrorFrame`. The sender chooses the receipts; those from a broker to a
+client increase, and a client's confirm covers all up to that one. Each side sends a
+`HeartbeatFrame` when it has sent nothing for as long as it announced. A frame is four bytes of
+length, one of its kind, and its fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, TypeAlias, cast
@@ -27,14 +28,13 @@ from penstock.wire.padres.fields import (
     encode_unsigned,
 )
 
-#: How either side begins: the name of the protocol and its version.
 VERSION: Final = 1
 PROTOCOL_HEADER: Final = b"PADRES\x00" + bytes((VERSION,))
 
-#: The largest frame of somebody who is not known yet.
+#: The largest frame before the peer is authenticated.
 PRE_OPEN_MAX_FRAME_BYTES: Final = 64 * 1024
-#: The largest that a client and a neighbour take: the most that brokers can be set to take from
-#: clients, and what they say beside it when they pass it on.
+#: The largest frame of a client and of a neighbour: the upper limit of a broker's setting, plus the
+#: fields that brokers add.
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024 + 4 * PRE_OPEN_MAX_FRAME_BYTES
 
 
@@ -45,31 +45,28 @@ class PeerRole(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OpenFrame:
-    """Who one is. A broker answers a client's with its own, in which `id` is the broker's."""
+    """Identifies a peer. A broker answers a client's frame with its own."""
 
     role: PeerRole
     id: str
     uri: str = ""  #: where a broker can be reached
-    store: str = ""  #: which data a broker has, or which run of a program a client is
+    store: str = ""  #: identifies a broker's data directory, or a run of a client
     user: str = ""
     password: str = field(default="", repr=False)
-    vhost: str = ""  #: empty for the broker's own choice
-    wanted: str = ""  #: the id of the broker one means to talk to; empty for any
-    heartbeat: int = 0  #: the longest silence of who says this, in seconds; 0 for any
-    largest: int = MAX_FRAME_BYTES  #: the largest frame one takes
-    durable: bool = False  #: what a client asks for outlives its connection; in answer, it has
+    vhost: str = ""  #: empty: the broker chooses
+    wanted: str = ""  #: the id of the expected broker; empty for any
+    heartbeat: int = 0  #: the sender is never silent for longer, in seconds; 0: not promised
+    largest: int = MAX_FRAME_BYTES  #: the largest frame that the sender accepts
+    durable: bool = False  #: registrations survive the connection; in an answer: they were restored
     software: str = ""
-    notify_subscriptions: bool = (
-        False  #: a client that wants to see who subscribes to what it advertises
-    )
+    #: The client is informed of subscriptions that match its advertisements.
+    notify_subscriptions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFrame:
-    """A message of the language."""
-
     envelope: PadresEnvelope
-    receipt: int = 0  #: to be answered by, unless 0
+    receipt: int = 0  #: quoted in the answer; 0: no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +77,20 @@ class ConfirmFrame:
 
 @dataclass(frozen=True, slots=True)
 class ErrorFrame:
-    """What was noted is refused."""
-
     receipt: int
     code: int  #: see `errors.py`
     text: str
-    position: int = -1  #: of the mistake in the text of the message, from 0; -1 for none
+    position: int = -1  #: of the error in the text of the message, from 0; -1 for none
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFrame:
-    """A sign of life."""
+    """Sent when nothing else is."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseFrame:
-    """The last word."""
-
-    code: int = 0  #: 0 for an end that was wished for
+    code: int = 0  #: 0 for a normal end
     reason: str = ""
 
 
@@ -106,8 +99,6 @@ PadresFrame: TypeAlias = (
 )
 
 
-# Frames as bytes: four bytes of length, one of the frame's kind, its fields.
-
 OPEN: Final = 1
 MESSAGE: Final = 2
 CONFIRM: Final = 3
@@ -115,8 +106,8 @@ ERROR: Final = 4
 HEARTBEAT: Final = 5
 CLOSE: Final = 6
 
-_PERSISTENT_CLIENT: Final = 1
-_SENDS_HEARTBEATS: Final = 2
+_DURABLE_FLAG: Final = 1
+_NOTIFY_SUBSCRIPTIONS_FLAG: Final = 2
 
 
 def encode_frame(frame: PadresFrame) -> bytes:
@@ -126,19 +117,19 @@ def encode_frame(frame: PadresFrame) -> bytes:
 
 
 def decode_frame(content: bytes) -> PadresFrame:
-    """The frame behind a length; raises `WireSyntaxError` unless its fields fill it exactly."""
+    """The frame without its length; raises `WireSyntaxError` unless its fields fill it exactly."""
     kind, pos = decode_octet(content, 0)
     reader = _DECODERS.get(kind)
     if reader is None:
-        raise WireSyntaxError(f"there is no frame of kind {kind}")
+        raise WireSyntaxError(f"unknown frame kind {kind}")
     frame, pos = reader(content, pos)
     if pos != len(content):
-        raise WireSyntaxError(f"a frame of {len(content)} bytes whose fields take {pos}")
+        raise WireSyntaxError(f"frame of {len(content)} bytes with fields of {pos} bytes")
     return frame
 
 
 def encode_message_frame(encoded: bytes, receipt: int = 0) -> bytes:
-    """The frame of an envelope that is encoded already: once for all who get it."""
+    """The frame of an encoded envelope, which is encoded once for all receivers."""
     number = encode_unsigned(receipt)
     return (1 + len(number) + len(encoded)).to_bytes(4, "big") + b"\x02" + number + encoded
 
@@ -148,8 +139,8 @@ def _encode_open(frame: OpenFrame) -> bytes:
         *(frame.id, frame.uri, frame.store, frame.user),
         *(frame.password, frame.vhost, frame.wanted, frame.software),
     )
-    flags = (_PERSISTENT_CLIENT if frame.durable else 0) | (
-        _SENDS_HEARTBEATS if frame.notify_subscriptions else 0
+    flags = (_DURABLE_FLAG if frame.durable else 0) | (
+        _NOTIFY_SUBSCRIPTIONS_FLAG if frame.notify_subscriptions else 0
     )
     numbers = (
         encode_unsigned(frame.heartbeat) + encode_unsigned(frame.largest) + encode_unsigned(flags)
@@ -160,7 +151,7 @@ def _encode_open(frame: OpenFrame) -> bytes:
 def _decode_open(data: bytes, pos: int) -> tuple[OpenFrame, int]:
     number, pos = decode_octet(data, pos)
     if number not in (PeerRole.CLIENT, PeerRole.BROKER):
-        raise WireSyntaxError(f"nobody has the role {number}")
+        raise WireSyntaxError(f"unknown role {number}")
     texts = []
     for _ in range(8):
         one, pos = decode_text(data, pos)
@@ -174,9 +165,9 @@ def _decode_open(data: bytes, pos: int) -> tuple[OpenFrame, int]:
         *(
             heartbeat,
             largest,
-            bool(flags & _PERSISTENT_CLIENT),
+            bool(flags & _DURABLE_FLAG),
             software,
-            bool(flags & _SENDS_HEARTBEATS),
+            bool(flags & _NOTIFY_SUBSCRIPTIONS_FLAG),
         ),
     ), pos
 
@@ -255,13 +246,6 @@ _DECODERS: Final[dict[int, Callable[[bytes, int], tuple[PadresFrame, int]]]] = {
 }
 
 
-# A stream of bytes as frames: first the eight bytes both sides begin with, then an `OpenFrame`, or
-# the
-# `CloseFrame` of a broker that does not let one in.
-#
-# What comes in pieces waits until it is whole; no more of it than the largest frame there may be.
-# Whoever begins otherwise, or speaks another version, is named in a `FrameError`.
-
 _PROTOCOL_NAME: Final = PROTOCOL_HEADER[:-1]
 
 
@@ -269,32 +253,32 @@ class PadresFrameReader:
     __slots__ = ("_begun", "_opened", "_pending", "largest", "stopped")
 
     def __init__(self, largest: int = PRE_OPEN_MAX_FRAME_BYTES) -> None:
-        self.largest = largest  #: frame that is taken
-        self.stopped = False  #: what was read is not looked at further, and waits
+        self.largest = largest  #: frame that is accepted
+        self.stopped = False  #: while set, received bytes are buffered and not read
         self._pending = bytearray()
         self._begun = False
         self._opened = False
 
     @classmethod
     def after_open(cls, largest: int) -> PadresFrameReader:
-        """For somebody who has been heard to say who it is."""
+        """A reader for a peer whose header and open frame were read."""
         reader = cls(largest)
         reader._begun = reader._opened = True
         return reader
 
     @property
     def rest(self) -> bytes:
-        """What is not whole yet, or was not looked at."""
+        """The buffered bytes."""
         return bytes(self._pending)
 
     def feed(self, data: bytes) -> list[PadresFrame]:
-        """The frames that have become whole."""
+        """The frames that are complete now."""
         return list(self.frames(data))
 
-    def frames(self, data: bytes) -> _FrameIterator:
-        """The same one by one: whoever takes them may stop the reader in between."""
+    def frames(self, data: bytes) -> Iterator[PadresFrame]:
+        """The same one by one: the caller may set `stopped` in between."""
         self._pending += data
-        return _FrameIterator(self)
+        return iter(self.next, None)
 
     def next(self) -> PadresFrame | None:
         pending = self._pending
@@ -302,45 +286,27 @@ class PadresFrameReader:
             return None
         size = int.from_bytes(pending[:4], "big")
         if size > self.largest:
-            raise ContentTooLarge(f"a frame of {size} bytes, {self.largest} may be")
+            raise ContentTooLarge(f"frame of {size} bytes exceeds the maximum of {self.largest}")
         if len(pending) < 4 + size:
             return None
         content = bytes(memoryview(pending)[4 : 4 + size])
         del pending[: 4 + size]
         frame = decode_frame(content)
         if isinstance(frame, OpenFrame) is self._opened and not isinstance(frame, CloseFrame):
-            raise FrameError("who one is has to be said first, and once")
+            raise FrameError("the open frame must be the first, and the only one")
         self._opened = True
         return frame
 
     def _begin(self) -> bool:
         pending = self._pending
         if not _PROTOCOL_NAME.startswith(bytes(pending[: len(_PROTOCOL_NAME)])):
-            raise FrameError(f"this is no PADRES: it begins with {bytes(pending[:8])!r}")
+            raise FrameError(f"not the PADRES protocol: {bytes(pending[:8])!r}")
         if len(pending) < len(PROTOCOL_HEADER):
             return False
         if pending[len(_PROTOCOL_NAME)] != VERSION:
             raise FrameError(
-                f"PADRES version {pending[len(_PROTOCOL_NAME)]}, and {VERSION} is spoken here"
+                f"PADRES version {pending[len(_PROTOCOL_NAME)]} is not supported, only {VERSION}"
             )
         del pending[: len(PROTOCOL_HEADER)]
         self._begun = True
         return True
-
-
-class _FrameIterator:
-    """What a reader holds, frame by frame."""
-
-    __slots__ = ("_reader",)
-
-    def __init__(self, reader: PadresFrameReader) -> None:
-        self._reader = reader
-
-    def __iter__(self) -> _FrameIterator:
-        return self
-
-    def __next__(self) -> PadresFrame:
-        frame = self._reader.next()
-        if frame is None:
-            raise StopIteration
-        return frame
