@@ -51,8 +51,7 @@ $(STAMP): pyproject.toml requirements-test.txt constraints.txt $(wildcard packag
 	@test -n '$(PYTHON)' || { echo "$$NO_PYTHON" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { echo "$$NO_VENV" >&2; exit 1; }
 	@echo "Installing into $(VENV) what Penstock needs, once; this takes a few minutes."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --use-pep517 \
-		-c constraints.txt $(EDITABLE) -r requirements-test.txt -r requirements-bench.txt
+	@scripts/install $(VENV) $(EDITABLE) -r requirements-test.txt -r requirements-bench.txt
 	@touch $@
 
 # Spark runs on Java, which no wheel brings. Without it everything else runs, and says so.
