@@ -1,6 +1,5 @@
-"""The pump: files announced, fetched, winnowed and announced again.
+"""File distribution by announcement, compatible with Sarracenia v2 and sr3.
 
-A *post* says that a file is there and where to get it; it travels over a broker, the file does not.
-Whoever wants the file fetches it from where the post says and may announce its own copy, so that
-pumps make chains. `docs/pump.md` shows all of it.
+A *post* announces a file and where to fetch it. It travels over a broker; the file does not. A
+consumer fetches the file and may announce its own copy, so pumps form chains. See `docs/pump.md`.
 """

@@ -1,9 +1,8 @@
-"""Sarracenia's `credentials.conf`: secrets in one file, so that configurations have none.
+"""Sarracenia's `credentials.conf`: passwords in one file instead of in configurations.
 
-A line is a URL with its secret, quoted as URLs are, and words behind it: `ssh_keyfile=…`, `tls`,
-`implicit_ftps`, `bearer_token=…`. Others that Sarracenia has are read, and make no difference here.
-A URL elsewhere is matched by scheme, user, host and port; one that has a password of its own needs
-no line.
+A line is a URL with a password, quoted as in URLs, followed by options: `ssh_keyfile=…`, `tls`,
+`implicit_ftps`, `bearer_token=…`. Other options of Sarracenia are accepted and ignored. A URL is
+matched by scheme, user, host and port; a URL with a password needs no line.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from penstock.core.errors import ConfigurationError
 
-#: Words that stand alone; `passive = True` is how some write them.
+#: Options without a value; some write `passive = True`.
 _FLAGS: Final = {
     *("passive", "active", "binary", "ascii"),
     *("tls", "ssl", "prot_p", "implicit_ftps", "sftp_compat_mode"),
@@ -28,20 +27,18 @@ _VALUES: Final = {
     *("s3_endpoint", "s3_session_token", "azure_storage_credentials"),
 }
 _NO: Final = frozenset({"false", "no", "off", "0"})
-#: Blanks around the sign between a word and its value.
+#: Spaces around the sign between an option and its value.
 _EQUALS: Final = re.compile(r"(?<![^\s,])(\w+)\s*=\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class PumpCredential:
-    """Who we are at a server, and how to speak to it."""
-
     url: str = ""
     user: str | None = None
     password: str | None = None
     ssh_keyfile: str | None = None
-    tls: bool = False  #: FTP asks for it
-    implicit: bool = False  #: FTP begins with it
+    tls: bool = False  #: FTP upgrades to TLS
+    implicit: bool = False  #: FTP starts with TLS
     bearer_token: str | None = None
 
 
@@ -50,46 +47,45 @@ class PumpCredentials:
         self._known = tuple(known)
 
     def find(self, url: str) -> PumpCredential:
-        """What is known for a URL; at least what it says itself."""
-        wanted = urlsplit(url)
-        own = PumpCredential(
-            url,
-            None if wanted.username is None else unquote(wanted.username),
-            None if wanted.password is None else unquote(wanted.password),
-        )
+        """The line of a URL; the URL's own user and password where there is none."""
+        own = PumpCredential(url, *_user_password(urlsplit(url)))
         if own.password is not None:
             return own
         for each in self._known:
-            given = urlsplit(each.url)
-            if (given.scheme, given.hostname, given.port) == (
-                wanted.scheme,
-                wanted.hostname,
-                wanted.port,
-            ) and own.user in (None, each.user):
+            if _server(each.url) == _server(url) and own.user in (None, each.user):
                 return each
         return own
 
     def complete(self, url: str) -> str:
-        """The URL with its secret, for a client that wants one."""
+        """The URL with its password."""
         found, parts = self.find(url), urlsplit(url)
         if found.password is None or parts.password is not None:
             return url
         user, password = quote(found.user or "", safe=""), quote(found.password, safe="")
-        place = parts.netloc.rpartition("@")[2]
-        return parts._replace(netloc=f"{user}:{password}@{place}").geturl()
+        host = parts.netloc.rpartition("@")[2]
+        return parts._replace(netloc=f"{user}:{password}@{host}").geturl()
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port
+
+
+def _user_password(parts: SplitResult) -> tuple[str | None, str | None]:
+    user, password = parts.username, parts.password
+    return None if user is None else unquote(user), None if password is None else unquote(password)
 
 
 def without_secret(url: str) -> str:
-    """The URL to be shown or written down."""
     parts = urlsplit(url)
     if parts.password is None:
         return url
-    user, _, place = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user.partition(':')[0]}@{place}").geturl()
+    user, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user.partition(':')[0]}@{host}").geturl()
 
 
 def read_credentials(path: Path) -> PumpCredentials:
-    """An absent file has none; what cannot be read is an error that names the line."""
+    """A missing file has no lines."""
     try:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
@@ -112,19 +108,18 @@ def _credential(url: str, words: str, where: str) -> PumpCredential:
     parts = urlsplit(url)
     if not parts.scheme or not parts.hostname:
         raise ConfigurationError(f"{where}: should begin with a URL, scheme://user:secret@host")
-    # Options may be parted by commas as well as by blanks.
-    options = [word for word in re.split(r"[\s,]+", _EQUALS.sub(r"\1=", words)) if word]
-    said = dict(word.partition("=")[::2] for word in options)
-    if unknown := said.keys() - _FLAGS - _VALUES:
+    # Options are separated by commas or spaces.
+    pairs = [word for word in re.split(r"[\s,]+", _EQUALS.sub(r"\1=", words)) if word]
+    options = dict(pair.partition("=")[::2] for pair in pairs)
+    if unknown := options.keys() - _FLAGS - _VALUES:
         raise ConfigurationError(f"{where}: {', '.join(sorted(unknown))}: no such option")
-    key = said.get("ssh_keyfile")
-    flags = {word for word, value in said.items() if value.lower() not in _NO}
+    key = options.get("ssh_keyfile")
+    flags = {word for word, value in options.items() if value.lower() not in _NO}
     return PumpCredential(
         url,
-        None if parts.username is None else unquote(parts.username),
-        None if parts.password is None else unquote(parts.password),
+        *_user_password(parts),
         ssh_keyfile=None if key is None else os.path.expandvars(Path(key).expanduser()),
         tls=bool(flags & {"tls", "implicit_ftps"}),
         implicit="implicit_ftps" in flags,
-        bearer_token=said.get("bearer_token", said.get("bt")),
+        bearer_token=options.get("bearer_token", options.get("bt")),
     )

@@ -1,8 +1,8 @@
-"""From a post to a file: fetched, verified while it comes, and put under its name when it is right.
+"""Downloads the file of a post: fetched, verified meanwhile, renamed when it is complete.
 
-A file that is here already and has the announced sum is not fetched. A part is written where it
-belongs in the file, or kept as a part file where the file is not to be put together here. Trying
-again is for whoever calls: an error leaves behind nothing that the next attempt could trip over.
+A local file with the announced checksum is not fetched. A part is written into its file, or stored
+as a part file where files are not assembled. Retries are the caller's; an error leaves nothing
+behind that the next attempt cannot use.
 """
 
 from __future__ import annotations
@@ -51,18 +51,23 @@ from penstock_pump.transports.transport import (
 
 @dataclass(frozen=True, slots=True)
 class DownloadRules:
-    """How files are fetched."""
-
     inflight: InflightName = field(default_factory=InflightName)
     attributes: FileAttributes = field(default_factory=FileAttributes)
-    strict: bool = True  #: another sum than announced is refused, not announced anew
-    join: bool = False  #: base URL and path are joined whatever they end with
-    inplace: bool = True  #: parts are put together here
-    overwrite: bool = True  #: compare and replace what is here; else what is here is enough
+    strict: bool = True  #: refuse a file with another checksum
+    join: bool = False  #: always join base URL and path
+    inplace: bool = True  #: assemble files from parts
+    overwrite: bool = True  #: compare and replace existing files; else they are left alone
+
+
+#: Up to this size a file is fetched into memory and committed together with others.
+SMALL_FILE_BYTES: Final = 64 * KiB
+
+#: Returns the reason why a file need not be fetched, or None.
+SkipCheck = Callable[[Post, LocalTarget], str | None]
 
 
 class Downloader:
-    """Keeps what is shared by all files of a component."""
+    """Shared by all files of a component."""
 
     def __init__(
         self,
@@ -72,13 +77,13 @@ class Downloader:
         bandwidth_limit: BandwidthLimit | None = None,
         transfers: TransferRegistry | None = None,
         part_quota: PartQuota | None = None,
-        at_a_time: int = 16,
+        concurrency: int = 16,
     ) -> None:
         self._transports = transports
         self._sums = sums
         self._rules = rules
         self._existing_file_check = ExistingFileCheck(
-            sums, rules.overwrite, rules.attributes.keep_times
+            sums, rules.overwrite, rules.attributes.preserve_times
         )
         self._folders = FolderCache(rules.attributes.folder_mode)
         self._thread_pool = BatchThreadPool()
@@ -86,7 +91,7 @@ class Downloader:
         self._bandwidth_limit = bandwidth_limit or BandwidthLimit()
         self._transfers = transfers or TransferRegistry()
         self._part_quota = part_quota
-        self._room = asyncio.Semaphore(at_a_time)  #: of what is large, or comes from afar
+        self._slots = asyncio.Semaphore(concurrency)  #: for large and remote files
 
     async def close(self) -> None:
         await self._thread_pool.close()
@@ -94,20 +99,20 @@ class Downloader:
 
     async def fetch(self, post: Post, target: LocalTarget) -> PostOutcome:
         parts = post.parts
-        transfer = self._transfers.enter(post.name, parts.length if parts else None)
+        transfer = self._transfers.add(post.name, parts.length if parts else None)
         try:
             if parts is None or parts.single:
                 return await self._fetch_whole(post, target, transfer)
             if self._rules.inplace:
-                async with self._room:
-                    transfer.begin()
+                async with self._slots:
+                    transfer.start()
                     return await self._fetch_block(post, parts, target, transfer)
-            return await self._keep_part(post, parts, target, transfer)
+            return await self._download_part(post, parts, target, transfer)
         finally:
-            self._transfers.leave(transfer)
+            self._transfers.remove(transfer)
 
     def abandon(self, post: Post, target: LocalTarget) -> None:
-        """What was not fetched will not be tried again: nothing of it stays. Blocking."""
+        """Removes what was fetched of a file that failed for good. Blocking."""
         target.check()
         parts = post.parts
         if parts is not None and not parts.single:
@@ -116,31 +121,32 @@ class Downloader:
                 self._assembly(post, parts, target).abandon()
                 return
             target = _part_target(post, parts, target)
-        InflightFile(self._rules.inflight.path(target.place), None, None).abandon()
+        InflightFile(self._rules.inflight.path(target.full_path), None, None).abandon()
 
     async def _fetch_whole(
         self, post: Post, target: LocalTarget, transfer: FileTransfer
     ) -> PostOutcome:
-        found = await self._land(post, target, transfer, needed=self._existing_file_check.whole)
+        found = await self._download(
+            post, target, transfer, skip_check=self._existing_file_check.whole
+        )
         if isinstance(found, str):
-            return PostOutcome(reports.NOT_MODIFIED, found, place=target.place)
+            return PostOutcome(reports.NOT_MODIFIED, found, path=target.full_path)
         code = (
             reports.DONE if found == post.sum or is_checksum_deferred(post) else reports.RECOMPUTED
         )
-        told = post if found == post.sum else replace(post, sum=found)
-        return PostOutcome(code, "Downloaded", told, target.place)
+        announced = post if found == post.sum else replace(post, sum=found)
+        return PostOutcome(code, "Downloaded", announced, target.full_path)
 
-    async def _land(
+    async def _download(
         self,
         post: Post,
         target: LocalTarget,
         transfer: FileTransfer,
         block: Parts | None = None,
-        needed: SkipCheck | None = None,
+        skip_check: SkipCheck | None = None,
     ) -> CommitResult:
-        """A file, or one block of a file, under a name of its own. Its sum; or why it need not be
-        fetched."""
-        path = self._rules.inflight.path(target.place)
+        """Downloads a file, or a block as a file of its own."""
+        path = self._rules.inflight.path(target.full_path)
         download = Download(
             post,
             target,
@@ -150,11 +156,11 @@ class Downloader:
             self._rules.attributes,
             strict=self._rules.strict,
             block=block,
-            needed=needed,
+            skip_check=skip_check,
         )
         try:
             if post.content is not None:
-                return await self._at_once(
+                return await self._write_local(
                     download, partial(download.write_content, post.content.data)
                 )
             source = self._source(post)
@@ -162,54 +168,53 @@ class Downloader:
             files = as_local_transport(transport)
             if files is not None:
                 write_content = partial(download.copy_local, files, source, self._bandwidth_limit)
-                return await self._at_once(download, write_content)
-            if download.small:
-                return await self._in_one_piece(download, transport, source)
-            return await self._bit_by_bit(download, transport, source)
+                return await self._write_local(download, write_content)
+            if download.is_small:
+                return await self._download_small(download, transport, source)
+            return await self._download_large(download, transport, source)
         finally:
             download.close()
 
-    async def _at_once(
+    async def _write_local(
         self, download: Download, write_content: Callable[[], CommitResult]
     ) -> CommitResult:
-        """What need not be waited for is read where it is written."""
-        if download.small:
+        """Local content is read by the thread that writes the copy."""
+        if download.is_small:
             return await self._committer.commit(download.pending_file(write_content))
-        async with self._room:
-            download.transfer.begin()
+        async with self._slots:
+            download.transfer.start()
             return await self._committer.commit_alone(download.pending_file(write_content))
 
-    async def _in_one_piece(
+    async def _download_small(
         self, download: Download, transport: Transport, source: FileSource
     ) -> CommitResult:
-        """A small file from afar: the disk is asked once before, and once when all of it is here,
-        each time for many files together."""
-        reason = await self._thread_pool.do(download.look)
+        """A small remote file is fetched into memory. The disk is used before and afterwards, each
+        time for many files together."""
+        reason = await self._thread_pool.submit(download.check_needed)
         if reason is not None:
             return reason
         memory_sink = MemorySink(download.transfer, self._bandwidth_limit)
-        async with self._room:
-            download.transfer.begin()
-            await transport.fetch(source, download.rest(0), memory_sink)
+        async with self._slots:
+            download.transfer.start()
+            await transport.fetch(source, download.remaining(0), memory_sink)
         return await self._committer.commit(
-            download.pending_file(partial(download.write_content, memory_sink.taken()))
+            download.pending_file(partial(download.write_content, memory_sink.take()))
         )
 
-    async def _bit_by_bit(
+    async def _download_large(
         self, download: Download, transport: Transport, source: FileSource
     ) -> CommitResult:
-        """A large file from afar: written while it comes, so that half of it can be gone on
-        with."""
+        """A large remote file is written while it is fetched, so that it can be resumed."""
         length = download.transfer.total
-        async with self._room:
-            download.transfer.begin()
-            there = await run_to_completion(download.begin)
-            if isinstance(there, str):
-                return there
-            buffered_sink = BufferedSink(download.writing, self._bandwidth_limit)
-            if length is None or there < length:
-                await transport.fetch(source, download.rest(there), buffered_sink)
-            finish = partial(download.finish, buffered_sink.taken())
+        async with self._slots:
+            download.transfer.start()
+            written = await run_to_completion(download.open)
+            if isinstance(written, str):
+                return written
+            buffered_sink = BufferedSink(download.writer, self._bandwidth_limit)
+            if length is None or written < length:
+                await transport.fetch(source, download.remaining(written), buffered_sink)
+            finish = partial(download.finish, buffered_sink.take())
             return await self._committer.commit_alone(download.pending_file(finish))
 
     async def _fetch_block(
@@ -220,7 +225,7 @@ class Downloader:
         fd = await run_to_completion(self._open_block, post, parts, target, assembly)
         if fd is None:
             return PostOutcome(
-                reports.NOT_MODIFIED, "block is here", place=target.place, whole=False
+                reports.NOT_MODIFIED, "the block exists", path=target.full_path, whole=False
             )
         block = BlockWriter(fd, parts, self._sums.verifiable(post.sum))
         try:
@@ -230,13 +235,13 @@ class Downloader:
             offset = 0 if source.name.endswith(".Part") else parts.offset
             await transport.fetch(source, ByteRange(offset, parts.length), sink)
             known, whole = await run_to_completion(
-                self._add, block, sink.taken(), post, target, assembly
+                self._add, block, sink.take(), post, target, assembly
             )
         finally:
             block.close()
-        told = replace(post, sum=known, parts=replace(parts, method=INPLACE))
+        announced = replace(post, sum=known, parts=replace(parts, method=INPLACE))
         message = "Downloaded" if whole else "Inserted"
-        return PostOutcome(reports.DONE, message, told, target.place, whole)
+        return PostOutcome(reports.DONE, message, announced, target.full_path, whole)
 
     def _open_block(
         self, post: Post, parts: Parts, target: LocalTarget, assembly: BlockAssembly
@@ -263,31 +268,30 @@ class Downloader:
         )
         return known, whole
 
-    async def _keep_part(
+    async def _download_part(
         self, post: Post, parts: Parts, target: LocalTarget, transfer: FileTransfer
     ) -> PostOutcome:
-        """The part as a file of its own, for others to fetch, and for nobody to put together."""
-        beside = _part_target(post, parts, target)
+        """Stores the part as a file of its own, for others to fetch."""
+        part = _part_target(post, parts, target)
         block = None if self._source(post).name.endswith(".Part") else parts
         async with (
             nullcontext()
             if self._part_quota is None
-            else self._part_quota.room(beside.final, parts.length)
+            else self._part_quota.reserve(part.final, parts.length)
         ):
-            known = await self._land(post, beside, transfer, block)
-        assert not isinstance(known, str)  # nobody was asked whether it is needed
-        told = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
-        return PostOutcome(reports.DONE, "Downloaded", told, beside.place)
+            known = await self._download(post, part, transfer, block)
+        assert not isinstance(known, str)  # there was no skip check
+        announced = replace(post, sum=known, parts=replace(parts, method=PARTITIONED))
+        return PostOutcome(reports.DONE, "Downloaded", announced, part.full_path)
 
     def _assembly(self, post: Post, parts: Parts, target: LocalTarget) -> BlockAssembly:
-        return BlockAssembly(Path(self._rules.inflight.path(target.place)), parts, post.moment)
+        return BlockAssembly(Path(self._rules.inflight.path(target.full_path)), parts, post.moment)
 
     def _source(self, post: Post) -> FileSource:
         return source_of(post, join=self._rules.join)
 
 
 def _part_target(post: Post, parts: Parts, target: LocalTarget) -> LocalTarget:
-    """Where a part is kept as a file of its own."""
     if target.path.endswith(".Part"):
         return target
     path = part_name(target.path, parts, post.sum.method if post.sum else "0")
@@ -295,37 +299,26 @@ def _part_target(post: Post, parts: Parts, target: LocalTarget) -> LocalTarget:
 
 
 def _without_part_suffix(target: LocalTarget, parts: Parts, known: Checksum | None) -> LocalTarget:
-    """A part file is put into the file it is of."""
+    """The file that a part file belongs to."""
     suffix = part_name("", parts, known.method if known else "0")
     return LocalTarget(target.directory, target.path.removesuffix(suffix))
 
 
-# One file on its way to the disk, or one block of a file that is kept as a file of its own.
-#
-# What is known of it, and the steps of taking it in, which block and are for a thread: its folder
-# is made, what is here already is looked at, the draft is written, verified and given its mode and
-# times. How its bytes come, and when it gets its name, is for whoever fetches it.
-
-#: Up to this size a file is fetched in one piece, waits for others in memory, and lands with them.
-SMALL_FILE_BYTES: Final = 64 * KiB
-
-#: Why a file need not be fetched, if that is so.
-SkipCheck = Callable[[Post, LocalTarget], str | None]
-
-
 class Download:
+    """One file, or one block stored as a file, on its way to disk: the blocking steps."""
+
     __slots__ = (
         "_attributes",
         "_block",
-        "_draft",
         "_folders",
-        "_needed",
+        "_inflight_file",
         "_post",
+        "_skip_check",
         "_strict",
         "_target",
-        "small",
+        "is_small",
         "transfer",
-        "writing",
+        "writer",
     )
 
     def __init__(
@@ -333,130 +326,126 @@ class Download:
         post: Post,
         target: LocalTarget,
         transfer: FileTransfer,
-        draft: InflightFile,
+        inflight_file: InflightFile,
         folders: FolderCache,
         attributes: FileAttributes,
         *,
         strict: bool,
         block: Parts | None,
-        needed: SkipCheck | None,
+        skip_check: SkipCheck | None,
     ) -> None:
         self._post = post
         self._target = target
         self.transfer = transfer
-        self._draft = draft
+        self._inflight_file = inflight_file
         self._folders = folders
         self._attributes = attributes
         self._strict = strict
         self._block = block
-        self._needed = needed
-        self.small = transfer.total is not None and transfer.total <= SMALL_FILE_BYTES
-        self.writing = CountingWriter(draft, transfer)
+        self._skip_check = skip_check
+        self.is_small = transfer.total is not None and transfer.total <= SMALL_FILE_BYTES
+        self.writer = CountingWriter(inflight_file, transfer)
 
     def pending_file(self, write_content: Callable[[], CommitResult]) -> PendingFile:
-        return PendingFile(self._draft, self._target.place, write_content)
+        return PendingFile(self._inflight_file, self._target.full_path, write_content)
 
-    def look(self) -> str | None:
-        """Why it need not be fetched, if that is so; else there is a folder for it."""
+    def check_needed(self) -> str | None:
+        """The reason why it need not be fetched; otherwise its folder is made."""
         self._folders.prepare(self._target)
-        return None if self._needed is None else self._needed(self._post, self._target)
+        return None if self._skip_check is None else self._skip_check(self._post, self._target)
 
-    def begin(self) -> int | str:
-        """How many bytes of it are in the draft already; or why it need not be fetched."""
-        # What nothing will verify is not gone on with, but begun again.
-        return self._begin(resume=not is_checksum_deferred(self._post))
+    def open(self) -> int | str:
+        """The number of bytes that are on disk; or the reason why it need not be fetched."""
+        # A file that nothing verifies is not resumed.
+        return self._open(resume=not is_checksum_deferred(self._post))
 
-    def rest(self, there: int) -> ByteRange:
-        """What is still to be fetched."""
+    def remaining(self, written: int) -> ByteRange:
+        """The range that is still to be fetched."""
         if self._block is None:
-            return ByteRange(there)
-        return ByteRange(self._block.offset + there, self._block.length - there)
+            return ByteRange(written)
+        return ByteRange(self._block.offset + written, self._block.length - written)
 
     def write_content(self, data: bytes) -> CommitResult:
-        """All of it, which has come in one piece."""
-        there = self._begin(resume=False)
-        return there if isinstance(there, str) else self.finish(data)
+        written = self._open(resume=False)
+        return written if isinstance(written, str) else self.finish(data)
 
     def copy_local(
-        self, near: LocalTransport, source: FileSource, bandwidth_limit: BandwidthLimit
+        self, local: LocalTransport, source: FileSource, bandwidth_limit: BandwidthLimit
     ) -> CommitResult:
-        """All of it, from where it need not be waited for."""
-        there = self.begin()
-        if isinstance(there, str):
-            return there
-        near.copy(source, self.rest(there), bandwidth_limit.limit_writer(self.writing))
+        written = self.open()
+        if isinstance(written, str):
+            return written
+        local.copy(source, self.remaining(written), bandwidth_limit.limit_writer(self.writer))
         return self.finish(b"")
 
     def finish(self, rest: bytes) -> Checksum | None:
-        """The last bytes of it, and the sum it is then known by."""
+        """Writes the last bytes, and returns the verified checksum."""
         post = self._post
-        self._draft.write(rest)
-        known = self._draft.verify(post.sum, strict=self._strict)
-        self._draft.apply_attributes(self._attributes, post.mode, post.mtime, post.atime)
+        self._inflight_file.write(rest)
+        known = self._inflight_file.verify(post.sum, strict=self._strict)
+        self._inflight_file.apply_attributes(self._attributes, post.mode, post.mtime, post.atime)
         return known
 
     def close(self) -> None:
-        self._draft.close()
+        self._inflight_file.close()
 
-    def _begin(self, *, resume: bool) -> int | str:
-        reason = self.look()
+    def _open(self, *, resume: bool) -> int | str:
+        reason = self.check_needed()
         if reason is not None:
             return reason
-        self.transfer.done = self._draft.open(resume=resume)
+        self.transfer.done = self._inflight_file.open(resume=resume)
         return self.transfer.done
-
-
-# What is here already, and need not be fetched. Blocking: it may have to read all of a file.
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingFileCheck:
+    """Whether a local file makes a download unnecessary. Blocking: it may read the whole file."""
+
     sums: ChecksumMethods
-    overwrite: bool  #: compare and replace what is here; else what is here is enough
-    by_time: bool  #: files have the times they were announced with, so that these tell
+    overwrite: bool  #: compare and replace existing files; else they are left alone
+    by_time: bool  #: files have their announced times, so these can be compared
 
     def whole(self, post: Post, target: LocalTarget) -> str | None:
-        """Why a file need not be fetched, if that is so."""
+        """The reason why a file need not be fetched, or None."""
         try:
-            there = os.stat(target.place)  # noqa: PTH116 - it is asked for every file
+            status = os.stat(target.full_path)  # noqa: PTH116 - called for every file
         except OSError as error:
             if unusable_name(error):
-                raise  # before it is fetched for nothing
+                raise  # before it is fetched in vain
             return None
         if not self.overwrite:
-            return "is here"
+            return "exists"
         if post.sum is None or is_checksum_deferred(post) or self.sums.verifiable(post.sum) is None:
             return None
-        if self._newer(post, there):
-            return "a newer one is here"
-        if post.parts is not None and there.st_size != post.parts.file_size:
+        if self._newer(post, status):
+            return "a newer file exists"
+        if post.parts is not None and status.st_size != post.parts.file_size:
             return None
-        same = self._has(post, target.place, 0, there.st_size)
-        return "the same is here" if same else None
+        same = self._has(post, target.full_path, 0, status.st_size)
+        return "the same file exists" if same else None
 
     def block(self, post: Post, parts: Parts, target: LocalTarget) -> bool:
-        """Whether the finished file has this very block already, or is a later one."""
+        """Whether the complete file has the block, or is newer."""
         try:
-            there = os.stat(target.place)  # noqa: PTH116
-            if self._newer(post, there):
+            status = os.stat(target.full_path)  # noqa: PTH116
+            if self._newer(post, status):
                 return True
-            if there.st_size != parts.file_size:
+            if status.st_size != parts.file_size:
                 return False
-            return self._has(post, target.place, parts.offset, parts.length)
+            return self._has(post, target.full_path, parts.offset, parts.length)
         except OSError as error:
             if unusable_name(error):
                 raise
             return False
 
-    def _newer(self, post: Post, there: os.stat_result) -> bool:
-        """Whether what is here was made after what is announced."""
-        return post.mtime is not None and self.by_time and there.st_mtime_ns > post.mtime
+    def _newer(self, post: Post, status: os.stat_result) -> bool:
+        return post.mtime is not None and self.by_time and status.st_mtime_ns > post.mtime
 
-    def _has(self, post: Post, place: str, offset: int, length: int) -> bool:
+    def _has(self, post: Post, path: str, offset: int, length: int) -> bool:
         digest = self.sums.verifiable(post.sum)
         if digest is None or post.sum is None:
             return False
-        with Path(place).open("rb") as file:
+        with Path(path).open("rb") as file:
             os.lseek(file.fileno(), offset, os.SEEK_SET)
             left = length
             while left and (chunk := os.read(file.fileno(), min(left, WRITE_BYTES))):
@@ -466,5 +455,4 @@ class ExistingFileCheck:
 
 
 def is_checksum_deferred(post: Post) -> bool:
-    """Whether the announcer leaves the sum to whoever has the file."""
     return post.sum is not None and post.sum.method == LATER

@@ -1,7 +1,7 @@
-"""What can go wrong on a file's way, named once.
+"""The errors that can occur while one file is handled.
 
-Each error knows the code its report carries, as sr_report(7) has them, and whether trying again can
-help. What is raised here ends one file's turn, never the pump's.
+Each has the code of its report, as sr_report(7) defines it, and tells whether a retry can help. An
+error ends the handling of one file, never the pump.
 """
 
 from __future__ import annotations
@@ -13,78 +13,66 @@ from penstock.core.errors import PenstockError
 
 
 class PumpError(PenstockError):
-    """The root: what befell one file."""
-
     code: ClassVar[int] = 499
-    passing: ClassVar[bool] = True  #: another attempt may succeed
+    transient = True
 
 
 class BadPost(PumpError):
-    """A message that is no post, or one that contradicts itself."""
+    """A message that is not a post, or that contradicts itself."""
 
     code = 417
-    passing = False
+    transient = False
 
 
-class OutsideDirectory(PumpError):
-    """A post whose file would be written outside the directory it belongs in."""
-
-    code = 417
-    passing = False
+class OutsideDirectory(BadPost):
+    """A post whose file would be written outside its directory."""
 
 
-class ForbiddenHost(PumpError):
-    """A post that sends us to a host we may not be sent to."""
-
-    code = 417
-    passing = False
+class ForbiddenHost(BadPost):
+    """A post that names a host it may not name."""
 
 
-class ForbiddenFile(PumpError):
-    """A post that names a file of this machine outside the directories it may name."""
-
-    code = 417
-    passing = False
+class ForbiddenFile(BadPost):
+    """A post that names a local file outside the allowed directories."""
 
 
 class UnsupportedSource(PumpError):
-    """A URL no transport is registered for, or an operation it does not have."""
+    """A URL without a registered transport, or an operation that the transport does not have."""
 
     code = 503
-    passing = False
+    transient = False
 
 
 class SourceUnavailable(PumpError):
-    """The server is not there, stalls, breaks off, or says that it cannot."""
+    """The server does not answer, breaks off, or reports an error."""
 
     code = 503
 
 
 class SourceMissing(PumpError):
-    """The server is there, the file is not."""
+    """The server does not have the file."""
 
 
 class WrongSize(PumpError):
-    """The server sent more or less than was announced."""
+    """The server sent more or fewer bytes than were announced."""
 
 
 class SumMismatch(PumpError):
-    """What came is not what was announced."""
+    """The content does not have the announced checksum."""
 
 
 class FileChanging(PumpError):
-    """A file that was written to while it was read: what was read is worth nothing."""
+    """A file was written to while it was read."""
 
 
 class RemoveFailed(PumpError):
-    """A file or directory that could not be removed, or a link that could not be made."""
+    """A file or directory could not be removed, or a link could not be made."""
 
     code = 500
 
 
 def unusable_name(error: Exception) -> str | None:
-    """Why no attempt can succeed, if that is so: a name too long for the file system, or one that
-    no file can have."""
+    """Why no retry can succeed: the file system cannot have a file of this name."""
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return "a name is too long for the file system"
     return "a name is not UTF-8" if isinstance(error, UnicodeEncodeError) else None

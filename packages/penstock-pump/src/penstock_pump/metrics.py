@@ -1,12 +1,12 @@
-"""A component's figures for Prometheus, read from its tally when they are asked for.
+"""Prometheus metrics of a component, read from its counters when they are scraped.
 
-Rates are for whoever scrapes to make of the counters. Reasons of rejections are the patterns of the
-configuration: few, and the commonest are told.
+Reasons of rejections are patterns of the configuration, so there are few; the most frequent are
+exported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -17,17 +17,16 @@ from penstock_pump.config.settings import PumpSettings
 from penstock_pump.status import ComponentControl
 
 _LABELS: Final = ("component", "name", "instance")
-_REASONS: Final = 20
+_MAX_REASONS: Final = 20
 
 
 def registry(settings: PumpSettings, control: ComponentControl) -> CollectorRegistry:
-    """A registry of the component's own."""
     found = CollectorRegistry(auto_describe=False)
-    found.register(_Reader(settings, control))
+    found.register(_ComponentCollector(settings, control))
     return found
 
 
-class _Reader(Collector):
+class _ComponentCollector(Collector):
     def __init__(self, settings: PumpSettings, control: ComponentControl) -> None:
         self._values = [settings.component.value, settings.name, str(settings.instance)]
         self._control = control
@@ -37,26 +36,25 @@ class _Reader(Collector):
 
     def collect(self) -> Iterator[Metric]:
         counters = self._control.counters
-        yield self._counter("messages", "Messages heard, or files announced.", counters.heard)
+        yield self._counter("messages", "Messages received, or files announced.", counters.received)
         yield self._counter("bytes", "Bytes of files fetched, sent or announced.", counters.bytes)
-        yield self._counter("postponed", "Files to be tried again later.", counters.postponed)
-        outcomes = self._counters("outcomes", "What became of posts, by code.", "code")
+        yield self._counter("postponed", "Posts put into the retry store.", counters.postponed)
+        outcomes = self._counters("outcomes", "Outcomes of posts by code.", "code")
         for code, count in list(counters.codes.items()):
             outcomes.add_metric([*self._values, str(code)], count)
         yield outcomes
-        rejected = self._counters("rejected", "Posts that are not wanted, and why.", "reason")
-        for reason, count in counters.rejected.most_common(_REASONS):
+        rejected = self._counters("rejected", "Rejected posts by reason.", "reason")
+        for reason, count in counters.rejected.most_common(_MAX_REASONS):
             rejected.add_metric([*self._values, reason], count)
         yield rejected
-        yield self._gauge("ready", "Whether it hears.", float(self._control.ready.is_set()))
-        yield self._gauge(
-            "lag_seconds", "From announcement to outcome, the last one.", counters.lag
-        )
-        yield self._gauge("last_timestamp_seconds", "When something was last done.", counters.last)
+        yield self._gauge("ready", "1 when subscribed.", float(self._control.ready.is_set()))
+        lag = "Seconds from announcement to outcome of the last post."
+        yield self._gauge("lag_seconds", lag, counters.lag)
+        yield self._gauge("last_timestamp_seconds", "Time of the last outcome.", counters.last)
         if counters.queued is not None:
             yield self._gauge("queue_messages", "Messages waiting at the broker.", counters.queued)
-        under_way = len(self._control.transfers.long(0.0))
-        yield self._gauge("transfers", "Files under way now.", under_way)
+        transfers = len(self._control.transfers.longer_than(0.0))
+        yield self._gauge("transfers", "Transfers in progress.", transfers)
 
     def _counter(self, name: str, meaning: str, value: float) -> CounterMetricFamily:
         counter = self._counters(name, meaning)
@@ -67,7 +65,6 @@ class _Reader(Collector):
         return CounterMetricFamily(f"penstock_pump_{name}", meaning, labels=[*_LABELS, *more])
 
     def _gauge(self, name: str, meaning: str, value: float) -> GaugeMetricFamily:
-        labels: Sequence[str] = _LABELS
-        gauge = GaugeMetricFamily(f"penstock_pump_{name}", meaning, labels=labels)
+        gauge = GaugeMetricFamily(f"penstock_pump_{name}", meaning, labels=_LABELS)
         gauge.add_metric(self._values, value)
         return gauge

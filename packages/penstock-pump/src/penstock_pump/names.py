@@ -1,4 +1,4 @@
-"""Names Sarracenia's conventions give: exchanges by user, queues that last, where state is kept."""
+"""Names by Sarracenia's conventions: exchanges by user, lasting queues, state directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from penstock_pump.config.settings import Component, PumpSettings
 
 PUBLIC: Final = "xpublic"
 REPORTS: Final = "xreport"
-#: Their queues have names nobody can guess; the others' are told by their configuration.
+#: The stream of archived posts and reports, which the lake reads.
+ANNOUNCEMENT_STREAM: Final = "announcements"
+#: Components whose queue name is random; the others' follow from the configuration.
 _SECRET: Final = (Component.SUBSCRIBE, Component.REPORT)
 
 
@@ -52,26 +54,26 @@ def state_folder(settings: PumpSettings) -> Path:
 
 
 def queue_name(settings: PumpSettings) -> str:
-    """The queue all instances share, chosen once and kept. One that a user chooses begins with
-    theirs, as brokers set up for Sarracenia demand."""
+    """The queue that all instances share, chosen at the first start and stored. Its name begins
+    with `q_` and the user, as brokers set up for Sarracenia require."""
     user = user_of(settings.broker)
     if settings.queue is not None:
         return settings.queue
     plain = f"q_{user}.{settings.component}.{settings.name}"
     if settings.component not in _SECRET:
         return plain
-    kept = state_folder(settings) / f"{settings.component}.{settings.name}.{user}.qname"
-    kept.parent.mkdir(parents=True, exist_ok=True)
+    file = state_folder(settings) / f"{settings.component}.{settings.name}.{user}.qname"
+    file.parent.mkdir(parents=True, exist_ok=True)
     random = SystemRandom()
-    chosen = f"{plain}.{random.randrange(10**8):08d}.{random.randrange(10**8):08d}"
-    draft = kept.with_name(f".{kept.name}.{os.getpid()}")
-    draft.write_text(chosen + "\n")
+    name = f"{plain}.{random.randrange(10**8):08d}.{random.randrange(10**8):08d}"
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(name + "\n")
     try:
-        os.link(draft, kept)  # whoever comes first decides, all at once
+        os.link(temporary, file)  # atomic: the first instance decides
     except FileExistsError:
-        chosen = kept.read_text().strip()
+        name = file.read_text().strip()
     finally:
-        draft.unlink()
-    if not chosen:
-        raise ConfigurationError(f"{kept} is empty: remove it to have a new queue")
-    return chosen
+        temporary.unlink()
+    if not name:
+        raise ConfigurationError(f"{file} is empty: remove it to create a new queue")
+    return name

@@ -1,10 +1,10 @@
-"""Room for parts: a pump that puts nothing together holds only so many bytes of them.
+"""A disk quota for parts, for a pump that does not assemble files.
 
-A part waits for room before it is fetched, which leaves its post with the broker; when those it is
-for have reported that they have it, it goes, and makes room for the next. So a file passes that is
-larger than the pump. Who reports twice is one reader all the same. Reports of a part that others
-still need stay with the broker, and come again after a restart, as what lies there then counts. A
-part that is larger than all the room comes alone.
+A part waits for free quota before it is fetched; its post stays at the broker meanwhile. It is
+deleted when all readers have reported that they have it, which frees quota for the next. So a file
+larger than the pump's disk can pass. A reader that reports twice counts once. Reports of a part
+that others still need stay unacknowledged, so they are redelivered after a restart; parts that are
+on disk then count. A part larger than the quota is fetched alone.
 """
 
 from __future__ import annotations
@@ -29,81 +29,78 @@ PART_PATTERN: Final = "*.Part"
 
 class PartQuota:
     def __init__(self, folder: Path, base_url: str, limit: int, readers: int = 1) -> None:
-        """`folder` is where the base URL leads to; blocking, for it looks what lies there."""
+        """`folder` is the directory behind the base URL. Blocking: it is scanned for parts."""
         self._folder = folder
         self._base_url = base_url
         self._limit = limit
         self._readers = readers
-        self._held = {path: path.stat().st_size for path in folder.rglob(PART_PATTERN)}
-        self._had: dict[Path, set[str]] = {}  #: by whom
-        self._reports: dict[Path, list[PumpDelivery]] = {}  #: not acknowledged
+        self._sizes = {path: path.stat().st_size for path in folder.rglob(PART_PATTERN)}
+        self._reported: dict[Path, set[str]] = {}  #: readers that have the part
+        self._unacked: dict[Path, list[PumpDelivery]] = {}  #: reports
         self._change = asyncio.Condition()
 
     @property
     def bytes(self) -> int:
-        return sum(self._held.values())
+        return sum(self._sizes.values())
 
     @asynccontextmanager
-    async def room(self, path: Path, size: int) -> AsyncIterator[None]:
-        """Waits for it; what fails to come gives it back."""
+    async def reserve(self, path: Path, size: int) -> AsyncIterator[None]:
+        """Waits for free quota; on an error it is released."""
         async with self._change:
             await self._change.wait_for(lambda: self._fits(path, size))
-            self._held[path] = size
+            self._sizes[path] = size
         try:
             yield
         except BaseException:
             await self._release(path)
             raise
 
-    async def hear(self, subscription: PumpSubscription) -> None:
-        """Reports, until there are no more."""
+    async def consume_reports(self, subscription: PumpSubscription) -> None:
         while True:
             try:
-                come = await subscription.receive()
+                deliveries = await subscription.receive()
             except FabricClosed:
                 return
-            for heard in come:
-                await self._hear_one(heard)
+            for delivery in deliveries:
+                await self._consume_report(delivery)
 
-    async def _hear_one(self, heard: PumpDelivery) -> None:
-        pump_message = heard.pump_message
+    async def _consume_report(self, delivery: PumpDelivery) -> None:
+        message = delivery.pump_message
         try:
-            report = read_report(pump_message.body, pump_message.headers)
+            report = read_report(message.body, message.headers)
         except BadPost as error:
-            log.info("not a report", topic=pump_message.topic, reason=str(error))
-            await heard.ack()
+            log.info("invalid report", topic=message.topic, reason=str(error))
+            await delivery.ack()
             return
-        path = self._about(report)
-        self._reports.setdefault(path, []).append(heard)
-        if not await self.reported(report):
-            for each in self._reports.pop(path):
+        path = self._path(report)
+        self._unacked.setdefault(path, []).append(delivery)
+        if not await self.handle_report(report):
+            for each in self._unacked.pop(path):
                 await each.ack()
 
-    async def reported(self, report: PostReport) -> bool:
-        """Somebody has what a report is about, if it says so; gone when all have. Whether others
-        are still to report."""
-        ours = report.post.base_url == self._base_url
-        path = self._about(report)
-        if not ours or path not in self._held:
+    async def handle_report(self, report: PostReport) -> bool:
+        """Deletes the part when all readers have it; whether other readers are still to report."""
+        path = self._path(report)
+        if report.post.base_url != self._base_url or path not in self._sizes:
             return False
-        had = self._had.setdefault(path, set())
+        reported = self._reported.setdefault(path, set())
         if 200 <= report.code < 300 or report.code == reports.NOT_MODIFIED:
-            had.add(report.who)
-        if len(had) < self._readers:
+            reported.add(report.who)
+        if len(reported) < self._readers:
             return True
         await asyncio.to_thread(path.unlink, missing_ok=True)
         await self._release(path)
         return False
 
-    def _about(self, report: PostReport) -> Path:
+    def _path(self, report: PostReport) -> Path:
         return self._folder / report.post.relpath.lstrip("/")
 
     def _fits(self, path: Path, size: int) -> bool:
-        others = self.bytes - self._held.get(path, 0)
+        others = self.bytes - self._sizes.get(path, 0)
         return others == 0 or others + size <= self._limit
 
     async def _release(self, path: Path) -> None:
         async with self._change:
-            self._held.pop(path, None)
-            self._had.pop(path, None)
+            self._sizes.pop(path, None)
+            self._reported.pop(path, None)
             self._change.notify_all()

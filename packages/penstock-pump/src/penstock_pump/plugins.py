@@ -1,9 +1,8 @@
-"""Where a site's own code has its say: a plugin is a value with the functions it has.
+"""Plugins: a site's own functions, called at fixed points of a component.
 
-Plugins are given to a component when it is made, or registered by name in its configuration
-(`plugins = ["mysite.pump:lowercase"]`), and asked in order. Each may change what it is given; one
-that returns None ends the matter: the post is not wanted, the announcement not made, the report not
-sent.
+Plugins are passed to a component, or named in its configuration (`plugins =
+["mysite.pump:lowercase"]`), and called in order. Each may change its argument. One that returns
+None stops the processing: the post is rejected, not announced, or not reported.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from penstock.core.errors import ConfigurationError
 from penstock_pump.posts.post import Post
@@ -20,48 +19,34 @@ from penstock_pump.posts.reports import PostReport
 
 T = TypeVar("T")
 
-
-class OnPost(Protocol):
-    """Has its say on a post that has come, or is about to go."""
-
-    def __call__(self, post: Post, /) -> Post | None: ...
-
-
-class OnArrival(Protocol):
-    """Has its say when something is in its place on the disk, before it is announced."""
-
-    def __call__(self, post: Post, path: Path, /) -> Post | None: ...
-
-
-class OnReport(Protocol):
-    """Has its say on what is told back."""
-
-    def __call__(self, report: PostReport, /) -> PostReport | None: ...
+OnPost = Callable[[Post], Post | None]
+OnArrival = Callable[[Post, Path], Post | None]
+OnReport = Callable[[PostReport], PostReport | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    on_message: OnPost | None = None  #: it has been accepted
-    on_part: OnArrival | None = None  #: a block is in its place
-    on_file: OnArrival | None = None  #: a file is whole
-    on_post: OnPost | None = None  #: it is about to be announced
+    on_message: OnPost | None = None  #: a post was accepted
+    on_part: OnArrival | None = None  #: a block was written
+    on_file: OnArrival | None = None  #: a file is complete, and not announced yet
+    on_post: OnPost | None = None  #: a post is about to be published
     on_report: OnReport | None = None
 
 
 def load_plugins(names: Iterable[str]) -> list[Plugin]:
-    """Plugins by `module:name`; what is none is an error before anything is begun."""
+    """Plugins by `module:name`."""
     return [_load_plugin(name) for name in names]
 
 
 def _load_plugin(name: str) -> Plugin:
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        plugin = getattr(import_module(module), attribute)
     except (ImportError, ValueError, AttributeError) as error:
         raise ConfigurationError(f"plugin {name!r}, as module:name: {error}") from error
-    if not isinstance(found, Plugin):
-        raise ConfigurationError(f"plugin {name!r} is no Plugin, but {type(found).__name__}")
-    return found
+    if not isinstance(plugin, Plugin):
+        raise ConfigurationError(f"plugin {name!r} is not a Plugin, but {type(plugin).__name__}")
+    return plugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +54,26 @@ class Plugins:
     plugins: Sequence[Plugin] = ()
 
     def message(self, post: Post) -> Post | None:
-        return _through(post, (each.on_message for each in self.plugins))
+        return _chain(post, (each.on_message for each in self.plugins))
 
     def post(self, post: Post) -> Post | None:
-        return _through(post, (each.on_post for each in self.plugins))
+        return _chain(post, (each.on_post for each in self.plugins))
 
     def report(self, report: PostReport) -> PostReport | None:
-        return _through(report, (each.on_report for each in self.plugins))
+        return _chain(report, (each.on_report for each in self.plugins))
 
-    def file(self, post: Post, place: str, *, whole: bool) -> Post | None:
-        kept: Post | None = post
+    def file(self, post: Post, path: str, *, whole: bool) -> Post | None:
+        result: Post | None = post
         for each in self.plugins:
-            asked = each.on_file if whole else each.on_part
-            if asked is not None and kept is not None:
-                kept = asked(kept, Path(place))
-        return kept
+            hook = each.on_file if whole else each.on_part
+            if hook is not None and result is not None:
+                result = hook(result, Path(path))
+        return result
 
 
-def _through(value: T, asked: Iterable[Callable[[T], T | None] | None]) -> T | None:
-    kept: T | None = value
-    for ask in asked:
-        if ask is not None and kept is not None:
-            kept = ask(kept)
-    return kept
+def _chain(value: T, hooks: Iterable[Callable[[T], T | None] | None]) -> T | None:
+    result: T | None = value
+    for hook in hooks:
+        if hook is not None and result is not None:
+            result = hook(result)
+    return result

@@ -1,4 +1,11 @@
-"""Which posts are wanted: patterns against the URL, in order, the first that matches decides."""
+"""Selection of posts by their URL, and placement of their files.
+
+The first pattern that matches a URL decides. Placement is a pure function of the path and the
+rules, applied in this order: `rename` replaces the path; `strip` removes leading directories, never
+the name; `flatten` joins the rest to one name; `filename` picks from a name with colons; without
+`mirror` only the name is left; `directory`, with variables replaced, is put before it. A path that
+would leave that directory is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +16,11 @@ from typing import Final
 
 from penstock_pump.errors import OutsideDirectory
 
-# Where a file is put: a pure function of its path and the rules.
-#
-# The rules apply in this order: `rename` in place of the path; `strip` takes directories away from
-# the front, never the name; `flatten` makes one name of what is left; `filename` picks from a name
-# with colons; without `mirror` only the name is kept; and all of it goes below `directory`, in
-# which variables are replaced. A path that would leave that directory is refused, whoever it came
-# from.
-
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The rules in force for what one `accept` lets in."""
-
     directory: str = "."
     mirror: bool = False
     strip: int | re.Pattern[str] = 0
@@ -33,8 +30,6 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPath:
-    """A directory that may not be left, and the path in it."""
-
     directory: str
     path: str
 
@@ -49,9 +44,8 @@ def place(
     variables: Mapping[str, str] | None = None,
     groups: Sequence[str | None] = (),
 ) -> PlacedPath:
-    """`variables` are the site's own, `groups` what a pattern found in the post's URL."""
-    words = _words(path)
-    words = _stripped(words, rules.strip)
+    """`groups` are those of the pattern that accepted the post's URL."""
+    words = _stripped(_words(path), rules.strip)
     if rules.flatten != "/":
         words = [rules.flatten.join(words)]
     words[-1] = _named(words[-1], rules.filename)
@@ -62,8 +56,8 @@ def place(
 
 
 def expand(template: str, variables: Mapping[str, str], groups: Sequence[str | None] = ()) -> str:
-    """A directory with its `${…}` replaced: numbers by what a pattern found, words by variables.
-    What is unknown stays as it is written, so that a mistake can be seen."""
+    """Replaces `${…}`: numbers by groups, words by variables. What is unknown is left as it is, so
+    that a mistake can be seen."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1]
@@ -83,34 +77,31 @@ def expand(template: str, variables: Mapping[str, str], groups: Sequence[str | N
 def _words(path: str) -> list[str]:
     words = [word for word in path.split("/") if word not in ("", ".")]
     if not words or ".." in words or "\0" in path:
-        raise OutsideDirectory(f"{path[:120]!r} is no path below a directory")
+        raise OutsideDirectory(f"{path[:120]!r} is not a path below a directory")
     return words
 
 
 def _stripped(words: list[str], strip: int | re.Pattern[str]) -> list[str]:
     if isinstance(strip, int):
         return words[min(strip, len(words) - 1) :]
-    # What a pattern leaves may begin or end with a slash, and may be nothing at all.
+    # What a pattern leaves may begin or end with a slash, and may be empty.
     rest = [word for word in strip.sub("", "/".join(words), count=1).split("/") if word]
     return _words("/".join(rest)) if rest else words[-1:]
 
 
 def _named(name: str, filename: str | None) -> str:
-    """Names of meteorological switches have fields parted by colons."""
+    """Names of meteorological switches have fields separated by colons."""
     if filename is None or filename == "NONE":
         return name
     if filename == "WHATFN":
         return name.split(":")[0] or name
     if filename == "HEADFN":
         return ":".join(name.split(":")[:2]) or name
-    given = filename.removeprefix("DESTFN=")
-    return _words(given)[-1]
+    return _words(filename.removeprefix("DESTFN="))[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionClause:
-    """An `accept` or a `reject`, and where what is accepted goes."""
-
     accept: bool
     pattern: re.Pattern[str]
     placement: Placement
@@ -118,23 +109,20 @@ class SelectionClause:
 
 @dataclass(frozen=True, slots=True)
 class SelectionMatch:
-    """Accepted: where it goes, and what the pattern found."""
-
     placement: Placement
     groups: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PostSelection:
-    """With no clause at all everything is wanted; else what none matches is decided by
-    `unmatched`."""
+    """Without clauses every post is accepted; otherwise `unmatched` decides what none matches."""
 
     clauses: Sequence[SelectionClause] = ()
     unmatched: bool = False
     placement: Placement = field(default_factory=Placement)
 
     def choose(self, url: str) -> SelectionMatch | str:
-        """What to do with it, or the reason why not."""
+        """The placement, or the reason of the rejection."""
         for clause in self.clauses:
             if (found := clause.pattern.match(url)) is not None:
                 if clause.accept:

@@ -1,7 +1,7 @@
-"""How a component that runs stands, in a small file beside its state, for others to look at.
+"""The status file of a running component, and the control of a component by its caller.
 
-The file names the process and when that began, so that another process with the same number is not
-taken for it. It is written whole, every few seconds, and goes when the component ends well.
+The file has the process id and its start time, so that another process with the same id is not
+taken for it. It is replaced every few seconds, and removed when the component ends normally.
 """
 
 from __future__ import annotations
@@ -21,39 +21,49 @@ from penstock_pump.names import state_folder
 from penstock_pump.transfer import TransferRegistry
 
 WRITE_SECONDS: Final = 2.0
-#: A transfer that has lasted so long is worth a bar, as long as there are not too many.
+#: Transfers that take longer are in the status file.
 LONG_TRANSFER_SECONDS: Final = 1.0
 _MAX_TRANSFERS: Final = 5
+#: Former names in the file; a component may run while the package is upgraded.
+_FORMER_NAMES: Final = {"begun": "started", "heard": "received"}
+
+
+@dataclass(slots=True)
+class ComponentControl:
+    """Stops a component, and shows its progress."""
+
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)  #: posts are received from now on
+    counters: ConsumerCounters = field(default_factory=ConsumerCounters)
+    transfers: TransferRegistry = field(default_factory=TransferRegistry)
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """What a component has done since it began."""
-
     pid: int
-    begun: int  #: the process's start, in the kernel's ticks
+    started: int  #: of the process, in the kernel's ticks
     since: float
     ready: bool = False
-    heard: int = 0
+    received: int = 0
     postponed: int = 0
     last: float = 0.0
     lag: float = 0.0
     codes: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
-    rate: float = 0.0  #: messages a second, lately
+    rate: float = 0.0  #: messages per second since the last write
     bytes: int = 0
     queued: int | None = None
-    transfers: list[tuple[str, int, int | None]] = field(default_factory=list)  #: name, done, of
+    transfers: list[tuple[str, int, int | None]] = field(default_factory=list)  #: name, done, total
 
     @property
     def running(self) -> bool:
-        return process_start(self.pid) == self.begun
+        return process_start(self.pid) == self.started
 
 
 def process_start(pid: int) -> int | None:
-    """When a process began; None if there is no such process."""
+    """The start time of a process in ticks; None if it does not run."""
     try:
-        # The name, in parentheses, may contain anything: count from behind it.
+        # The name, in parentheses, may contain spaces: count from behind it.
         status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
@@ -66,24 +76,24 @@ def status_file(settings: PumpSettings) -> Path:
 
 def read_status(settings: PumpSettings) -> ComponentStatus | None:
     try:
-        given: dict[str, Any] = json.loads(status_file(settings).read_text())
-        return ComponentStatus(**given)
+        fields: dict[str, Any] = json.loads(status_file(settings).read_text())
+        return ComponentStatus(**{_FORMER_NAMES.get(name, name): fields[name] for name in fields})
     except (OSError, ValueError, TypeError):
         return None
 
 
 async def write_status_regularly(settings: PumpSettings, control: ComponentControl) -> None:
-    """Write it down every few seconds, until cancelled."""
+    """Until cancelled."""
     path = status_file(settings)
     await asyncio.to_thread(private_directory, path.parent)
-    begun, since = process_start(os.getpid()) or 0, time.time()
-    heard, looked = 0, time.monotonic()
+    started, since = process_start(os.getpid()) or 0, time.time()
+    received, written = 0, time.monotonic()
     try:
         while True:
             now = time.monotonic()
-            rate = (control.counters.heard - heard) / max(now - looked, 1e-3)
-            heard, looked = control.counters.heard, now
-            current_status = _status(control, begun, since, rate)
+            rate = (control.counters.received - received) / max(now - written, 1e-3)
+            received, written = control.counters.received, now
+            current_status = _status(control, started, since, rate)
             await asyncio.to_thread(_write, path, json.dumps(asdict(current_status)))
             if control.ready.is_set():
                 await asyncio.sleep(WRITE_SECONDS)
@@ -93,15 +103,15 @@ async def write_status_regularly(settings: PumpSettings, control: ComponentContr
         path.unlink(missing_ok=True)
 
 
-def _status(control: ComponentControl, begun: int, since: float, rate: float) -> ComponentStatus:
+def _status(control: ComponentControl, started: int, since: float, rate: float) -> ComponentStatus:
     counters = control.counters
-    long = control.transfers.long(LONG_TRANSFER_SECONDS)[:_MAX_TRANSFERS]
+    long = control.transfers.longer_than(LONG_TRANSFER_SECONDS)[:_MAX_TRANSFERS]
     return ComponentStatus(
         os.getpid(),
-        begun,
+        started,
         since,
         control.ready.is_set(),
-        counters.heard,
+        counters.received,
         counters.postponed,
         counters.last,
         counters.lag,
@@ -115,17 +125,6 @@ def _status(control: ComponentControl, begun: int, since: float, rate: float) ->
 
 
 def _write(path: Path, text: str) -> None:
-    draft = path.with_suffix(".draft")
-    draft.write_text(text)
-    draft.rename(path)
-
-
-# How a component that runs is told to stop, and how it tells that it is ready and what it did.
-
-
-@dataclass(slots=True)
-class ComponentControl:
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    ready: asyncio.Event = field(default_factory=asyncio.Event)  #: what is announced now is heard
-    counters: ConsumerCounters = field(default_factory=ConsumerCounters)
-    transfers: TransferRegistry = field(default_factory=TransferRegistry)
+    temporary = path.with_suffix(".draft")
+    temporary.write_text(text)
+    temporary.rename(path)

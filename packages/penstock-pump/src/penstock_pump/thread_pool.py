@@ -1,11 +1,7 @@
-"""Blocking work in threads, waited for even when whoever wanted it is cancelled.
+"""Blocking work in threads that is waited for even when the caller is cancelled.
 
 A thread cannot be stopped. One that still writes to a file which its owner has closed would write
-to whatever has that number next, so its owner must not go on before the thread is done.
-
-`BatchThreadPool` are for work that is short and comes by the thousand: all that is wanted in one
-turn of the event loop is done by one thread, and its results return together, where a thread of
-asyncio's own would be woken, and wake the loop, for each.
+to whatever file gets that descriptor next, so the owner must wait for the thread.
 """
 
 from __future__ import annotations
@@ -24,18 +20,18 @@ THREADS: Final = 4
 
 
 class UncancellableFuture(asyncio.Future[T]):
-    """Cannot be cancelled: whoever waits for it and is, learns so when it is done."""
+    """A task that awaits it is cancelled only when the result is there."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         return False
 
 
 async def run_to_completion(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    working = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
-        return await asyncio.shield(working)
+        return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait((working,))
+        await asyncio.wait((running,))
         raise
 
 
@@ -43,28 +39,28 @@ async def run_to_completion(function: Callable[P, T], *args: P.args, **kwargs: P
 class _Item:
     future: UncancellableFuture[Any]
     function: Callable[[], Any]
-    found: Any = None
+    result: Any = None
     error: BaseException | None = None
 
 
 class BatchThreadPool:
-    """A few threads of one event loop: begun with the first work, ended by `close`, when what is
-    begun is done."""
+    """For short calls by the thousand: one thread runs all calls of one pass of the event loop and
+    returns their results together, so neither a thread nor the loop wakes up for each. Threads
+    start when needed; `close` waits for submitted calls."""
 
     def __init__(self, count: int = THREADS) -> None:
         self._work: SimpleQueue[list[_Item] | None] = SimpleQueue()
-        self._wanted: list[_Item] = []  #: in this turn
+        self._submitted: list[_Item] = []  #: in this pass
         self._count = count
         self._threads: list[Thread] = []
 
-    def do(self, function: Callable[[], T]) -> UncancellableFuture[T]:
-        """What comes of it, when it is awaited."""
+    def submit(self, function: Callable[[], T]) -> UncancellableFuture[T]:
         loop = asyncio.get_running_loop()
-        working: UncancellableFuture[T] = UncancellableFuture(loop=loop)
-        if not self._wanted:
-            loop.call_soon(self._hand_out, loop)
-        self._wanted.append(_Item(working, function))
-        return working
+        future: UncancellableFuture[T] = UncancellableFuture(loop=loop)
+        if not self._submitted:
+            loop.call_soon(self._dispatch, loop)
+        self._submitted.append(_Item(future, function))
+        return future
 
     async def close(self) -> None:
         for _ in self._threads:
@@ -72,26 +68,26 @@ class BatchThreadPool:
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
-    def _hand_out(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _dispatch(self, loop: asyncio.AbstractEventLoop) -> None:
         if len(self._threads) < self._count:
-            self._threads.append(Thread(target=self._toil, args=(loop,), daemon=True))
+            self._threads.append(Thread(target=self._run, args=(loop,), daemon=True))
             self._threads[-1].start()
-        wanted, self._wanted = self._wanted, []
-        self._work.put(wanted)
+        submitted, self._submitted = self._submitted, []
+        self._work.put(submitted)
 
-    def _toil(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         while (items := self._work.get()) is not None:
             for item in items:
                 try:
-                    item.found = item.function()
+                    item.result = item.function()
                 except BaseException as raised:
                     item.error = raised
-            loop.call_soon_threadsafe(_deliver, items)
+            loop.call_soon_threadsafe(_set_results, items)
 
 
-def _deliver(items: list[_Item]) -> None:
+def _set_results(items: list[_Item]) -> None:
     for item in items:
         if item.error is None:
-            item.future.set_result(item.found)
+            item.future.set_result(item.result)
         else:
             item.future.set_exception(item.error)

@@ -1,4 +1,4 @@
-"""What the pump adds to `penstock up`: a demonstration with an inbox and its mirror."""
+"""The pump's part of `penstock up`: the demonstration with an inbox and its mirror."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.cli.up.extension import BROKER, DATABASE, Extension, Lines, UpOpti
 from penstock.cli.up.supervisor import Addresses, Part
 
 PUMP: Final = "pump"
-_INBOX: Final = "drop a file in: it comes out in ../mirror"
+_INBOX: Final = "files put here appear in ../mirror"
 
 
 def extend(options: UpOptions) -> Extension:
@@ -28,7 +28,7 @@ def _folders(found: Addresses) -> Lines:
 
 
 def _path(url: str) -> str:
-    """The path of a file URL, as a shell takes it from the working directory."""
+    """The path of a file URL, relative to the working directory and quoted for a shell."""
     path = unquote(urlsplit(url).path)
     near = os.path.relpath(path)
     return quote(path if near.startswith("..") else near)

@@ -120,7 +120,7 @@ def test_every_problem_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_which_component_is_told_by_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="told by its folder"):
+    with pytest.raises(ConfigurationError, match="cannot tell the component"):
         read_conf(conf(tmp_path, "", "elsewhere"))
     assert read_conf(conf(tmp_path, "", "elsewhere"), Component.SHOVEL).accept_unmatched
 
@@ -142,7 +142,7 @@ def test_toml(tmp_path: Path) -> None:
         ({"component": "pump"}, "should be one of"),
         ({"component": "post", "timeout": "soon"}, "timeout: .*duration"),
         ({"component": "post", "unheard": 1}, "unheard: "),
-        ({"component": "subscribe", "select": [{"accept": "("}]}, "no regular expression"),
+        ({"component": "subscribe", "select": [{"accept": "("}]}, "not a regular expression"),
         ({"component": "subscribe", "prefetch": 0}, "prefetch: "),
     ],
 )
@@ -298,6 +298,19 @@ def test_what_a_post_may_name_in_a_file_of_sarracenias(tmp_path: Path) -> None:
     assert settings.private_hosts
 
 
-def test_the_page_has_every_setting() -> None:
-    page = (DOCS / "pump.md").read_text()
-    assert [name for name in PumpSettings.model_fields if f"| `{name}` |" not in page] == []
+def test_the_table_of_settings_on_the_page_is_complete_and_has_the_defaults() -> None:
+    page = (DOCS / "pump.md").read_text().partition("## All settings")[2]
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \|(?: `([^`]*)`)? +\|", page, re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(PumpSettings.model_fields)
+    for name, shown in rows:
+        default = PumpSettings.model_fields[name].default
+        if isinstance(default, bool | str | int | float) and shown not in ("2d", "775"):
+            spelled = f"{default:g}" if isinstance(default, float) else str(default)
+            assert shown == (spelled.lower() if isinstance(default, bool) else spelled), name
+
+
+def test_former_names_of_settings_are_accepted() -> None:
+    given = {"component": "sarra", "hold": "1GB", "hold_exchange": "xs_s", "hold_readers": 2}
+    settings = settings_of(given)
+    assert settings.part_quota == 1_000_000_000
+    assert (settings.part_quota_exchange, settings.part_quota_readers) == ("xs_s", 2)

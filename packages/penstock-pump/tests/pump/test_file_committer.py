@@ -146,7 +146,7 @@ async def test_what_is_not_right_gets_no_name_and_is_nobody_elses_fault(
     found = await asyncio.gather(
         committer.commit(bad), committer.commit(good), return_exceptions=True
     )
-    bad.draft.close()
+    bad.inflight_file.close()
     assert isinstance(found[0], SumMismatch)
     assert found[1] is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good"]
@@ -159,7 +159,7 @@ async def test_what_is_not_on_the_disk_gets_no_name(
     pending_files = [pending_file(tmp_path, f"f{each}") for each in range(3)]
     found = await asyncio.gather(*map(committer.commit, pending_files), return_exceptions=True)
     for each in pending_files:
-        each.draft.close()
+        each.inflight_file.close()
     assert all(isinstance(each, OSError) for each in found)
     assert not (tmp_path / "f0").exists()
 
@@ -246,16 +246,16 @@ def test_a_link_in_place_of_a_known_folder_is_looked_at_anew(tmp_path: Path) -> 
 async def test_hands_give_back_what_was_found_or_raised() -> None:
     thread_pool = BatchThreadPool(3)
     assert await asyncio.gather(
-        *(thread_pool.do(partial(pow, each, 2)) for each in range(100))
+        *(thread_pool.submit(partial(pow, each, 2)) for each in range(100))
     ) == [each * each for each in range(100)]
     with pytest.raises(ZeroDivisionError):
-        await thread_pool.do(lambda: 1 / 0)
+        await thread_pool.submit(lambda: 1 / 0)
     await thread_pool.close()
 
 
 async def test_what_is_wanted_in_one_turn_is_done_by_one_hand() -> None:
     thread_pool = BatchThreadPool(3)
-    found = await asyncio.gather(*(thread_pool.do(threading.get_ident) for _ in range(10)))
+    found = await asyncio.gather(*(thread_pool.submit(threading.get_ident) for _ in range(10)))
     assert len(set(found)) == 1
     await thread_pool.close()
 
@@ -269,7 +269,7 @@ async def test_whoever_is_cancelled_waits_for_the_hand() -> None:
         assert let.wait(60)
 
     async def wait() -> None:
-        await thread_pool.do(work)
+        await thread_pool.submit(work)
 
     doing = asyncio.create_task(wait())
     await asyncio.to_thread(begun.wait)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.retry import RetryPolicy
 from penstock_pump.duplicates import DuplicateFilter, FingerprintStore, fingerprint
 from penstock_pump.errors import OutsideDirectory, SourceUnavailable
 from penstock_pump.flow.consumer import (
     ConsumerLimits,
     FileOrder,
     PostConsumer,
-    PumpRetryPolicy,
     RetryStore,
     ordering_keys,
 )
@@ -64,7 +64,9 @@ class Given:
                 await each.acked.wait()
 
 
-LIMITS = ConsumerLimits(attempts=2, pause=0.0, backoff=PumpRetryPolicy(first=0.01, longest=0.02))
+LIMITS = ConsumerLimits(
+    attempts=2, retry=RetryPolicy(first=0.0), backoff=RetryPolicy(first=0.01, longest=0.02)
+)
 
 
 async def run(consumer: PostConsumer, given: Given, until: asyncio.Event | None = None) -> None:
@@ -118,7 +120,7 @@ async def test_what_fails_in_passing_is_tried_at_once_and_then_written_down(
         told.append(outcome.code)
 
     retries = RetryStore(tmp_path / "retry.db")
-    consumer = PostConsumer(work, retries=retries, limits=LIMITS, tell=tell)
+    consumer = PostConsumer(work, retries=retries, limits=LIMITS, on_outcome=tell)
     await run(consumer, Given(line("f")), finished)
     assert attempts == 5
     assert told == [503, 503, 503, 201]
@@ -138,12 +140,12 @@ async def test_retries_have_their_turn_however_little_may_be_done_at_a_time(
         attempts += 1
         if attempts == 1:
             raise SourceUnavailable("away")
-        assert pump_message.again
+        assert pump_message.redelivered
         finished.set()
         return PostOutcome(201, "")
 
     retries = RetryStore(tmp_path / "retry.db")
-    limits = ConsumerLimits(in_hand=1, attempts=1, backoff=PumpRetryPolicy(first=0.01))
+    limits = ConsumerLimits(concurrency=1, attempts=1, backoff=RetryPolicy(first=0.01))
     await run(PostConsumer(work, retries=retries, limits=limits), Given(line("f")), finished)
     retries.close()
 
@@ -202,9 +204,9 @@ async def test_what_failed_for_good_is_abandoned_once(
 
     retries = RetryStore(tmp_path / "retry.db") if retrying else None
     limits = ConsumerLimits(
-        attempts=2, pause=0.0, backoff=PumpRetryPolicy(first=0.01, lifetime=0.0)
+        attempts=2, retry=RetryPolicy(first=0.0), backoff=RetryPolicy(first=0.01, total=0.0)
     )
-    consumer = PostConsumer(work, retries=retries, limits=limits, abandon=abandon)
+    consumer = PostConsumer(work, retries=retries, limits=limits, on_abandon=abandon)
     await run(consumer, Given(line("good"), line("f")), done)
     assert abandoned == ["f"]
     if retries is not None:
@@ -219,8 +221,10 @@ async def test_what_may_succeed_later_is_not_abandoned(tmp_path: Path) -> None:
         raise AssertionError("it is tried again")
 
     retries = RetryStore(tmp_path / "retry.db")
-    limits = ConsumerLimits(attempts=1, backoff=PumpRetryPolicy(first=60))
-    await run(PostConsumer(work, retries=retries, limits=limits, abandon=abandon), Given(line("f")))
+    limits = ConsumerLimits(attempts=1, backoff=RetryPolicy(first=60))
+    await run(
+        PostConsumer(work, retries=retries, limits=limits, on_abandon=abandon), Given(line("f"))
+    )
     assert len(retries) == 1
     retries.close()
 
@@ -230,7 +234,7 @@ async def test_our_own_mistakes_lose_nothing(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     retries = RetryStore(tmp_path / "retry.db")
-    limits = ConsumerLimits(attempts=1, backoff=PumpRetryPolicy(first=60))
+    limits = ConsumerLimits(attempts=1, backoff=RetryPolicy(first=60))
     await run(PostConsumer(work, retries=retries, limits=limits), Given(line("f")))
     assert len(retries) == 1
     retries.close()
@@ -245,7 +249,7 @@ async def test_what_is_not_wanted_is_counted_by_reason_and_not_reported() -> Non
     async def tell(post: Post, outcome: PostOutcome, seconds: float) -> None:
         told.append(outcome.code)
 
-    consumer = PostConsumer(work, retries=None, tell=tell)
+    consumer = PostConsumer(work, retries=None, on_outcome=tell)
     await run(consumer, Given(line("f"), line("g")))
     assert consumer.counters.rejected == {"no accept matches": 2}
     assert told == []
@@ -262,9 +266,11 @@ async def test_what_is_given_up_after_its_time(tmp_path: Path) -> None:
             given_up.set()
 
     retries = RetryStore(tmp_path / "retry.db")
-    limits = ConsumerLimits(attempts=1, backoff=PumpRetryPolicy(first=0.01, lifetime=0.0))
+    limits = ConsumerLimits(attempts=1, backoff=RetryPolicy(first=0.01, total=0.0))
     await run(
-        PostConsumer(work, retries=retries, limits=limits, tell=tell), Given(line("f")), given_up
+        PostConsumer(work, retries=retries, limits=limits, on_outcome=tell),
+        Given(line("f")),
+        given_up,
     )
     assert len(retries) == 0
     retries.close()
@@ -281,7 +287,7 @@ def test_retries_outlive_a_restart(tmp_path: Path) -> None:
     assert waiting.pump_message == pump_message
     second.postpone(waiting, 9.0)
     assert second.next_due() == 9.0
-    second.done(waiting)
+    second.remove(waiting)
     assert second.next_due() is None
     second.close()
 
@@ -308,12 +314,12 @@ async def test_a_row_of_messages_is_acknowledged_in_one_word() -> None:
     channel = Channel()
     ack_batcher = AckBatcher(channel)
     for tag in range(1, 6):
-        ack_batcher.took(tag)
+        ack_batcher.add(tag)
     for tag in (2, 3, 1, 5):
-        ack_batcher.done(tag)
+        ack_batcher.ack(tag)
     await asyncio.sleep(0)
     assert channel.acked == [(3, True), (5, False)]
-    ack_batcher.done(4)
+    ack_batcher.ack(4)
     await asyncio.sleep(0)
     assert channel.acked[2:] == [(4, True)]
 
@@ -327,10 +333,10 @@ def test_every_message_is_acknowledged_once_in_whatever_order_they_are_done(
     async def settle() -> None:
         ack_batcher = AckBatcher(channel)
         for tag in sorted(order):
-            ack_batcher.took(tag)
+            ack_batcher.add(tag)
         for at in range(0, len(order), turn):
             for tag in order[at : at + turn]:
-                ack_batcher.done(tag)
+                ack_batcher.ack(tag)
             await asyncio.sleep(0)
 
     asyncio.run(settle())
@@ -351,12 +357,12 @@ async def test_lanes_let_nobody_overtake() -> None:
         async with turn:
             order.append(name)
 
-    first = file_order.enter(["a", "b"])
+    first = file_order.acquire(["a", "b"])
     async with first:
         waiting = [
-            asyncio.create_task(go(file_order.enter(["b"]), "b")),
-            asyncio.create_task(go(file_order.enter(["a", "b"]), "ab")),
-            asyncio.create_task(go(file_order.enter(["c"]), "c")),
+            asyncio.create_task(go(file_order.acquire(["b"]), "b")),
+            asyncio.create_task(go(file_order.acquire(["a", "b"]), "ab")),
+            asyncio.create_task(go(file_order.acquire(["c"]), "c")),
         ]
         await waiting[2]
         assert order == ["c"]
@@ -398,15 +404,15 @@ class Clock:
 async def test_fingerprints_count_from_when_they_were_last_seen(tmp_path: Path) -> None:
     clock = Clock()
     fingerprints = FingerprintStore(tmp_path / "seen.db", 10.0, clock)
-    assert not fingerprints.known("a")
-    await fingerprints.remember("a")
+    assert not fingerprints.is_known("a")
+    await fingerprints.add("a")
     clock.now += 9
-    assert fingerprints.known("a")
+    assert fingerprints.is_known("a")
     clock.now += 9
-    assert fingerprints.known("a")
+    assert fingerprints.is_known("a")
     clock.now += 11
-    assert not fingerprints.known("a")
-    await fingerprints.forget_old()
+    assert not fingerprints.is_known("a")
+    await fingerprints.expire_old()
     assert len(fingerprints) == 0
     await fingerprints.close()
 
@@ -414,9 +420,9 @@ async def test_fingerprints_count_from_when_they_were_last_seen(tmp_path: Path) 
 async def test_fingerprints_outlive_a_crash(tmp_path: Path) -> None:
     clock = Clock()
     first = FingerprintStore(tmp_path / "seen.db", 10.0, clock)
-    await asyncio.gather(*(first.remember(f"key {number}") for number in range(100)))
+    await asyncio.gather(*(first.add(f"key {number}") for number in range(100)))
     second = FingerprintStore(tmp_path / "seen.db", 10.0, clock)  # the first was never closed
-    assert all(second.known(f"key {number}") for number in range(100))
+    assert all(second.is_known(f"key {number}") for number in range(100))
     await second.close()
 
 

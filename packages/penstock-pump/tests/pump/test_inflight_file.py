@@ -35,7 +35,7 @@ def test_a_draft_that_got_its_name_while_it_was_opened_is_not_written_to(
 
     def lock_late(fd: int, how: int) -> None:
         if not final.exists():
-            first.name(str(final))
+            first.rename_to(str(final))
         lock(fd, how)
 
     monkeypatch.setattr(fcntl, "flock", lock_late)
@@ -43,5 +43,5 @@ def test_a_draft_that_got_its_name_while_it_was_opened_is_not_written_to(
     assert final.read_bytes() == b"whole"
     second.write(b"anew")
     assert final.read_bytes() == b"whole"
-    second.name(str(final))
+    second.rename_to(str(final))
     assert final.read_bytes() == b"anew"

@@ -18,7 +18,7 @@ def busy() -> ComponentControl:
     control = ComponentControl()
     control.ready.set()
     counters = control.counters
-    counters.heard, counters.postponed, counters.lag, counters.queued, counters.bytes = (
+    counters.received, counters.postponed, counters.lag, counters.queued, counters.bytes = (
         12,
         1,
         0.5,
@@ -62,7 +62,7 @@ async def test_how_it_stands_is_kept_beside_its_state(tmp_path: Path) -> None:
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     assert current_status.running
-    assert (current_status.heard, current_status.queued, current_status.bytes) == (12, 7, 2048)
+    assert (current_status.received, current_status.queued, current_status.bytes) == (12, 7, 2048)
     assert current_status.rejected == {"reject .*tmp": 2}
     assert read_status(settings) is None
 
@@ -73,13 +73,13 @@ def test_a_transfer_counts_what_is_written_and_goes_when_it_ends() -> None:
             return
 
     transfers = TransferRegistry()
-    transfer = transfers.enter("big", 100)
-    assert transfers.long(0.0) == []  # it waits for its turn
-    transfer.begin()
+    transfer = transfers.add("big", 100)
+    assert transfers.longer_than(0.0) == []  # it waits for its turn
+    transfer.start()
     CountingWriter(Into(), transfer).write(b"x" * 30)
-    assert [(each.name, each.done, each.total) for each in transfers.long(0.0)] == [
+    assert [(each.name, each.done, each.total) for each in transfers.longer_than(0.0)] == [
         ("big", 30, 100)
     ]
-    assert transfers.long(3600.0) == []
-    transfers.leave(transfer)
-    assert transfers.long(0.0) == []
+    assert transfers.longer_than(3600.0) == []
+    transfers.remove(transfer)
+    assert transfers.longer_than(0.0) == []

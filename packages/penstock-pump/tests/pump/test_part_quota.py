@@ -57,7 +57,7 @@ class Once:
 
 
 async def held(part_quota: PartQuota, path: Path, size: int) -> None:
-    async with part_quota.room(path, size):
+    async with part_quota.reserve(path, size):
         path.write_bytes(b"x" * size)
 
 
@@ -67,7 +67,7 @@ async def test_a_part_waits_until_another_has_gone(tmp_path: Path) -> None:
     waiting = asyncio.create_task(held(part_quota, tmp_path / "f.1.Part", 80))
     await asyncio.sleep(0)
     assert not (tmp_path / "f.1.Part").exists()
-    await part_quota.reported(report("f.0.Part"))
+    await part_quota.handle_report(report("f.0.Part"))
     async with asyncio.timeout(60):
         await waiting
     assert not (tmp_path / "f.0.Part").exists()
@@ -77,9 +77,9 @@ async def test_a_part_waits_until_another_has_gone(tmp_path: Path) -> None:
 async def test_all_its_readers_have_to_have_it(tmp_path: Path) -> None:
     part_quota = PartQuota(tmp_path, URL, 100, readers=2)
     await held(part_quota, tmp_path / "f.Part", 10)
-    await part_quota.reported(report("f.Part", 304, reader="a"))
+    await part_quota.handle_report(report("f.Part", 304, reader="a"))
     assert part_quota.bytes == 10
-    await part_quota.reported(report("f.Part", reader="b"))
+    await part_quota.handle_report(report("f.Part", reader="b"))
     assert part_quota.bytes == 0
 
 
@@ -87,7 +87,7 @@ async def test_who_reports_twice_is_one_reader(tmp_path: Path) -> None:
     part_quota = PartQuota(tmp_path, URL, 100, readers=2)
     await held(part_quota, tmp_path / "f.Part", 10)
     for _ in range(3):
-        assert await part_quota.reported(report("f.Part", reader="a"))
+        assert await part_quota.handle_report(report("f.Part", reader="a"))
     assert (tmp_path / "f.Part").exists()
 
 
@@ -95,19 +95,19 @@ async def test_reports_without_a_reader_are_told_apart_by_host_and_user(tmp_path
     part_quota = PartQuota(tmp_path, URL, 100, readers=2)
     await held(part_quota, tmp_path / "f.Part", 10)
     first = report("f.Part", reader="")
-    assert await part_quota.reported(first)
-    assert not await part_quota.reported(replace(first, host="another"))
+    assert await part_quota.handle_report(first)
+    assert not await part_quota.handle_report(replace(first, host="another"))
 
 
 async def test_a_report_stays_with_the_broker_until_all_have_reported(tmp_path: Path) -> None:
     (tmp_path / "f.Part").write_bytes(b"x" * 10)
     early = Given(report("f.Part", reader="a"), report("other.Part"))
-    await PartQuota(tmp_path, URL, 100, readers=2).hear(cast(PumpSubscription, early))
+    await PartQuota(tmp_path, URL, 100, readers=2).consume_reports(cast(PumpSubscription, early))
     assert early.acked == [False, True]
     # After a restart it comes again, and counts.
     again = Given(report("f.Part", reader="a"), report("f.Part", reader="b"))
     part_quota = PartQuota(tmp_path, URL, 100, readers=2)
-    await part_quota.hear(cast(PumpSubscription, again))
+    await part_quota.consume_reports(cast(PumpSubscription, again))
     assert again.acked == [True, True]
     assert part_quota.bytes == 0
 
@@ -118,14 +118,14 @@ async def test_a_report_stays_with_the_broker_until_all_have_reported(tmp_path: 
 async def test_a_failure_or_anothers_file_changes_nothing(told: PostReport, tmp_path: Path) -> None:
     part_quota = PartQuota(tmp_path, URL, 100)
     await held(part_quota, tmp_path / "f.Part", 10)
-    await part_quota.reported(told)
+    await part_quota.handle_report(told)
     assert (tmp_path / "f.Part").exists()
 
 
 async def test_what_fails_to_come_gives_its_room_back(tmp_path: Path) -> None:
     part_quota = PartQuota(tmp_path, URL, 100)
     with pytest.raises(SourceMissing):
-        async with part_quota.room(tmp_path / "f.Part", 80):
+        async with part_quota.reserve(tmp_path / "f.Part", 80):
             raise SourceMissing("gone")
     assert part_quota.bytes == 0
 
@@ -142,5 +142,5 @@ async def test_what_lies_there_from_before_counts(tmp_path: Path) -> None:
     (tmp_path / "d" / "f.Part").write_bytes(b"x" * 70)
     part_quota = PartQuota(tmp_path, URL, 100)
     assert part_quota.bytes == 70
-    await part_quota.reported(report("d/f.Part"))
+    await part_quota.handle_report(report("d/f.Part"))
     assert part_quota.bytes == 0

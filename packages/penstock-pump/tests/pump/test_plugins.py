@@ -58,5 +58,5 @@ async def test_a_report_is_changed_or_not_sent() -> None:
     plugins = Plugins([Plugin(on_report=brief)])
     reporting = ReportPublisher(cast(PostPublisher, told), "host", "user", plugins=plugins)
     await reporting(POST, PostOutcome(201, "Downloaded"), 0.5)
-    await reporting(POST, PostOutcome(304, "the same is here"), 0.5)
+    await reporting(POST, PostOutcome(304, "the same file exists"), 0.5)
     assert [(each.code, each.message) for each in told.reports] == [(201, "ours")]

@@ -146,7 +146,7 @@ async def test_a_file_whose_announcement_failed_is_announced_at_the_next_attempt
         await receiving(post, LETTER)
     assert (here / "f").exists()
     assert noted.posts == []
-    outcome = await receiving(post, replace(LETTER, again=True))
+    outcome = await receiving(post, replace(LETTER, redelivered=True))
     assert outcome.code == 304
     assert [told.relpath for told in noted.posts] == ["f"]
 

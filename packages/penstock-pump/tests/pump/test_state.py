@@ -22,7 +22,7 @@ async def test_one_process_at_a_time_works_in_the_state_of_an_instance(tmp_path:
     async with open_component_factory(settings(tmp_path)) as first:
         await first.retries()
         async with open_component_factory(settings(tmp_path)) as second:
-            why = rf"in use by process {os.getpid()}: sarra radar, instance 1, runs already"
+            why = rf"in use by process {os.getpid()}: sarra radar, instance 1, is already running"
             with pytest.raises(ResourceLocked, match=why):
                 await second.retries()
         async with open_component_factory(settings(tmp_path, 2)) as another:

@@ -75,5 +75,5 @@ def test_only_the_days_that_are_asked_for_are_read(data: Path) -> None:
 
 
 def test_without_a_lake_it_is_said_how_to_have_one(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="penstock pump keep"):
+    with pytest.raises(NotFound, match="penstock pump archive"):
         trace(tmp_path, "f")

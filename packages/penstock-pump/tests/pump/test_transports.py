@@ -39,7 +39,7 @@ class Caught:
     data: bytearray = field(default_factory=bytearray)
 
     @property
-    def writing(self) -> Caught:
+    def writer(self) -> Caught:
         return self
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -208,7 +208,7 @@ async def test_redirects_are_followed_and_not_for_ever(tmp_path: Path) -> None:
         )
         assert bytes(caught.data) == DATA
         server.faults = ["to:/f"] * 10
-        with pytest.raises(SourceUnavailable, match="sent on"):
+        with pytest.raises(SourceUnavailable, match="redirects"):
             await transports.get("http").fetch(FileSource(server.url + "f"), ByteRange(), Caught())
     await transports.close()
 

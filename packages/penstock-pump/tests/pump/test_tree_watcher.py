@@ -188,9 +188,9 @@ async def test_a_look_at_the_whole_tree_finds_what_no_event_told(
     watching = TreeWatcher(root, poster, tree, WatchOptions())
     ack_batcher = asyncio.create_task(watching._settle())
     (root / "missed").write_text("missed")
-    await watching.look_at_all()
+    await watching.rescan()
     assert said(await noted.until(1)) == [("modify", "missed")]
-    await watching.look_at_all()
+    await watching.rescan()
     assert len(noted.posts) == 1
     ack_batcher.cancel()
 
@@ -226,13 +226,13 @@ def test_a_file_that_changes_while_it_is_read_is_not_described(
 
     monkeypatch.setattr(os, "read", reading)
     with pytest.raises(FileChanging):
-        description(root).of(path)
+        description(root).describe(path)
 
 
 def test_blocks_each_have_their_sum(root: Path) -> None:
     data = bytes(range(100))
     (root / "f").write_bytes(data)
-    posts = description(root, block_size=30).of(root / "f")
+    posts = description(root, block_size=30).describe(root / "f")
     assert [str(post.parts) for post in posts] == [f"i,30,4,10,{number}" for number in range(4)]
     assert [post.sum for post in posts] == [sum_of(data[at : at + 30]) for at in range(0, 100, 30)]
 
@@ -242,7 +242,7 @@ def test_names_that_cannot_be_announced_are_refused(root: Path, name: bytes) -> 
     path = root / os.fsdecode(name)
     path.write_text("x")
     with pytest.raises(BadPost):
-        description(root).of(path)
+        description(root).describe(path)
 
 
 async def test_what_cannot_be_announced_does_not_stop_the_watch(
@@ -260,7 +260,7 @@ def test_the_base_directory_itself_is_not_announced(base: str, root: Path) -> No
     (root / "d").mkdir()
     (root / "d" / "f").write_bytes(b"content")
     described = description(root.parent / base, folders=True)
-    told = [post for path in walk(root) for post in described.of(path)]
+    told = [post for path in walk(root) for post in described.describe(path)]
     assert said(told) == [("mkdir", "d"), ("modify", "d/f")]
 
 
@@ -270,12 +270,12 @@ async def test_a_base_directory_that_goes_and_comes_back_is_not_announced(
     poster = FilePoster(description(root, folders=True), cast(PostPublisher, noted := Noted()))
     watching = TreeWatcher(root, poster, tree, WatchOptions())
     (root / "d").mkdir()
-    await watching.look_at([root])
+    await watching.check([root])
     (root / "d").rmdir()
     root.rmdir()
-    await watching.look_at([root])
+    await watching.check([root])
     root.mkdir()
-    await watching.look_at([root])
+    await watching.check([root])
     assert said(noted.posts) == [("mkdir", "d"), ("rmdir", "d")]
 
 

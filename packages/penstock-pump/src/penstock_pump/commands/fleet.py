@@ -1,7 +1,7 @@
 """`penstock pump start | stop | status | sanity`: all components of a directory of configurations.
 
-A directory is laid out as Sarracenia's: `subscribe/weather.conf`, `sarra/radar.toml`, … Each
-instance is a process of its own, whose log and standing are kept beside its state.
+The directory has Sarracenia's layout: `subscribe/weather.conf`, `sarra/radar.toml`, … Each instance
+is a process; its log and status file are in its state directory.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from penstock_pump.status import ComponentStatus, read_status
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: What runs until it is stopped.
 LONG_RUNNING: Final = frozenset(Component) - {Component.POST, Component.SAVE, Component.RESTORE}
-#: Sarracenia's that are not ours.
-NOT_OURS: Final = frozenset({"audit", "poll"})
+#: Components of Sarracenia that the pump does not have.
+UNSUPPORTED: Final = frozenset({"audit", "poll"})
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
-_PAUSE: Final = 0.05
-#: So many are started at a time: each takes a second of a processor.
-_TOGETHER: Final = 4
+_POLL_SECONDS: Final = 0.05
+#: Processes started at a time: each start takes a second of CPU.
+_CONCURRENCY: Final = 4
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A directory of configurations.")]
 
@@ -61,11 +60,10 @@ class FleetMember:
 
 
 def members(folder: Path) -> Iterator[FleetMember]:
-    found = sorted(path for form in ("*/*.conf", "*/*.toml") for path in folder.glob(form))
-    for conf in found:
+    for conf in sorted((*folder.glob("*/*.conf"), *folder.glob("*/*.toml"))):
         component = Component(conf.parent.name) if conf.parent.name in list(Component) else None
-        if component is None and conf.parent.name in NOT_OURS:
-            typer.echo(f"{conf.parent.name}/{conf.stem} is left alone: see sr3", err=True)
+        if component is None and conf.parent.name in UNSUPPORTED:
+            typer.echo(f"{conf.parent.name}/{conf.stem} skipped: use sr3 for it", err=True)
             continue
         settings = read(conf, component, {})
         if settings.component in LONG_RUNNING:
@@ -74,35 +72,35 @@ def members(folder: Path) -> Iterator[FleetMember]:
 
 
 def start(folder: Folder) -> None:
-    """Start all that does not run; returns when it is ready."""
-    _each(_all(folder), _begun)
+    """Start the components that are not running, and wait until they are ready."""
+    _for_each(_all(folder), _start_stopped)
 
 
 def stop(folder: Folder) -> None:
-    """Stop all that runs; returns when it has ended."""
-    standings = [(each, each.current_status()) for each in _all(folder)]
-    for _, current_status in standings:
+    """Stop the running components, and wait until they have ended."""
+    fleet = [(each, each.current_status()) for each in _all(folder)]
+    for _, current_status in fleet:
         if current_status is not None:
             os.kill(current_status.pid, signal.SIGTERM)
-    for member, current_status in standings:
+    for member, current_status in fleet:
         if current_status is not None:
             deadline = time.monotonic() + STOP_SECONDS
             while current_status.running and time.monotonic() < deadline:
-                time.sleep(_PAUSE)
+                time.sleep(_POLL_SECONDS)
             word = "stopped" if not current_status.running else "does not stop"
             typer.echo(f"{member.name} {word}")
 
 
 def sanity(folder: Folder) -> None:
-    """Start again what has died; what was stopped on purpose stays so."""
-    _each(_all(folder), _mended)
+    """Restart components that died. Stopped components stay stopped."""
+    _for_each(_all(folder), _restart_died)
 
 
 def status(
     folder: Folder,
-    live: Annotated[bool, typer.Option("--live", help="Look again every second.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Update every second.")] = False,
 ) -> None:
-    """A table of all components: what they heard, what came of it, how far they are behind."""
+    """Show all components: received messages, outcomes, retries and lag."""
     from rich.console import Console, Group
     from rich.live import Live
 
@@ -133,8 +131,8 @@ def _table(fleet: list[FleetMember]) -> Table:
 
     table = Table()
     for head in ("component", "pid"):
-        table.add_column(head, no_wrap=True)  # a narrow terminal is to have these whole
-    for head in ("heard", "a second", "queued", "done", "postponed", "rejected", "lag", "last"):
+        table.add_column(head, no_wrap=True)  # complete even on a narrow terminal
+    for head in ("received", "msg/s", "queued", "outcomes", "retries", "rejected", "lag", "last"):
         table.add_column(head, overflow="fold")
     for member in fleet:
         current_status = member.current_status()
@@ -149,7 +147,7 @@ def _table(fleet: list[FleetMember]) -> Table:
         table.add_row(
             member.name,
             str(current_status.pid),
-            str(current_status.heard),
+            str(current_status.received),
             f"{current_status.rate:.1f}",
             "-" if current_status.queued is None else str(current_status.queued),
             codes,
@@ -168,25 +166,25 @@ def _all(folder: Path) -> list[FleetMember]:
     return fleet
 
 
-def _each(fleet: list[FleetMember], act: Callable[[FleetMember], str | None]) -> None:
-    """What became of each, in their order; those who fail do not keep others from starting."""
-    with ThreadPoolExecutor(_TOGETHER) as pool:
-        acts = [(member, pool.submit(act, member)) for member in fleet]
-        for member, done in acts:
-            if done.exception() is None and (word := done.result()) is not None:
+def _for_each(fleet: list[FleetMember], action: Callable[[FleetMember], str | None]) -> None:
+    """Prints the results in order. The first error is raised when all are done."""
+    with ThreadPoolExecutor(_CONCURRENCY) as pool:
+        results = [(member, pool.submit(action, member)) for member in fleet]
+        for member, result in results:
+            if result.exception() is None and (word := result.result()) is not None:
                 typer.echo(f"{member.name} {word}")
-    for _, done in acts:
-        done.result()
+    for _, result in results:
+        result.result()
 
 
-def _begun(member: FleetMember) -> str:
+def _start_stopped(member: FleetMember) -> str:
     if member.current_status() is not None:
         return "runs"
     _start(member)
     return "started"
 
 
-def _mended(member: FleetMember) -> str | None:
+def _restart_died(member: FleetMember) -> str | None:
     left = read_status(member.settings)
     if left is None or left.running:
         return None
@@ -216,6 +214,6 @@ def _start(member: FleetMember) -> None:
         if current_status is not None and current_status.pid == child.pid and current_status.ready:
             return
         if child.poll() is not None:
-            raise ConfigurationError(f"{member.name} ended at once: see {log}")
-        time.sleep(_PAUSE)
-    raise ConfigurationError(f"{member.name} is not ready yet: see {log}")
+            raise ConfigurationError(f"{member.name} ended during its start: see {log}")
+        time.sleep(_POLL_SECONDS)
+    raise ConfigurationError(f"{member.name} is not ready after {START_SECONDS:.0f} s: see {log}")

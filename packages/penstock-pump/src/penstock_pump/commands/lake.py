@@ -1,7 +1,7 @@
-"""`penstock pump keep | trace | summary`: what happened to files, from the lake.
+"""`penstock pump archive | trace | summary`: what happened to files, from the lake.
 
-`keep` has what exchanges carry put into the stream `announcements`; the pipeline's engine makes
-tables of it (`penstock pipeline run --flow pump`); `trace` and `summary` read them.
+`archive` binds the stream `announcements` to exchanges. `penstock pipeline run --flow pump` writes
+tables from it, which `trace` and `summary` read.
 """
 
 from __future__ import annotations
@@ -24,37 +24,38 @@ from penstock_pump.config.settings import Component
 if TYPE_CHECKING:
     from penstock_pump.lake.trace import TraceHop
 
-Exchanges = Annotated[list[str], typer.Argument(metavar="EXCHANGE…", help="Whose messages.")]
-Json = Annotated[bool, typer.Option("--json", help="For programs: a line a hop.")]
-Days = Annotated[int, typer.Option(min=1, metavar="N", help="How many days back to look.")]
+Exchanges = Annotated[list[str], typer.Argument(metavar="EXCHANGE…", help="Exchanges to archive.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per hop.")]
+Days = Annotated[int, typer.Option(min=1, metavar="N", help="Search the last N days.")]
 Day = Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="[default: today, in UTC]")]
 Plot = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A picture of it: .svg, .png or .pdf.")
+    Path | None, typer.Option(metavar="FILE", help="Write a plot: .svg, .png or .pdf.")
 ]
 
 
-def keep(exchanges: Exchanges, conf: options.Conf = None, broker: options.Broker = None) -> None:
-    """Have what exchanges carry kept in the stream `announcements`, for the lake."""
-    from penstock_pump.components.message_archive import STREAM
-    from penstock_pump.components.message_archive import keep_in_stream as kept
+def archive(exchanges: Exchanges, conf: options.Conf = None, broker: options.Broker = None) -> None:
+    """Record the messages of exchanges in the stream `announcements`, for the lake."""
+    from penstock_pump.components.message_archive import archive_exchanges
+    from penstock_pump.names import ANNOUNCEMENT_STREAM
 
-    asyncio.run(kept(component_settings(Component.SHOVEL, conf, broker=broker), exchanges))
-    typer.echo(f"stream {STREAM} keeps {', '.join(exchanges)}")
+    settings = component_settings(Component.SHOVEL, conf, broker=broker)
+    asyncio.run(archive_exchanges(settings, exchanges))
+    typer.echo(f"stream {ANNOUNCEMENT_STREAM} records {', '.join(exchanges)}")
 
 
 def trace(
-    name: Annotated[str, typer.Argument(help="A name, the end of a path, or a pattern.")],
+    name: Annotated[str, typer.Argument(help="File name, end of a path, or pattern.")],
     days: Days = 7,
     data: options.Data = None,
     as_json: Json = False,
 ) -> None:
-    """A file's way, hop by hop: where it was announced, who took it, when, and what came of it."""
+    """Show the path of a file hop by hop: where it was announced, who fetched it, the outcome."""
     from penstock_pump.lake.trace import trace as traced
 
     today = datetime.now(UTC).date()
     hops = traced(_home(data), name, (today - timedelta(days=days), today))
     if not hops:
-        raise NotFound(f"nobody has announced {name!r} in {days} days, as far as was kept")
+        raise NotFound(f"no announcement of {name!r} in the archive of the last {days} days")
     if as_json:
         for hop in hops:
             typer.echo(json.dumps(asdict(hop), default=str, ensure_ascii=False))
@@ -63,7 +64,7 @@ def trace(
 
 
 def summary(day: Day = None, plot: Plot = None, data: options.Data = None) -> None:
-    """A day of the pump: volume, latency, duplicates and failures of each exchange, by Spark."""
+    """Show volume, latency, duplicates and failures of each exchange on one day. Runs Spark."""
     from penstock_pump.lake.flow import NAME, summarise
     from penstock_spark.directory import FlowDirectory
     from penstock_spark.session import flow_session
@@ -72,7 +73,7 @@ def summary(day: Day = None, plot: Plot = None, data: options.Data = None) -> No
         found = summarise(spark, FlowDirectory(_home(data), NAME).lake, _date(day))
         rows = [row.asDict() for row in found.collect()]
     if not rows:
-        raise NotFound(f"nothing was kept on {_date(day)}")
+        raise NotFound(f"no announcements in the archive of {_date(day)}")
     _show_summary(rows)
     if plot is not None:
         from penstock_pump.lake.trace import plot_summary
@@ -96,7 +97,7 @@ def _show(hops: list[TraceHop]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("time (UTC)", "after", "exchange", "what", "code", "by", "took", "file", "")
+    table = Table("time (UTC)", "after", "exchange", "event", "code", "by", "took", "file", "")
     for hop in hops:
         block = "" if hop.block is None else f" {hop.block + 1}/{hop.blocks}"
         table.add_row(
@@ -117,8 +118,9 @@ def _show_summary(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    heads = ("exchange", "posts", "files", "MB", "p50", "p95", "max", "again", "done", "same")
-    table = Table(*heads, "winnowed", "failed", "unread", title=str(rows[0]["day"]))
+    heads = ("exchange", "posts", "files", "MB", "p50", "p95", "max", "duplicates", "done")
+    others = ("unchanged", "winnowed", "failed", "unreadable")
+    table = Table(*heads, *others, title=str(rows[0]["day"]))
     for row in rows:
         late = [row[f"latency_{name}"] for name in ("p50", "p95", "max")]
         table.add_row(
@@ -133,7 +135,7 @@ def _show_summary(rows: list[dict[str, Any]]) -> None:
 
 
 def _print(console: Any, table: Any) -> None:
-    """A file or a pipe has no width of its own, and rows shall not be cut for it."""
+    """A file or a pipe has no width, so rows must not be cut."""
     if not console.is_terminal:
         console.width = 240
     console.print(table)

@@ -1,14 +1,15 @@
-"""Flags of `penstock pump`, named as Sarracenia's options, and how they become settings.
+"""Options of `penstock pump`, named as Sarracenia's, and how they become settings.
 
-A flag counts before the file it may come with. What has no flag of its own is set by `--set`, by
-the name it has in the file.
+An option overrides the configuration file. Settings without an option of their own are set with
+`--set`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -16,135 +17,86 @@ from penstock.core.errors import ConfigurationError
 from penstock_pump.config.sarracenia import read_conf
 from penstock_pump.config.settings import Component, PumpSettings, read_toml, settings_of
 
-SUBSCRIPTION_PANEL = "What is heard"
-PLACEMENT_PANEL = "What is wanted, and where it goes"
-POST_PANEL = "What is announced"
+_subscription = partial(typer.Option, rich_help_panel="Subscription")
+_placement = partial(typer.Option, rich_help_panel="Selection and placement")
+_posting = partial(typer.Option, rich_help_panel="Posting")
 
 Conf = Annotated[
     Path | None,
-    typer.Option("--conf", "-c", metavar="FILE", help="A .toml, or a .conf of Sarracenia's."),
+    typer.Option("--conf", "-c", metavar="FILE", help="A .toml file, or a .conf of Sarracenia."),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; may be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Any other setting; repeatable."),
 ]
-Name = Annotated[str | None, typer.Option(help="Names the queue and what is kept on disk.")]
-State = Annotated[Path | None, typer.Option(metavar="DIR", help="Where retries are kept.")]
+Name = Annotated[str | None, typer.Option(help="Names the queue and the state directory.")]
+State = Annotated[Path | None, typer.Option(metavar="DIR", help="State directory.")]
 Instance = Annotated[
-    int | None, typer.Option(metavar="N", help="Which of several that share a queue this is.")
+    int | None, typer.Option(metavar="N", help="Number of this process among those on the queue.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="A line for every file.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every file.")]
 Broker = Annotated[
     str | None,
     typer.Option("--broker", "-b", metavar="URL", help="amqp(s):// or mqtt(s)://"),
 ]
-Exchange = Annotated[
-    str | None, typer.Option(help="[default: xpublic]", rich_help_panel=SUBSCRIPTION_PANEL)
-]
+Exchange = Annotated[str | None, _subscription(help="[default: xpublic]")]
 Subtopic = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATTERN", help="Directories, as 'a.b.#'.", rich_help_panel=SUBSCRIPTION_PANEL
-    ),
+    list[str] | None, _subscription(metavar="PATTERN", help="Directories, as 'a.b.#'.")
 ]
-TopicPrefix = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PREFIX", help="v02.post or v03.", rich_help_panel=SUBSCRIPTION_PANEL),
-]
-Queue = Annotated[
-    str | None, typer.Option(help="Instead of our own.", rich_help_panel=SUBSCRIPTION_PANEL)
-]
-Accept = Annotated[
-    list[str] | None,
-    typer.Option(metavar="REGEX", help="URLs that are wanted.", rich_help_panel=PLACEMENT_PANEL),
-]
+TopicPrefix = Annotated[list[str] | None, _subscription(metavar="PREFIX", help="v02.post or v03.")]
+Queue = Annotated[str | None, _subscription(help="Queue to use instead of the default.")]
+Accept = Annotated[list[str] | None, _placement(metavar="REGEX", help="URLs to accept.")]
 Reject = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="REGEX", help="URLs that are not; come first.", rich_help_panel=PLACEMENT_PANEL
-    ),
+    list[str] | None, _placement(metavar="REGEX", help="URLs to reject; checked first.")
 ]
 Directory = Annotated[
-    str | None, typer.Option("--directory", "-d", metavar="DIR", rich_help_panel=PLACEMENT_PANEL)
+    str | None, _placement("--directory", "-d", metavar="DIR", help="Where files are written.")
 ]
 Mirror = Annotated[
-    bool | None,
-    typer.Option("--mirror/--no-mirror", help="Keep the path.", rich_help_panel=PLACEMENT_PANEL),
+    bool | None, _placement("--mirror/--no-mirror", help="Keep the directories of the path.")
 ]
 Strip = Annotated[
-    str | None,
-    typer.Option(metavar="N|REGEX", help="Take directories away.", rich_help_panel=PLACEMENT_PANEL),
+    str | None, _placement(metavar="N|REGEX", help="Remove leading directories of the path.")
 ]
-Flatten = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CHAR", help="Make one name of the path.", rich_help_panel=PLACEMENT_PANEL
-    ),
-]
+Flatten = Annotated[str | None, _placement(metavar="CHAR", help="Replace the slashes of the path.")]
 PrivateHosts = Annotated[
     bool | None,
-    typer.Option(
+    _placement(
         "--private-hosts/--no-private-hosts",
-        help="Posts may name hosts of inner networks, this machine included.",
-        rich_help_panel=PLACEMENT_PANEL,
+        help="Posts may name hosts of private networks, this machine included.",
     ),
 ]
 FileDirectories = Annotated[
     list[Path] | None,
-    typer.Option(
-        metavar="DIR",
-        help="Posts may name files below it by file: URLs; may be repeated.",
-        rich_help_panel=PLACEMENT_PANEL,
-    ),
+    _placement(metavar="DIR", help="Posts may name files below it by file: URLs; repeatable."),
 ]
-PostBroker = Annotated[str | None, typer.Option(metavar="URL", rich_help_panel=POST_PANEL)]
-PostExchange = Annotated[str | None, typer.Option(rich_help_panel=POST_PANEL)]
+Destination = Annotated[
+    str | None, _placement(metavar="URL", help="sender: the server to push files to.")
+]
+PostBroker = Annotated[str | None, _posting(metavar="URL", help="[default: --broker]")]
+PostExchange = Annotated[str | None, _posting(help="Exchange to publish to.")]
 BaseUrl = Annotated[
     str | None,
-    typer.Option(
-        "--base-url",
-        "--post-base-url",
-        metavar="URL",
-        help="Where others find the files.",
-        rich_help_panel=POST_PANEL,
-    ),
+    _posting("--base-url", "--post-base-url", metavar="URL", help="Where others fetch the files."),
 ]
 BaseDir = Annotated[
     Path | None,
-    typer.Option(
-        "--base-dir",
-        "--post-base-dir",
-        metavar="DIR",
-        help="Taken away from paths to have those that are announced.",
-        rich_help_panel=POST_PANEL,
+    _posting(
+        "--base-dir", "--post-base-dir", metavar="DIR", help="Announced paths are relative to it."
     ),
 ]
-Format = Annotated[
-    str | None, typer.Option("--format", help="v02, v03 or wis2.", rich_help_panel=POST_PANEL)
-]
-SumMethod = Annotated[
-    str | None,
-    typer.Option("--sum", metavar="METHOD", help="s d n 0 z,s …", rich_help_panel=POST_PANEL),
-]
+Format = Annotated[str | None, _posting("--format", help="v02, v03 or wis2.")]
+SumMethod = Annotated[str | None, _posting("--sum", metavar="METHOD", help="s d n 0 z,s …")]
 Blocksize = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="0: automatic, 1: never.", rich_help_panel=POST_PANEL),
+    str | None, _posting(metavar="SIZE", help="Size of blocks; 0: automatic, 1: whole files.")
 ]
-
-Destination = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="sender: where files go.", rich_help_panel=PLACEMENT_PANEL),
-]
-
 Metrics = Annotated[
-    int | None, typer.Option(metavar="PORT", help="Figures for Prometheus, on loopback.")
+    int | None, typer.Option(metavar="PORT", help="Serve Prometheus metrics on loopback.")
 ]
-Data = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Where everything kept is kept.")
-]
+Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Data directory.")]
 
-#: Flags whose setting has another name.
-_RENAMED = {
+#: Options whose setting has another name.
+_SETTINGS: Final = {
     "base_url": "post_base_url",
     "base_dir": "post_base_dir",
     "form": "post_format",
@@ -158,13 +110,15 @@ def component_settings(
     pairs: Sequence[str] | None = None,
     accept: Sequence[str] | None = None,
     reject: Sequence[str] | None = None,
-    **flags: Any,
+    **options: Any,
 ) -> PumpSettings:
-    """The settings of a component: a file's, if there is one, and the flags before them."""
+    """The settings of the file, if there is one, overridden by the options."""
     given: dict[str, Any] = {
-        _RENAMED.get(name, name): value for name, value in flags.items() if value not in (None, [])
+        _SETTINGS.get(name, name): value
+        for name, value in options.items()
+        if value not in (None, [])
     }
-    given.update(pairs_given(pairs))
+    given.update(parse_pairs(pairs))
     rules = [{"reject": each} for each in reject or ()]
     rules += [{"accept": each} for each in accept or ()]
     if rules:
@@ -172,7 +126,7 @@ def component_settings(
     return read(conf, component, given)
 
 
-def pairs_given(pairs: Sequence[str] | None) -> dict[str, str]:
+def parse_pairs(pairs: Sequence[str] | None) -> dict[str, str]:
     given = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
@@ -186,8 +140,8 @@ def read(conf: Path | None, component: Component | None, given: Mapping[str, Any
     if conf is None:
         return settings_of({"component": component, **given})
     if conf.suffix == ".toml":
-        kind = {} if component is None else {"component": component}
-        return read_toml(conf, {**given, **kind})
+        known = {} if component is None else {"component": component}
+        return read_toml(conf, {**given, **known})
     if conf.suffix in (".conf", ".inc"):
         return read_conf(conf, component, given)
-    raise ConfigurationError(f"{conf}: should be a .toml, or a .conf of Sarracenia's")
+    raise ConfigurationError(f"{conf}: should be a .toml file, or a .conf of Sarracenia")

@@ -1,7 +1,7 @@
 """`penstock pump`: the components of the pump, each a command.
 
-`penstock pump --conf FILE` runs what the file is of, so that a site can switch by changing the
-command.
+`penstock pump --conf FILE` runs the component that the file configures, so a site can switch from
+Sarracenia by changing the command.
 """
 
 from __future__ import annotations
@@ -24,66 +24,72 @@ from penstock_pump.commands.options import component_settings, read
 from penstock_pump.commands.run import run
 from penstock_pump.config.settings import Component
 
-# `penstock pump demo`: a folder carried to another, as `penstock up` shows it.
-
-FOLDER = "pump"
+HELP = "Announce, fetch, winnow and forward files, compatible with Sarracenia."
+DEMO_FOLDER = "pump"
+COMPONENT_HELP = {
+    Component.POST: "Announce files, and the files in directories, once.",
+    Component.WATCH: "Announce files in directories as they change.",
+    Component.SUBSCRIBE: "Download announced files.",
+    Component.SARRA: "Download announced files, and announce the copies.",
+    Component.WINNOW: "Forward the first of equal posts.",
+    Component.SHOVEL: "Forward posts from broker to broker.",
+    Component.SENDER: "Push local files to a server when they are announced.",
+    Component.REPORT: "Print the reports on files.",
+}
 
 
 def demo(
     url: Url = DEFAULT_URL,
     every: Annotated[
-        str, typer.Option(metavar="TIME", help="A station writes a file this often.")
+        str, typer.Option(metavar="TIME", help="Time between two files of the stations.")
     ] = "5s",
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
     with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
 ) -> None:
-    """Carry what lands in DATA/pump/inbox to DATA/pump/mirror, and let stations write there."""
+    """Copy files from DATA/pump/inbox to DATA/pump/mirror; simulated stations write files."""
     home = prepare(file, pairs, data).settings.data
-    asyncio.run(_run_demo(url, (home / FOLDER).absolute(), parse_duration(every), with_stdin))
+    asyncio.run(_run_demo(url, (home / DEMO_FOLDER).absolute(), parse_duration(every), with_stdin))
 
 
 async def _run_demo(url: str, home: Path, every: float, with_stdin: bool) -> None:
     from penstock_pump.demo import PumpDemo
 
-    shown = PumpDemo(home, url, every)
+    demo = PumpDemo(home, url, every)
     async with stop_event(with_stdin) as stop:
-        await shown.run(stop, lambda: typer.echo(f"penstock pump ready: {shown.inbox.as_uri()}"))
+        await demo.run(stop, lambda: typer.echo(f"penstock pump ready: {demo.inbox.as_uri()}"))
 
 
 app = typer.Typer(
-    help="Files announced, fetched, winnowed and announced again, as Sarracenia does it.",
+    help=HELP,
     epilog="Try `penstock pump subscribe -d DIR --file-directories FROM` "
     "and `penstock pump post --base-url file: FROM`.",
 )
 
 Paths = Annotated[list[Path] | None, typer.Argument(help="Files and directories.")]
-File = Annotated[Path, typer.Argument(help="A line a message.")]
+File = Annotated[Path, typer.Argument(help="JSON, one line per message.")]
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, help=HELP)
 def pump(
     context: typer.Context,
     conf: options.Conf = None,
     component: Annotated[
-        Component | None, typer.Option(help="What the file is of, if its folder does not say.")
+        Component | None, typer.Option(help="Component of FILE, if its folder does not name it.")
     ] = None,
     instance: options.Instance = None,
     metrics: options.Metrics = None,
     pairs: options.Set = None,
     verbose: options.Verbose = False,
 ) -> None:
-    """Files announced, fetched, winnowed and announced again, as Sarracenia does it."""
-    configure_logs(
-        LogSettings(level="warning")
-    )  # reading a configuration may have something to say
+    configure_logs(LogSettings(level="warning"))  # for warnings about the configuration
     if context.invoked_subcommand is not None:
         return
     if conf is None:
         typer.echo(context.get_help())
         raise typer.Exit
-    given = {**options.pairs_given(pairs), **({} if instance is None else {"instance": instance})}
+    given = {**options.parse_pairs(pairs), **({} if instance is None else {"instance": instance})}
     run(read(conf, component, given), verbose=verbose, metrics=metrics)
 
 
@@ -107,7 +113,7 @@ def _poster(
     pairs: options.Set = None,
     verbose: options.Verbose = False,
 ) -> None:
-    """The flags of post and watch."""
+    """The options of post and watch."""
 
 
 def _subscription(
@@ -138,13 +144,13 @@ def _subscription(
     pairs: options.Set = None,
     verbose: options.Verbose = False,
 ) -> None:
-    """The flags of all that hear posts; what one has no use for, it leaves."""
+    """The options of components that consume posts; each ignores those it does not use."""
 
 
-def _add(component: Component, flags: Callable[..., None]) -> None:
-    """A command with these flags, which are its settings' names."""
+def _add(component: Component, signature: Callable[..., None]) -> None:
+    """Adds a command; the names of its options are names of settings."""
 
-    @wraps(flags)
+    @wraps(signature)
     def command(
         verbose: bool = False, metrics: int | None = None, exchange: Any = None, **given: Any
     ) -> None:
@@ -154,7 +160,7 @@ def _add(component: Component, flags: Callable[..., None]) -> None:
             given["exchange"] = exchange
         run(component_settings(component, **given), verbose=verbose, metrics=metrics)
 
-    app.command(component.value, help=HELP[component])(command)
+    app.command(component.value, help=COMPONENT_HELP[component])(command)
 
 
 @app.command()
@@ -166,7 +172,7 @@ def save(
     queue: options.Queue = None,
     pairs: options.Set = None,
 ) -> None:
-    """Put what waits in a queue into a file, until the queue is quiet."""
+    """Write the messages of a queue to a file, until none arrives any more."""
     settings = component_settings(
         Component.SAVE, conf, pairs, broker=broker, exchange=exchange, queue=queue, file=file
     )
@@ -181,38 +187,19 @@ def restore(
     post_exchange: options.PostExchange = None,
     pairs: options.Set = None,
 ) -> None:
-    """Publish again what was saved."""
+    """Publish the messages of a file that `save` wrote."""
     settings = component_settings(
         Component.RESTORE, conf, pairs, broker=broker, post_exchange=post_exchange, file=file
     )
     run(settings)
 
 
-HELP = {
-    Component.POST: "Announce files, and what is in directories, once.",
-    Component.WATCH: "Announce what changes in directories, for good.",
-    Component.SUBSCRIBE: "Fetch what is announced.",
-    Component.SARRA: "Fetch what is announced, and announce our own copy.",
-    Component.WINNOW: "Of equal announcements, let the first through.",
-    Component.SHOVEL: "Carry announcements from broker to broker.",
-    Component.SENDER: "Push files that are here to a server, as they are announced.",
-    Component.REPORT: "Show what became of files, as it is reported.",
-}
-
-for _each in (Component.POST, Component.WATCH):
-    _add(_each, _poster)
-for _each in (
-    Component.SUBSCRIBE,
-    Component.SARRA,
-    Component.WINNOW,
-    Component.SHOVEL,
-    Component.SENDER,
-    Component.REPORT,
+for _component in COMPONENT_HELP:
+    is_poster = _component in (Component.POST, Component.WATCH)
+    _add(_component, _poster if is_poster else _subscription)
+for _command in (
+    *(fleet.start, fleet.stop, fleet.status, fleet.sanity),
+    *(lake.archive, lake.trace, lake.summary, demo),
 ):
-    _add(_each, _subscription)
-for _command in (fleet.start, fleet.stop, fleet.status, fleet.sanity):
     app.command()(_command)
-app.command()(lake.keep)
-app.command()(lake.trace)
-app.command()(lake.summary)
-app.command()(demo)
+app.command("keep", hidden=True)(lake.archive)

@@ -1,4 +1,5 @@
-"""Running a component from the command line: one line when it is ready, one when it has ended."""
+"""Runs a component from the command line: prints a line when it is ready and one at its end, and
+shows progress bars of long transfers on a terminal."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ from penstock_pump.transfer import TransferRegistry
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-
-#: New objects before Python looks for cycles among them; 700 unless told.
-_YOUNG: Final = 100_000
+#: New objects before Python's garbage collector runs; its default is 700.
+_GC_THRESHOLD: Final = 100_000
+_BAR_SECONDS: Final = 0.2
 _RUN: Final[dict[Component, Callable[[PumpSettings, ComponentControl], Awaitable[None]]]] = {
     Component.WATCH: components.watch,
     Component.SUBSCRIBE: components.subscribe,
@@ -39,7 +40,8 @@ _RUN: Final[dict[Component, Callable[[PumpSettings, ComponentControl], Awaitable
 
 
 def run(settings: PumpSettings, *, verbose: bool = False, metrics: int | None = None) -> None:
-    """Whatever the settings are of; raises `typer.Exit` where something was left undone."""
+    """Runs the component of the settings; raises `typer.Exit` if `post` could not announce all
+    files."""
     configure_logs(LogSettings(level="info" if verbose else "warning"))
     component = settings.component
     if component is Component.POST:
@@ -55,11 +57,11 @@ def run(settings: PumpSettings, *, verbose: bool = False, metrics: int | None = 
 
 
 def _on_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Many small sockets are what uvloop is good at: a fifth less CPU a file, where it is there."""
-    # A thousand posts in hand are a hundred thousand objects that come and go, none of them in a
-    # cycle: to look for cycles among them as often as Python does took a third of the time.
+    """uvloop, where installed, saves a fifth of the CPU per file."""
+    # A thousand posts in progress are a hundred thousand short-lived objects, none of them in a
+    # cycle: with Python's default the garbage collector took a third of the time.
     gc.freeze()
-    gc.set_threshold(_YOUNG)
+    gc.set_threshold(_GC_THRESHOLD)
     try:
         run_loop = import_module("uvloop").run
     except ImportError:
@@ -106,7 +108,7 @@ async def _until_stopped(
         if control.ready.is_set():
             typer.echo(f"penstock pump ready: {settings.component} {settings.name}")
         elif stop.is_set():
-            task.cancel()  # it is still waiting for a broker
+            task.cancel()  # still connecting
         for waiting in (ready, stopped):
             waiting.cancel()
         try:
@@ -114,8 +116,8 @@ async def _until_stopped(
         except asyncio.CancelledError:
             return
         finally:
-            for beside in (current_status, bars):
-                beside.cancel()
+            for background in (current_status, bars):
+                background.cancel()
             await asyncio.gather(current_status, bars, return_exceptions=True)
     _summary(control)
 
@@ -128,29 +130,24 @@ def _serve(settings: PumpSettings, control: ComponentControl, port: int) -> None
 
 def _summary(control: ComponentControl) -> None:
     counters = control.counters
-    if not counters.heard:
+    if not counters.received:
         return
     codes = ", ".join(f"{code}: {count}" for code, count in sorted(counters.codes.items()))
     rejected = counters.rejected.total()
-    typer.echo(f"heard {counters.heard}; {codes or 'nothing done'}; rejected {rejected}")
-
-
-# Bars for transfers that take long: on a terminal, below what else is said; else not at all.
-
-_LOOK_SECONDS: Final = 0.2
+    typer.echo(f"received {counters.received}; {codes or 'no outcomes'}; rejected {rejected}")
 
 
 async def show_transfers(transfers: TransferRegistry) -> None:
-    """Until cancelled."""
+    """Until cancelled; nothing where stderr is no terminal."""
     if not sys.stderr.isatty():
         return
     from rich.console import Console
 
     with new_bars(Console(stderr=True)) as bars:
         while True:
-            long = transfers.long(LONG_TRANSFER_SECONDS)
+            long = transfers.longer_than(LONG_TRANSFER_SECONDS)
             draw_bars(bars, ((each.name, each.done, each.total) for each in long))
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_BAR_SECONDS)
 
 
 def new_bars(console: object = None) -> Progress:
@@ -176,7 +173,7 @@ def new_bars(console: object = None) -> Progress:
 
 
 def draw_bars(bars: Progress, transfers: Iterable[tuple[str, int, int | None]]) -> None:
-    """A bar for each of these, and none for what has ended."""
+    """A bar for each transfer; bars of others are removed."""
     known = {task.description: task.id for task in bars.tasks}
     seen = set()
     for name, done, total in transfers:

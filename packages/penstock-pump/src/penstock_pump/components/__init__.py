@@ -1,6 +1,6 @@
-"""The components, each a call: `await subscribe(settings)`, and so on.
+"""The components, each a coroutine: `await subscribe(settings)`, and so on.
 
-They run until `Control.stop` is set, or until there is nothing left to do.
+They run until `ComponentControl.stop` is set, or until there is nothing left to do.
 """
 
 from penstock_pump.components.consumers import report, sarra, sender, shovel, subscribe, winnow

@@ -1,7 +1,7 @@
-"""What components are made of: connections, transports, stores, put together from the settings.
+"""Builds the parts of a component from its settings: connections, transports, stores, rules.
 
-Everything opened here is closed when the workshop is left, in the order that lets what is under way
-end well.
+Everything that a factory opens is closed with it, in reverse order. Connections to brokers are
+shared: one per URL to publish, one per queue to consume.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock.client import Fabric, connect
+from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.data_directory import lock_directory, private_directory
 from penstock.core.errors import ConfigurationError
+from penstock.core.retry import RetryPolicy
 from penstock_pump.config.settings import Component, PumpSettings
 from penstock_pump.credentials import PumpCredentials, read_credentials, without_secret
 from penstock_pump.downloader import Downloader, DownloadRules
 from penstock_pump.duplicates import DuplicateFilter, FingerprintStore
 from penstock_pump.files.inflight import FileAttributes
 from penstock_pump.files.target import read_inflight
-from penstock_pump.flow.consumer import ConsumerLimits, PumpRetryPolicy, RetryStore
+from penstock_pump.flow.consumer import ConsumerLimits, RetryStore
 from penstock_pump.flow.publisher import (
     BulkPostPublisher,
     ClientPublisher,
@@ -42,8 +44,6 @@ from penstock_pump.flow.subscription import (
     PumpSubscription,
     QueueSubscription,
     binding_keys,
-    is_amqp091_url,
-    is_mqtt_url,
     unbind,
 )
 from penstock_pump.handlers import Provenance
@@ -66,8 +66,10 @@ from penstock_pump.transfer import BandwidthLimit, TransferRegistry
 from penstock_pump.transports.access import FileRule, HostRule
 from penstock_pump.transports.transport import TransportContext, TransportRegistry
 
-#: A prefetch, as AMQP and MQTT's largest.
+#: The largest prefetch of AMQP and MQTT.
 MAX_PREFETCH: Final = 65_535
+#: How long a broker that is starting is waited for.
+RECONNECT_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +81,30 @@ class ComponentFactory:
     brokers: BrokerConnections
 
     def state(self, name: str) -> Path:
-        """A file of this component's state, locked until the workshop is left."""
+        """A file of this component's state, locked until the factory closes."""
         folder = private_directory(state_folder(self.settings))
         advice = (
             f"{self.settings.component} {self.settings.name}, instance {self.settings.instance}, "
-            "runs already; stop it, or start another instance (--instance)"
+            "is already running; stop it, or start another instance (--instance)"
         )
         self.stack.enter_context(lock_directory(folder, f"{name}.lock", advice))
         return folder / name
 
     async def subscription(self) -> PumpSubscription:
-        """Open, so that what is announced from now on arrives."""
+        """Open: posts published from now on are received."""
         settings = self.settings
         queue = await asyncio.to_thread(queue_name, settings)
         limits = (settings.prefetch, settings.expire)
-        kept = state_folder(settings) / f"{settings.component}.{settings.name}.bindings"
-        wanted = bindings(settings)
-        return await self.brokers.hear_only(settings.broker, wanted, queue, *limits, kept)
+        file = state_folder(settings) / f"{settings.component}.{settings.name}.bindings"
+        return await self.brokers.subscribe_durable(
+            settings.broker, bindings(settings), queue, *limits, file
+        )
 
     async def post_publisher(self) -> PostPublisher:
         settings = self.settings
         url = settings.post_broker or settings.broker
         form = settings.post_format or _format_of(settings.post_topic_prefix)
-        address = PublishTarget(
+        target = PublishTarget(
             url,
             posted_exchange(settings, url),
             prefix=settings.post_topic_prefix,
@@ -112,50 +115,54 @@ class ComponentFactory:
             persistent=settings.persistent,
         )
         return PostPublisher(
-            await self.brokers.sending(url), address, codec_named(form, dialect(settings))
+            await self.brokers.publisher(url), target, codec_named(form, dialect(settings))
         )
 
     async def bulk(self) -> BulkPostPublisher | None:
-        """A short way for whole trees, where the broker's protocol has one."""
+        """The bulk publisher for whole trees, over AMQP 0-9-1 only."""
         settings = self.settings
         url = self.credentials.complete(settings.post_broker or settings.broker)
-        if not is_amqp091_url(url) or settings.suppress_duplicates is not None:
+        if not _is_amqp091(url) or settings.suppress_duplicates is not None:
             return None
         return self.stack.enter_context(
             await asyncio.to_thread(BulkPostPublisher, url, RECONNECT_SECONDS)
         )
 
-    async def reporting(self) -> ReportPublisher | None:
+    async def report_publisher(self) -> ReportPublisher | None:
         settings = self.settings
         if not settings.report_back:
             return None
         user = user_of(settings.broker)
         exchange = settings.report_exchange or f"xs_{user}"
         post_publisher = PostPublisher(
-            await self.brokers.sending(settings.broker),
+            await self.brokers.publisher(settings.broker),
             PublishTarget(settings.broker, exchange),
             codec_named("v02"),
         )
-        # Those who share a queue are one reader; its name is not for everybody.
+        # Instances that share a queue are one reader. The queue's name is secret, its hash is not.
         queue = await asyncio.to_thread(queue_name, settings)
         reader = hashlib.sha256(queue.encode()).hexdigest()[:16]
         return ReportPublisher(post_publisher, os.uname().nodename, user, reader, self.plugins)
 
     async def part_quota(self, base_url: str, base_dir: Path) -> PartQuota | None:
-        """Room for parts, and an ear for those who have fetched them."""
+        """With a subscription to the reports of those who fetch the parts."""
         settings = self.settings
-        if settings.inplace or not settings.hold:
+        if settings.inplace or not settings.part_quota:
             return None
         url = settings.post_broker or settings.broker
-        limits = (settings.hold, settings.hold_readers)
+        limits = (settings.part_quota, settings.part_quota_readers)
         part_quota = await asyncio.to_thread(PartQuota, base_dir, base_url, *limits)
-        exchange = settings.hold_exchange or f"xs_{user_of(url)}"
+        exchange = settings.part_quota_exchange or f"xs_{user_of(url)}"
         queue = f"q_{user_of(url)}.{settings.component}.{settings.name}.held"
-        # Reports lie with the broker until all readers have reported: there is no bound on them.
-        reports = await self.brokers.hear(url, [PumpBinding(exchange, PREFIX)], queue, MAX_PREFETCH)
-        listening = asyncio.create_task(part_quota.hear(reports))
-        self.stack.push_async_callback(_ended, listening)
+        # Reports stay unacknowledged until all readers have reported, however many there are.
+        reports = await self.brokers.subscribe(
+            url, [PumpBinding(exchange, PREFIX)], queue, MAX_PREFETCH
+        )
+        self._run_in_background(part_quota.consume_reports(reports))
         return part_quota
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        self.stack.push_async_callback(_cancel, asyncio.create_task(work))
 
     def downloader(
         self, transfers: TransferRegistry, part_quota: PartQuota | None = None
@@ -204,8 +211,7 @@ class ComponentFactory:
         fingerprints = await asyncio.to_thread(FingerprintStore, path, lifetime, time.time)
         self.stack.push_async_callback(fingerprints.close)
         duplicate_filter = DuplicateFilter(fingerprints, settings.suppress_basis)
-        housekeeping = asyncio.create_task(duplicate_filter.keep_house())
-        self.stack.push_async_callback(_ended, housekeeping)
+        self._run_in_background(duplicate_filter.expire_regularly())
         return duplicate_filter
 
     async def retries(self) -> RetryStore:
@@ -231,9 +237,9 @@ class ComponentFactory:
         settings = self.settings
         most = max(settings.prefetch, settings.concurrency)
         return ConsumerLimits(
-            in_hand=settings.concurrency if settings.component == "sender" else most,
+            concurrency=settings.concurrency if settings.component == "sender" else most,
             attempts=settings.attempts,
-            backoff=PumpRetryPolicy(lifetime=settings.retry_ttl),
+            backoff=RetryPolicy(1.0, 600.0, settings.retry_ttl),
         )
 
 
@@ -241,13 +247,13 @@ class ComponentFactory:
 async def open_component_factory(
     settings: PumpSettings, plugins: Sequence[Plugin] = ()
 ) -> AsyncIterator[ComponentFactory]:
-    known = Plugins([*load_plugins(settings.plugins), *plugins])
+    all_plugins = Plugins([*load_plugins(settings.plugins), *plugins])
     credentials = PumpCredentials()
     if settings.credentials is not None:
         credentials = await asyncio.to_thread(read_credentials, settings.credentials)
     async with AsyncExitStack() as stack:
         yield ComponentFactory(
-            settings, credentials, known, stack, BrokerConnections(credentials, stack)
+            settings, credentials, all_plugins, stack, BrokerConnections(credentials, stack)
         )
 
 
@@ -255,93 +261,87 @@ def _format_of(prefix: str | None) -> str:
     return "v03" if prefix is not None and prefix.startswith("v03") else "v02"
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
 
 
-# Connections to brokers: one for each to send over and one for each queue, closed with the rest.
-#
-# AMQP 0-9-1 has a way of its own (`flow.queue`, `flow.exchanges`); the others go by the client's
-# patterns.
-
-#: A broker that is just being started is waited for.
-RECONNECT_SECONDS: Final = 60.0
+def _is_amqp091(url: str) -> bool:
+    return protocol_of(url) is BrokerProtocol.AMQP091
 
 
 class BrokerConnections:
+    """AMQP 0-9-1 uses the bulk client; the other protocols use `penstock.client.connect`."""
+
     def __init__(self, credentials: PumpCredentials, stack: AsyncExitStack) -> None:
         self._credentials = credentials
         self._stack = stack
         self._fabrics: dict[str, Fabric] = {}
-        self._senders: dict[str, PumpPublisher] = {}
+        self._publishers: dict[str, PumpPublisher] = {}
 
     async def fabric(self, url: str) -> Fabric:
-        """The client's patterns."""
         if url not in self._fabrics:
             fabric = connect(self._credentials.complete(url), retry_seconds=RECONNECT_SECONDS)
             self._fabrics[url] = await self._stack.enter_async_context(fabric)
         return self._fabrics[url]
 
-    async def sending(self, url: str) -> PumpPublisher:
-        """Apart from what is heard: a broker that asks senders to wait still hears what is done."""
-        if url not in self._senders:
-            if is_amqp091_url(url):
-                exchanges = ExchangePublisher(self._credentials.complete(url), RECONNECT_SECONDS)
-                await exchanges.open()
-                self._stack.push_async_callback(exchanges.close)
-                self._senders[url] = exchanges
+    async def publisher(self, url: str) -> PumpPublisher:
+        """On a connection of its own, so that a broker that blocks publishers still receives
+        acknowledgements."""
+        if url not in self._publishers:
+            if _is_amqp091(url):
+                publisher = ExchangePublisher(self._credentials.complete(url), RECONNECT_SECONDS)
+                await publisher.open()
+                self._stack.push_async_callback(publisher.close)
+                self._publishers[url] = publisher
             else:
-                self._senders[url] = ClientPublisher(await self.fabric(url), mqtt=is_mqtt_url(url))
-        return self._senders[url]
+                mqtt = protocol_of(url) is BrokerProtocol.MQTT
+                self._publishers[url] = ClientPublisher(await self.fabric(url), mqtt=mqtt)
+        return self._publishers[url]
 
-    async def hear(
+    async def subscribe(
         self,
         url: str,
-        wanted: Sequence[PumpBinding],
+        bindings: Sequence[PumpBinding],
         queue: str,
         prefetch: int,
         expire: float | None = None,
     ) -> PumpSubscription:
-        """Open, so that what is announced from now on arrives."""
         subscription: PumpSubscription
-        if is_amqp091_url(url):
+        if _is_amqp091(url):
             complete, retry_seconds = self._credentials.complete(url), RECONNECT_SECONDS
             subscription = QueueSubscription(
-                complete, wanted, queue, prefetch, expire=expire, retry_seconds=retry_seconds
+                complete, bindings, queue, prefetch, expire=expire, retry_seconds=retry_seconds
             )
         else:
-            subscription = ClientSubscription(await self.fabric(url), url, wanted, queue, prefetch)
+            fabric = await self.fabric(url)
+            subscription = ClientSubscription(fabric, url, bindings, queue, prefetch)
         await subscription.open()
         self._stack.push_async_callback(subscription.close)
         return subscription
 
-    async def hear_only(
+    async def subscribe_durable(
         self,
         url: str,
-        wanted: Sequence[PumpBinding],
+        bindings: Sequence[PumpBinding],
         queue: str,
         prefetch: int,
         expire: float | None,
-        kept: Path,
+        binding_file: Path,
     ) -> PumpSubscription:
-        """The same, of a queue that lasts: what was bound to it before, as `kept` has it, and is
-        not wanted any more is unbound."""
-        if not is_amqp091_url(url):
-            return await self.hear(url, wanted, queue, prefetch, expire)
-        file = BindingFile(kept, without_secret(url), queue)
-        now = binding_keys(wanted)
+        """Also removes bindings of the file that are not asked for any more."""
+        if not _is_amqp091(url):
+            return await self.subscribe(url, bindings, queue, prefetch, expire)
+        file = BindingFile(binding_file, without_secret(url), queue)
+        current = binding_keys(bindings)
         before = await asyncio.to_thread(file.read)
-        await asyncio.to_thread(file.write, before | now)
-        subscription = await self.hear(url, wanted, queue, prefetch, expire)
-        if former := before - now:
+        await asyncio.to_thread(file.write, before | current)
+        subscription = await self.subscribe(url, bindings, queue, prefetch, expire)
+        if former := before - current:
             left = await unbind(self._credentials.complete(url), queue, former)
-            await asyncio.to_thread(file.write, now | left)
+            await asyncio.to_thread(file.write, current | left)
         return subscription
-
-
-# Settings read as the values that the rest of the pump works with.
 
 
 def bindings(settings: PumpSettings) -> list[PumpBinding]:
@@ -360,7 +360,7 @@ def bindings(settings: PumpSettings) -> list[PumpBinding]:
 
 
 def selection(settings: PumpSettings) -> PostSelection:
-    own = Placement(
+    default = Placement(
         settings.directory, settings.mirror, settings.strip, settings.flatten, settings.filename
     )
     clauses = []
@@ -368,15 +368,10 @@ def selection(settings: PumpSettings) -> PostSelection:
         pattern = rule.accept or rule.reject
         if pattern is None or (rule.accept and rule.reject):
             raise ConfigurationError("a rule of `select` is either an accept or a reject")
-        placement = Placement(
-            own.directory if rule.directory is None else rule.directory,
-            own.mirror if rule.mirror is None else rule.mirror,
-            own.strip if rule.strip is None else rule.strip,
-            own.flatten if rule.flatten is None else rule.flatten,
-            own.filename if rule.filename is None else rule.filename,
-        )
+        own = rule.model_dump(exclude_none=True, exclude={"accept", "reject"})
+        placement = replace(default, **own)
         clauses.append(SelectionClause(rule.accept is not None, pattern, placement))
-    return PostSelection(clauses, settings.accept_unmatched, own)
+    return PostSelection(clauses, settings.accept_unmatched, default)
 
 
 def variables(settings: PumpSettings) -> dict[str, str]:
@@ -390,8 +385,8 @@ def variables(settings: PumpSettings) -> dict[str, str]:
 
 def file_attributes(settings: PumpSettings) -> FileAttributes:
     return FileAttributes(
-        keep_mode=settings.preserve_mode,
-        keep_times=settings.preserve_time,
+        preserve_mode=settings.preserve_mode,
+        preserve_times=settings.preserve_time,
         mode=settings.default_mode,
         folder_mode=settings.default_dir_mode or 0o775,
         durable=settings.durable,
@@ -399,7 +394,7 @@ def file_attributes(settings: PumpSettings) -> FileAttributes:
 
 
 def file_rule(settings: PumpSettings) -> FileRule:
-    """A sender's base directory holds what it is to send."""
+    """A sender may always read its base directory."""
     listed = list(settings.file_directories)
     if settings.component is Component.SENDER and settings.base_dir is not None:
         listed.append(settings.base_dir)
@@ -411,10 +406,12 @@ def dialect(settings: PumpSettings) -> V02Dialect:
 
 
 def base_url(settings: PumpSettings) -> str:
-    """A prefix ends with a slash, so that nobody takes it for the file itself."""
+    """A prefix ends with a slash, so that it cannot be taken for the URL of a file."""
     url = settings.post_base_url
     if url is None:
-        raise ConfigurationError(f"{settings.component} needs post_base_url: where files are had")
+        raise ConfigurationError(
+            f"{settings.component} needs post_base_url: where others fetch the files"
+        )
     return url if url == "file:" or url.endswith("/") else url + "/"
 
 

@@ -1,4 +1,5 @@
-"""save and restore: a queue put into a file, a line a message, and published again from there."""
+"""Archives of messages: `save` writes a queue to a file, a line per message, `restore` publishes it
+again, and `archive_exchanges` has a stream record exchanges for the lake."""
 
 from __future__ import annotations
 
@@ -9,21 +10,25 @@ from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Final
 
+from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.errors import ConfigurationError, Unsupported
 from penstock_pump.components.factory import open_component_factory
 from penstock_pump.config.settings import PumpSettings
 from penstock_pump.flow.message import message_from_json, message_to_json
-from penstock_pump.flow.subscription import PumpDelivery, is_mqtt_url
+from penstock_pump.flow.subscription import PumpDelivery
+from penstock_pump.names import ANNOUNCEMENT_STREAM
 from penstock_pump.status import ComponentControl
 
-#: So many messages are written and synced together, and then acknowledged.
+#: Messages that are written and synced together, and then acknowledged.
 BATCH: Final = 500
-#: So many announcements are under way at a time.
 MAX_UNCONFIRMED: Final = 1000
+#: Posts and reports of either version.
+BINDING_KEYS: Final = ("v02.#", "v03.#")
 
 
 async def save(settings: PumpSettings, control: ComponentControl | None = None) -> int:
-    """Take messages from the queue until it is quiet; how many. The file is added to."""
+    """Append the messages of a queue to a file until none arrives for `idle` seconds; returns how
+    many."""
     control = control or ComponentControl()
     path = _file(settings)
     saved = 0
@@ -44,34 +49,34 @@ async def save(settings: PumpSettings, control: ComponentControl | None = None) 
 
 
 async def restore(settings: PumpSettings) -> int:
-    """Publish all that was saved, as it was; how many. The file is left as it is."""
+    """Publish the messages of a file unchanged; returns how many. The file is not changed."""
     path = _file(settings)
     sent = 0
-    under_way: deque[Awaitable[None]] = deque()
+    unconfirmed: deque[Awaitable[None]] = deque()
     async with open_component_factory(settings) as factory:
         post_publisher = await factory.post_publisher()
         with path.open(encoding="utf-8") as lines:
             while batch := await asyncio.to_thread(lines.readlines, 1 << 16):
                 for line in batch:
                     if line.strip():
-                        repeating = post_publisher.repeat(message_from_json(line))
-                        under_way.append(asyncio.create_task(repeating))
+                        publishing = post_publisher.forward(message_from_json(line))
+                        unconfirmed.append(asyncio.create_task(publishing))
                         sent += 1
-                    while len(under_way) > MAX_UNCONFIRMED:
-                        await under_way.popleft()
-        while under_way:
-            await under_way.popleft()
+                    while len(unconfirmed) > MAX_UNCONFIRMED:
+                        await unconfirmed.popleft()
+        while unconfirmed:
+            await unconfirmed.popleft()
     return sent
 
 
 async def _write(path: Path, batch: list[PumpDelivery]) -> int:
-    """On the disk first, and acknowledged then."""
+    """Sync before acknowledging."""
     if not batch:
         return 0
     await asyncio.to_thread(_append, path, [message_to_json(each.pump_message) for each in batch])
     count = len(batch)
-    for heard in batch:
-        await heard.ack()
+    for delivery in batch:
+        await delivery.ack()
     batch.clear()
     return count
 
@@ -89,22 +94,15 @@ def _file(settings: PumpSettings) -> Path:
     return settings.file
 
 
-# keep: what exchanges carry goes into the stream `announcements` as well, and so into the lake.
-
-STREAM: Final = "announcements"
-#: Posts and reports of either version.
-BINDING_KEYS: Final = ("v02.#", "v03.#")
-
-
-async def keep_in_stream(settings: PumpSettings, exchanges: Sequence[str]) -> None:
-    """Have them kept from now on; done before, it changes nothing."""
-    if is_mqtt_url(settings.broker):
-        raise Unsupported("over MQTT announcements are kept anyway: give an amqp:// URL")
+async def archive_exchanges(settings: PumpSettings, exchanges: Sequence[str]) -> None:
+    """Bind the stream `announcements` to the exchanges; idempotent."""
+    if protocol_of(settings.broker) is BrokerProtocol.MQTT:
+        raise Unsupported("posts over MQTT are always archived: use an amqp:// URL for exchanges")
     async with open_component_factory(settings) as factory:
         fabric = await factory.brokers.fabric(settings.broker)
         async with await fabric.amqp.channel() as channel:
-            await channel.declare_queue(STREAM, arguments={"x-queue-type": "stream"})
+            await channel.declare_queue(ANNOUNCEMENT_STREAM, arguments={"x-queue-type": "stream"})
             for name in exchanges:
                 await channel.declare_exchange(name, "topic")
                 for key in BINDING_KEYS:
-                    await channel.bind(STREAM, name, key)
+                    await channel.bind(ANNOUNCEMENT_STREAM, name, key)

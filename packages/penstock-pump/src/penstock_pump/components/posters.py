@@ -1,4 +1,4 @@
-"""post and watch: files announced once, or for good as they change."""
+"""`post` announces files once; `watch` announces them as they change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from penstock_pump.status import ComponentControl
 
 
 async def post(settings: PumpSettings, plugins: Sequence[Plugin] = ()) -> PostCounts:
-    """Announce files, and what is in directories, once; returns when all of it is safe."""
+    """Announce files and the contents of directories; returns when the broker has confirmed
+    all posts."""
     async with open_component_factory(settings, plugins) as factory:
         poster = await _poster(factory, await factory.bulk())
 
@@ -40,46 +41,32 @@ async def post(settings: PumpSettings, plugins: Sequence[Plugin] = ()) -> PostCo
 async def watch(
     settings: PumpSettings, control: ComponentControl | None = None, plugins: Sequence[Plugin] = ()
 ) -> None:
-    """Announce what changes below directories, until told to stop."""
+    """Announce what changes below directories."""
     control = control or ComponentControl()
     watch_options = WatchOptions(
         settings.recursive, settings.min_age, settings.rescan, settings.existing
     )
     async with open_component_factory(settings, plugins) as factory:
         poster = await _poster(factory, counters=control.counters)
-        trees, watches, stands = [], [], []
+        tasks: dict[asyncio.Task[None], asyncio.Event] = {}
         for number, path in enumerate(_paths(settings)):
             file = await asyncio.to_thread(factory.state, f"tree_{number:02d}.db")
             tree = await asyncio.to_thread(PostedTree, file)
-            trees.append(tree)
+            factory.stack.callback(tree.close)
             ready = asyncio.Event()
-            stands.append(ready)
-            watching = TreeWatcher(path, poster, tree, watch_options)
-            watches.append(asyncio.create_task(watching.run(control.stop, ready)))
+            watcher = TreeWatcher(path, poster, tree, watch_options)
+            tasks[asyncio.create_task(watcher.run(control.stop, ready))] = ready
         try:
-            await _all_ready(stands, watches)
+            for task, ready in tasks.items():  # or the task has failed
+                waiting = asyncio.create_task(ready.wait())
+                await asyncio.wait([waiting, task], return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
             control.ready.set()
-            await asyncio.gather(*watches)
+            await asyncio.gather(*tasks)
         finally:
-            for task in watches:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
-            for tree in trees:
-                tree.close()
-
-
-async def _all_ready(
-    stands: Sequence[asyncio.Event], watches: Sequence[asyncio.Task[None]]
-) -> None:
-    """Returns when all watches stand; a watch that ends before that says why."""
-    for ready, watch in zip(stands, watches, strict=True):
-        waiting = asyncio.create_task(_wait(ready))
-        await asyncio.wait([waiting, watch], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-
-
-async def _wait(ready: asyncio.Event) -> None:
-    await ready.wait()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _poster(
@@ -90,14 +77,14 @@ async def _poster(
     settings = factory.settings
     sums = ChecksumMethods.installed()
     sums.check(settings.sum.partition(",")[0])
-    description = FileDescriber(
+    describer = FileDescriber(
         base_url(settings),
         (settings.post_base_dir or settings.base_dir or Path("/")).absolute(),
         sum=settings.sum,
         block_size=None if settings.blocksize == 1 else settings.blocksize,
         block_method=settings.partition,
-        keep_mode=settings.preserve_mode,
-        keep_times=settings.preserve_time,
+        preserve_mode=settings.preserve_mode,
+        preserve_times=settings.preserve_time,
         folders=settings.folders,
         inline=settings.inline,
         source=settings.source,
@@ -105,7 +92,7 @@ async def _poster(
         sums=sums,
     )
     return FilePoster(
-        description,
+        describer,
         await factory.post_publisher(),
         selection=selection(settings),
         events=settings.events,
@@ -118,8 +105,8 @@ async def _poster(
 
 def _paths(settings: PumpSettings) -> list[Path]:
     if not settings.path:
-        raise ConfigurationError(f"{settings.component} needs a path: what to announce")
+        raise ConfigurationError(f"{settings.component} needs a path to announce")
     for path in settings.path:
         if not path.exists() and not path.is_symlink():
-            raise ConfigurationError(f"{path} is not there")
+            raise ConfigurationError(f"{path} does not exist")
     return [path.absolute() for path in settings.path]

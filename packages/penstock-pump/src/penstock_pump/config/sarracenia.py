@@ -1,9 +1,14 @@
-"""Sarracenia's own configuration files, v2's and sr3's, read as they are.
+"""Reads configuration files of Sarracenia, v2 and sr3, unchanged.
 
-A line is an option and its value, and its place matters: `directory`, `mirror`, `strip`, `flatten`
-and `filename` count for what is accepted below them, `exchange` and `topic_prefix` for subtopics.
-Above the file stand `default.conf`, `admin.conf` and the component's own; the component is named by
-the folder the file is in. Sites that wrote these files join base URLs and paths, and so do we then.
+A line is an option and its value, and the order matters: `directory`, `mirror`, `strip`, `flatten`
+and `filename` apply to the `accept` lines below them, `exchange` and `topic_prefix` to the
+`subtopic` lines below them. `default.conf`, `admin.conf` and `COMPONENT.conf` are read before the
+file; the directory of the file names the component. Base URLs and paths are joined, as Sarracenia
+does.
+
+Option names are compared without case, dashes and underscores, so v2's `post_base_url` and sr3's
+`post_baseUrl` are the same. Known options without a meaning here are ignored; only unknown ones are
+logged.
 """
 
 from __future__ import annotations
@@ -23,25 +28,32 @@ from penstock_pump.config.settings import DEFAULTS, Component, PumpSettings, set
 
 log = get_logger(__name__)
 
-#: What counts for the lines below it, and what it is before it is said.
+#: Options that apply to the lines below them, with their defaults.
 DEFAULT_PLACEMENT: Final[Mapping[str, Any]] = {
     name: PumpSettings.model_fields[name].default
     for name in ("directory", "mirror", "strip", "flatten", "filename")
 }
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
-#: Replaced when a post is placed, not when the file is read.
-_LATER: Final = frozenset({"BD", "PBD", "SOURCE", "YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ"})
-_DEEPEST: Final = 10
+#: Variables that are replaced when a post is placed, not when the file is read.
+_DEFERRED: Final = frozenset({"BD", "PBD", "SOURCE", "YYYYMMDD", "YYYY", "MM", "DD", "HH", "JJJ"})
+_MAX_INCLUDES: Final = 10
+
+OptionParser = Callable[[str], Any]
+
+_TRUE: Final = frozenset({"", "true", "yes", "on", "1", "y"})
+_FALSE: Final = frozenset({"false", "no", "off", "none", "0", "n"})
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdwSMHDW]?)")
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[bB]?")
+_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(slots=True)
 class _ConfReader:
-    """What has been read so far, and what is in force at this line."""
-
     component: Component
     variables: dict[str, str]
     given: dict[str, Any] = field(default_factory=dict)
-    placing: dict[str, Any] = field(default_factory=dict)
+    placement: dict[str, Any] = field(default_factory=dict)  #: at the current line
     rules: list[dict[str, Any]] = field(default_factory=list)
     bindings: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -52,8 +64,8 @@ def read_conf(
 ) -> PumpSettings:
     component = component or component_of(path)
     home = path.parent.parent
-    assumed = {**DEFAULT_PLACEMENT, **DEFAULTS.get(component, {})}
-    reading = _ConfReader(
+    defaults = {**DEFAULT_PLACEMENT, **DEFAULTS.get(component, {})}
+    reader = _ConfReader(
         component,
         {
             **os.environ,
@@ -61,19 +73,19 @@ def read_conf(
             "PROGRAM": component.value,
             "CONFIG": path.stem,
         },
-        placing={name: assumed[name] for name in DEFAULT_PLACEMENT},
+        placement={name: defaults[name] for name in DEFAULT_PLACEMENT},
     )
-    for above in ("default.conf", "admin.conf", f"{component}.conf"):
-        if (home / above).is_file():
-            _read(home / above, reading, 0)
-    _read(path, reading, 0)
-    if reading.problems:
-        raise ConfigurationError("\n".join(reading.problems))
-    given = {"component": component, "name": path.stem, "join": True, **reading.given}
-    if reading.rules:
-        given["select"] = reading.rules
-    if reading.bindings and "subtopic" not in (flags or {}):
-        given["bindings"] = [_is_overridden(each, flags or {}) for each in reading.bindings]
+    for common in ("default.conf", "admin.conf", f"{component}.conf"):
+        if (home / common).is_file():
+            _read(home / common, reader, 0)
+    _read(path, reader, 0)
+    if reader.problems:
+        raise ConfigurationError("\n".join(reader.problems))
+    given = {"component": component, "name": path.stem, "join": True, **reader.given}
+    if reader.rules:
+        given["select"] = reader.rules
+    if reader.bindings and "subtopic" not in (flags or {}):
+        given["bindings"] = [_overridden(each, flags or {}) for each in reader.bindings]
     credentials = home / "credentials.conf"
     if credentials.is_file():
         given["credentials"] = credentials
@@ -81,27 +93,27 @@ def read_conf(
 
 
 def component_of(path: Path) -> Component:
-    """By the folder, as Sarracenia has it: `subscribe/weather.conf`."""
-    words = {"cpost": "post", "cpump": "shovel", "poll": "", "flow": "subscribe"}
+    """By the directory: `subscribe/weather.conf`."""
+    aliases = {"cpost": "post", "cpump": "shovel", "poll": "", "flow": "subscribe"}
     folder = path.resolve().parent.name.removeprefix("sr_")
     try:
-        return Component(words.get(folder, folder))
+        return Component(aliases.get(folder, folder))
     except ValueError:
         known = ", ".join(Component)
         raise ConfigurationError(
-            f"{path}: which component it is of is told by its folder, one of {known}; "
-            "or say it with --component"
+            f"{path}: cannot tell the component from the folder {folder!r}: it should be one of "
+            f"{known}; or use --component"
         ) from None
 
 
-def _read(path: Path, reading: _ConfReader, depth: int) -> None:
-    if depth > _DEEPEST:
+def _read(path: Path, reader: _ConfReader, depth: int) -> None:
+    if depth > _MAX_INCLUDES:
         raise ConfigurationError(f"{path}: files include each other")
     for where, option, value in _lines(path):
         try:
-            _apply_option(path, option, value, reading, depth, where)
+            _apply_option(path, option, value, reader, depth, where)
         except (ConfigurationError, ValueError) as error:
-            reading.problems.append(f"{where}: {option}: {error}")
+            reader.problems.append(f"{where}: {option}: {error}")
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -117,90 +129,74 @@ def _lines(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _apply_option(
-    path: Path, option: str, value: str, reading: _ConfReader, depth: int, where: str
+    path: Path, option: str, value: str, reader: _ConfReader, depth: int, where: str
 ) -> None:
     name = normalised_name(option)
-    value = _VARIABLE.sub(lambda found: _variable(found, reading), value)
+    value = _VARIABLE.sub(lambda found: _variable(found, reader), value)
     if name in ("include", "config"):
-        _read(path.parent / value, reading, depth + 1)
+        _read(path.parent / value, reader, depth + 1)
     elif name == "declare":
-        _declare(value, reading)
+        _declare(value, reader)
     elif name in ("accept", "reject", "get"):
         pattern = value.split()[0] if value else ".*"
         word = "reject" if name == "reject" else "accept"
-        reading.rules.append({word: pattern, **reading.placing})
+        reader.rules.append({word: pattern, **reader.placement})
     elif name == "subtopic":
-        reading.bindings.append(_binding(value, reading))
+        reader.bindings.append(_binding(value, reader))
     elif name in ("path", "postpath"):
-        reading.given.setdefault("path", []).extend(value.split())
+        reader.given.setdefault("path", []).extend(value.split())
     elif name in ("inflight", "lock"):
-        _inflight(value, reading)
+        _inflight(value, reader)
     elif name in OPTIONS:
-        setting, read = OPTIONS[name]
-        reading.given[setting] = read(value)
+        setting, parse = OPTIONS[name]
+        reader.given[setting] = parse(value)
         if setting in DEFAULT_PLACEMENT:
-            reading.placing[setting] = reading.given[setting]
+            reader.placement[setting] = reader.given[setting]
     elif name not in IGNORED_OPTIONS:
-        log.warning("an option that is not known here", where=where, option=option)
+        log.warning("unknown option", where=where, option=option)
 
 
-def _binding(value: str, reading: _ConfReader) -> dict[str, Any]:
-    exchange = reading.given.get("exchange")
+def _binding(value: str, reader: _ConfReader) -> dict[str, Any]:
+    exchange = reader.given.get("exchange")
     if exchange is None:
-        user = urlsplit(reading.given.get("broker", "")).username or "anonymous"
-        suffix = reading.given.get("exchange_suffix")
+        user = urlsplit(reader.given.get("broker", "")).username or "anonymous"
+        suffix = reader.given.get("exchange_suffix")
         exchange = f"xs_{user}_{suffix}" if suffix else "xpublic"
     binding = {"exchange": exchange, "subtopic": value or "#"}
-    if "topic_prefix" in reading.given:
-        binding["topic_prefix"] = reading.given["topic_prefix"][0]
+    if "topic_prefix" in reader.given:
+        binding["topic_prefix"] = reader.given["topic_prefix"][0]
     return binding
 
 
-def _is_overridden(binding: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """A flag counts before what stands above a subtopic."""
+def _overridden(binding: dict[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags override what stands above a subtopic."""
     own = {key: value for key, value in binding.items() if key not in flags}
     return {**own, "exchange": flags.get("exchange", binding["exchange"])}
 
 
-def _inflight(value: str, reading: _ConfReader) -> None:
-    """A number is for posters: the age a file must have."""
+def _inflight(value: str, reader: _ConfReader) -> None:
+    """A number is for posters: the minimum age of a file."""
     if value.replace(".", "", 1).isdigit() and value != ".":
-        reading.given["min_age"] = float(value)
+        reader.given["min_age"] = float(value)
     else:
-        reading.given["inflight"] = value
+        reader.given["inflight"] = value
 
 
-def _declare(value: str, reading: _ConfReader) -> None:
-    """`declare env NAME=VALUE` sets a variable; who may do what is the broker's business."""
+def _declare(value: str, reader: _ConfReader) -> None:
+    """`declare env NAME=VALUE` sets a variable; users and exchanges are declared at the broker."""
     kind, _, rest = value.partition(" ")
     if kind == "env":
         name, _, text = rest.strip().partition("=")
-        reading.variables[name.strip()] = text.strip()
+        reader.variables[name.strip()] = text.strip()
 
 
-def _variable(found: re.Match[str], reading: _ConfReader) -> str:
+def _variable(found: re.Match[str], reader: _ConfReader) -> str:
     name = found[1]
-    if name in _LATER or name.isdigit():
+    if name in _DEFERRED or name.isdigit():
         return found[0]
     if name == "BROKER_USER":
-        return urlsplit(reading.given.get("broker", "")).username or ""
-    return reading.variables.get(name, found[0])
-
-
-# Sarracenia's options and what they are called here: one table.
-#
-# Names are compared without case, dashes and underscores, so that v2's `post_base_url` and sr3's
-# `post_baseUrl` are the same. An option maps to a setting and a way to read its value. What is
-# known and has no meaning here is listed as such, so that only what is truly unknown is called so.
-
-OptionParser = Callable[[str], Any]
-
-_TRUE: Final = frozenset({"", "true", "yes", "on", "1", "y"})
-_FALSE: Final = frozenset({"false", "no", "off", "none", "0", "n"})
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdwSMHDW]?)")
-_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtT]?)[bB]?")
-_FACTORS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+        return urlsplit(reader.given.get("broker", "")).username or ""
+    return reader.variables.get(name, found[0])
 
 
 def flag(text: str) -> bool:
@@ -211,7 +207,7 @@ def flag(text: str) -> bool:
 
 
 def duration(text: str) -> float | None:
-    """Seconds; `off` is none at all."""
+    """Seconds; None for `off`."""
     if text.strip().lower() in ("off", "none", "false", "no"):
         return None
     match = _DURATION.fullmatch(text.strip())
@@ -228,7 +224,7 @@ def size(text: str) -> int:
 
 
 def suppression_time(text: str) -> float | None:
-    """`on` is Sarracenia's five minutes."""
+    """`on` means five minutes, as in Sarracenia."""
     return 300.0 if text.strip().lower() in ("on", "true", "yes") else duration(text)
 
 
@@ -237,7 +233,7 @@ def topics(text: str) -> list[str]:
 
 
 def sum_method(text: str) -> str:
-    """sr3's words for v02's letters; what was said before a comma is which to compute."""
+    """sr3's names for v02's letters."""
     words = {"sha512": "s", "md5": "d", "md5name": "n", "none": "0", "random": "0"}
     method, comma, value = text.strip().partition(",")
     if method == "arbitrary":
@@ -247,13 +243,8 @@ def sum_method(text: str) -> str:
     return words.get(method, method) + comma + value
 
 
-def queue_expiry(text: str) -> float | None:
-    """A queue's time; none is for good."""
-    return None if text.strip().lower() in ("none", "off", "false", "no") else duration(text)
-
-
 def inline_limit(text: str) -> int:
-    """`on` is Sarracenia's kilobyte."""
+    """`on` means a kilobyte, as in Sarracenia."""
     return 1024 if flag(text) else 0
 
 
@@ -261,128 +252,66 @@ def kilobytes(text: str) -> int:
     return size(text) * 1024
 
 
-#: The option, as it is compared → the setting and how to read it.
-OPTIONS: Final[dict[str, tuple[str, OptionParser]]] = {
-    "broker": ("broker", str),
-    "exchange": ("exchange", str),
-    "exchangesuffix": ("exchange_suffix", str),
-    "topicprefix": ("topic_prefix", topics),
-    "queue": ("queue", str),
-    "queuename": ("queue", str),
-    "prefetch": ("prefetch", int),
-    "postbroker": ("post_broker", str),
-    "postexchange": ("post_exchange", str),
-    "postexchangesuffix": ("post_exchange_suffix", str),
-    "postexchangesplit": ("post_exchange_split", int),
-    "posttopicprefix": ("post_topic_prefix", str),
-    "postformat": ("post_format", str),
-    "messagettl": ("message_ttl", duration),
-    "persistent": ("persistent", flag),
-    "expire": ("expire", queue_expiry),
-    "mirror": ("mirror", flag),
-    "strip": ("strip", str),
-    "flatten": ("flatten", str),
-    "filename": ("filename", str),
-    "directory": ("directory", str),
-    "basedir": ("base_dir", str),
-    "postbasedir": ("post_base_dir", str),
-    "postbaseurl": ("post_base_url", str),
-    "acceptunmatch": ("accept_unmatched", flag),
-    "acceptunmatched": ("accept_unmatched", flag),
-    "events": ("events", str),
-    "fileevents": ("events", str),
-    "attempts": ("attempts", int),
-    "retryttl": ("retry_ttl", duration),
-    "timeout": ("timeout", duration),
-    "kbytesps": ("bandwidth", kilobytes),
-    "byteratemax": ("bandwidth", size),
-    "overwrite": ("overwrite", flag),
-    "inplace": ("inplace", flag),
-    "preservemode": ("preserve_mode", flag),
-    "permcopy": ("preserve_mode", flag),
-    "preservetime": ("preserve_time", flag),
-    "timecopy": ("preserve_time", flag),
-    "defaultmode": ("default_mode", str),
-    "permdefault": ("default_mode", str),
-    "chmod": ("default_mode", str),
-    "defaultdirmode": ("default_dir_mode", str),
-    "permdirdefault": ("default_dir_mode", str),
-    "chmoddir": ("default_dir_mode", str),
-    "privatehosts": ("private_hosts", flag),
-    "filedirectories": ("file_directories", str.split),
-    "sum": ("sum", sum_method),
-    "identity": ("sum", sum_method),
-    "integrity": ("sum", sum_method),
-    "identitymethod": ("sum", sum_method),
-    "blocksize": ("blocksize", size),
-    "parts": ("blocksize", size),
-    "inline": ("inline", inline_limit),
-    "inlinebytemax": ("inline", size),
-    "recursive": ("recursive", flag),
-    "suppressduplicates": ("suppress_duplicates", suppression_time),
-    "cache": ("suppress_duplicates", suppression_time),
-    "nodupettl": ("suppress_duplicates", suppression_time),
-    "suppressduplicatesbasis": ("suppress_basis", str),
-    "cachebasis": ("suppress_basis", str),
-    "nodupebasis": ("suppress_basis", str),
-    "source": ("source", str),
-    "sourcefromexchange": ("source_from_exchange", flag),
-    "cluster": ("cluster", str),
-    "tocluster": ("to_clusters", str),
-    "to": ("to_clusters", str),
-    "toclusters": ("to_clusters", str),
-    "reportback": ("report_back", flag),
-    "report": ("report_back", flag),
-    "reportexchange": ("report_exchange", str),
-    "instances": ("instances", int),
-    "destination": ("destination", str),
-    "sendto": ("destination", str),
+#: Options with the name of their setting, by the function that reads the value.
+_SAME_NAME: Final[dict[OptionParser, str]] = {
+    str: "broker exchange exchange_suffix queue post_broker post_exchange post_exchange_suffix"
+    " post_topic_prefix post_format strip flatten filename directory base_dir post_base_dir"
+    " post_base_url events default_mode default_dir_mode suppress_basis source cluster to_clusters"
+    " report_exchange destination",
+    int: "prefetch post_exchange_split attempts instances",
+    flag: "persistent mirror accept_unmatched overwrite inplace preserve_mode preserve_time"
+    " private_hosts recursive source_from_exchange report_back",
+    duration: "message_ttl expire retry_ttl timeout",
+    str.split: "file_directories",
+    topics: "topic_prefix",
+    sum_method: "sum",
+    size: "blocksize",
+    inline_limit: "inline",
+    suppression_time: "suppress_duplicates",
 }
-
-#: Known, and not needed: it is so anyway, or it is a matter of the log, the broker or the start.
-IGNORED_OPTIONS: Final = frozenset(
-    [
-        "heartbeat",
-        "housekeeping",
-        "vip",
-        "loglevel",
-        "logstdout",
-        "logrotatecount",
-        "logrotateinterval",
-        "logdays",
-        "logreject",
-        "logformat",
-        "debug",
-        "statehost",
-        "durable",
-        "reset",
-        "declare",
-        "bindqueue",
-        "queuedeclare",
-        "queuebind",
-        "exchangedeclare",
-        "batch",
-        "sleep",
-        "bufsize",
-        "pump",
-        "admin",
-        "feeder",
-        "manager",
-        "role",
-        "declarequeue",
-        "declareexchange",
-        "hostname",
-        "pidfilename",
-        "autodelete",
-        "tlsrigour",
-        "logevents",
-        "logduration",
-        "forcepolling",
-        "metricsfilename",
-        "amqpconsumer",
-    ]
-)
 
 
 def normalised_name(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
+
+
+#: The normalised option, its setting and the function that reads the value.
+OPTIONS: Final[dict[str, tuple[str, OptionParser]]] = {
+    normalised_name(setting): (setting, parser)
+    for parser, settings in _SAME_NAME.items()
+    for setting in settings.split()
+}
+OPTIONS.update(
+    kbytesps=("bandwidth", kilobytes),
+    byteratemax=("bandwidth", size),
+    inlinebytemax=("inline", size),
+    **{
+        option: OPTIONS[normalised_name(setting)]
+        for setting, options in {
+            "queue": "queuename",
+            "accept_unmatched": "acceptunmatch",
+            "events": "fileevents",
+            "preserve_mode": "permcopy",
+            "preserve_time": "timecopy",
+            "default_mode": "permdefault chmod",
+            "default_dir_mode": "permdirdefault chmoddir",
+            "sum": "identity integrity identitymethod",
+            "blocksize": "parts",
+            "suppress_duplicates": "cache nodupettl",
+            "suppress_basis": "suppressduplicatesbasis cachebasis nodupebasis",
+            "to_clusters": "tocluster to",
+            "report_back": "report",
+            "destination": "sendto",
+        }.items()
+        for option in options.split()
+    },
+)
+
+#: Known options without a meaning here: always so, or a matter of logs, brokers or the start.
+IGNORED_OPTIONS: Final = frozenset(
+    "heartbeat housekeeping vip loglevel logstdout logrotatecount logrotateinterval logdays"  # noqa: SIM905
+    " logreject logformat debug statehost durable reset declare bindqueue queuedeclare queuebind"
+    " exchangedeclare batch sleep bufsize pump admin feeder manager role declarequeue"
+    " declareexchange hostname pidfilename autodelete tlsrigour logevents logduration forcepolling"
+    " metricsfilename amqpconsumer".split()
+)

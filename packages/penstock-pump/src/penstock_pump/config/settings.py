@@ -1,8 +1,7 @@
 """The settings of a component: one flat model, with Sarracenia's names, units and defaults.
 
-Every component has the same settings; what it has no use for it leaves. Where components differ in
-what they assume, `DEFAULTS` says so, and what is given always counts. Passwords belong in the file
-of credentials, but may be in a URL.
+All components share the model and ignore settings they do not use. `DEFAULTS` has the defaults that
+differ between components. Passwords belong in the credentials file, but may be in a URL.
 """
 
 from __future__ import annotations
@@ -22,18 +21,16 @@ from penstock_pump.posts.post import FileEvent
 
 
 class Component(StrEnum):
-    """What a configuration is of."""
-
-    POST = "post"  #: announce files once
-    WATCH = "watch"  #: announce what changes in a directory, for good
-    SUBSCRIBE = "subscribe"  #: fetch what is announced
-    SARRA = "sarra"  #: fetch it and announce our own copy
-    WINNOW = "winnow"  #: let the first of equal announcements through
-    SHOVEL = "shovel"  #: carry announcements from broker to broker
-    SENDER = "sender"  #: push files that we have to a server
-    REPORT = "report"  #: read what became of files
-    SAVE = "save"  #: put a queue into a file
-    RESTORE = "restore"  #: publish what was saved
+    POST = "post"  #: announces files once
+    WATCH = "watch"  #: announces files as they change
+    SUBSCRIBE = "subscribe"  #: downloads announced files
+    SARRA = "sarra"  #: downloads them and announces its copies
+    WINNOW = "winnow"  #: forwards the first of equal posts
+    SHOVEL = "shovel"  #: forwards posts from broker to broker
+    SENDER = "sender"  #: pushes local files to a server
+    REPORT = "report"  #: prints reports
+    SAVE = "save"  #: writes a queue to a file
+    RESTORE = "restore"  #: publishes a saved file
 
 
 def _octal(value: object) -> object:
@@ -46,7 +43,7 @@ def _pattern(value: object) -> object:
     try:
         return re.compile(value) if isinstance(value, str) else value
     except re.error as error:
-        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+        raise ValueError(f"{value!r} is not a regular expression: {error}") from None
 
 
 def _strip(value: object) -> object:
@@ -56,7 +53,7 @@ def _strip(value: object) -> object:
 
 
 def _events(value: object) -> object:
-    """`create` is what `modify` is: a post does not tell them apart."""
+    """`create` means `modify`: a post does not distinguish them."""
     if not isinstance(value, str | list | tuple):
         return value
     words = re.split(r"[,|\s]+", value) if isinstance(value, str) else list(value)
@@ -65,7 +62,7 @@ def _events(value: object) -> object:
 
 
 def _structured(value: object) -> object:
-    """A list or a table may be written as TOML has it, where only text can be given."""
+    """Lists and tables are written in TOML where only text can be given, as with `--set`."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     try:
@@ -93,8 +90,7 @@ class _Model(BaseModel):
 
 
 class SelectionSettings(_Model):
-    """One line of the selection: `accept` or `reject`, and where what is accepted goes. What is
-    not said here is as the component's own settings say."""
+    """An `accept` with its placement, or a `reject`. The component's settings are the defaults."""
 
     accept: Pattern | None = None
     reject: Pattern | None = None
@@ -115,40 +111,39 @@ class BindingSettings(_Model):
 
 class PumpSettings(_Model):
     component: Component
-    name: str = Field("default", description="Names the queue and what is kept on disk.")
+    name: str = Field("default", description="Names the queue and the state directory.")
 
     # Brokers.
-    broker: str = Field("amqp://guest@127.0.0.1/", description="Where posts are heard.")
+    broker: str = Field("amqp://guest@127.0.0.1/", description="The broker to consume from.")
     exchange: str | None = None
     exchange_suffix: str | None = None
     topic_prefix: Many = Field(["v02.post"], description="v02.post, v03, or both.")
-    subtopic: Many = Field(["#"], description="Which directories, as AMQP has patterns.")
+    subtopic: Many = Field(["#"], description="Directories, as AMQP topic patterns.")
     bindings: Annotated[list[BindingSettings], BeforeValidator(_structured)] = []
-    queue: str | None = Field(None, description="Else one is made up and kept.")
+    queue: str | None = Field(None, description="Default: a name chosen at the first start.")
     prefetch: int = Field(1024, ge=1)
-    post_broker: str | None = Field(None, description="Where posts are sent; else the broker.")
+    post_broker: str | None = Field(None, description="The broker to publish to. Default: broker.")
     post_exchange: str | None = None
     post_exchange_suffix: str | None = None
     post_exchange_split: int = Field(0, ge=0, le=99)
     post_topic_prefix: str | None = None
     post_subtopic: str | None = None
     post_format: Literal["v02", "v03", "wis2", "wis"] | None = None
-    message_ttl: Seconds | None = Field(None, description="Brokers may forget posts this old.")
-    persistent: bool = Field(True, description="Posts outlive a broker's restart.")
+    message_ttl: Seconds | None = Field(None, description="Time to live of published posts.")
+    persistent: bool = Field(True, description="Publish persistent messages.")
     expire: Seconds | None = Field(
-        None, description="How long a queue that nobody hears is kept; else for good."
+        None, description="Delete the queue after this time without consumers. Default: never."
     )
     credentials: Path | None = None
+    known_hosts: Path | None = Field(None, description="For SFTP. Default: the user's file.")
 
-    known_hosts: Path | None = Field(None, description="SFTP's; else the user's own.")
-
-    # v02 has forms to choose from.
+    # Dialects of v02.
     name_in_topic: bool = False
     newline: bool = False
     exact_names: bool = False
-    join: bool = Field(False, description="Join base URL and path whatever they end with.")
+    join: bool = Field(False, description="Always join base URL and path.")
 
-    # What is wanted, and where it goes.
+    # Selection and placement.
     select: Annotated[list[SelectionSettings], BeforeValidator(_structured)] = []
     accept_unmatched: bool = False
     events: Events = frozenset(FileEvent)
@@ -160,47 +155,47 @@ class PumpSettings(_Model):
     base_dir: Path | None = None
     variables: Annotated[dict[str, str], BeforeValidator(_structured)] = {}
 
-    # How it is fetched.
+    # Download.
     inflight: str = ".tmp"
     min_age: Seconds = 0.0
     attempts: int = Field(3, ge=1)
     retry_ttl: Seconds = 2 * 86400.0
     timeout: Seconds = 300.0
     concurrency: int = Field(16, ge=1)
-    bandwidth: Bytes = Field(0, description="Bytes a second, all transfers together; 0: any.")
+    bandwidth: Bytes = Field(0, description="Bytes per second of all transfers; 0: unlimited.")
     overwrite: bool = True
     inplace: bool = True
-    hold: Bytes = Field(0, description="Without inplace: bytes of parts at a time; 0: any.")
-    hold_exchange: str | None = Field(None, description="Where those who fetch parts report.")
-    hold_readers: int = Field(1, ge=1, description="So many have to, before a part goes.")
+    part_quota: Bytes = Field(0, description="Without inplace: bytes of parts; 0: unlimited.")
+    part_quota_exchange: str | None = Field(None, description="Exchange with reports on parts.")
+    part_quota_readers: int = Field(1, ge=1, description="Delete a part after so many reports.")
     preserve_mode: bool = True
     preserve_time: bool = True
     default_mode: Mode = None
     default_dir_mode: Mode = 0o775
-    durable: bool = Field(True, description="Files are on the disk before they are done.")
-    strict_sums: bool = Field(True, description="Refuse another sum than announced.")
-    private_hosts: bool = Field(False, description="Posts may name hosts of inner networks.")
+    durable: bool = Field(True, description="Sync files before they get their final name.")
+    strict_sums: bool = Field(True, description="Refuse files with another checksum.")
+    private_hosts: bool = Field(False, description="Posts may name hosts of private networks.")
     file_directories: Paths = Field(
         [], description="Directories whose files posts may name by file: URLs."
     )
 
-    # How it is announced.
+    # Posting.
     path: Paths = []
     post_base_url: str | None = None
     post_base_dir: Path | None = None
     sum: str = "s"
     blocksize: Bytes = Field(1, description="0: automatic, 1: never, else bytes.")
     partition: Literal["i", "p"] = "i"
-    inline: Bytes = Field(0, description="Files up to this size travel in their posts (v03, wis2).")
+    inline: Bytes = Field(0, description="Put files up to this size into posts (v03, wis2).")
     recursive: bool = True
     folders: bool = Field(False, description="Announce directories, too.")
-    existing: bool = Field(False, description="watch: begin with what is there.")
-    rescan: Seconds = Field(300.0, description="watch: between looks at the whole tree.")
+    existing: bool = Field(False, description="watch: announce existing files at the first start.")
+    rescan: Seconds = Field(300.0, description="watch: time between scans of the whole tree.")
 
     suppress_duplicates: Seconds | None = None
     suppress_basis: Literal["path", "name", "data"] = "path"
 
-    # Who we are.
+    # Provenance, reports, process.
     source: str | None = None
     source_from_exchange: bool = False
     cluster: str | None = None
@@ -208,17 +203,21 @@ class PumpSettings(_Model):
     report_back: bool = False
     report_exchange: str | None = None
     destination: str | None = Field(None, description="sender: the URL to push to.")
-
-    plugins: Many = Field([], description="A site's own code, as module:name.")
-
-    state: Path | None = Field(None, description="Where queue names and retries are kept.")
+    plugins: Many = Field([], description="The site's own functions, as module:name.")
+    state: Path | None = Field(None, description="Directory of queue name, retries and status.")
     instance: int = Field(1, ge=1)
-    instances: int = Field(1, ge=1, description="How many `penstock pump start` starts.")
+    instances: int = Field(1, ge=1, description="Processes that `penstock pump start` starts.")
     file: Path | None = Field(None, description="save, restore: the file.")
-    idle: Seconds = Field(2.0, description="save: a queue quiet this long is empty.")
+    idle: Seconds = Field(2.0, description="save: stop after this time without a message.")
 
 
-#: What components assume, where it is not what the model says.
+#: Former names of settings.
+ALIASES: Final[Mapping[str, str]] = {
+    "hold": "part_quota",
+    "hold_exchange": "part_quota_exchange",
+    "hold_readers": "part_quota_readers",
+}
+#: Defaults of components that differ from the model's.
 DEFAULTS: Final[Mapping[Component, Mapping[str, Any]]] = {
     Component.SUBSCRIBE: {"report_back": True},
     Component.SARRA: {"mirror": True, "accept_unmatched": True, "inflight": "."},
@@ -232,7 +231,8 @@ DEFAULTS: Final[Mapping[Component, Mapping[str, Any]]] = {
 
 
 def settings_of(given: Mapping[str, Any], where: str = "") -> PumpSettings:
-    """A checked model of what was given; every problem is named at once."""
+    """The validated settings; an error names all problems."""
+    given = {ALIASES.get(name, name): value for name, value in given.items()}
     try:
         component = Component(given.get("component", ""))
     except ValueError:
@@ -247,11 +247,8 @@ def settings_of(given: Mapping[str, Any], where: str = "") -> PumpSettings:
         raise ConfigurationError("\n".join(lines)) from None
 
 
-# A component's settings in TOML: the model's names, as they are.
-
-
 def read_toml(path: Path, flags: Mapping[str, Any] | None = None) -> PumpSettings:
-    """Flags count before the file; the file's name is the component's unless it says another."""
+    """Flags override the file. The default of `name` is the name of the file."""
     try:
         given = tomllib.loads(path.read_text())
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Files on their way in: names in flight, verified drafts, blocks put together, links, removals.
+"""Local files: in flight under temporary names, verified, assembled from blocks, committed.
 
-What is below a final name is always whole and verified: a draft has another name until then.
-Everything here blocks, and is called in a thread.
+A file under its final name is always complete and verified. Everything here blocks, and is called
+in a thread.
 """

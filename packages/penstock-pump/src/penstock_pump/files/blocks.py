@@ -1,12 +1,12 @@
-"""A file put together from blocks that come in any order.
+"""Assembles a file from blocks that arrive in any order.
 
-Blocks are written where they belong in one file, under its name in flight; beside it lies a list of
-those that are there: a line that says which version of the file is being made, and a byte a block.
-Several processes may be at the same file: the list is locked while it is read or changed. When the
-last block is there the file gets its name and the list goes, while the lock is still held.
+Blocks are written at their offset in one file under its in-flight name. A list beside it has a line
+with the version of the file and a byte per block. Several processes may work on one file: the list
+is locked while it is read or changed. With the last block the file gets its final name and the list
+is removed, under the same lock.
 
-A block of an older announcement than the one being made is not wanted any more; one of a newer
-begins the file again, for a growing file must not become a mixture of its versions.
+A block of an older announcement than the current version is dropped; one of a newer restarts the
+file, so that a growing file never becomes a mixture of versions.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from penstock_pump.files.inflight import FileAttributes, set_attributes
 from penstock_pump.posts.checksums import Checksum, Digest, checked_checksum
 from penstock_pump.posts.parts import Parts
 
-_HERE: Final = b"1"
+_PRESENT: Final = b"1"
 _MISSING: Final = b"0"
 BLOCK_LIST: Final = ".blocks"
-#: A list of more would not be a list any more; a post that says so lies.
+#: No real file has more blocks.
 MAX_BLOCKS: Final = 1 << 20
 
 
 class BlockAssembly:
-    """One file being put together; `moment` tells its versions apart."""
+    """One file in assembly; `moment` identifies its version."""
 
     def __init__(self, path: Path, parts: Parts, moment: int) -> None:
         if parts.count > MAX_BLOCKS:
@@ -45,9 +45,9 @@ class BlockAssembly:
         self._head = f"{moment},{parts.size},{parts.count},{parts.remainder}\n".encode()
 
     def open(self) -> int | None:
-        """The file to write the block to, if it is missing; made if the block is the first."""
+        """The descriptor to write the block to; None if the block is not needed."""
         with self._locked() as fd:
-            if not self._begin(fd) or self._flags(fd)[self._parts.number] == _HERE[0]:
+            if not self._begin(fd) or self._flags(fd)[self._parts.number] == _PRESENT[0]:
                 return None
             return os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
@@ -59,11 +59,11 @@ class BlockAssembly:
         mtime: int | None,
         atime: int | None,
     ) -> bool:
-        """The block has been written. Whether the file is whole now, and has its name."""
+        """Records a written block; True when the file is complete and has its final name."""
         with self._locked() as fd:
-            if not self._still_made(fd):
+            if not self._is_current(fd):
                 return False
-            os.pwrite(fd, _HERE, len(self._head) + self._parts.number)
+            os.pwrite(fd, _PRESENT, len(self._head) + self._parts.number)
             if _MISSING in self._flags(fd):
                 return False
             self._apply_attributes(attributes, mode, mtime, atime)
@@ -74,12 +74,12 @@ class BlockAssembly:
             return True
 
     def abandon(self) -> None:
-        """No other attempt will follow for one of its blocks: this version will never be whole."""
+        """Removes the file: one of its blocks failed for good."""
         if not self._list.exists():
             return
         with self._locked() as fd:
             head = self._read_head(fd)
-            if head in (self._head, b"\n"):  # nobody makes the other
+            if head in (self._head, b"\n"):
                 self._list.unlink()
             if head == self._head:
                 self.path.unlink(missing_ok=True)
@@ -95,41 +95,42 @@ class BlockAssembly:
         finally:
             os.close(fd)
 
-    def _still_made(self, fd: int) -> bool:
-        """Whether the block was written to what is being made. Not so where a newer version is;
-        where there is nothing, the file may have been finished meanwhile: look again."""
+    def _is_current(self, fd: int) -> bool:
+        """False if a newer version was started. An empty list means that the file was completed or
+        abandoned meanwhile; a retry finds out."""
         head = self._read_head(fd)
         if head == b"\n":
             self._list.unlink()
-            raise SourceUnavailable(f"{self.path} is not being made any more")
+            raise SourceUnavailable(f"{self.path} is not being assembled any more")
         return head == self._head
 
     def _read_head(self, fd: int) -> bytes:
         return os.pread(fd, 128, 0).partition(b"\n")[0] + b"\n"
 
     def _begin(self, fd: int) -> bool:
-        """Whether this version is the one being made, after it has been begun if need be."""
+        """Starts this version unless it or a newer one was started; False if there is a newer."""
         head = self._read_head(fd)
         if head == self._head:
             return True
-        made = head.partition(b",")[0]
-        if made.isdigit() and int(made) > self._moment:
+        moment = head.partition(b",")[0]
+        if moment.isdigit() and int(moment) > self._moment:
             return False
-        self._make_room()
+        self._create_sparse()
         os.ftruncate(fd, 0)
         os.pwrite(fd, self._head + _MISSING * self._parts.count, 0)
         return True
 
-    def _make_room(self) -> None:
-        """An empty file of the size there will be, which takes no room yet. It is a new one, so
-        that whoever still writes to the one before writes to nobody's."""
+    def _create_sparse(self) -> None:
+        """A new file of the final size. Processes that still write to the old one do no harm."""
         self.path.unlink(missing_ok=True)
         try:
             with self.path.open("xb") as file:
                 file.truncate(self._parts.file_size)
         except OSError as error:
             if error.errno in (errno.EFBIG, errno.EINVAL):
-                raise BadPost(f"no file can have {self._parts.file_size} bytes here") from error
+                raise BadPost(
+                    f"{self._parts.file_size} bytes are too many for the file system"
+                ) from error
             raise
 
     def _flags(self, fd: int) -> bytes:
@@ -150,17 +151,15 @@ class BlockAssembly:
                 os.close(fd)
 
     def _is_list(self, fd: int) -> bool:
-        """Not so where the file was finished, and its list removed, while we waited for it."""
+        """False if the file was completed, and its list removed, while waiting for the lock."""
         try:
-            there = self._list.stat()
+            return os.path.samestat(self._list.stat(), os.fstat(fd))
         except FileNotFoundError:
             return False
-        ours = os.fstat(fd)
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 class BlockWriter:
-    """One block as it comes in; keeps the face of a draft."""
+    """Writes and verifies one block."""
 
     __slots__ = ("_digest", "_fd", "_parts", "written")
 

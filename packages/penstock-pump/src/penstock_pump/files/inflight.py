@@ -1,8 +1,8 @@
-"""A file as it comes in: written under its name in flight, verified, and then given its name.
+"""A file in flight: written under a temporary name, verified, then renamed.
 
-The digest is computed while it is written. A draft that was left half-written is gone on with where
-its sum can be verified in the end; where it cannot, or where the sum then differs, it is begun
-again. Another process that is at the same file holds a lock on it.
+The digest is computed while the file is written. A partial file is resumed where the checksum can
+be verified in the end; otherwise, or if the checksum then differs, it is written anew. A lock keeps
+other processes away.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ CHUNK: Final = MiB
 
 @dataclass(frozen=True, slots=True)
 class FileAttributes:
-    """What is done about files beside their content."""
-
-    keep_mode: bool = True
-    keep_times: bool = True
-    mode: int | None = None  #: for those that come without one
+    preserve_mode: bool = True
+    preserve_times: bool = True
+    mode: int | None = None  #: of files announced without one
     folder_mode: int = 0o775
-    durable: bool = True  #: on the disk before it is called done
+    durable: bool = True  #: sync before the rename
 
 
 class InflightFile:
-    """Opened, written, and then given its name; or closed, and then it stays only where another
-    attempt can go on with what it has."""
+    """Opened, written and renamed; or closed, which keeps it only if it can be resumed."""
 
     __slots__ = ("_digest", "_fd", "_length", "_resumable", "path", "written")
 
@@ -48,25 +45,24 @@ class InflightFile:
         self._resumable = False
 
     def open(self, *, resume: bool = True) -> int:
-        """How many bytes are there already."""
-        there = self._locked()
-        while there is None:
-            there = self._locked()
+        """The number of bytes that a former attempt wrote."""
+        size = self._open_locked()
+        while size is None:
+            size = self._open_locked()
         self._resumable = resume and self._digest is not None and self._length is not None
-        if there == 0:
+        if size == 0:
             return 0
-        if not self._resumable or self._length is None or there > self._length:
+        if not self._resumable or self._length is None or size > self._length:
             os.ftruncate(self._fd, 0)
             return 0
         assert self._digest is not None
-        while there > self.written and (chunk := os.read(self._fd, CHUNK)):
+        while size > self.written and (chunk := os.read(self._fd, CHUNK)):
             self._digest.update(chunk)
             self.written += len(chunk)
-        return there
+        return size
 
-    def _locked(self) -> int | None:
-        """Its size, when it is ours; None where it got its name before it was, and is to be left
-        alone."""
+    def _open_locked(self) -> int | None:
+        """The size; None if another process renamed the file before we had the lock."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self._fd = os.open(self.path, flags, 0o644)
@@ -75,22 +71,22 @@ class InflightFile:
             self._fd = os.open(self.path, flags, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours, there = os.fstat(self._fd), os.stat(self.path)  # noqa: PTH116
+            opened, current = os.fstat(self._fd), os.stat(self.path)  # noqa: PTH116
         except BlockingIOError:
-            self._let_go()
+            self._release()
             raise SourceUnavailable(f"{self.path} is being written by another process") from None
         except FileNotFoundError:
-            self._let_go()
+            self._release()
             return None
-        if (ours.st_ino, ours.st_dev) != (there.st_ino, there.st_dev):
-            self._let_go()
+        if not os.path.samestat(opened, current):
+            self._release()
             return None
-        return ours.st_size
+        return opened.st_size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += len(data)
         if self._length is not None and self.written > self._length:
-            os.ftruncate(self._fd, 0)  # what there is of it is not what was announced
+            os.ftruncate(self._fd, 0)  # it cannot be resumed
             raise WrongSize(f"more than the {self._length} bytes announced")
         if self._digest is not None:
             self._digest.update(memoryview(data))
@@ -99,7 +95,7 @@ class InflightFile:
             view = view[os.write(self._fd, view) :]
 
     def verify(self, announced: Checksum | None, *, strict: bool) -> Checksum | None:
-        """The sum to announce it by. Too little is left to be gone on with; another sum is not."""
+        """The checksum. A file that is too short can be resumed; one with another checksum not."""
         if self._length is not None and self.written < self._length:
             raise WrongSize(f"{self.written} bytes of the {self._length} announced")
         try:
@@ -117,29 +113,29 @@ class InflightFile:
     def file(self) -> int:
         return self._fd
 
-    def name(self, place: str) -> str:
-        """Give it its name, which is on the disk when its folder is. That folder."""
-        os.rename(self.path, place)  # noqa: PTH104 - Path.rename costs twice as much
-        self._let_go()
-        return os.path.dirname(place)  # noqa: PTH120
+    def rename_to(self, path: str) -> str:
+        """Returns the folder, which the caller syncs."""
+        os.rename(self.path, path)  # noqa: PTH104 - Path.rename costs twice as much
+        self._release()
+        return os.path.dirname(path)  # noqa: PTH120
 
     def close(self) -> None:
-        """Nothing to do where it has its name. It is removed while it is locked: nobody else has
-        begun to write to it."""
+        """Removes the file unless it was renamed or can be resumed. It is still locked, so no other
+        process has opened it."""
         if self._fd >= 0:
             if not self._resumable or os.fstat(self._fd).st_size == 0:
                 _unlink(self.path)
-            self._let_go()
+            self._release()
 
     def abandon(self) -> None:
-        """No other attempt will follow; what another process is at stays."""
+        """Removes the file unless another process writes to it."""
         if not os.path.lexists(self.path):
             return
         with contextlib.suppress(OSError, SourceUnavailable):
             self.open(resume=False)
             self.close()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         fd, self._fd = self._fd, -1
         os.close(fd)
 
@@ -152,10 +148,10 @@ def _unlink(path: str) -> None:
 def set_attributes(
     fd: int, attributes: FileAttributes, mode: int | None, mtime: int | None, atime: int | None
 ) -> None:
-    """Give a file the mode and the times it was announced with."""
-    wanted = mode if mode is not None and attributes.keep_mode else attributes.mode
-    # To set a mode costs a file system more than to look at it, and most files have it already.
-    if wanted is not None and wanted & 0o777 != stat.S_IMODE(os.fstat(fd).st_mode):
-        os.fchmod(fd, wanted & 0o777)
-    if mtime is not None and attributes.keep_times:
+    """Sets the announced mode and times."""
+    new_mode = mode if mode is not None and attributes.preserve_mode else attributes.mode
+    # Most files have the mode already, and reading it costs less than setting it.
+    if new_mode is not None and new_mode & 0o777 != stat.S_IMODE(os.fstat(fd).st_mode):
+        os.fchmod(fd, new_mode & 0o777)
+    if mtime is not None and attributes.preserve_times:
         os.utime(fd, ns=(mtime if atime is None else atime, mtime))

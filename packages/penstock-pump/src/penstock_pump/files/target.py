@@ -1,7 +1,7 @@
-"""Where a file will be, and what it is called until it is there.
+"""The final and the in-flight path of a file.
 
-A target is a path below a directory that may not be left: neither by its words, which placement has
-refused, nor by a symbolic link that somebody has put on the way.
+A target is a path below a directory that it must not leave: neither by `..`, which placement
+refuses, nor by a symbolic link on the way.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Final
 
 from penstock_pump.errors import OutsideDirectory
 
-#: Bytes of a name, on almost all file systems.
+#: The longest name on almost all file systems.
 NAME_BYTES: Final = 255
-#: Of them, for what stands beside a file in flight (`blocks.LIST`).
-_TEMPORARY_NAME_BYTES: Final = 8
+#: Reserved for the suffix of the block list (`blocks.BLOCK_LIST`).
+_SUFFIX_BYTES: Final = 8
+#: The size of the cache of folders.
+MAX_CACHED_FOLDERS: Final = 4096
 
 
 def temporary_name(name: str, prefix: str, suffix: str) -> str:
-    """What a file is called until it has its name; where the name leaves no room for more, by a
-    digest of it."""
+    """With a digest instead of the name where that would be too long."""
     longer = f"{prefix}{name}{suffix}"
     if (
-        len(os.fsencode(longer)) + _TEMPORARY_NAME_BYTES <= NAME_BYTES
+        len(os.fsencode(longer)) + _SUFFIX_BYTES <= NAME_BYTES
         or len(os.fsencode(name)) > NAME_BYTES
     ):
         return longer
@@ -39,18 +40,18 @@ def is_inside(path: str, directory: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InflightName:
-    """How a file that is not whole yet is called: a suffix, a prefix, or a folder of its own.
+    """Where a file is written until it is complete: with a suffix, a prefix, or in a folder.
 
-    Sarracenia's NONE, which writes to the final name, is taken as a dot before the name: half a
-    file under its final name is never right.
+    Sarracenia's NONE, which writes to the final name, means a dot before the name here: a partial
+    file must not have its final name.
     """
 
     prefix: str = ""
     suffix: str = ".tmp"
     folder: str = ""
 
-    def path(self, place: str) -> str:
-        folder, name = os.path.split(place)
+    def path(self, full_path: str) -> str:
+        folder, name = os.path.split(full_path)
         name = temporary_name(name, self.prefix, self.suffix)
         return os.path.join(folder, self.folder, name)  # noqa: PTH118
 
@@ -68,18 +69,18 @@ def read_inflight(text: str) -> InflightName:
 class LocalTarget:
     directory: str | os.PathLike[str]
     path: str
-    #: All of it as a text: to make a `Path` costs more than most of what is asked of a small file.
-    place: str = field(init=False, compare=False)
+    #: A string, because a `Path` costs more than most operations on a small file.
+    full_path: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "place", os.path.join(self.directory, self.path))  # noqa: PTH118
+        object.__setattr__(self, "full_path", os.path.join(self.directory, self.path))  # noqa: PTH118
 
     @property
     def final(self) -> Path:
-        return Path(self.place)
+        return Path(self.full_path)
 
     def prepare(self, mode: int = 0o775) -> Path:
-        """Make the folders on the way, and be sure they lead where they seem to."""
+        """Makes the folders, and checks that they are inside the directory."""
         final = self.final
         if not final.parent.is_dir():
             self.check()
@@ -93,24 +94,17 @@ class LocalTarget:
             raise OutsideDirectory(f"{self.final} leads to {parent}, outside {home}")
 
 
-# Folders that files land in: made when they are missing, and known to lead where they seem to.
-#
-# To be sure of a folder every word of its path has to be looked at. That is done once; afterwards
-# it is known by what it is, so that another one under the same name, or a symbolic link in its
-# place, is looked at anew. Blocking, and safe to call from several threads.
-
-#: More than that are forgotten, and looked at again.
-MAX_CACHED_FOLDERS: Final = 4096
-
-
 class FolderCache:
+    """Folders that were made and checked, by device and inode: another folder or a symbolic link of
+    the same name is checked again. Any thread may call it."""
+
     def __init__(self, mode: int = 0o775) -> None:
         self._mode = mode
         self._known: dict[tuple[str, str], tuple[int, int]] = {}  #: device and inode
 
     def prepare(self, target: LocalTarget) -> None:
-        """The folder is there, and inside the directory that may not be left."""
-        parent = os.path.dirname(target.place)  # noqa: PTH120 - it is asked for every file
+        """As `LocalTarget.prepare`."""
+        parent = os.path.dirname(target.full_path)  # noqa: PTH120 - called for every file
         key = (os.fspath(target.directory), parent)
         known = self._known.get(key)
         if known is not None and known == _identity(parent):
@@ -125,7 +119,7 @@ class FolderCache:
 
 def _identity(folder: str) -> tuple[int, int] | None:
     try:
-        there = os.stat(folder)  # noqa: PTH116
+        status = os.stat(folder)  # noqa: PTH116
     except OSError:
         return None
-    return there.st_dev, there.st_ino
+    return status.st_dev, status.st_ino

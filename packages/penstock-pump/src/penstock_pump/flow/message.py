@@ -1,4 +1,4 @@
-"""A message as it came, kept whole: to be sent on, tried again later, or saved to a file."""
+"""A message as it was received, complete: to be forwarded, retried later or saved to a file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class PumpMessage:
     topic: str
     body: bytes
     headers: Mapping[str, Any] = field(default_factory=dict)
-    again: bool = field(default=False, compare=False)  #: it may have been worked on before
+    redelivered: bool = field(default=False, compare=False)  #: it may have been handled before
 
     def content_type(self) -> str | None:
-        """As it is sent again: a JSON value, a text, or bytes that are neither."""
+        """The content type for a copy: JSON, text, or None for other bytes."""
         start = self.body[:64].lstrip()
         try:
             if start.startswith((b"{", b"[")):
@@ -38,18 +38,18 @@ def received_message(message: ReceivedMessage) -> PumpMessage:
 
 
 def message_to_json(pump_message: PumpMessage) -> str:
-    given: dict[str, Any] = {"topic": pump_message.topic, "headers": dict(pump_message.headers)}
+    fields: dict[str, Any] = {"topic": pump_message.topic, "headers": dict(pump_message.headers)}
     try:
-        given["body"] = pump_message.body.decode()
+        fields["body"] = pump_message.body.decode()
     except UnicodeDecodeError:
-        given["base64"] = b64encode(pump_message.body).decode()
-    return json.dumps(given, ensure_ascii=False, default=str)
+        fields["base64"] = b64encode(pump_message.body).decode()
+    return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def message_from_json(text: str) -> PumpMessage:
     try:
-        given = json.loads(text)
-        body = b64decode(given["base64"]) if "base64" in given else given["body"].encode()
-        return PumpMessage(str(given["topic"]), body, dict(given["headers"]), again=True)
+        fields = json.loads(text)
+        body = b64decode(fields["base64"]) if "base64" in fields else fields["body"].encode()
+        return PumpMessage(str(fields["topic"]), body, dict(fields["headers"]), redelivered=True)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadPost(f"{text[:80]!r} is no saved message: {error}") from None
+        raise BadPost(f"{text[:80]!r} is not a saved message: {error}") from None

@@ -1,7 +1,9 @@
-"""Posts and reports to a broker.
+"""Publishers of posts and reports: messages to exchanges, each confirmed by the broker.
 
-Whoever announces goes on when it is safe; many do at a time. With `split` the same fingerprint
-always reaches the same of several exchanges, so that winnows can share the work.
+Over AMQP 0-9-1 many messages are unconfirmed at a time on one channel, written once per pass of the
+loop. After a reconnect, unconfirmed messages are published again with the same message id, so
+receivers can deduplicate. With `split` a fingerprint always goes to the same of several exchanges,
+so that several winnows can share the work.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from penstock.client.amqp091.bulk_publisher import BulkPublisher
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
 from penstock.client.message import JSON, encode_body
+from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.basic_properties import (
     PERSISTENT,
     TRANSIENT,
@@ -32,121 +35,115 @@ from penstock.core.logs import get_logger
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock.wire.amqp091.errors import AmqpConnectionLost
 from penstock_pump.flow.message import PumpMessage
-from penstock_pump.flow.subscription import declare_exchange, is_mqtt_url
+from penstock_pump.flow.subscription import declare_exchange
 from penstock_pump.plugins import Plugins
 from penstock_pump.posts.codec import EncodedPost, PostCodec
 from penstock_pump.posts.post import Post
 from penstock_pump.posts.reports import PREFIX, PostOutcome, PostReport, write_report
 from penstock_pump.posts.topics import mqtt_topic, routing_key, topic_words
 
+log = get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class PublishTarget:
-    """Where announcements go."""
-
     url: str
     exchange: str
-    prefix: str | None = None  #: in place of the spelling's own
-    subtopic: str | None = None  #: in place of the directories
+    prefix: str | None = None  #: replaces the prefix of the format
+    subtopic: str | None = None  #: replaces the directories
     name_in_topic: bool = False
     split: int = 0
-    ttl: float | None = None  #: seconds after which the broker may forget it
-    persistent: bool = True  #: it outlives the broker's restart
+    ttl: float | None = None  #: seconds after which the broker may drop the message
+    persistent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PumpOutgoingMessage:
+    exchange: str
+    topic: str
+    body: bytes
+    content_type: str | None = None
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    ttl: float | None = None  #: seconds after which the broker may drop the message
+    persistent: bool = True
+
+
+class PumpPublisher(Protocol):
+    async def send(self, message: PumpOutgoingMessage) -> None:
+        """Returns when the broker has confirmed the message."""
 
 
 class PostPublisher:
     def __init__(
-        self, sending: PumpPublisher, address: PublishTarget, post_codec: PostCodec
+        self, publisher: PumpPublisher, target: PublishTarget, post_codec: PostCodec
     ) -> None:
-        self._sending = sending
-        self._address = address
+        self._publisher = publisher
+        self._target = target
         self._post_codec = post_codec
-        self._mqtt = is_mqtt_url(address.url)
+        self._mqtt = protocol_of(target.url) is BrokerProtocol.MQTT
 
     async def announce(self, post: Post) -> None:
-        """Returns when it is safe."""
-        await self._sending.send(self.addressed(post))
+        """Returns when the broker has confirmed the post."""
+        await self._publisher.send(self.encode(post))
 
-    def addressed(self, post: Post) -> PumpOutgoingMessage:
-        """An announcement as it travels."""
-        address = self._address
-        if address.subtopic is not None:
-            words = address.subtopic.split(".")
+    def encode(self, post: Post) -> PumpOutgoingMessage:
+        target = self._target
+        if target.subtopic is not None:
+            words = target.subtopic.split(".")
         else:
-            words = topic_words(post.relpath, with_name=address.name_in_topic)
-        prefix = address.prefix or self._post_codec.prefix
-        return self._written(self._exchange(post), prefix, words, self._post_codec.encode(post))
+            words = topic_words(post.relpath, with_name=target.name_in_topic)
+        prefix = target.prefix or self._post_codec.prefix
+        return self._encoded(self._exchange(post), prefix, words, self._post_codec.encode(post))
 
     async def report(self, report: PostReport) -> None:
-        words = topic_words(report.post.relpath, with_name=self._address.name_in_topic)
-        exchange = self._address.exchange
-        await self._sending.send(self._written(exchange, PREFIX, words, write_report(report)))
+        words = topic_words(report.post.relpath, with_name=self._target.name_in_topic)
+        exchange = self._target.exchange
+        await self._publisher.send(self._encoded(exchange, PREFIX, words, write_report(report)))
 
-    async def repeat(self, pump_message: PumpMessage, post: Post | None = None) -> None:
-        """The same message again, as it came, to our exchange."""
-        exchange = self._address.exchange if post is None else self._exchange(post)
-        written = (
+    async def forward(self, pump_message: PumpMessage, post: Post | None = None) -> None:
+        """Publish an unchanged copy of a message to our exchange."""
+        exchange = self._target.exchange if post is None else self._exchange(post)
+        message = (
             pump_message.topic,
             pump_message.body,
             pump_message.content_type(),
             pump_message.headers,
         )
-        await self._sending.send(self._outgoing(exchange, *written))
+        await self._publisher.send(self._outgoing(exchange, *message))
 
     def _exchange(self, post: Post) -> str:
-        exchange, split = self._address.exchange, self._address.split
+        exchange, split = self._target.exchange, self._target.split
         return f"{exchange}{shard(post, split):02d}" if split > 1 else exchange
 
-    def _written(
+    def _encoded(
         self, exchange: str, prefix: str, words: list[str], encoded: EncodedPost
     ) -> PumpOutgoingMessage:
         if self._mqtt:
             topic = mqtt_topic(exchange, prefix, words)
         else:
             topic = routing_key(prefix, words)
-        body, kind = encode_body(encoded.body)
-        return self._outgoing(exchange, topic, body, kind, encoded.headers)
+        body, content_type = encode_body(encoded.body)
+        return self._outgoing(exchange, topic, body, content_type, encoded.headers)
 
     def _outgoing(
-        self, exchange: str, topic: str, body: bytes, kind: str | None, headers: Mapping[str, Any]
+        self,
+        exchange: str,
+        topic: str,
+        body: bytes,
+        content_type: str | None,
+        headers: Mapping[str, Any],
     ) -> PumpOutgoingMessage:
-        ttl, persistent = self._address.ttl, self._address.persistent
-        return PumpOutgoingMessage(exchange, topic, body, kind, headers, ttl, persistent)
+        ttl, persistent = self._target.ttl, self._target.persistent
+        return PumpOutgoingMessage(exchange, topic, body, content_type, headers, ttl, persistent)
 
 
 def shard(post: Post, count: int) -> int:
-    """Which of several a fingerprint belongs to; as Sarracenia computes it."""
+    """Which of several exchanges a fingerprint belongs to, as Sarracenia computes it."""
     return sum(str(post.sum or post.relpath).encode()) % count
 
 
-# Messages to exchanges, each until the broker has it safe.
-#
-# Over AMQP 0-9-1 many are under way on one channel, and leave in one write for each turn of the
-# loop.
-# When the connection breaks, what was not confirmed is sent again over the next, with the same
-# message id: a receiver that minds can tell the copies.
-
-
-@dataclass(frozen=True, slots=True)
-class PumpOutgoingMessage:
-    """A message as it leaves."""
-
-    exchange: str
-    topic: str
-    body: bytes
-    content_type: str | None = None
-    headers: Mapping[str, Any] = field(default_factory=dict)
-    ttl: float | None = None  #: seconds after which the broker may forget it
-    persistent: bool = True
-
-
-class PumpPublisher(Protocol):
-    async def send(self, message: PumpOutgoingMessage) -> None:
-        """Returns when it is safe."""
-
-
 class ExchangePublisher:
-    """Keeps `PumpPublisher`; opened once, closed once."""
+    """A `PumpPublisher` over AMQP 0-9-1; opened once, closed once."""
 
     def __init__(self, url: str, retry_seconds: float = 0.0) -> None:
         self._link = AmqpRecoveringConnection(
@@ -164,11 +161,13 @@ class ExchangePublisher:
         await self._link.close()
 
     async def send(self, message: PumpOutgoingMessage) -> None:
-        said = amqp_properties(message, next(self._ids))
+        properties = amqp_properties(message, next(self._ids))
         while True:
             try:
                 channel = await self._ready(message.exchange)
-                await channel.publish_safely(message.exchange, message.topic, message.body, said)
+                await channel.publish_safely(
+                    message.exchange, message.topic, message.body, properties
+                )
                 return
             except AmqpConnectionLost:
                 continue
@@ -179,14 +178,14 @@ class ExchangePublisher:
         await self._channel.confirm()
 
     async def _ready(self, exchange: str) -> AmqpClientChannel:
-        """A channel that confirms, of a connection on which the exchange is declared."""
+        """A channel in confirm mode, on a connection that has declared the exchange."""
         channel = self._channel
         if channel is not None and channel.failure is None and exchange in self._declared:
             return channel
         async with self._preparing:
             connection = await self._link.connection()
             if self._channel is None or self._channel.failure is not None:
-                await self._prepare(connection)  # a message was refused, and the channel with it
+                await self._prepare(connection)  # the broker refused a message
             if exchange not in self._declared:
                 await declare_exchange(connection, exchange)
                 self._declared.add(exchange)
@@ -195,7 +194,7 @@ class ExchangePublisher:
 
 
 class ClientPublisher:
-    """Keeps `PumpPublisher`, over the client's patterns: MQTT and AMQP 1.0."""
+    """A `PumpPublisher` over the client: MQTT and AMQP 1.0."""
 
     def __init__(self, fabric: Fabric, *, mqtt: bool) -> None:
         self._fabric = fabric
@@ -203,18 +202,17 @@ class ClientPublisher:
 
     async def send(self, message: PumpOutgoingMessage) -> None:
         if self._mqtt:
-            outflow = self._fabric.publisher(message.topic)
+            sender = self._fabric.publisher(message.topic)
         else:
-            outflow = self._fabric.publisher(message.topic, exchange=message.exchange)
+            sender = self._fabric.publisher(message.topic, exchange=message.exchange)
         body: Any = message.body
         if message.content_type is not None:
             text = message.body.decode()
             body = json.loads(text) if message.content_type == JSON else text
-        await outflow.send(body, headers=message.headers or None, ttl=message.ttl)
+        await sender.send(body, headers=message.headers or None, ttl=message.ttl)
 
 
 def amqp_properties(message: PumpOutgoingMessage, message_id: str) -> BasicProperties:
-    """What is said about it over AMQP 0-9-1."""
     ttl = message.ttl
     return BasicProperties(
         message.content_type,
@@ -226,19 +224,13 @@ def amqp_properties(message: PumpOutgoingMessage, message_id: str) -> BasicPrope
 
 
 def message_ids() -> Iterator[str]:
-    ours = uuid.uuid4().hex[:20]
-    return (f"{ours}{number:012x}" for number in itertools.count())
-
-
-# Announcements by the hundred thousand: many in one write, and one word when all are safe.
-#
-# Where each announcement has somebody who waits for it, that costs more than a small file does.
-# Whoever announces a whole tree needs to know only when all of it is safe. Blocking, and called in
-# a thread.
+    prefix = uuid.uuid4().hex[:20]
+    return (f"{prefix}{number:012x}" for number in itertools.count())
 
 
 class BulkPostPublisher:
-    """Opened by the constructor; `retry_seconds` is how long a broker may be away."""
+    """Publishes whole trees: many posts in one write, one confirmation for all of them. To wait for
+    each post would cost more than announcing a small file. Blocking; the constructor connects."""
 
     def __init__(self, url: str, retry_seconds: float) -> None:
         self._publisher = BulkPublisher(
@@ -259,29 +251,24 @@ class BulkPostPublisher:
         self._publisher.__exit__(kind, error, trace)
 
     def send(self, message: PumpOutgoingMessage) -> None:
-        """Take a message; waits while too many are under way."""
+        """Waits while too many messages are unconfirmed."""
         if message.exchange not in self._declared:
             self._publisher.declare_exchange(message.exchange, "topic")
             self._declared.add(message.exchange)
-        said = amqp_properties(message, next(self._ids))
+        properties = amqp_properties(message, next(self._ids))
         self._publisher.publish(
             encode_route(message.exchange, message.topic),
-            encode_header(said, len(message.body)),
+            encode_header(properties, len(message.body)),
             message.body,
         )
 
     def flush(self) -> None:
-        """Returns when all of it is safe."""
+        """Returns when the broker has confirmed all messages."""
         self._publisher.flush()
 
 
-# Reports on their way back: sent, and never in the way of the file they are about.
-
-log = get_logger(__name__)
-
-
 class ReportPublisher:
-    """Keeps `Told`."""
+    """An `OutcomeCallback`: a report that cannot be published never delays its file."""
 
     def __init__(
         self,
@@ -298,13 +285,13 @@ class ReportPublisher:
         self._plugins = plugins or Plugins()
 
     async def __call__(self, post: Post, outcome: PostOutcome, seconds: float) -> None:
-        told = PostReport(
-            post, outcome.code, outcome.message, self._host, self._user, seconds, self._reader
+        code, message = outcome.code, outcome.message
+        report = self._plugins.report(
+            PostReport(post, code, message, self._host, self._user, seconds, self._reader)
         )
-        report = self._plugins.report(told)
         if report is None:
             return
         try:
             await self._post_publisher.report(report)
         except PenstockError as error:
-            log.warning("no report", path=post.relpath, reason=str(error))
+            log.warning("report not published", path=post.relpath, reason=str(error))

@@ -1,1 +1,1 @@
-"""What Spark makes of announcements and reports: functions from DataFrames to DataFrames."""
+"""Posts and reports in the lake: the Spark flow, file traces, daily summaries."""

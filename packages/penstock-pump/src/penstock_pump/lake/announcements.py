@@ -1,7 +1,8 @@
-"""From messages to announcements: bronze in, silver out, in Spark's workers.
+"""The silver table of announcements and the daily summary, as functions of DataFrames.
 
-Every message becomes a row. One that is neither a post nor a report becomes one as well, with the
-reason: "what happened to this file?" may be answered by it.
+A row of silver is one message as one exchange routed it: a post, a report, or an unreadable message
+with the reason. So the path of a file is its rows ordered by `at`, and what an exchange did in a
+day is a sum over its rows.
 """
 
 from __future__ import annotations
@@ -21,12 +22,54 @@ from penstock_pump.posts.reports import PostReport, read_report
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-
 _REPORT: Final = re.compile(r"(?:[^.]+\.)?v\d\d\.report(?:\.|$)")
+
+ANNOUNCEMENTS: Final = "silver.announcements"
+SUMMARY: Final = "gold.summary"
+
+POST: Final = "post"
+REPORT: Final = "report"
+UNREADABLE: Final = "unreadable"
+
+_TIME: Final = pa.timestamp("us", "UTC")
+
+ANNOUNCEMENT_SCHEMA: Final = pa.schema(
+    [
+        ("kind", pa.string()),  # post, report, or unreadable
+        ("at", _TIME),  # when the broker received it
+        ("moment", _TIME),  # when the file was first announced
+        ("exchange", pa.string()),
+        ("routing_key", pa.string()),
+        ("stream", pa.string()),
+        ("offset", pa.int64()),
+        ("relpath", pa.string()),
+        ("name", pa.string()),
+        ("base_url", pa.string()),
+        ("event", pa.string()),
+        ("sum", pa.string()),
+        ("size", pa.int64()),  # of the file
+        ("length", pa.int64()),  # of the file, or of the announced block
+        ("block", pa.int64()),
+        ("blocks", pa.int64()),
+        ("source", pa.string()),
+        ("from_cluster", pa.string()),
+        ("to_clusters", pa.string()),
+        ("code", pa.int32()),
+        ("message", pa.string()),
+        ("host", pa.string()),
+        ("user", pa.string()),
+        ("seconds", pa.float64()),
+        ("day", pa.date32()),
+    ]
+)
+#: The columns of bronze that are read.
+MESSAGE: Final = (
+    *("stream", "offset", "timestamp", "exchange", "routing_key", "headers", "body", "day"),
+)
 
 
 def announcements(messages: DataFrame) -> DataFrame:
-    """Bronze's messages as silver's rows."""
+    """Rows of bronze to rows of silver."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return messages.select(*MESSAGE).mapInArrow(_decoded, from_arrow_schema(ANNOUNCEMENT_SCHEMA))
@@ -40,8 +83,7 @@ def _decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def row_of(message: Mapping[str, Any]) -> dict[str, Any]:
-    """One message, as the connector has it, as a row of silver."""
-    place = {
+    origin = {
         "at": message["timestamp"],
         "exchange": message["exchange"],
         "routing_key": message["routing_key"],
@@ -52,14 +94,14 @@ def row_of(message: Mapping[str, Any]) -> dict[str, Any]:
     body, headers = message["body"] or b"", dict(message["headers"] or {})
     try:
         if is_report(message["routing_key"] or ""):
-            return {**place, **_of_report(read_report(body, headers))}
-        return {**place, "kind": POST, **_of_post(read_post(body, headers))}
+            return {**origin, **_of_report(read_report(body, headers))}
+        return {**origin, "kind": POST, **_of_post(read_post(body, headers))}
     except BadPost as error:
-        return {**place, "kind": UNREADABLE, "code": error.code, "message": str(error)}
+        return {**origin, "kind": UNREADABLE, "code": error.code, "message": str(error)}
 
 
 def is_report(routing_key: str) -> bool:
-    """By its topic: `v02.report…`, with the exchange before it where it came over MQTT."""
+    """By its topic: `v02.report…`, after the exchange where it was published over MQTT."""
     return _REPORT.match(routing_key) is not None
 
 
@@ -99,71 +141,12 @@ def _time(moment: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanoseconds // 1000)
 
 
-# The columns of silver's table of announcements, and of the day's summary.
-#
-# A row is one message as one exchange carried it: a post, or a report on one. So a file's way is
-# its rows in the order of `at`, and what an exchange did in a day is a sum over its rows.
-
-ANNOUNCEMENTS: Final = "silver.announcements"
-SUMMARY: Final = "gold.summary"
-
-POST: Final = "post"
-REPORT: Final = "report"
-UNREADABLE: Final = "unreadable"
-
-_TIME: Final = pa.timestamp("us", "UTC")
-
-ANNOUNCEMENT_SCHEMA: Final = pa.schema(
-    [
-        ("kind", pa.string()),  # post, report, or unreadable
-        ("at", _TIME),  # when it came to the broker
-        ("moment", _TIME),  # when the file was first announced
-        ("exchange", pa.string()),
-        ("routing_key", pa.string()),
-        ("stream", pa.string()),
-        ("offset", pa.int64()),
-        ("relpath", pa.string()),
-        ("name", pa.string()),
-        ("base_url", pa.string()),
-        ("event", pa.string()),
-        ("sum", pa.string()),
-        ("size", pa.int64()),  # of the file
-        ("length", pa.int64()),  # of what this one is about: the file, or a block of it
-        ("block", pa.int64()),
-        ("blocks", pa.int64()),
-        ("source", pa.string()),
-        ("from_cluster", pa.string()),
-        ("to_clusters", pa.string()),
-        ("code", pa.int32()),
-        ("message", pa.string()),
-        ("host", pa.string()),
-        ("user", pa.string()),
-        ("seconds", pa.float64()),
-        ("day", pa.date32()),
-    ]
-)
-#: What of a message is needed to read it.
-MESSAGE: Final = (
-    "stream",
-    "offset",
-    "timestamp",
-    "exchange",
-    "routing_key",
-    "headers",
-    "body",
-    "day",
-)
-
-
-# A day of the pump, an exchange a row: how much, how late, how often the same, what failed.
-#
-# *Latency* is from a file's first announcement to the one at this exchange: hops later in a chain
-# show all the time before them. *Duplicates* are announcements of the same file, content and block
-# that came to the exchange once more; *winnowed* are those reported as such.
-
-
 def summary(announcements: DataFrame) -> DataFrame:
-    """Silver's rows, a row for each day and exchange."""
+    """Rows of silver to a row for each day and exchange.
+
+    Latency is from a file's first announcement to the one at this exchange. Duplicates are repeated
+    announcements of the same file, content and block; winnowed are those reported as such.
+    """
     from pyspark.sql import functions as f
 
     post, report = f.col("kind") == POST, f.col("kind") == REPORT

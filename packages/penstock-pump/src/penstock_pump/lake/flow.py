@@ -1,8 +1,8 @@
-"""The flow `pump`: what is announced and reported, kept in the lake.
+"""The flow `pump`: posts and reports in the lake.
 
-Stream `announcements` takes what the exchanges carry that it was told to keep (`penstock pump
-keep`); silver has a row for each message, the summary a row for each day and exchange. There is no
-database behind it: a batch that is tried again replaces its own rows, and that is all there is.
+The stream `announcements` records the exchanges that `penstock pump archive` bound to it. Silver
+has a row for each message, the summary a row for each day and exchange. There is no database: a
+repeated batch replaces its own rows in the lake.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import NotFound
 from penstock_pump.lake.announcements import ANNOUNCEMENTS, SUMMARY, announcements, summary
+from penstock_pump.names import ANNOUNCEMENT_STREAM
 from penstock_spark.flow import FlowBatch, FlowContext, PeriodicTask
 from penstock_spark.lake import Lake
 from penstock_spark.stream_declaration import StreamDeclaration
@@ -24,29 +26,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NAME: Final = "pump"
-STREAM: Final = "announcements"
-#: What comes by MQTT, where the exchange is the first word of the topic; other exchanges are bound
-#: by whoever wants them kept.
-SOURCES: Final = (StreamDeclaration(STREAM, "amq.topic", ("*.v02.#", "*.v03.#")),)
-#: How often the day's summary is made anew.
+#: Posts over MQTT, where the exchange is the first word of the topic.
+SOURCES: Final = (StreamDeclaration(ANNOUNCEMENT_STREAM, "amq.topic", ("*.v02.#", "*.v03.#")),)
 SUMMARY_SECONDS: Final = 3600.0
 RETRY_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class PumpFlow:
-    """`penstock_spark.flow.PipelineFlow` for the pump."""
+    """Implements `penstock_spark.flow.PipelineFlow`."""
 
     lake: Path
     name: str = NAME
-    streams: str = f"{STREAM}*"
+    streams: str = f"{ANNOUNCEMENT_STREAM}*"
     sources: Sequence[StreamDeclaration] = SOURCES
 
     @property
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
-        return (
-            PeriodicTask("daily summary", _SummaryChore(self.lake), SUMMARY_SECONDS, RETRY_SECONDS),
-        )
+        summarise_latest = partial(_summarise_latest, self.lake)
+        return (PeriodicTask("daily summary", summarise_latest, SUMMARY_SECONDS, RETRY_SECONDS),)
 
     def apply(self, batch: FlowBatch) -> None:
         batch.lake.write(ANNOUNCEMENTS, batch.id, announcements(batch.messages))
@@ -55,38 +53,33 @@ class PumpFlow:
         return since
 
     def check_adoption(self) -> None:
-        """It needs nothing."""
+        """There is nothing to check."""
 
     def adopt(self, generation: int) -> None:
-        """The lake is all there is, and the engine has seen to that."""
+        """The runner switches the lake; there is nothing else."""
 
     def discard(self, generation: int) -> None:
-        """As above."""
+        """See `adopt`."""
 
 
 @contextmanager
-def open_flow(surroundings: FlowContext) -> Iterator[PumpFlow]:
-    yield PumpFlow(surroundings.data / "lake")
+def open_flow(context: FlowContext) -> Iterator[PumpFlow]:
+    yield PumpFlow(context.data / "lake")
 
 
 def summarise(spark: SparkSession, lake: Lake, day: date) -> DataFrame:
-    """The day's summary, from silver; it is put into the lake as well, in place of an older one."""
-    found = summary(lake.read(spark, ANNOUNCEMENTS, (day, day))).cache()
-    lake.write(SUMMARY, day.toordinal(), found)
-    return found
+    """The summary of a day, which also replaces the one in the lake."""
+    rows = summary(lake.read(spark, ANNOUNCEMENTS, (day, day))).cache()
+    lake.write(SUMMARY, day.toordinal(), rows)
+    return rows
 
 
-@dataclass(frozen=True, slots=True)
-class _SummaryChore:
-    """Of the last day there is something of."""
-
-    lake: Path
-
-    def __call__(self, spark: SparkSession) -> None:
-        lake = Lake.open(self.lake, NAME)
-        try:
-            files = lake.table(ANNOUNCEMENTS).log.files()
-        except NotFound:
-            return
-        if files:
-            summarise(spark, lake, date.fromisoformat(max(file.day for file in files)))
+def _summarise_latest(folder: Path, spark: SparkSession) -> None:
+    """Of the last day with data."""
+    lake = Lake.open(folder, NAME)
+    try:
+        files = lake.table(ANNOUNCEMENTS).log.files()
+    except NotFound:
+        return
+    if files:
+        summarise(spark, lake, date.fromisoformat(max(file.day for file in files)))

@@ -1,7 +1,6 @@
-"""What happened to a file: its way hop by hop, from the lake, without Spark.
+"""The trace of a file, hop by hop, read from the lake without Spark; and the plot of a summary.
 
-A file is asked for by its name, by its path or the end of it, or by a pattern. Its rows in silver,
-in the order they came to the broker, are its way.
+A file is named by its name, its path, the end of its path, or a pattern.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -22,12 +20,13 @@ from penstock_pump.lake.announcements import ANNOUNCEMENT_SCHEMA, ANNOUNCEMENTS
 from penstock_pump.lake.flow import NAME
 from penstock_spark.lake import Lake
 
-_WILDCARDS = "*?["
+_WILDCARDS: Final = "*?["
+_PLOT_FORMATS: Final = (".svg", ".png", ".pdf")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceHop:
-    """One message about the file: announced at an exchange, or reported by somebody."""
+    """One message about the file: a post at an exchange, or a report."""
 
     at: datetime
     kind: str
@@ -47,7 +46,7 @@ class TraceHop:
 
 
 def trace(data: Path, wanted: str, days: tuple[date, date] | None = None) -> list[TraceHop]:
-    """The way of the files that are called so."""
+    """The hops of the files of that name, by time."""
     table = Lake.open(data / "lake", NAME).table(ANNOUNCEMENTS)
     files = [
         table.folder / file.path
@@ -56,26 +55,21 @@ def trace(data: Path, wanted: str, days: tuple[date, date] | None = None) -> lis
     ]
     if not files:
         raise NotFound(
-            f"the lake below {data} has no announcements (yet): `penstock pump keep` has them kept,"
-            " and `penstock pipeline run --flow penstock_pump.lake.flow:open_flow` puts them there"
+            f"the lake below {data} has no announcements: run `penstock pump archive EXCHANGE` and "
+            "`penstock pipeline run --flow penstock_pump.lake.flow:open_flow`"
         )
-    found = [hop for path in files for hop in _hops(path, wanted)]
-    return sorted(found, key=lambda hop: hop.at)
+    return sorted((hop for path in files for hop in _hops(path, wanted)), key=lambda hop: hop.at)
 
 
 def _hops(path: Path, wanted: str) -> Iterator[TraceHop]:
     names = [name for name in ANNOUNCEMENT_SCHEMA.names if name != "day"]
     rows = pq.read_table(path, columns=names)
     if not any(sign in wanted for sign in _WILDCARDS):
-        rows = rows.filter(_called(rows["relpath"], wanted.strip("/")))
+        ending = pc.ends_with(rows["relpath"], pattern=wanted.strip("/"))
+        rows = rows.filter(pc.fill_null(ending, False))
     for row in rows.to_pylist():
         if row["relpath"] is not None and _matches(row["relpath"], wanted):
             yield _hop(row)
-
-
-def _called(paths: pa.ChunkedArray, wanted: str) -> pa.ChunkedArray:
-    """A first look at all rows at once."""
-    return pc.fill_null(pc.ends_with(paths, pattern=wanted), False)
 
 
 def _matches(relpath: str, wanted: str) -> bool:
@@ -88,20 +82,15 @@ def _matches(relpath: str, wanted: str) -> bool:
 def _hop(row: dict[str, Any]) -> TraceHop:
     after = (row["at"] - row["moment"]).total_seconds()
     names = ("at", "kind", "exchange", "relpath", "base_url", "event", "block", "blocks", "size")
-    told = ("code", "message", "host", "user", "seconds")
-    return TraceHop(after=after, **{name: row[name] for name in (*names, *told)})
-
-
-# A day of the pump as a picture: how much each exchange carried, how late, and what came of it.
-
-_KINDS: Final = (".svg", ".png", ".pdf")
+    of_report = ("code", "message", "host", "user", "seconds")
+    return TraceHop(after=after, **{name: row[name] for name in (*names, *of_report)})
 
 
 def plot_summary(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Rows of the summary, of one day."""
-    if path.suffix not in _KINDS:
-        raise ConfigurationError(f"{path}: a picture is one of {', '.join(_KINDS)}")
-    # The object, not pyplot: that has state of its own, and looks for a screen.
+    """Plots volume, latency and outcomes of each exchange on one day."""
+    if path.suffix not in _PLOT_FORMATS:
+        raise ConfigurationError(f"{path}: the suffix should be one of {', '.join(_PLOT_FORMATS)}")
+    # Not pyplot, which has global state and needs a display.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 2.2 + 0.45 * len(rows)), layout="constrained")
@@ -123,7 +112,7 @@ def plot_summary(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         counts = [int(row[name]) for row in rows]
         outcome.barh(names, counts, left=left, color=shade, label=name)
         left = [sum(pair) for pair in zip(left, counts, strict=True)]
-    outcome.set_xlabel("reports, and announcements made again")
+    outcome.set_xlabel("reports and duplicate announcements")
     for axes in (latency, outcome):
         axes.legend(frameon=False, fontsize="small")
     volume.invert_yaxis()

@@ -1,1 +1,1 @@
-"""From files to posts: described, walked, watched."""
+"""Posting: files are described, trees are scanned and watched, posts are published."""

@@ -1,7 +1,7 @@
-"""A file as a post describes it: its size, its sum, its mode and times; or as several, one a block.
+"""Describes a file as a post with size, checksum, mode and times, or as one post per block.
 
-A file is looked at before and after it is read. If it changed in between, what was read describes
-no file there ever was, and `FileChanging` says so. Blocking: called in a thread.
+A file whose size or time changes while it is read raises `FileChanging`, because the checksum would
+describe a file that never existed. Blocking: called in a thread.
 """
 
 from __future__ import annotations
@@ -29,25 +29,23 @@ CHUNK: Final = MiB
 
 @dataclass(frozen=True, slots=True)
 class FileDescriber:
-    """How files are described."""
-
     base_url: str
     base_dir: Path
     sum: str = checksums.SHA512  #: a method; `z,METHOD` or `a,VALUE` as they are
     block_size: int | None = None  #: None is a whole file, 0 automatic
     block_method: str = INPLACE
-    keep_mode: bool = True
-    keep_times: bool = True
+    preserve_mode: bool = True
+    preserve_times: bool = True
     folders: bool = False  #: directories are announced as well
-    inline: int = 0  #: files up to this size travel with their posts, where the spelling can
+    inline: int = 0  #: files up to this size are put into their posts, where the format can
     source: str | None = None
     to_clusters: str | None = None
     sums: ChecksumMethods = field(default_factory=ChecksumMethods)
     random: Random = field(default_factory=Random)
     clock: Callable[[], int] = time.time_ns
 
-    def of(self, path: Path) -> list[Post]:
-        """Its posts; none for what is neither file, link nor, where asked for, directory."""
+    def describe(self, path: Path) -> list[Post]:
+        """Empty for what is neither a file nor a link nor, with `folders`, a directory."""
         try:
             status = path.lstat()
         except OSError as error:
@@ -56,14 +54,14 @@ class FileDescriber:
             return self._of_file(path, status)
         if stat.S_ISLNK(status.st_mode):
             target = str(path.readlink())
-            told = self._post(path, status, checksums.link_sum(target))
-            return [replace(told, link=target, mode=None)]
+            post = self._post(path, status, checksums.link_sum(target))
+            return [replace(post, link=target, mode=None)]
         if stat.S_ISDIR(status.st_mode) and self.folders and not self.is_base(path):
             return [self._post(path, status, checksums.directory_sum(path.name))]
         return []
 
     def is_base(self, path: Path) -> bool:
-        """Whether it is the base directory: everything is announced below it, itself not."""
+        """Whether it is the base directory, which is not announced itself."""
         return not relative_path(path, self.base_dir, self.base_url)
 
     def removed(self, path: Path, *, folder: bool = False) -> Post:
@@ -77,8 +75,8 @@ class FileDescriber:
         )
 
     def moved(self, old: Path, new: Path) -> list[Post]:
-        """The two halves of a move: the removal of the old name, and the new one."""
-        posts = [replace(post, oldname=self._relpath(old)) for post in self.of(new)]
+        """The removal of the old name, and the posts of the new one."""
+        posts = [replace(post, oldname=self._relpath(old)) for post in self.describe(new)]
         return [replace(self.removed(old), newname=self._relpath(new)), *posts]
 
     def _of_file(self, path: Path, status: os.stat_result) -> list[Post]:
@@ -97,20 +95,20 @@ class FileDescriber:
         block = self.block_size
         if block == 0:
             block = automatic_block_size(size)
-        name, moment = path.name, self.clock()  # blocks of one version have the same
-        told = [
+        name, moment = path.name, self.clock()  # the same for all blocks of one version
+        posts = [
             self._post(path, status, self._sum(name, fd, parts.length), parts, moment)
             for parts in split_blocks(size, block or 0, self.block_method)
         ]
-        if 0 < size <= self.inline and len(told) == 1:
-            told = [replace(told[0], content=InlineContent(os.pread(fd, size, 0)))]
+        if 0 < size <= self.inline and len(posts) == 1:
+            posts = [replace(posts[0], content=InlineContent(os.pread(fd, size, 0)))]
         after = os.fstat(fd)
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise FileChanging(f"{path} was written to while it was read")
-        return told
+        return posts
 
     def _sum(self, name: str, fd: int, length: int) -> Checksum:
-        """The sum of the next block of a file."""
+        """The checksum of the next block of a file."""
         method, comma, value = self.sum.partition(",")
         if comma:
             return Checksum(method, value)
@@ -120,7 +118,7 @@ class FileDescriber:
             return checksums.name_sum(name)
         digest = self.sums.over_data(method)
         if digest is None:
-            raise BadPost(f"sum {self.sum!r} cannot be computed here")
+            raise BadPost(f"sum {self.sum!r} cannot be computed")
         left = length
         while left and (chunk := os.read(fd, min(left, CHUNK))):
             digest.update(chunk)
@@ -143,9 +141,9 @@ class FileDescriber:
             relpath=self._relpath(path),
             sum=known,
             parts=parts,
-            mode=stat.S_IMODE(status.st_mode) if self.keep_mode else None,
-            mtime=status.st_mtime_ns if self.keep_times else None,
-            atime=status.st_atime_ns if self.keep_times else None,
+            mode=stat.S_IMODE(status.st_mode) if self.preserve_mode else None,
+            mtime=status.st_mtime_ns if self.preserve_times else None,
+            atime=status.st_atime_ns if self.preserve_times else None,
             source=self.source,
             to_clusters=self.to_clusters,
         )
@@ -161,5 +159,5 @@ class FileDescriber:
 
 def _explain(path: Path, error: OSError) -> Exception:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return SourceMissing(f"{path} is not there")
+        return SourceMissing(f"{path} does not exist")
     return SourceUnavailable(f"{path}: {error.strerror}")

@@ -1,7 +1,7 @@
-"""Announcing many files: described a batch at a time in a thread, announced as the broker goes.
+"""Announces many files: described in batches in a thread, published as fast as the broker confirms.
 
-What could not be described is tried again at the end, and named if it still cannot. Memory is
-bounded by the batch and by the client's window, however large the tree is.
+Files that could not be described are retried at the end, and reported if they still fail. Memory is
+bounded by the batch and by the number of unconfirmed posts, however large the tree is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy
 from penstock_pump.duplicates import DuplicateFilter
 from penstock_pump.errors import BadPost, PumpError
 from penstock_pump.flow.consumer import ConsumerCounters
@@ -30,16 +31,14 @@ from penstock_pump.thread_pool import run_to_completion
 log = get_logger(__name__)
 
 BATCH: Final = 128
-#: So many files are announced in one go in a thread, where nobody waits for each.
-MAX_CONCURRENT_POSTS: Final = 1024
-#: Files that change while they are read are left alone for a moment, so many times.
-BULK_TIMEOUT_SECONDS: Final = (0.1, 0.5, 2.0)
+#: Files per call of the bulk publisher's thread.
+BULK_BATCH: Final = 1024
+#: For files that change while they are read.
+RETRY: Final = RetryPolicy(first=0.25, longest=2.0, jitter=0.0, attempts=4)
 
 
 @dataclass(slots=True)
 class PostCounts:
-    """What came of it."""
-
     announced: int = 0
     rejected: int = 0
     failed: dict[str, str] = field(default_factory=dict)  #: the reason, by path
@@ -48,7 +47,7 @@ class PostCounts:
 class FilePoster:
     def __init__(
         self,
-        description: FileDescriber,
+        describer: FileDescriber,
         post_publisher: PostPublisher,
         *,
         selection: PostSelection | None = None,
@@ -58,8 +57,8 @@ class FilePoster:
         bulk: BulkPostPublisher | None = None,
         counters: ConsumerCounters | None = None,
     ) -> None:
-        """With a bulk, whole trees go over that, and suppression does not apply."""
-        self.description = description
+        """With `bulk`, trees are published through it, and duplicates are not suppressed."""
+        self.describer = describer
         self._post_publisher = post_publisher
         self._selection = selection or PostSelection()
         self._events = events
@@ -68,23 +67,23 @@ class FilePoster:
         self._bulk = bulk
         self._counters = counters or ConsumerCounters()
         self.posted = PostCounts()
-        self._under_way: deque[Awaitable[None]] = deque()
+        self._unconfirmed: deque[Awaitable[None]] = deque()
 
     async def announce_all(self, paths: Iterable[Path]) -> PostCounts:
-        """Returns when all of it is safe with the broker."""
-        again = await self._announce_batches(iter(paths))
-        for pause in BULK_TIMEOUT_SECONDS:
-            if not again:
-                break
-            await asyncio.sleep(pause)
-            again = await self._announce_batches(iter(again))
-        for path in again:
-            log.warning("not announced", path=str(path), reason=again[path])
-            self.posted.failed[str(path)] = again[path]
+        """Returns when the broker has confirmed all posts."""
+        failed = await self._announce_batches(iter(paths))
+        attempt = 1
+        while failed and attempt < (RETRY.attempts or 1):
+            await asyncio.sleep(RETRY.delay(attempt))
+            failed = await self._announce_batches(iter(failed))
+            attempt += 1
+        for path, reason in failed.items():
+            log.warning("file not posted", path=str(path), reason=reason)
+            self.posted.failed[str(path)] = reason
         return self.posted
 
     async def _announce_batches(self, paths: Iterator[Path]) -> dict[Path, str]:
-        """Those that could not be described, and why."""
+        """The files that could not be described, with reasons."""
         failed: dict[Path, str] = {}
         if self._bulk is not None:
             while await run_to_completion(self._announce_bulk, self._bulk, paths, failed):
@@ -100,7 +99,7 @@ class FilePoster:
         batch = []
         for path in itertools.islice(paths, BATCH):
             try:
-                batch.append(self.description.of(path))
+                batch.append(self.describer.describe(path))
             except PumpError as error:
                 failed[path] = str(error)
                 batch.append([])
@@ -109,80 +108,80 @@ class FilePoster:
     def _announce_bulk(
         self, bulk: BulkPostPublisher, paths: Iterator[Path], failed: dict[Path, str]
     ) -> bool:
-        """Some files, described and sent; whether there were any. Blocking."""
-        some = False
-        for path in itertools.islice(paths, MAX_CONCURRENT_POSTS):
-            some = True
+        """Describes and sends a batch; False at the end of the paths. Blocking."""
+        more = False
+        for path in itertools.islice(paths, BULK_BATCH):
+            more = True
             try:
-                posts = self.description.of(path)
+                posts = self.describer.describe(path)
             except PumpError as error:
                 failed[path] = str(error)
                 continue
             for post in posts:
-                if (told := self._chosen(post)) is None:
+                if (selected := self._select(post)) is None:
                     continue
                 try:
-                    message = self._post_publisher.addressed(told)
+                    message = self._post_publisher.encode(selected)
                 except BadPost as error:
-                    self._refused(told, error)
+                    self._refuse(selected, error)
                     continue
                 bulk.send(message)
-                self._count(told)
-        if not some:
+                self._count(selected)
+        if not more:
             bulk.flush()
-        return some
+        return more
 
     async def announce(self, post: Post) -> bool:
-        """Whether it was announced; `flush` tells when it is safe."""
-        told = self._chosen(post)
-        if told is None:
+        """Whether it was published; `flush` waits for the confirmations."""
+        selected = self._select(post)
+        if selected is None:
             return False
         try:
-            return await self._tell(told)
-        except BadPost as error:  # a link too long for v02, for one
-            self._refused(told, error)
+            return await self._publish(selected)
+        except BadPost as error:  # for example a link too long for v02
+            self._refuse(selected, error)
             return False
 
-    def _chosen(self, post: Post) -> Post | None:
-        """The post as it is to be announced, if it is."""
-        chosen = self._selection.choose(post.url)
-        why = chosen if isinstance(chosen, str) else "a plugin"
-        told: Post | None = None
+    def _select(self, post: Post) -> Post | None:
+        """The post as the plugins return it; None if it is rejected."""
+        match = self._selection.choose(post.url)
+        reason = match if isinstance(match, str) else "a plugin"
+        selected: Post | None = None
         if post.event not in self._events:
-            why = f"event {post.event.value}"
-        elif not isinstance(chosen, str):
-            told = self._plugins.message(post)
-            told = None if told is None else self._plugins.post(told)
-        if told is None:
+            reason = f"event {post.event.value}"
+        elif not isinstance(match, str):
+            selected = self._plugins.message(post)
+            selected = None if selected is None else self._plugins.post(selected)
+        if selected is None:
             self.posted.rejected += 1
-            self._counters.rejected[why] += 1
-        return told
+            self._counters.rejected[reason] += 1
+        return selected
 
-    def _count(self, told: Post) -> None:
+    def _count(self, post: Post) -> None:
         self.posted.announced += 1
         counters = self._counters
-        counters.heard += 1
+        counters.received += 1
         counters.codes[DONE] += 1
-        counters.bytes += told.parts.length if told.parts is not None else 0
+        counters.bytes += post.parts.length if post.parts is not None else 0
         counters.last = time.time()
 
-    def _refused(self, told: Post, error: BadPost) -> None:
-        log.warning("not announced", path=told.relpath, reason=str(error))
-        self.posted.failed[told.relpath] = str(error)
+    def _refuse(self, post: Post, error: BadPost) -> None:
+        log.warning("file not posted", path=post.relpath, reason=str(error))
+        self.posted.failed[post.relpath] = str(error)
 
-    async def _tell(self, told: Post) -> bool:
+    async def _publish(self, post: Post) -> bool:
         if self._duplicate_filter is not None:
-            async with self._duplicate_filter.first(told) as first:
+            async with self._duplicate_filter.first(post) as first:
                 if first:
-                    await self._post_publisher.announce(told)
-                    self._count(told)
+                    await self._post_publisher.announce(post)
+                    self._count(post)
                 return first
-        self._under_way.append(asyncio.create_task(self._post_publisher.announce(told)))
-        self._count(told)
-        while len(self._under_way) > 10 * BATCH:
-            await self._under_way.popleft()
+        self._unconfirmed.append(asyncio.create_task(self._post_publisher.announce(post)))
+        self._count(post)
+        while len(self._unconfirmed) > 10 * BATCH:
+            await self._unconfirmed.popleft()
         return True
 
     async def flush(self) -> None:
-        while self._under_way:
-            await self._under_way.popleft()
+        while self._unconfirmed:
+            await self._unconfirmed.popleft()

@@ -1,12 +1,11 @@
-"""What has been announced of a tree, on disk: so that after a restart only changes are.
+"""The announced state of a tree, stored on disk, and its differences from the tree.
 
-Blocking: called in a thread, one call at a time.
+After a restart only changes are announced. Blocking: called in a thread, one call at a time.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from penstock.core.logs import get_logger
+from penstock_pump.sqlite_store import SqliteStore
+
+log = get_logger(__name__)
 
 _SCHEMA: Final = """
 create table if not exists announced (
@@ -24,7 +26,7 @@ create table if not exists announced (
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What tells that a file is still the one that was announced."""
+    """Equal states mean that the file has not changed."""
 
     inode: int
     size: int
@@ -53,18 +55,11 @@ def file_state(status: os.stat_result) -> FileState:
 
 class PostedTree:
     def __init__(self, path: Path | None) -> None:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(
-            ":memory:" if path is None else path, check_same_thread=False, isolation_level=None
-        )
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = normal")
-        self._db.executescript(_SCHEMA)
-        self._known = {
-            str(row[0]): FileState(*row[1:])
-            for row in self._db.execute("select path, inode, size, mtime, kind from announced")
-        }
+        """Without a path the state is in memory only."""
+        self._store = SqliteStore(path, _SCHEMA)
+        with self._store.transaction() as db:
+            rows = db.execute("select path, inode, size, mtime, kind from announced")
+            self._known = {str(row[0]): FileState(*row[1:]) for row in rows}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -85,37 +80,31 @@ class PostedTree:
         return [Path(path) for path in sorted(found, key=lambda each: -each.count("/"))]
 
     def record(self, seen: Iterable[tuple[Path, FileState | None]]) -> None:
-        """What is there now, or no more."""
-        self._db.execute("begin")
-        for path, known in seen:
-            key = os.fspath(path)
-            if known is None:
-                self._known.pop(key, None)
-                self._db.execute("delete from announced where path = ?", (_text(key),))
-            else:
-                self._known[key] = known
-                self._db.execute(
-                    "insert or replace into announced values (?, ?, ?, ?, ?)",
-                    (_text(key), known.inode, known.size, known.mtime, known.kind),
-                )
-        self._db.execute("commit")
+        """The new states of files; None for those that were removed."""
+        with self._store.transaction() as db:
+            for path, known in seen:
+                key = os.fspath(path)
+                if known is None:
+                    self._known.pop(key, None)
+                    db.execute("delete from announced where path = ?", (_text(key),))
+                else:
+                    self._known[key] = known
+                    db.execute(
+                        "insert or replace into announced values (?, ?, ?, ?, ?)",
+                        (_text(key), known.inode, known.size, known.mtime, known.kind),
+                    )
 
     def close(self) -> None:
-        self._db.close()
+        self._store.close()
 
 
 def _text(path: str) -> str:
-    """Names that are not UTF-8 cannot be announced, but must not stop us."""
+    """Names that are not UTF-8 cannot be announced, but must not end the watch."""
     return path.encode(errors="surrogateescape").decode(errors="replace")
-
-
-# What is different between a tree and what was announced of it. Blocking.
 
 
 @dataclass(frozen=True, slots=True)
 class FileMove:
-    """A file that has another name now, and is the same."""
-
     old: Path
     new: Path
     known: FileState
@@ -129,21 +118,21 @@ class TreeDifferences:
 
 
 def compare(paths: Iterable[Path], tree: PostedTree) -> TreeDifferences:
-    """Of these paths and, where a directory came or went, of all that is below it."""
+    """Of these paths, and of all that is below a new or removed directory."""
     changed: dict[Path, FileState] = {}
     gone: dict[Path, FileState] = {}
     for path in paths:
-        there = _look(path)
+        current = _current_state(path)
         before = tree.get(path)
-        if there is None:
-            _note_gone(path, before, tree, gone)
-        elif there.folder and before is None:
-            # Files may have come before the directory was watched.
-            _note_below(path, tree, changed)
-        elif there != before:
-            changed[path] = there
+        if current is None:
+            _add_gone(path, before, tree, gone)
+        elif current.folder and before is None:
+            # Files may have been created before the directory was watched.
+            _add_below(path, tree, changed)
+        elif current != before:
+            changed[path] = current
             if before is not None and before.folder:
-                _note_gone(path, before, tree, gone)
+                _add_gone(path, before, tree, gone)
     gone = {path: known for path, known in gone.items() if path not in changed}
     moves = _moves(changed, gone, tree)
     for move in moves:
@@ -156,7 +145,7 @@ def compare(paths: Iterable[Path], tree: PostedTree) -> TreeDifferences:
     )
 
 
-def _note_gone(
+def _add_gone(
     path: Path, before: FileState | None, tree: PostedTree, gone: dict[Path, FileState]
 ) -> None:
     if before is None:
@@ -165,21 +154,21 @@ def _note_gone(
     if before.folder:
         for child in tree.below(path):
             known = tree.get(child)
-            if known is not None and _look(child) is None:
+            if known is not None and _current_state(child) is None:
                 gone[child] = known
 
 
-def _note_below(folder: Path, tree: PostedTree, changed: dict[Path, FileState]) -> None:
+def _add_below(folder: Path, tree: PostedTree, changed: dict[Path, FileState]) -> None:
     for path in walk(folder):
-        there = _look(path)
-        if there is not None and there != tree.get(path):
-            changed[path] = there
+        current = _current_state(path)
+        if current is not None and current != tree.get(path):
+            changed[path] = current
 
 
 def _moves(
     changed: dict[Path, FileState], gone: dict[Path, FileState], tree: PostedTree
 ) -> list[FileMove]:
-    """Something that went and something that came, and both are the same file."""
+    """Pairs of a removed and a new path with the same state."""
     old_names = {known: path for path, known in gone.items() if known.file}
     moves = []
     for path, known in changed.items():
@@ -188,20 +177,16 @@ def _moves(
     return moves
 
 
-def _look(path: Path) -> FileState | None:
+def _current_state(path: Path) -> FileState | None:
     try:
         return file_state(path.lstat())
     except OSError:
         return None
 
 
-# A tree in order, one directory in memory at a time. Links are not followed.
-
-log = get_logger(__name__)
-
-
 def walk(path: Path, *, recursive: bool = True) -> Iterator[Path]:
-    """The path itself and, if it is a directory, what is below it: a directory before its files."""
+    """The path and what is below it, a directory before its files. Links are not followed; memory
+    holds one directory per level."""
     yield path
     if not path.is_dir() or path.is_symlink():
         return

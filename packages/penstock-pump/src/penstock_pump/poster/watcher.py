@@ -1,9 +1,13 @@
-"""A tree watched for good: what is new, changed, moved or gone is announced, once it is settled.
+"""Watches a tree and announces new, changed, moved and removed files, once nobody writes to them.
 
-Events only say where to look; what is announced is the difference between what is there and what
-was announced before. So an event too many does nothing, and those that were missed, because too
-many came at once or because we were not running, are made up for by looking at all of the tree.
-A file is recorded as announced when the broker has its post safe.
+Events only tell where to look; the differences between the tree and its announced state are
+announced. So a redundant event does nothing, and events that were missed, because the kernel
+dropped them or the process was down, are made up for by a scan of the whole tree. A file is
+recorded as announced when the broker has confirmed its post.
+
+On Linux a read lease is refused while anybody has the file open for writing. Where leases are not
+available (files of other users, some file systems), a file that has not changed for a second is
+taken as complete.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from typing import Final
 from watchfiles import Change, awatch
 
 from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy
 from penstock_pump.errors import FileChanging, PumpError
 from penstock_pump.poster.poster import FilePoster
 from penstock_pump.poster.tree import (
@@ -38,28 +43,32 @@ from penstock_pump.posts.post import Post
 
 log = get_logger(__name__)
 
-#: Events are gathered until none comes for so long, and for so long at most; milliseconds.
+#: Events are collected until none arrives for a step, at most for the debounce time.
 STEP_MS: Final = 10
 DEBOUNCE_MS: Final = 200
 QUIET_MS: Final = 250
-#: So many events at once, and the kernel may have dropped others.
+#: With so many events at once the kernel may have dropped others.
 MAX_SINGLE_CHANGES: Final = 8000
-#: A file that is being written is asked about again after a pause that grows.
-PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+#: Between checks of a file that is being written.
+CHECK: Final = RetryPolicy(first=0.02, longest=1.0, jitter=0.0)
+#: Linux's F_SETSIG, which Python does not define.
+_F_SETSIG: Final = 10
+#: Seconds without a change after which a file is complete, where there are no leases.
+QUIET_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
     recursive: bool = True
     min_age: float = 0.0
-    rescan: float = 300.0  #: seconds between looks at all of the tree
-    existing: bool = False  #: what is there at the very first start is announced as well
+    rescan: float = 300.0  #: seconds between scans of the whole tree
+    existing: bool = False  #: announce existing files at the first start
 
 
 @dataclass(slots=True)
 class _Unsettled:
-    at: float  #: when to look again
-    asked: int = 0
+    due: float  #: when to check again
+    attempts: int = 0
 
 
 @dataclass(slots=True)
@@ -70,93 +79,95 @@ class TreeWatcher:
     watch_options: WatchOptions = field(default_factory=WatchOptions)
     _unsettled: dict[Path, _Unsettled] = field(default_factory=dict)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _look: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
         first = len(self.tree) == 0
-        ack_batcher = asyncio.create_task(self._settle())
-        rescanning = asyncio.create_task(self._rescan_now_and_then())
+        settling = asyncio.create_task(self._settle())
+        rescanning = asyncio.create_task(self._rescan_regularly())
         try:
             async for changes in self._changes(stop):
-                if changes is None:  # the watch stands: whatever changes from now on will be told
-                    await self.look_at_all(record_only=first and not self.watch_options.existing)
+                if changes is None:  # the watch is active
+                    await self.rescan(record_only=first and not self.watch_options.existing)
                     if ready is not None:
                         ready.set()
                 elif len(changes) >= MAX_SINGLE_CHANGES:
-                    await self.look_at_all()
+                    await self.rescan()
                 else:
-                    await self.look_at(Path(path) for _, path in changes)
+                    await self.check(Path(path) for _, path in changes)
         finally:
-            for task in (ack_batcher, rescanning):
+            for task in (settling, rescanning):
                 task.cancel()
-            await asyncio.gather(ack_batcher, rescanning, return_exceptions=True)
+            await asyncio.gather(settling, rescanning, return_exceptions=True)
 
-    async def look_at_all(self, *, record_only: bool = False) -> None:
-        """Compare all of the tree with what was announced."""
-        async with self._look:
-            found = await asyncio.to_thread(self._compare_all)
+    async def rescan(self, *, record_only: bool = False) -> None:
+        """Compares the whole tree with its announced state."""
+        async with self._lock:
+            differences = await asyncio.to_thread(self._compare_all)
             if record_only:
-                seen = [*found.changed.items(), *((gone, None) for gone in found.gone)]
+                gone = ((path, None) for path in differences.gone)
+                seen = [*differences.changed.items(), *gone]
                 await asyncio.to_thread(self.tree.record, seen)
             else:
-                await self._take_up(found)
+                await self._apply(differences)
 
-    async def look_at(self, paths: Iterable[Path]) -> None:
-        async with self._look:
-            await self._take_up(await asyncio.to_thread(compare, set(paths), self.tree))
+    async def check(self, paths: Iterable[Path]) -> None:
+        async with self._lock:
+            await self._apply(await asyncio.to_thread(compare, set(paths), self.tree))
 
     def _compare_all(self) -> TreeDifferences:
-        there = set(walk(self.root, recursive=self.watch_options.recursive)) - {self.root}
-        return compare(there | set(self.tree.paths()), self.tree)
+        current = set(walk(self.root, recursive=self.watch_options.recursive)) - {self.root}
+        return compare(current | set(self.tree.paths()), self.tree)
 
-    async def _take_up(self, found: TreeDifferences) -> None:
-        """Removals and moves at once; what has new content when it is settled."""
-        for path in found.gone:
+    async def _apply(self, differences: TreeDifferences) -> None:
+        """Announces removals and moves at once, files with new content when they are complete."""
+        changed = differences.changed
+        for path in differences.gone:
             self._unsettled.pop(path, None)
-        await self._announce_now([path for path, known in found.changed.items() if not known.file])
-        for move in found.moves:
+        await self._announce_now([path for path, known in changed.items() if not known.file])
+        for move in differences.moves:
             await self._announce_move(move)
-        await self._announce_gone(found.gone)
+        await self._announce_gone(differences.gone)
         now = time.monotonic()
-        for path, known in found.changed.items():
+        for path, known in changed.items():
             if known.file:
                 self._unsettled.setdefault(path, _Unsettled(now))
         self._wake.set()
 
     async def _announce_gone(self, gone: dict[Path, FileState]) -> None:
         for path, known in gone.items():
-            describe = self.poster.description
-            if not known.folder or (describe.folders and not describe.is_base(path)):
-                post = describe.removed(path, folder=known.folder)
+            describer = self.poster.describer
+            if not known.folder or (describer.folders and not describer.is_base(path)):
+                post = describer.removed(path, folder=known.folder)
                 await self.poster.announce(post)
         await self.poster.flush()
         await asyncio.to_thread(self.tree.record, [(path, None) for path in gone])
 
     async def _announce_move(self, move: FileMove) -> None:
-        describe = self.poster.description
+        describer = self.poster.describer
         try:
-            told = await asyncio.to_thread(describe.moved, move.old, move.new)
+            posts = await asyncio.to_thread(describer.moved, move.old, move.new)
         except PumpError as error:
-            log.info("moved, and changed again", path=str(move.new), reason=str(error))
-            return  # the next look finds both halves
-        for post in told:
+            log.info("moved file changed", path=str(move.new), reason=str(error))
+            return  # the next scan finds both halves
+        for post in posts:
             await self.poster.announce(post)
         await self.poster.flush()
         await asyncio.to_thread(self.tree.record, [(move.old, None), (move.new, move.known)])
 
     async def _settle(self) -> None:
-        """Announce what is settled, as it settles."""
+        """Announces files when they are complete."""
         while True:
             now = time.monotonic()
-            due = [path for path, each in self._unsettled.items() if each.at <= now]
+            due = [path for path, each in self._unsettled.items() if each.due <= now]
             if due:
-                async with self._look:
+                async with self._lock:
                     await self._announce_now(await asyncio.to_thread(self._ready, due))
                 continue
             self._wake.clear()
-            pause = min((each.at - now for each in self._unsettled.values()), default=None)
+            seconds = min((each.due - now for each in self._unsettled.values()), default=None)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(seconds):
                     await self._wake.wait()
 
     def _ready(self, paths: list[Path]) -> list[Path]:
@@ -170,11 +181,11 @@ class TreeWatcher:
             except OSError as error:
                 if isinstance(error, FileNotFoundError):
                     self._unsettled.pop(path, None)
-                else:  # it may be readable one day
-                    unsettled.at = time.monotonic() + 10.0
+                else:  # it may become readable
+                    unsettled.due = time.monotonic() + 10.0
                 continue
             if seconds:
-                self._put_off(unsettled, seconds)
+                self._defer(unsettled, seconds)
             else:
                 ready.append(path)
         return ready
@@ -182,8 +193,8 @@ class TreeWatcher:
     async def _announce_now(self, paths: list[Path]) -> None:
         described = await asyncio.to_thread(lambda: [self._describe(path) for path in paths])
         done: list[tuple[Path, FileState | None]] = []
-        for path, (known, told) in zip(paths, described, strict=True):
-            for post in told:
+        for path, (known, posts) in zip(paths, described, strict=True):
+            for post in posts:
                 await self.poster.announce(post)
             if known is not None:
                 done.append((path, known))
@@ -192,33 +203,32 @@ class TreeWatcher:
         await asyncio.to_thread(self.tree.record, done)
 
     def _describe(self, path: Path) -> tuple[FileState | None, list[Post]]:
-        """What is there and its posts; nothing where it changes under our eyes."""
+        """The state and the posts; nothing for a file that changes meanwhile."""
         try:
-            return file_state(path.lstat()), self.poster.description.of(path)
+            return file_state(path.lstat()), self.poster.describer.describe(path)
         except FileChanging:
             unsettled = self._unsettled.get(path)
             if unsettled is not None:
-                self._put_off(unsettled, 0.0)
+                self._defer(unsettled, 0.0)
         except (PumpError, OSError) as error:
-            log.warning("not announced", path=str(path), reason=str(error))
+            log.warning("file not posted", path=str(path), reason=str(error))
             self._unsettled.pop(path, None)
         return None, []
 
-    def _put_off(self, unsettled: _Unsettled, seconds: float) -> None:
-        pause = PAUSES[min(unsettled.asked, len(PAUSES) - 1)]
-        unsettled.asked += 1
-        unsettled.at = time.monotonic() + max(seconds, pause)
+    def _defer(self, unsettled: _Unsettled, seconds: float) -> None:
+        unsettled.attempts += 1
+        unsettled.due = time.monotonic() + max(seconds, CHECK.delay(unsettled.attempts))
 
-    async def _rescan_now_and_then(self) -> None:
+    async def _rescan_regularly(self) -> None:
         while True:
             await asyncio.sleep(self.watch_options.rescan)
-            await self.look_at_all()
+            await self.rescan()
 
     async def _changes(self, stop: asyncio.Event) -> AsyncIterator[set[tuple[Change, str]] | None]:
-        """Batches of events; None when a watch stands, at first and whenever it had to be set up
-        again: what changed before that was not told."""
+        """Batches of events; None when the watch becomes active, at first and after a failure:
+        earlier events were missed."""
         while not stop.is_set():
-            stands = False
+            active = False
             try:
                 async for changes in awatch(
                     self.root,
@@ -228,35 +238,20 @@ class TreeWatcher:
                     debounce=DEBOUNCE_MS,
                     stop_event=stop,
                     rust_timeout=QUIET_MS,
-                    yield_on_timeout=True,  # the first word from it tells that it stands
+                    yield_on_timeout=True,  # the first yield tells that the watch is active
                 ):
-                    if not stands:
-                        stands = True
+                    if not active:
+                        active = True
                         yield None
                     if changes:
                         yield changes
-            except OSError as error:  # too many watches, or a directory that went away
-                log.warning("the watch broke, looking at all of it", reason=str(error))
+            except OSError as error:  # too many watches, or a removed directory
+                log.warning("watch failed, rescanning", reason=str(error))
                 await asyncio.sleep(1.0)
 
 
-# Whether a file is ready to be announced: nobody writes to it, and it has rested long enough.
-#
-# On Linux a read lease is refused while anybody has the file open for writing, which is exactly the
-# question. Where leases are not to be had (another user's file, some file systems), a file that has
-# not changed for a moment is taken to be ready. Blocking, but briefly.
-
-#: Linux's F_SETSIG, which Python has no name for.
-_F_SETSIG: Final = 10
-#: How long a file must have rested where there is no better way to know.
-QUIET_SECONDS: Final = 1.0
-
-
 def seconds_until_ready(path: Path, min_age: float, now: float | None = None) -> float:
-    """Seconds until it is worth asking again; 0 when it is ready.
-
-    Raises `OSError` when it cannot be looked at.
-    """
+    """Seconds until the next check; 0 when nobody writes to the file and it is old enough."""
     age = (time.time() if now is None else now) - path.lstat().st_mtime
     if 0 <= age < min_age:
         return min_age - age
@@ -267,11 +262,11 @@ def seconds_until_ready(path: Path, min_age: float, now: float | None = None) ->
 
 
 def is_being_written(path: Path) -> bool | None:
-    """Whether somebody has it open for writing; None where that cannot be told."""
+    """Whether a process has it open for writing; None where leases are not available."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        # Whoever opens it for writing while we hold the lease makes the kernel send a signal: by
-        # default one that would end us, so ask for one that is ignored.
+        # If the file is opened for writing during the lease, the kernel sends a signal. The default
+        # one would end the process; SIGURG is ignored.
         fcntl.fcntl(fd, _F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)

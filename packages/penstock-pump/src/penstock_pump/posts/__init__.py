@@ -1,7 +1,4 @@
-"""What is said about a file, and how it is spelled: v02, v03 and WIS2 in and out, reports.
-
-Values and pure functions: nothing here opens a file or a socket.
-"""
+"""Posts and reports, and their formats v02, v03 and WIS2. Values and pure functions, no I/O."""
 
 from penstock_pump.posts.checksums import Checksum
 from penstock_pump.posts.parts import Parts

@@ -1,10 +1,10 @@
-"""Fingerprints: what a post says a file is known by, and how that is computed.
+"""Checksums of posts and how they are computed.
 
-`d` is the MD5 of the data, `s` its SHA-512, `n` the MD5 of the name, `0` no fingerprint at all (a
-number, so that sharding spreads), `a` whatever the application says, `z,m` "compute m when you have
-it". `R`, `L`, `m` and `r` stand for a removal, a link, a new and a removed directory. A method that
-is unknown is opaque: fingerprints are compared as they are and not verified. Others are added by
-the entry point group `penstock.pump.sums`: a name and a function that gives a new digest.
+`d` is the MD5 of the data, `s` its SHA-512, `n` the MD5 of the name, `0` no checksum (a random
+number, so that sharding spreads), `a` a value of the application, `z,m` "compute m when you have
+the file". `R`, `L`, `m` and `r` mark a removal, a link, a new and a removed directory. Checksums of
+an unknown method are compared but not verified. Other packages add methods with the entry point
+group `penstock.pump.sums`: a name and a function that returns a new digest.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ REMOVED_DIRECTORY: Final = "r"
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A method and a value, compared as they are spelled in v02."""
-
     method: str
     value: str
 
@@ -76,31 +74,30 @@ BUILT_IN: Final[Mapping[str, NewDigest]] = {
 
 
 class ChecksumMethods:
-    """The methods this pump can compute."""
-
     def __init__(self, methods: Mapping[str, NewDigest] = BUILT_IN) -> None:
         self._methods = dict(methods)
 
     @classmethod
     def installed(cls) -> ChecksumMethods:
-        """The built-in ones and those other packages bring."""
-        found = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
-        return cls({**found, **BUILT_IN})
+        """The built-in methods and those of installed packages."""
+        added = {entry.name: entry.load() for entry in entry_points(group=GROUP)}
+        return cls({**added, **BUILT_IN})
 
     def over_data(self, method: str) -> Digest | None:
-        """A new digest, or None where the data say nothing (names, numbers, unknown methods)."""
+        """A new digest; None for methods that are not computed from the data."""
         new = self._methods.get(method)
         return None if new is None else new()
 
     def verifiable(self, announced: Checksum | None) -> Digest | None:
-        """What to compute while a file comes in: the announced sum, or the one to announce."""
+        """The digest to compute while a file is received."""
         if announced is None:
             return None
         return self.over_data(announced.value if announced.method == LATER else announced.method)
 
     def check(self, method: str) -> None:
         if method not in self._methods and method not in (NONE, NAME, GIVEN, LATER):
-            raise BadPost(f"no sum method {method!r}: there are 0 n a z, {' '.join(self._methods)}")
+            known = " ".join(self._methods)
+            raise BadPost(f"unknown sum method {method!r}: should be one of 0 n a z {known}")
 
 
 def name_sum(name: str) -> Checksum:
@@ -127,15 +124,12 @@ def link_sum(target: str) -> Checksum:
 def checked_checksum(
     announced: Checksum | None, digest: Digest | None, *, strict: bool
 ) -> Checksum | None:
-    """The sum to announce a file by that has come in with this digest.
-
-    Another than was announced is refused; without `strict` it is taken for the true one.
-    """
+    """The checksum of a received file. With `strict` it must be the announced one."""
     if announced is None or digest is None:
         return announced
-    found = digest.hexdigest()
+    value = digest.hexdigest()
     if announced.method == LATER:
-        return Checksum(announced.value, found)
-    if found != announced.value and strict:
-        raise SumMismatch(f"sum {announced.method},{found} is not {announced}")
-    return Checksum(announced.method, found)
+        return Checksum(announced.value, value)
+    if value != announced.value and strict:
+        raise SumMismatch(f"checksum {announced.method},{value} is not the announced {announced}")
+    return Checksum(announced.method, value)

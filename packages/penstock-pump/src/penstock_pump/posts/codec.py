@@ -1,7 +1,11 @@
-"""What a codec is: one spelling of posts, both ways.
+"""The interface of codecs, and the fields that formats have in common.
 
-A spelling turns a post into a body and headers, and back; which exchange or topic they go to is for
-whoever publishes them (`flow/publisher.py`). What cannot be read raises `BadPost` with the reason.
+A codec converts a post to a body and headers, and back; `flow/publisher.py` chooses exchange and
+topic. Unreadable input raises `BadPost`.
+
+Times are nanoseconds since 1970. v02 writes `20150813161959.854`, v03 `20150813T161959.854`, WIS2
+an RFC 3339 timestamp; all forms are read everywhere. The fraction has up to nine digits; seconds
+may be missing, as in an example of sr_post(7).
 """
 
 from __future__ import annotations
@@ -18,19 +22,23 @@ from penstock_pump.errors import BadPost
 from penstock_pump.posts.post import Post
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+SECOND: Final = 1_000_000_000
+_DIGITS: Final = re.compile(r"(\d{8}T?\d{4}(?:\d\d)?)(?:\.(\d{0,9})\d*)?Z?", re.ASCII)
+_RFC3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|\+00:00)", re.ASCII
+)
+_SEPARATORS: Final = re.compile(r"\D")
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPost:
-    """A post as it travels: a text, or a JSON value; and its headers."""
-
-    body: str | dict[str, Any]
+    body: str | dict[str, Any]  #: text, or a JSON object
     headers: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PostCodec(Protocol):
     name: str
-    prefix: str  #: the first words of the topic, parted by dots
+    prefix: str  #: the first words of the topic, separated by dots
 
     def encode(self, post: Post) -> EncodedPost: ...
 
@@ -45,9 +53,8 @@ def text_of(body: bytes) -> str:
 
 
 def checked_path(path: str) -> str:
-    """A path that can be a file's: some bytes, none of them a control character."""
     if not path or _CONTROL.search(path) is not None:
-        raise BadPost(f"{path[:80]!r} is no path: it is empty or has control characters")
+        raise BadPost(f"{path[:80]!r} is not a path: it is empty or has control characters")
     return path
 
 
@@ -65,36 +72,22 @@ def write_mode(mode: int) -> str:
     return f"{mode:o}"
 
 
-# Moments as posts spell them: nanoseconds since 1970 inside, digits outside.
-#
-# v02 writes `20150813161959.854`, v03 `20150813T161959.854`, WIS2 an RFC 3339 timestamp. The
-# fraction has up to nine digits or is missing; the seed's own example leaves the seconds away. All
-# are read wherever one is expected; what is written has the digits it needs and no more.
-
-SECOND: Final = 1_000_000_000
-_DIGITS: Final = re.compile(r"(\d{8}T?\d{4}(?:\d\d)?)(?:\.(\d{0,9})\d*)?Z?", re.ASCII)
-_RFC3339: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(?:[Zz]|\+00:00)", re.ASCII
-)
-_BETWEEN: Final = re.compile(r"\D")
-
-
 def read_moment(text: str) -> int:
     match = _DIGITS.fullmatch(text) or _RFC3339.fullmatch(text)
     if match is None:
-        raise BadPost(f"{text[:40]!r} is no time: should be as 20150813161959.854, in UTC")
+        raise BadPost(f"{text[:40]!r} is not a time: should be as 20150813161959.854, in UTC")
     whole, fraction = match.groups()
     try:
         seconds = _seconds(whole)
     except ValueError as error:
-        raise BadPost(f"{text[:40]!r} is no time: {error}") from None
+        raise BadPost(f"{text[:40]!r} is not a time: {error}") from None
     return seconds * SECOND + int((fraction or "").ljust(9, "0"))
 
 
 @lru_cache(1024)
 def _seconds(whole: str) -> int:
-    """Many posts are of the same second."""
-    digits = _BETWEEN.sub("", whole).ljust(14, "0")
+    """Cached: many posts are of the same second."""
+    digits = _SEPARATORS.sub("", whole).ljust(14, "0")
     month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(4, 14, 2))
     at = datetime(int(digits[:4]), month, day, hour, minute, second, tzinfo=UTC)
     return timegm(at.timetuple())

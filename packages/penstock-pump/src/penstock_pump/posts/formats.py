@@ -1,4 +1,4 @@
-"""Which spelling a message is in: told by its body, for content types differ among clients."""
+"""The format of a message, recognised by its body, because content types differ among clients."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from penstock_pump.posts.v03 import V03
 from penstock_pump.posts.wis2 import Wis2
 
 FORMATS: Final = ("v02", "v03", "wis2")
-#: No announcement is longer, even with a file in it; what is, was not meant for us.
+#: No post is longer, even with inlined content.
 MAX_BODY_BYTES: Final = 4 << 20
 
 
 def codec_named(name: str, dialect: V02Dialect | None = None) -> PostCodec:
-    """The spelling of this name; only v02 has dialects."""
+    """Only v02 has dialects."""
     if name == "v02":
         return V02(dialect)
     if name == "v03":
         return V03()
     if name in ("wis2", "wis"):
         return Wis2()
-    raise BadPost(f"no spelling of posts {name!r}: there are {', '.join(FORMATS)}")
+    raise BadPost(f"unknown post format {name!r}: should be one of {', '.join(FORMATS)}")
 
 
 def read_post(
     body: bytes, headers: Mapping[str, Any] | None = None, dialect: V02Dialect | None = None
 ) -> Post:
     if len(body) > MAX_BODY_BYTES:
-        raise BadPost(f"a message of {len(body)} bytes is no post")
+        raise BadPost(f"a message of {len(body)} bytes is too long for a post")
     start = body[:64].lstrip()
     if not start.startswith((b"{", b"[")):
         return V02(dialect).decode(body, headers or {})
     # Both are JSON: only a GeoJSON feature has links.
-    found: PostCodec = Wis2() if b'"links"' in body and b'"Feature"' in body else V03()
-    return found.decode(body, headers or {})
+    codec: PostCodec = Wis2() if b'"links"' in body and b'"Feature"' in body else V03()
+    return codec.decode(body, headers or {})

@@ -1,9 +1,9 @@
-"""Parts of a file: which block of how many a post is about, and where that block lies.
+"""Parts of a file: which block a post is about, and where that block is in the file.
 
-`method,bsz,blktot,brem,bno` as in the seed: blocks of `size` bytes, `count` of them, the last one
-`remainder` bytes long unless that is 0; `number` from 0. Method `1` is a whole file, `i` a block
-written into one file, `p` a block kept as a part file. Parts that lie about their sizes are refused
-when they are read, so that arithmetic below need not doubt.
+`method,bsz,blktot,brem,bno` as in sr_post(7): `count` blocks of `size` bytes, the last one
+`remainder` bytes long unless that is 0; `number` counts from 0. Method `1` is a whole file, `i` a
+block written into one file, `p` a block stored as a part file. Inconsistent sizes are refused on
+construction, so the arithmetic can rely on them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ WHOLE: Final = "1"
 INPLACE: Final = "i"
 PARTITIONED: Final = "p"
 
-#: Where Sarracenia begins to cut files by itself.
+#: Sarracenia divides larger files by itself.
 THRESHOLD: Final = 50 * MiB
-#: No file is larger than what a signed 64-bit offset can reach.
+#: The largest signed 64-bit offset.
 _LARGEST: Final = (1 << 63) - 1
 _SPELLED: Final = re.compile(r"([^,]*)" + r",([0-9]{1,19})" * 4)
 
@@ -39,15 +39,15 @@ class Parts:
         if self.method not in (WHOLE, INPLACE, PARTITIONED):
             raise BadPost(f"parts method {self.method!r} should be 1, i or p")
         if min(self.size, self.remainder, self.number) < 0 or self.count < 1:
-            raise BadPost(f"parts {self}: no number may be negative, and there is a block at least")
+            raise BadPost(f"parts {self}: numbers must not be negative, and count at least 1")
         if self.number >= self.count:
             raise BadPost(f"parts {self}: block {self.number} of {self.count}")
         if self.remainder and self.remainder >= self.size:
             raise BadPost(f"parts {self}: the last block is longer than the others")
         if self.count > 1 and (self.method == WHOLE or self.size == 0):
-            raise BadPost(f"parts {self}: a whole file has one block, and blocks have bytes")
+            raise BadPost(f"parts {self}: a whole file has one block, and blocks are not empty")
         if self.size * self.count > _LARGEST:
-            raise BadPost(f"parts {self}: no file is that large")
+            raise BadPost(f"parts {self}: the file would be too large")
 
     @classmethod
     def whole(cls, size: int) -> Self:
@@ -55,7 +55,7 @@ class Parts:
 
     @property
     def single(self) -> bool:
-        """Whether the block is the file. The seed's own example announces one so with method p."""
+        """Whether the block is the file. An example of sr_post(7) has one block and method p."""
         return self.count == 1
 
     @property
@@ -86,7 +86,7 @@ def read_parts(text: str) -> Parts:
 
 
 def split_blocks(file_size: int, block_size: int, method: str = INPLACE) -> Iterator[Parts]:
-    """The blocks of a file in order; the whole of it if one block is enough."""
+    """The blocks of a file in order."""
     if block_size <= 0 or file_size <= block_size:
         yield Parts.whole(file_size)
         return
@@ -98,8 +98,8 @@ def split_blocks(file_size: int, block_size: int, method: str = INPLACE) -> Iter
 
 
 def automatic_block_size(file_size: int) -> int:
-    """As Sarracenia's `blocksize 0` has it: a whole file while it is small, then thirds, then
-    tenths, then blocks of ten times the threshold. 0 is a whole file."""
+    """Sarracenia's `blocksize 0`: small files whole, then thirds, then tenths, then blocks of ten
+    times the threshold. 0 means a whole file."""
     if file_size > 100 * THRESHOLD:
         return 10 * THRESHOLD
     if file_size > 10 * THRESHOLD:
@@ -110,5 +110,4 @@ def automatic_block_size(file_size: int) -> int:
 
 
 def part_name(name: str, parts: Parts, sum_method: str) -> str:
-    """The name of a part file beside the file it is of."""
     return f"{name}.{parts.size}.{parts.count}.{parts.remainder}.{parts.number}.{sum_method}.Part"

@@ -1,8 +1,8 @@
-"""The post: that a file is there, changed or gone, and where to get it.
+"""The post: announces that a file is new, changed or removed, and where to fetch it.
 
-One value for every spelling (`v02.py`, `v03.py`, `wis2.py`): names are plain, times are numbers,
-the fingerprint is v02's. What a spelling says beside that travels in `extra` untouched, for headers
-unknown to one hop may matter to the next.
+One value for all formats (`v02.py`, `v03.py`, `wis2.py`): names are unescaped, times are numbers,
+checksum methods are v02's. Other fields of a format are passed on unchanged in `extra`, because the
+next hop may need them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from penstock_pump.posts.parts import Parts
 
 
 class FileEvent(Enum):
-    """What happened to the file."""
-
-    MODIFY = "modify"  #: it is new, or its content is
-    LINK = "link"  #: it is a symbolic link now
-    DELETE = "delete"  #: it is gone
+    MODIFY = "modify"  #: the file or its content is new
+    LINK = "link"  #: it is a symbolic link
+    DELETE = "delete"
     MKDIR = "mkdir"
     RMDIR = "rmdir"
 
@@ -37,30 +35,30 @@ _EVENTS = {
 
 @dataclass(frozen=True, slots=True)
 class InlineContent:
-    """A small file that came with its post."""
+    """The content of a small file inside its post."""
 
     data: bytes
-    encoding: str = "base64"  #: how the post spells it
+    encoding: str = "base64"  #: in the post
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post:
-    moment: int  #: when it was first announced; hops that announce again keep it
+    moment: int  #: when it was first announced; later hops do not change it
     base_url: str
     relpath: str
     sum: Checksum | None = None
-    parts: Parts | None = None  #: absent for removals and links, or where the size is not known
+    parts: Parts | None = None  #: None for removals and links, or where the size is unknown
     mtime: int | None = None
     atime: int | None = None
     mode: int | None = None
-    link: str | None = None  #: what a symbolic link points to
-    rename: str | None = None  #: where to put it instead of `relpath`; used once
-    oldname: str | None = None  #: this file had that name before
-    newname: str | None = None  #: this removal is half of a move
+    link: str | None = None  #: the target of a symbolic link
+    rename: str | None = None  #: path to use instead of `relpath`, by one hop
+    oldname: str | None = None  #: the former name of a moved file
+    newname: str | None = None  #: of a removal that is half of a move
     source: str | None = None
     from_cluster: str | None = None
     to_clusters: str | None = None
-    retrieve: str | None = None  #: v03's retrievePath: what to ask the server for
+    retrieve: str | None = None  #: v03's retrievePath: the path on the server
     content: InlineContent | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -72,13 +70,9 @@ class Post:
 
     @property
     def name(self) -> str:
-        """The last word of the path; of the URL, where the path names a directory."""
         return self.relpath.rstrip("/").rpartition("/")[2]
 
     @property
     def url(self) -> str:
-        """Where it is, as selection by pattern sees it."""
-        base = self.base_url
-        if base == "file:":
-            return base + "/" + self.relpath.lstrip("/")
-        return base.rstrip("/") + "/" + self.relpath.lstrip("/")
+        """The URL that selection patterns are matched against."""
+        return self.base_url.rstrip("/") + "/" + self.relpath.lstrip("/")

@@ -1,7 +1,7 @@
-"""Reports: what became of a file, told to where its post came from; sr_report(7).
+"""Reports on the outcome of posts, sent back to the broker of the post; see sr_report(7).
 
-The body is the post's with a code, a host, a user and a duration behind it, the headers are the
-post's and a `message` for people. Contents that were inlined never travel back.
+The body is the post's, followed by code, host, user and duration. The headers are the post's and a
+readable `message`. Inlined content is left out.
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ from penstock_pump.posts.v02 import V02, post_of, split_body
 PREFIX: Final = "v02.report"
 
 DONE: Final = 201
-TRANSFORMED: Final = 203
 RECOMPUTED: Final = 205
 NOT_MODIFIED: Final = 304
-PART_KEPT: Final = 307
-BAD_MESSAGE: Final = 417
 NOT_COPIED: Final = 499
-FAILED: Final = 500
-UNAVAILABLE: Final = 503
+#: A post that was not accepted: counted by its reason, and not reported.
+REJECTED: Final = 0
 
 _OURS: Final = ("message", "reader")
 
@@ -38,7 +35,7 @@ class PostReport:
     host: str
     user: str
     seconds: float
-    #: Tells apart those who report from one host by one name; ours say it, others do not.
+    #: Distinguishes reporters with the same user and host; only this pump sets it.
     reader: str = ""
 
     @property
@@ -48,18 +45,18 @@ class PostReport:
 
 def write_report(report: PostReport) -> EncodedPost:
     encoded = V02().encode(replace(report.post, content=None))
-    behind = f"{report.code} {_one_word(report.host)} {_one_word(report.user)} {report.seconds:f}"
-    # A text for people may be cut; a header may not be longer than v02 has it.
+    suffix = f"{report.code} {_one_word(report.host)} {_one_word(report.user)} {report.seconds:f}"
+    # v02 limits the length of headers.
     headers = {**encoded.headers, "message": report.message[:200]}
     if report.reader:
         headers["reader"] = report.reader
-    return EncodedPost(f"{encoded.body} {behind}", headers)
+    return EncodedPost(f"{encoded.body} {suffix}", headers)
 
 
 def read_report(body: bytes, headers: Mapping[str, Any]) -> PostReport:
     moment, base_url, relpath, rest = split_body(body)
     if len(rest) < 4:
-        raise BadPost("a report has a code, a host, a user and a duration behind the post")
+        raise BadPost("a report should have code, host, user and duration after the post")
     try:
         code, seconds = int(rest[0]), float(rest[3])
     except ValueError:
@@ -78,18 +75,10 @@ def _one_word(text: str) -> str:
     return "_".join(text.split()) or "-"
 
 
-# What became of a post.
-
-#: Not for us: a reason for our own eyes, and no report to anybody.
-REJECTED: Final = 0
-
-
 @dataclass(frozen=True, slots=True)
 class PostOutcome:
-    """A code and a word for the report; the post as it is true now, where others should know."""
-
     code: int
     message: str
-    post: Post | None = None
-    place: str | None = None  #: where the file is
-    whole: bool = True  #: not so while blocks of it are missing
+    post: Post | None = None  #: to be announced to others, with what was learned
+    path: str | None = None  #: of the local file
+    whole: bool = True  #: False while blocks of the file are missing

@@ -1,8 +1,8 @@
-"""Topics of posts: a prefix and the directories of the path, so that brokers can sort.
+"""Topics of posts: a prefix and the directories of the path.
 
-Over AMQP words are parted by dots, and dots in directory names add words, as in Sarracenia. Over
-MQTT they are parted by slashes, and the exchange is the first of them. A `#` binding of a
-subscriber matches the form with the file's name, which the seed has, as well as the one without.
+Over AMQP words are separated by dots, and dots in directory names add words, as in Sarracenia. Over
+MQTT they are separated by slashes, and the exchange is the first. A `#` binding matches topics with
+the name of the file, as sr_post(7) defines them, as well as those without.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from penstock.core.logs import get_logger
 
 log = get_logger(__name__)
 
-#: A routing key has 255 bytes; Sarracenia leaves two of them.
+#: A routing key has at most 255 bytes; Sarracenia does not use two of them.
 MAX_TOPIC_BYTES: Final = 253
 
 
 def topic_words(relpath: str, *, with_name: bool = False) -> list[str]:
-    """The words after the prefix: directories, and the file's name where the seed's form is
-    asked for."""
+    """The words after the prefix: directories, and with `with_name` the name of the file."""
     words = [word for word in relpath.split("/") if word]
     if not with_name and not relpath.endswith("/"):
         words = words[:-1]
@@ -30,7 +29,7 @@ def routing_key(prefix: str, words: list[str]) -> str:
     key = ".".join([prefix, *words])
     while ".." in key:
         key = key.replace("..", ".")
-    return _cut(key.rstrip("."))
+    return _truncated(key.rstrip("."))
 
 
 def mqtt_topic(exchange: str, prefix: str, words: list[str]) -> str:
@@ -39,7 +38,7 @@ def mqtt_topic(exchange: str, prefix: str, words: list[str]) -> str:
 
 
 def mqtt_filter(exchange: str, prefix: str, subtopic: str) -> str:
-    """A subtopic as AMQP has it (`*`, `#`, dots) for a subscriber over MQTT."""
+    """The MQTT filter of an AMQP subtopic (`*`, `#`, dots)."""
     levels = [exchange, *prefix.split("."), *subtopic.split(".")]
     return "/".join("+" if level == "*" else level for level in levels if level)
 
@@ -48,9 +47,9 @@ def _escaped(word: str) -> str:
     return word.replace(" ", "%20").replace("#", "%23")
 
 
-def _cut(key: str) -> str:
+def _truncated(key: str) -> str:
     encoded = key.encode()
     if len(encoded) <= MAX_TOPIC_BYTES:
         return key
-    log.warning("topic cut, it is too long", topic=key)
+    log.warning("topic truncated", topic=key)
     return encoded[:MAX_TOPIC_BYTES].decode(errors="ignore").rstrip(".")

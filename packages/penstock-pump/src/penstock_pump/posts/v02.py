@@ -1,13 +1,14 @@
 """v02: a line of text and a table of headers, as sr_post(7) defines it and as clients send it.
 
-Where the page and its programs differ, both are read; which is written is said by a `V02Dialect`:
+Where the manual page and Sarracenia's programs differ, both are read; a `V02Dialect` chooses what
+is written:
 
-* the topic is the directories; with `name_in_topic` the file's name too, as on the page;
-* the body has no newline at its end; with `newline` it has, as on the page;
-* whole files are announced with method 1 (the page's example has p with one block: read as well);
-* times have fourteen digits and a fraction (twelve are read);
-* in names a space is %20 and # is %23, and nothing else is escaped, so that a name that really
-  contains %20 is ambiguous; with `exact_names` the percent sign is escaped where it would be.
+* the topic has the directories; with `name_in_topic` the file's name too, as in the manual;
+* the body has no newline at its end; with `newline` it has, as in the manual;
+* whole files have method 1 (an example of the manual has p with one block, which is also read);
+* times have fourteen digits and a fraction (twelve digits are also read);
+* in names a space is %20 and # is %23, and nothing else is escaped, so a name that contains a
+  literal %20 is ambiguous; with `exact_names` the percent sign is escaped where needed.
 """
 
 from __future__ import annotations
@@ -34,15 +35,10 @@ from penstock_pump.posts.post import Post
 #: Sarracenia's clients refuse to send a longer value.
 MAX_HEADER_BYTES: Final = 252
 
-#: Headers that are plain texts in a post.
+#: Headers that are text fields of a post.
 _TEXTS: Final = (
-    "link",
-    "rename",
-    "oldname",
-    "newname",
-    "source",
-    "from_cluster",
-    "to_clusters",
+    *("link", "rename", "oldname", "newname"),
+    *("source", "from_cluster", "to_clusters"),
 )
 _READ: Final = frozenset({*_TEXTS, "sum", "parts", "mtime", "atime", "mode"})
 _ESCAPED: Final = re.compile("%(20|23|25)")
@@ -51,16 +47,12 @@ _AMBIGUOUS: Final = re.compile("%(?=20|23|25)")
 
 @dataclass(frozen=True, slots=True)
 class V02Dialect:
-    """Which of two forms in use is written."""
-
     name_in_topic: bool = False
     newline: bool = False
     exact_names: bool = False
 
 
 class V02:
-    """Keeps `Spelling`."""
-
     name = "v02"
     prefix = "v02.post"
 
@@ -90,7 +82,7 @@ class V02:
 
 
 def split_body(body: bytes) -> tuple[str, str, str, list[str]]:
-    """The three fields there must be, and the rest of the first line."""
+    """The three required fields, and the rest of the first line."""
     line = text_of(body).partition("\n")[0]
     moment, *rest = line.split(" ")
     if len(rest) < 2:

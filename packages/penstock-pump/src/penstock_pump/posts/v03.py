@@ -1,8 +1,8 @@
 """v03: a JSON object, as sr3 sends it.
 
-What v02 says by the letter of its sum is said by `fileOp` here; fingerprints are base64 of the
-digest's bytes. Forms of earlier days are read: `integrity` for `identity`, an array of four,
-`parts` and `sum` as v02 has them. Keys that are unknown travel untouched.
+`fileOp` has the operations that v02 encodes in the letter of the checksum. Checksums are base64 of
+the digest. Older forms are read: `integrity` for `identity`, an array of four, `parts` and `sum` as
+in v02. Unknown keys are passed on unchanged. WIS2 has the same checksums and inlined content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock_pump.posts.parts import INPLACE, PARTITIONED, Parts, read_parts
 from penstock_pump.posts.post import InlineContent, Post
 
 _METHODS: Final = {"inplace": INPLACE, "partitioned": PARTITIONED}
-_METHOD_WORDS: Final = {pump_message: word for word, pump_message in _METHODS.items()}
+_METHOD_WORDS: Final = {letter: word for word, letter in _METHODS.items()}
 _TEXTS: Final = {
     "rename": "rename",
     "newname": "newname",
@@ -43,13 +43,16 @@ _READ: Final = frozenset(
     {"pubTime", "baseUrl", "relPath", "size", "mode", "mtime", "atime", "identity", "integrity"}
     | {"fileOp", "blocks", "content", "parts", "sum", "link", "retPath", *_TEXTS}
 )
-#: Between a block's own keys: a list of the other blocks' sums, which is not ours to read.
+#: The checksums of the other blocks, which are passed on unread.
 _MANIFEST: Final = "blocks.manifest"
+#: v02's letters of methods whose value is a digest, and their names in v03.
+_WORDS: Final = {"s": "sha512", "d": "md5", "n": "md5name"}
+_LETTERS: Final = {word: letter for letter, word in _WORDS.items()}
+_PLAIN: Final = {"0": "random", "a": "arbitrary"}
+_PLAIN_LETTERS: Final = {word: letter for letter, word in _PLAIN.items()}
 
 
 class V03:
-    """Keeps `Spelling`."""
-
     name = "v03"
     prefix = "v03"
 
@@ -94,7 +97,7 @@ def read_object(body: bytes) -> dict[str, Any]:
         moment, base_url, relpath, rest = given
         return {**rest, "pubTime": moment, "baseUrl": base_url, "relPath": relpath}
     if not isinstance(given, dict):
-        raise BadPost("the body is no JSON object")
+        raise BadPost("the body is not a JSON object")
     return given
 
 
@@ -194,7 +197,7 @@ def _write_parts(body: dict[str, Any], post: Post) -> None:
 def _text(given: Mapping[str, Any], key: str) -> str:
     value = given.get(key)
     if not isinstance(value, str | int | float):
-        raise BadPost(f"{key} is missing or is no text")
+        raise BadPost(f"{key} is missing or is not text")
     text = str(value)
     try:
         text.encode()
@@ -210,30 +213,21 @@ def _dict(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value
 
 
-# Fingerprints and inlined contents as JSON has them, in v03 and in WIS2 alike.
-
-#: v02's letters of methods whose value is a digest, and the words for them.
-_WORDS: Final = {"s": "sha512", "d": "md5", "n": "md5name"}
-_LETTERS: Final = {word: pump_message for pump_message, word in _WORDS.items()}
-_PLAIN: Final = {"0": "random", "a": "arbitrary"}
-
-
 def read_identity(given: Mapping[str, Any]) -> Checksum:
     method, value = str(given.get("method", "")), str(given.get("value", ""))
     if not method:
-        raise BadPost("an identity has a method and a value")
-    for pump_message, word in _PLAIN.items():
-        if method == word:
-            return Checksum(pump_message, value)
+        raise BadPost("identity should have a method and a value")
+    if method in _PLAIN_LETTERS:
+        return Checksum(_PLAIN_LETTERS[method], value)
     if method == "cod":
         return Checksum(checksums.LATER, _LETTERS.get(value, value))
-    pump_message = _LETTERS.get(method, method)
-    if pump_message in _WORDS or pump_message in checksums.BUILT_IN:
+    letter = _LETTERS.get(method, method)
+    if letter in _WORDS or letter in checksums.BUILT_IN:
         try:
-            return Checksum(pump_message, b64decode(value, validate=True).hex())
+            return Checksum(letter, b64decode(value, validate=True).hex())
         except (BadBase64, ValueError):
-            raise BadPost(f"the identity {value[:80]!r} is not base64") from None
-    return Checksum(pump_message, value)
+            raise BadPost(f"identity {value[:80]!r} is not base64") from None
+    return Checksum(letter, value)
 
 
 def write_identity(known: Checksum | None) -> dict[str, str] | None:
@@ -253,21 +247,21 @@ def write_identity(known: Checksum | None) -> dict[str, str] | None:
         try:
             value = b64encode(bytes.fromhex(value)).decode()
         except ValueError:
-            raise BadPost(f"the sum {value[:80]!r} is not hexadecimal") from None
+            raise BadPost(f"checksum {value[:80]!r} is not hexadecimal") from None
     return {"method": _WORDS.get(method, method), "value": value}
 
 
 def read_content(given: Any) -> InlineContent:
     if not isinstance(given, dict) or not isinstance(given.get("value"), str):
-        raise BadPost("an inlined content has an encoding and a value")
+        raise BadPost("inlined content should have an encoding and a value")
     encoding = str(given.get("encoding", "utf-8"))
     if encoding == "base64":
         try:
             return InlineContent(b64decode(given["value"], validate=True))
         except (BadBase64, ValueError):
-            raise BadPost("the inlined content is not base64") from None
+            raise BadPost("inlined content is not base64") from None
     if encoding not in ("utf-8", "utf8"):
-        raise BadPost(f"inlined content as {encoding[:20]!r}: should be utf-8 or base64")
+        raise BadPost(f"inlined content has encoding {encoding[:20]!r}: should be utf-8 or base64")
     return InlineContent(given["value"].encode(errors="replace"), "utf-8")
 
 

@@ -1,9 +1,8 @@
-"""WIS2 notifications: GeoJSON features that announce data, as the WMO's message standard has them.
+"""WIS2 notifications: GeoJSON features that announce data, by the WMO's message standard.
 
-The canonical link is the file; its path on the server is the path of the post, so that a mirror
-looks as the source does. What a notification says beside that (its id, its geometry, other links,
-properties) is kept and written again. A post that came from elsewhere gets an id that is always the
-same for the same announcement.
+The canonical link is the file; its path on the server is the path of the post, so a mirror has the
+layout of the source. Other members (id, geometry, links, properties) are preserved. A post of
+another format gets an id that is the same for every copy of the announcement.
 """
 
 from __future__ import annotations
@@ -27,31 +26,29 @@ from penstock_pump.posts.v03 import (
 )
 
 CONFORMS_TO: Final = "http://wis.wmo.int/spec/wnm/1/conf/core"
-#: Where a notification's own members are kept in a post.
+#: The key of a post's `extra` with the other members of the notification.
 PRESERVED_PROPERTIES: Final = "wis2"
 _CANONICAL: Final = ("canonical", "update", "deletion")
 _READ: Final = frozenset({"pubtime", "integrity", "content", "data_id"})
 
 
 class Wis2:
-    """Keeps `Spelling`."""
-
     name = "wis2"
     prefix = "origin.a.wis2"
 
     def encode(self, post: Post) -> EncodedPost:
-        kept = dict(post.extra.get(PRESERVED_PROPERTIES) or {})
+        preserved = dict(post.extra.get(PRESERVED_PROPERTIES) or {})
         href = post.base_url.rstrip("/") + "/" + quote(checked_path(post.relpath).lstrip("/"))
         link: dict[str, Any] = {
-            **kept.pop("link", {}),
+            **preserved.pop("link", {}),
             "rel": "deletion" if post.event is FileEvent.DELETE else "canonical",
             "href": href,
         }
         if post.parts is not None:
             link["length"] = post.parts.file_size
         properties: dict[str, Any] = {
-            **kept.pop("properties", {}),
-            "data_id": kept.pop("data_id", post.relpath.lstrip("/")),
+            **preserved.pop("properties", {}),
+            "data_id": preserved.pop("data_id", post.relpath.lstrip("/")),
             "pubtime": rfc3339_moment(post.moment),
         }
         if (identity := write_identity(post.sum)) is not None and post.event is FileEvent.MODIFY:
@@ -59,14 +56,14 @@ class Wis2:
         if post.content is not None:
             size = len(post.content.data)
             properties["content"] = {**write_content(post.content), "size": size}
-        others = kept.pop("links", [])
+        others = preserved.pop("links", [])
         return EncodedPost(
             {
                 "id": str(uuid5(NAMESPACE_URL, f"{href} {post.moment}")),
                 "type": "Feature",
                 "conformsTo": [CONFORMS_TO],
                 "geometry": None,
-                **kept,
+                **preserved,
                 "properties": properties,
                 "links": [link, *others],
             }
@@ -76,10 +73,10 @@ class Wis2:
         given = read_object(body)
         properties, links = given.get("properties"), given.get("links")
         if not isinstance(properties, dict) or not isinstance(links, list):
-            raise BadPost("a WIS2 notification has properties and links")
+            raise BadPost("a WIS2 notification should have properties and links")
         link = next((each for each in links if _is_canonical(each)), None)
         if link is None:
-            raise BadPost("a WIS2 notification has a canonical link")
+            raise BadPost("a WIS2 notification should have a canonical link")
         url = urlsplit(str(link["href"]))
         relpath = checked_path(unquote(url.path).lstrip("/"))
         length, integrity = link.get("length"), properties.get("integrity")
@@ -95,7 +92,7 @@ class Wis2:
             parts=Parts.whole(length) if isinstance(length, int) and length >= 0 else None,
             content=None if content is None else read_content(content),
             retrieve=f"{url.path.lstrip('/')}?{url.query}" if url.query else None,
-            extra={PRESERVED_PROPERTIES: _kept(given, properties, link, links)},
+            extra={PRESERVED_PROPERTIES: _preserved(given, properties, link, links)},
         )
 
 
@@ -103,15 +100,15 @@ def _is_canonical(link: Any) -> bool:
     return isinstance(link, dict) and link.get("rel") in _CANONICAL and "href" in link
 
 
-def _kept(
+def _preserved(
     given: dict[str, Any], properties: dict[str, Any], link: dict[str, Any], links: list[Any]
 ) -> dict[str, Any]:
-    kept = {key: value for key, value in given.items() if key not in ("properties", "links")}
+    preserved = {key: value for key, value in given.items() if key not in ("properties", "links")}
     if "data_id" in properties:
-        kept["data_id"] = properties["data_id"]
-    kept["properties"] = {key: value for key, value in properties.items() if key not in _READ}
-    kept["link"] = {
+        preserved["data_id"] = properties["data_id"]
+    preserved["properties"] = {key: value for key, value in properties.items() if key not in _READ}
+    preserved["link"] = {
         key: value for key, value in link.items() if key not in ("rel", "href", "length")
     }
-    kept["links"] = [each for each in links if each is not link]
-    return kept
+    preserved["links"] = [each for each in links if each is not link]
+    return preserved

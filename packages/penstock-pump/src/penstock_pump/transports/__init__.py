@@ -1,1 +1,1 @@
-"""Ways to fetch and to send files: one file a protocol, found by the scheme of a URL."""
+"""Transports fetch and send files: one module per protocol, chosen by the scheme of a URL."""

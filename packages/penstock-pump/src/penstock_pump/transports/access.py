@@ -1,8 +1,13 @@
-"""Which hosts a post may send us to.
+"""Which hosts and local files a post may name.
 
-A post is a stranger's word, and the pump can reach hosts that the stranger cannot. Unless private
-hosts are allowed, a host is resolved before it is asked, and refused if any of its addresses is not
-a public one; the connection then goes to an address that was checked.
+Posts are untrusted input, and the pump can reach hosts and read files that their authors cannot.
+
+Hosts: unless private hosts are allowed, a host is resolved before the connection, and refused if
+any of its addresses is not public. The connection then goes to a checked address.
+
+Files: `file:` URLs may name files in listed directories only. The file is opened with `O_PATH`, the
+kernel tells where it is with links resolved, and only a file inside is opened for reading. So the
+file that was checked is the one that is read, whatever is renamed meanwhile.
 """
 
 from __future__ import annotations
@@ -28,18 +33,18 @@ from penstock_pump.errors import (
 )
 from penstock_pump.files.target import is_inside
 
-#: Networks that carry an IPv4 address, and how many bits are behind it: NAT64 (RFC 6052), 6to4.
+#: Networks with an embedded IPv4 address, and how many bits follow it: NAT64 (RFC 6052), 6to4.
 _CARRIERS: Final = ((IPv6Network("64:ff9b::/96"), 0), (IPv6Network("2002::/16"), 80))
-#: NAT64 of one site (RFC 8215), and IPv4-compatible addresses, which nobody assigns any more.
+#: NAT64 of one site (RFC 8215), and deprecated IPv4-compatible addresses.
 _LOCAL: Final = (IPv6Network("64:ff9b:1::/48"), IPv6Network("::/96"))
 
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    private: bool = False  #: hosts that are not of the public network are allowed
+    private: bool = False  #: hosts of private networks are allowed
 
     async def check(self, host: str) -> str:
-        """What to connect to: an address that is allowed, where that was to be found out."""
+        """The address to connect to; the host itself where private hosts are allowed."""
         if self.private:
             return host
         loop = asyncio.get_running_loop()
@@ -51,8 +56,8 @@ class HostRule:
             text = str(address[0]).partition("%")[0]
             if not is_public(text):
                 raise ForbiddenHost(
-                    f"{host} is {text}, which is not a public address: "
-                    "set private_hosts = true if posts may name hosts of inner networks"
+                    f"{host} has the address {text}, which is not public: "
+                    "set private_hosts = true if posts may name hosts of private networks"
                 )
         return str(found[0][4][0])
 
@@ -62,61 +67,53 @@ def is_public(text: str) -> bool:
     if isinstance(address, IPv6Address):
         if any(address in network for network in _LOCAL):
             return False
-        for network, behind in _CARRIERS:
+        for network, suffix_bits in _CARRIERS:
             if address in network:
-                return is_public(str(IPv4Address(int(address) >> behind & 0xFFFFFFFF)))
+                return is_public(str(IPv4Address(int(address) >> suffix_bits & 0xFFFFFFFF)))
         if address.ipv4_mapped is not None:
             return is_public(str(address.ipv4_mapped))
     return address.is_global and not address.is_multicast
 
 
-# Which files of this machine a post may name.
-#
-# A post is a stranger's word, and the pump can read files that the stranger cannot. So `file:` URLs
-# lead into listed directories only. The file is opened by its path alone (`O_PATH`) at first, the
-# kernel then says where that is, symbolic links resolved, and only a file inside is opened for
-# reading: what was checked is what is read, whatever is renamed meanwhile.
-
-
 @dataclass(frozen=True, slots=True)
 class FileRule:
-    directories: tuple[Path, ...] = ()  #: absolute; none: no file at all
+    directories: tuple[Path, ...] = ()  #: absolute
 
     def open(self, path: str) -> int:
-        """A regular file, open for reading. Blocking."""
-        found = -1
+        """The descriptor of a regular file, open for reading. Blocking."""
+        fd = -1
         try:
-            found = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            own = f"/proc/self/fd/{found}"
-            self._check(path, os.readlink(own))  # noqa: PTH115 - it is asked for every file
-            if not stat.S_ISREG(os.fstat(found).st_mode):
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            own = f"/proc/self/fd/{fd}"
+            self._check(path, os.readlink(own))  # noqa: PTH115 - called for every file
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise UnsupportedSource(f"{path} is not a regular file")
             return os.open(own, os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
-            # Whether there is such a file outside is nobody's business, either.
+            # Do not tell either whether a file outside exists.
             self._check(path, os.path.realpath(path.replace("\0", "")))
             raise explain(path, error) from error
         finally:
-            if found >= 0:
-                os.close(found)
+            if fd >= 0:
+                os.close(fd)
 
     def _check(self, path: str, real: str) -> None:
-        """Most directories are no links: those are compared before any is resolved."""
+        """Most directories are no links, so they are compared before they are resolved."""
         if not any(is_inside(real, os.fspath(each)) for each in self.directories) and not any(
             is_inside(real, os.path.realpath(each)) for each in self.directories
         ):
             raise ForbiddenFile(
                 f"file:{path} is not below a directory of file_directories: "
-                "list its directory there if posts may name its files"
+                "add its directory there if posts may name its files"
             )
 
 
 def explain(path: str, error: OSError | ValueError) -> PumpError:
-    """What the file system said of a file, in the pump's words."""
+    """The pump's error for an error of the file system."""
     if isinstance(error, ValueError):
-        return BadPost(f"{path!r} is no path: {error}")
+        return BadPost(f"{path!r} is not a path: {error}")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return SourceMissing(f"{path} is not there")
+        return SourceMissing(f"{path} does not exist")
     if error.errno == errno.ENAMETOOLONG:
-        return BadPost(f"{path[:120]}… is too long for a path of this machine")
+        return BadPost(f"{path[:120]}… is too long for a path")
     return SourceUnavailable(f"{path}: {error.strerror}")

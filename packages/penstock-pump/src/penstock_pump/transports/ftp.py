@@ -1,9 +1,9 @@
-"""FTP and FTPS, by aioftp: a connection for each transfer, for a connection carries one at a time.
+"""FTP and FTPS with aioftp: a connection for each transfer, since FTP does one at a time.
 
-`tls` of the credentials, or the scheme ftps, asks for TLS after the greeting; `implicit_ftps`, or
-ftps on port 990, begins with it. Data are encrypted then as well, whether `prot_p` is said or not.
-All connections of a transfer go to one address: where hosts are checked, the one that was found
-allowed. Data connections are passive and binary, whatever the credentials say.
+`tls` of the credentials, or the scheme ftps, upgrades to TLS after the greeting; `implicit_ftps`,
+or ftps on port 990, starts with TLS. The data connection is then encrypted too, with or without
+`prot_p`. All connections of a transfer go to one address: where hosts are checked, the checked one.
+Data connections are always passive and binary.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MISSING: Final = "550"
 
 
 class _Client(aioftp.Client):
-    """Goes to its address, whatever the server's name leads to; TLS checks the name."""
+    """Connects to a given address instead of resolving the host name; TLS checks the name."""
 
     def __init__(self, address: str, **options: Any) -> None:
         super().__init__(**options)
@@ -51,11 +51,9 @@ class _Client(aioftp.Client):
 
 
 class FtpTransport:
-    """Keeps `Transport`."""
-
-    def __init__(self, transport_context: TransportContext) -> None:
-        self._transport_context = transport_context
-        self._room = asyncio.Semaphore(transport_context.connections)
+    def __init__(self, context: TransportContext) -> None:
+        self._context = context
+        self._connections = asyncio.Semaphore(context.connections)
         self._tls: ssl.SSLContext | None = None
 
     async def fetch(self, source: FileSource, span: ByteRange, sink: ByteSink) -> None:
@@ -74,29 +72,29 @@ class FtpTransport:
             finally:
                 stream.close()
 
-    async def send(self, delivery: FileUpload, target: FileSource) -> None:
-        draft = target.path + (delivery.inflight or ".tmp")
+    async def send(self, upload: FileUpload, target: FileSource) -> None:
+        temporary = target.path + (upload.inflight or ".tmp")
         async with self._client(target) as client:
             folder = target.path.rpartition("/")[0]
             if folder:
                 await client.make_directory(folder)
             try:
-                with await asyncio.to_thread(FileRangeReader, delivery) as file_range:
-                    async with client.upload_stream(draft) as stream:
+                with await asyncio.to_thread(FileRangeReader, upload) as file_range:
+                    async with client.upload_stream(temporary) as stream:
                         while data := await asyncio.to_thread(file_range.read):
                             await stream.write(data)
-                await self._rename(client, draft, target.path)
+                await self._rename(client, temporary, target.path)
             except aioftp.StatusCodeError:
                 with suppress(aioftp.StatusCodeError):
-                    await client.remove_file(draft)
+                    await client.remove_file(temporary)
                 raise
 
-    async def _rename(self, client: aioftp.Client, draft: str, path: str) -> None:
+    async def _rename(self, client: aioftp.Client, temporary: str, path: str) -> None:
         try:
-            await client.rename(draft, path)
+            await client.rename(temporary, path)
         except aioftp.StatusCodeError:  # some servers replace nothing
             await client.remove_file(path)
-            await client.rename(draft, path)
+            await client.rename(temporary, path)
 
     async def remove(self, target: FileSource) -> None:
         try:
@@ -110,31 +108,31 @@ class FtpTransport:
 
     @asynccontextmanager
     async def _client(self, source: FileSource) -> AsyncIterator[aioftp.Client]:
-        timeout = self._transport_context.timeout
-        found = self._transport_context.credentials.find(source.url)
+        timeout = self._context.timeout
+        found = self._context.credentials.find(source.url)
         port = port_of(source, found)
         implicit = found.implicit or (source.scheme == "ftps" and port == IMPLICIT_PORT)
         secured = implicit or found.tls or source.scheme == "ftps"
-        address = await self._transport_context.hosts.check(source.host)
-        context = await self._context() if secured else None
-        async with self._room:
+        address = await self._context.hosts.check(source.host)
+        tls = await self._tls_context() if secured else None
+        async with self._connections:
             client = _Client(
                 address,
                 socket_timeout=timeout,
                 connection_timeout=min(30.0, timeout),
-                ssl=context if implicit else None,
+                ssl=tls if implicit else None,
             )
             try:
                 await client.connect(source.host, port)
                 if secured and not implicit:
-                    await client.upgrade_to_tls(context)
+                    await client.upgrade_to_tls(tls)
                 user = found.user or aioftp.DEFAULT_USER
                 await client.login(user, found.password or aioftp.DEFAULT_PASSWORD)
                 yield client
             except aioftp.StatusCodeError as error:
                 codes = " ".join(map(str, error.received_codes))
                 if codes == _MISSING:
-                    raise SourceMissing(f"{source.path} is not on {source.host}") from error
+                    raise SourceMissing(f"{source.host} has no file {source.path}") from error
                 raise SourceUnavailable(f"{source.host}: {codes} {error.info}") from error
             except (OSError, TimeoutError, aioftp.AIOFTPException) as error:
                 reason = str(error) or type(error).__name__
@@ -142,15 +140,14 @@ class FtpTransport:
             finally:
                 client.close()
 
-    async def _context(self) -> ssl.SSLContext:
-        """Made once: to read all that is trusted takes longer than a small file."""
+    async def _tls_context(self) -> ssl.SSLContext:
+        """Created once: to load the trusted certificates takes longer than a small file."""
         if self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
         return self._tls
 
 
 def port_of(source: FileSource, known: PumpCredential) -> int:
-    """What the URL says, or else where servers of that kind are."""
     if port := urlsplit(source.url).port:
         return port
     implicit = known.implicit or (source.scheme == "ftps" and not known.tls)

@@ -1,9 +1,8 @@
-"""HTTP and HTTPS: ranges, redirects that stay allowed, PUT and DELETE.
+"""HTTP and HTTPS: GET with ranges and redirects, PUT and DELETE.
 
-A server that does not know ranges sends all of a file; what comes before the stretch that was asked
-for is then passed over. Contents are taken as they lie on the server: nothing is decompressed.
-Redirects are followed here, one by one, so that each is checked and none is given the credentials
-of another host.
+A server without ranges sends the whole file; the bytes before the range are skipped. Content is
+never decompressed. Redirects are followed here, so that each host is checked and none gets the
+credentials of another.
 """
 
 from __future__ import annotations
@@ -50,50 +49,47 @@ _NEVER: Final = (
 
 
 class HttpTransport:
-    """Keeps `Transport`; one pool of connections for all servers."""
-
-    def __init__(self, transport_context: TransportContext) -> None:
-        self._transport_context = transport_context
-        self._pool = HttpConnectionPool(transport_context)
-        # Secrets are a server's: they need not be looked for anew for each of its files.
-        self._secrets = lru_cache(256)(self._authorization)
+    def __init__(self, context: TransportContext) -> None:
+        self._context = context
+        self._pool = HttpConnectionPool(context)
+        self._credentials = lru_cache(256)(self._authorization)
 
     async def fetch(self, source: FileSource, span: ByteRange, sink: ByteSink) -> None:
         headers = {}
         if not span.whole:
             end = "" if span.length is None else str(span.offset + span.length - 1)
             headers["Range"] = f"bytes={span.offset}-{end}"
-        async with self._answer("GET", source, headers) as answer:
-            _check_status(answer, source)
-            skip = _skipped(answer, span, source)
-            # A server without ranges goes on to the end of the file: we need not.
-            left = None if answer.status == HTTPStatus.PARTIAL_CONTENT else span.length
-            while chunk := await answer.read():
-                passed = min(skip, len(chunk))
-                skip -= passed
-                data = chunk[passed:] if left is None else chunk[passed : passed + left]
+        async with self._request("GET", source, headers) as response:
+            _check_status(response, source)
+            skip = _skipped(response, span, source)
+            # A server without ranges sends more than was asked for.
+            left = None if response.status == HTTPStatus.PARTIAL_CONTENT else span.length
+            while chunk := await response.read():
+                skipped = min(skip, len(chunk))
+                skip -= skipped
+                data = chunk[skipped:] if left is None else chunk[skipped : skipped + left]
                 if data:
                     await sink.feed(data)
                 if left is not None:
                     left -= len(data)
                     if left == 0:
-                        return  # the rest of it is not worth reading
+                        return
 
-    async def send(self, delivery: FileUpload, target: FileSource) -> None:
-        with await asyncio.to_thread(FileRangeReader, delivery) as file_range:
+    async def send(self, upload: FileUpload, target: FileSource) -> None:
+        with await asyncio.to_thread(FileRangeReader, upload) as file_range:
             headers = {"Content-Length": str(file_range.size)}
-            async with self._answer("PUT", target, headers, _pieces(file_range)) as answer:
-                _check_status(answer, target)
+            async with self._request("PUT", target, headers, _pieces(file_range)) as response:
+                _check_status(response, target)
 
     async def remove(self, target: FileSource) -> None:
-        async with self._answer("DELETE", target) as answer:
-            if answer.status not in _GONE:
-                _check_status(answer, target)
+        async with self._request("DELETE", target) as response:
+            if response.status not in _GONE:
+                _check_status(response, target)
 
     async def close(self) -> None:
         await self._pool.close()
 
-    def _answer(
+    def _request(
         self,
         method: str,
         source: FileSource,
@@ -102,27 +98,27 @@ class HttpTransport:
     ) -> _HttpResponse:
         return _HttpResponse(self, method, source.url, headers or {}, body)
 
-    async def ask(
+    async def request(
         self, method: str, url: str, headers: Mapping[str, str], body: AsyncIterator[bytes] | None
     ) -> tuple[HttpServerAddress, HttpClientConnection]:
-        """The answer that is not a word to ask elsewhere, and who gives it."""
-        asked = url
+        """The final response, after redirects, and its server."""
+        first = url
         for _ in range(_REDIRECTS):
-            told = {**_IDENTITY, **headers, **self._secrets(_site(url))}
-            wanted = build_request(method, url, told)
-            answer = await self._pool.ask(wanted, body)
-            onward = answer.headers.get("location")
-            if answer.status // 100 != 3 or onward is None or method != "GET":
-                return wanted.server, answer
-            self.give_back(wanted.server, answer)
-            url = urljoin(url, onward)
-        raise SourceUnavailable(f"{asked}: sent on more than {_REDIRECTS} times")
+            all_headers = {**_IDENTITY, **headers, **self._credentials(_site(url))}
+            request = build_request(method, url, all_headers)
+            response = await self._pool.request(request, body)
+            location = response.headers.get("location")
+            if response.status // 100 != 3 or location is None or method != "GET":
+                return request.server, response
+            self.release(request.server, response)
+            url = urljoin(url, location)
+        raise SourceUnavailable(f"{first}: more than {_REDIRECTS} redirects")
 
-    def give_back(self, server: HttpServerAddress, answer: HttpClientConnection) -> None:
-        self._pool.give_back(server, answer)
+    def release(self, server: HttpServerAddress, response: HttpClientConnection) -> None:
+        self._pool.release(server, response)
 
     def _authorization(self, site: str) -> dict[str, str]:
-        found = self._transport_context.credentials.find(site)
+        found = self._context.credentials.find(site)
         if found.bearer_token:
             return {"Authorization": f"Bearer {found.bearer_token}"}
         if found.user and found.password:
@@ -132,9 +128,9 @@ class HttpTransport:
 
 
 class _HttpResponse:
-    """An answer while it is read; what breaks meanwhile is the server's fault."""
+    """A response while it is read. A class, because a generator costs more per file."""
 
-    __slots__ = ("_answer", "_asked", "_http", "_server")
+    __slots__ = ("_arguments", "_http", "_response", "_server")
 
     def __init__(
         self,
@@ -145,14 +141,14 @@ class _HttpResponse:
         body: AsyncIterator[bytes] | None,
     ) -> None:
         self._http = http
-        self._asked = (method, url, headers, body)
+        self._arguments = (method, url, headers, body)
 
     async def __aenter__(self) -> HttpClientConnection:
         try:
-            self._server, self._answer = await self._http.ask(*self._asked)
+            self._server, self._response = await self._http.request(*self._arguments)
         except OSError as error:
-            raise self._explained(error) from error
-        return self._answer
+            raise self._explain(error) from error
+        return self._response
 
     async def __aexit__(
         self,
@@ -160,26 +156,26 @@ class _HttpResponse:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._http.give_back(self._server, self._answer)
+        self._http.release(self._server, self._response)
         if isinstance(error, OSError):
-            raise self._explained(error) from error
+            raise self._explain(error) from error
 
-    def _explained(self, error: OSError) -> SourceUnavailable:
+    def _explain(self, error: OSError) -> SourceUnavailable:
         slow = isinstance(error, TimeoutError)
-        reason = "no answer in time" if slow else str(error) or type(error).__name__
-        return SourceUnavailable(f"{self._asked[1]}: {reason}")
+        reason = "timeout" if slow else str(error) or type(error).__name__
+        return SourceUnavailable(f"{self._arguments[1]}: {reason}")
 
 
 def _site(url: str) -> str:
-    """All of a URL before its path."""
+    """The part of a URL before its path."""
     at = url.find("/", url.find("://") + 3)
     return url if at < 0 else url[:at]
 
 
-def _check_status(answer: HttpClientConnection, source: FileSource) -> None:
-    if answer.status < 400:
+def _check_status(response: HttpClientConnection, source: FileSource) -> None:
+    if response.status < 400:
         return
-    raise _refusal(answer.status)(f"{source.url}: {answer.status} {answer.reason}")
+    raise _refusal(response.status)(f"{source.url}: {response.status} {response.reason}")
 
 
 def _refusal(status: int) -> type[PumpError]:
@@ -190,13 +186,15 @@ def _refusal(status: int) -> type[PumpError]:
     return UnsupportedSource if status in _NEVER else SourceUnavailable
 
 
-def _skipped(answer: HttpClientConnection, span: ByteRange, source: FileSource) -> int:
-    """How much of the answer comes before what was asked for."""
-    if answer.status != HTTPStatus.PARTIAL_CONTENT:
+def _skipped(response: HttpClientConnection, span: ByteRange, source: FileSource) -> int:
+    """Bytes of the response before the range."""
+    if response.status != HTTPStatus.PARTIAL_CONTENT:
         return span.offset
-    begin = answer.headers.get("content-range", "").removeprefix("bytes ").partition("-")[0]
+    begin = response.headers.get("content-range", "").removeprefix("bytes ").partition("-")[0]
     if begin != str(span.offset):
-        raise SourceUnavailable(f"{source.url}: asked from {span.offset}, sent from {begin!r}")
+        raise SourceUnavailable(
+            f"{source.url}: range requested from {span.offset}, sent from {begin!r}"
+        )
     return 0
 
 

@@ -57,7 +57,7 @@ async def test_a_subtopic_that_was_taken_out_is_unbound(
         await until(lambda: bool(arrived(tmp_path)))
 
     assert arrived(tmp_path) == {"b"}
-    assert control.counters.heard == 1
+    assert control.counters.received == 1
 
 
 async def test_what_others_have_bound_to_the_queue_stays(

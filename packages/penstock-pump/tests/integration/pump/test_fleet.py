@@ -67,7 +67,7 @@ async def test_start_status_sanity_and_stop(
     await post(posts)
     await until(lambda: tree(copy) == tree(there))
     winnow = read_conf(folder / "winnow" / "w.conf")
-    await until(lambda: (found := read_status(winnow)) is not None and found.heard == 8)
+    await until(lambda: (found := read_status(winnow)) is not None and found.received == 8)
     assert "201:8" in here("status", folder)
     current_status = read_status(winnow)
     assert current_status is not None

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock_pump.components import post, sarra, subscribe, winnow
-from penstock_pump.components.message_archive import keep_in_stream
+from penstock_pump.components.message_archive import archive_exchanges
 from penstock_pump.lake.flow import NAME, PumpFlow, summarise
 from penstock_pump.lake.trace import plot_summary, trace
 from penstock_spark.directory import FlowDirectory
@@ -57,7 +57,7 @@ async def _chain(url: str, folder: Path) -> None:
     there, pump, here = folder / "there", folder / "pump", folder / "here"
     pump.mkdir()
     make_tree(there, FILES)
-    await keep_in_stream(settings("shovel", url, folder / "k"), ["xs", "xa", "xw", "xr"])
+    await archive_exchanges(settings("shovel", url, folder / "k"), ["xs", "xa", "xw", "xr"])
     with serving(there) as first, serving(pump) as second:
         pumps = settings(
             "sarra", url, folder / "a", exchange="xs", post_exchange="xa", directory=str(pump),
@@ -97,7 +97,7 @@ def test_a_file_is_traced_hop_by_hop(kept: Kept) -> None:
         (201, "Downloaded"),
         (201, "Downloaded"),
         (201, "Published"),
-        (304, "the same is here"),
+        (304, "the same file exists"),
     ]
     first = next(hop for hop in hops if hop.exchange == "xw")
     assert first.after > 0

@@ -96,7 +96,7 @@ async def test_a_file_passes_a_pump_that_has_not_the_room_for_it(
     pumps = settings(
         "sarra", broker.url, tmp_path / "a", exchange="xs", post_exchange="xa",
         directory=str(pump), post_base_dir=pump, post_base_url=f"file:{pump}/", inplace=False,
-        hold=room, hold_exchange="xr",
+        part_quota=room, part_quota_exchange="xr",
     )  # fmt: skip
     fetches = settings(
         "subscribe", broker.url, tmp_path / "s", exchange="xa", directory=str(here),
