@@ -1,13 +1,13 @@
-"""What was published, kept on request and asked about in the language of subscriptions.
+"""An archive of publications, stored on request and queried in the subscription language.
 
-A request to keep something binds the stream `history` to the broker's content exchange: from then
-on what satisfies it lies there, in order and for good. The *archive* is the same in PostgreSQL, for
-questions that want few of many; `spark_table.py` asks the stream itself, on Spark. The *historian*
-is the program in between: it takes requests and questions from the overlay and answers them there.
+A request to store publications binds the stream `history` to the broker's content exchange, so the
+stream has all that satisfy it, in order. The *archive* has the same in PostgreSQL, for selective
+queries; `spark_table.py` queries the stream with Spark. The *historian* receives requests and
+queries over the overlay and publishes the results.
 """
 
 from typing import Final
 
-#: The stream that holds what is kept, and the exchange publications come from.
+#: The stream of stored publications, and the exchange it is bound to.
 STREAM: Final = "history"
 EXCHANGE: Final = "content"

@@ -1,13 +1,15 @@
-"""What was kept, in PostgreSQL: entered once, however often it is read from the stream.
+"""The archive of publications in PostgreSQL.
 
-Each batch of the stream is one transaction, together with how far the stream has been read; so a
-historian that was killed goes on where it was, and nothing is entered twice. Values are indexed by
-attribute, and questions are answered from that (`select_statement`).
+A batch of the stream and the next offset are one transaction, so a killed historian continues where
+it was, and each publication is inserted once. Values are indexed by attribute. A query becomes SQL
+(`select_statement`): each predicate is a condition, each value a bound parameter. Numbers are
+stored exactly, as `numeric`; texts as UTF-8 bytes, which sort by code point and may contain NUL. A
+comparison with a variable tests presence and type in SQL; `satisfies` decides the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -28,37 +30,48 @@ from penstock_history.publication import ArchivedPublication
 from penstock_history.query import HistoryQuery
 from penstock_store import Connection, Database
 
-#: Rows of an answer fetched at a time, so that one of any length fits.
 _FETCH_ROWS: Final = 1000
-#: What PostgreSQL has no place for in text.
+#: PostgreSQL's text cannot contain it.
 _NUL: Final = "\0"
+#: Length of the indexed beginning of a text; an index cannot hold long ones.
+INDEXED_CHARACTERS: Final = 200
+_INDEXED_PREFIX: Final = f"substring(value FROM 1 FOR {INDEXED_CHARACTERS})"
+
+_COMPARISONS: Final = {
+    Operator.EQ: "=",
+    Operator.NEQ: "<>",
+    Operator.STR_LT: "<",
+    Operator.STR_LE: "<=",
+    Operator.STR_GT: ">",
+    Operator.STR_GE: ">=",
+    Operator.EQUAL: "=",
+    Operator.UNEQUAL: "<>",
+    Operator.LESS: "<",
+    Operator.LESS_EQUAL: "<=",
+    Operator.GREATER: ">",
+    Operator.GREATER_EQUAL: ">=",
+}
 
 
 class PublicationArchive:
-    """The tables `publication` and its neighbours. Any number of threads may share it."""
+    """Any number of threads may share it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    # Entering.
-
     def next_offset(self, stream: str) -> int:
-        """Where reading the stream goes on."""
         found = self._database.rows(
             "SELECT next_offset FROM history_progress WHERE stream = %s", (stream,)
         )
         return int(found[0]["next_offset"]) if found else 0
 
-    def enter(
+    def insert(
         self, stream: str, batch: Sequence[ArchivedPublication], next_offset: int
     ) -> list[ArchivedPublication]:
-        """Enter what came, up to an offset. What cannot be entered is given back.
-
-        Those are publications with a NUL in the name of their class or of an attribute.
-        """
-        good = [archived for archived in batch if _is_storable(archived)]
+        """Returns those with a NUL in the name of the class or of an attribute, which cannot be
+        stored."""
         with self._database.transaction() as connection:
-            _insert(connection, good)
+            _insert(connection, [archived for archived in batch if _is_storable(archived)])
             connection.execute(
                 "INSERT INTO history_progress VALUES (%s, %s) ON CONFLICT (stream) DO UPDATE "
                 "SET next_offset = greatest(history_progress.next_offset, excluded.next_offset)",
@@ -66,14 +79,11 @@ class PublicationArchive:
             )
         return [archived for archived in batch if not _is_storable(archived)]
 
-    def forget(self, age: timedelta) -> int:
-        """Take out what is older than that. How many there were."""
+    def delete_older(self, age: timedelta) -> int:
         return self._database.execute("DELETE FROM publication WHERE at < now() - %s", (age,))
 
-    # Requests.
-
-    def request(self, spec: str, class_name: str) -> bool:
-        """Remember what is to be kept; False if it was known."""
+    def add_request(self, spec: str, class_name: str) -> bool:
+        """False if it exists."""
         return bool(
             self._database.execute(
                 "INSERT INTO history_request (content_spec, class) VALUES (%s, %s) "
@@ -82,8 +92,8 @@ class PublicationArchive:
             )
         )
 
-    def withdraw(self, spec: str) -> bool:
-        """Forget a request; what was kept for it stays."""
+    def remove_request(self, spec: str) -> bool:
+        """Its stored publications stay."""
         return bool(
             self._database.execute("DELETE FROM history_request WHERE content_spec = %s", (spec,))
         )
@@ -93,14 +103,12 @@ class PublicationArchive:
         return [row["content_spec"] for row in rows]
 
     def attributes(self) -> list[tuple[str, str, bool]]:
-        """Each class with each attribute it came with, and whether that was a text."""
+        """All pairs of class and attribute, and whether the values are texts."""
         rows = self._database.rows("SELECT class, attribute, is_text FROM history_attribute")
         return [(row["class"], row["attribute"], row["is_text"]) for row in rows]
 
-    # Answering.
-
-    def answer(self, query: HistoryQuery) -> Iterator[ArchivedPublication]:
-        """What satisfies the question, in the order it was kept."""
+    def query(self, query: HistoryQuery) -> Generator[ArchivedPublication]:
+        """In the order of the stream."""
         statement, parameters = select_statement(query)
         with (
             self._database.transaction() as connection,
@@ -109,33 +117,33 @@ class PublicationArchive:
             cursor.itersize = _FETCH_ROWS
             cursor.execute(statement, parameters)
             for row in cursor:
-                said = parse_publication(bytes(row["said"]).decode())
-                publication = replace(said, time=row["at"])
+                text = bytes(row["said"]).decode()
+                publication = replace(parse_publication(text), time=row["at"])
                 if satisfies(publication, query.wanted):
                     payload = bytes(row["payload"])
                     yield ArchivedPublication(
                         row["id"], row["message_id"], row["at"], publication, payload
                     )
 
-    def answered(self, subscription: str) -> bool:
-        """Whether the question in this subscription has its answer, all of it."""
+    def is_answered(self, subscription: str) -> bool:
+        """Whether all results of the query in this subscription were published."""
         statement = "SELECT FROM history_answered WHERE subscription = %s"
         return bool(self._database.rows(statement, (subscription,)))
 
-    def end_answer(self, subscription: str) -> None:
+    def mark_answered(self, subscription: str) -> None:
         self._database.execute(
             "INSERT INTO history_answered (subscription) VALUES (%s) ON CONFLICT DO NOTHING",
             (subscription,),
         )
 
-    def end_question(self, subscription: str) -> None:
-        """Nobody asks any more: the same may be asked again."""
+    def unmark_answered(self, subscription: str) -> None:
+        """The subscription was withdrawn, so the same query may come again."""
         self._database.execute(
             "DELETE FROM history_answered WHERE subscription = %s", (subscription,)
         )
 
-    def span(self) -> tuple[int, datetime | None, datetime | None]:
-        """How many there are, and from when to when."""
+    def time_span(self) -> tuple[int, datetime | None, datetime | None]:
+        """The number of publications, and the first and last time."""
         (row,) = self._database.rows(
             "SELECT count(*) AS count, min(at) AS first, max(at) AS last FROM publication"
         )
@@ -154,25 +162,16 @@ def _insert(connection: Connection, batch: Iterable[ArchivedPublication]) -> Non
     texts: list[tuple[Any, ...]] = []
     attributes: set[tuple[str, str, bool]] = set()
     for archived in batch:
-        said = archived.text.encode()
-        name = archived.publication.class_name
-        rows.append(
-            (
-                archived.offset,
-                archived.id.replace(_NUL, ""),
-                name,
-                archived.time,
-                said,
-                archived.payload,
-            )
-        )
+        name, message_id = archived.publication.class_name, archived.id.replace(_NUL, "")
+        text, payload = archived.text.encode(), archived.payload
+        rows.append((archived.offset, message_id, name, archived.time, text, payload))
         for attribute, value in archived.values.items():
             is_text = isinstance(value, str)
             attributes.add((name, attribute, is_text))
             (texts if is_text else numbers).append(
                 (archived.offset, attribute, stored_value(value))
             )
-    # Keys are in the order of the stream, so a batch that is entered again conflicts as a whole.
+    # The offset is the key, so a repeated batch conflicts as a whole.
     for statement, values in (
         ("INSERT INTO publication VALUES (%s, %s, %s, %s, %s, %s)", rows),
         ("INSERT INTO publication_number VALUES (%s, %s, %s)", numbers),
@@ -184,33 +183,8 @@ def _insert(connection: Connection, batch: Iterable[ArchivedPublication]) -> Non
                 cursor.executemany(f"{statement} ON CONFLICT DO NOTHING", values)
 
 
-# A question in SQL: every predicate a condition, every value a bound parameter.
-#
-# Numbers are kept exactly, as `numeric`, and texts as their UTF-8 bytes, which are ordered as code
-# points are and may hold anything. A predicate that compares with a variable asks for presence and
-# type here; what variables mean together is decided on what was found (`archive.py`).
-
-#: Texts are found by their beginnings: an index cannot hold more of a long one.
-INDEXED_CHARACTERS: Final = 200
-
-_COMPARISONS: Final = {
-    Operator.EQ: "=",
-    Operator.NEQ: "<>",
-    Operator.STR_LT: "<",
-    Operator.STR_LE: "<=",
-    Operator.STR_GT: ">",
-    Operator.STR_GE: ">=",
-    Operator.EQUAL: "=",
-    Operator.UNEQUAL: "<>",
-    Operator.LESS: "<",
-    Operator.LESS_EQUAL: "<=",
-    Operator.GREATER: ">",
-    Operator.GREATER_EQUAL: ">=",
-}
-
-
 def select_statement(query: HistoryQuery) -> tuple[Composed, list[Any]]:
-    """The statement that finds what may be the answer, in the order it was kept."""
+    """Selects a superset of the results, in the order of the stream."""
     conditions = [SQL("class = %s")]
     parameters: list[Any] = [query.wanted.class_name]
     for sign, time in ((">", query.after), ("<", query.before)):
@@ -236,7 +210,6 @@ def select_statement(query: HistoryQuery) -> tuple[Composed, list[Any]]:
 
 
 def stored_value(value: Value) -> Decimal | bytes:
-    """A value as the tables hold it, exactly."""
     return value.encode() if isinstance(value, str) else Decimal(value)
 
 
@@ -268,10 +241,6 @@ def _condition(predicate: Predicate) -> tuple[str, list[Any]]:
                 value,
             ]
     return f" AND value {_COMPARISONS[operator]} %s", [value]
-
-
-#: What the index holds of a text.
-_INDEXED_PREFIX: Final = f"substring(value FROM 1 FOR {INDEXED_CHARACTERS})"
 
 
 def _is_text(predicate: Predicate) -> bool:

@@ -1,22 +1,22 @@
-"""The historian of a broker: keeps what it is asked to keep, and answers for the past.
+"""The historian: stores publications on request, and answers queries about the past.
 
-It is a client of the overlay that may see the subscriptions which meet what it advertises.
-`STORE_COMMAND` publications of class `DB_CONTROL` tell it what to keep; subscriptions to class
-`historic` are its questions. Each is answered once, by publications; whoever subscribes anew asks
-anew.
+It is a client of the overlay that is notified of subscriptions which intersect its advertisements.
+Publications of class `DB_CONTROL` request what to store. Subscriptions to class `historic` are
+queries; each is answered once, by publications. A new subscription is a new query.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count, islice
 from typing import Final, TypeVar
 
-from penstock.client import Fabric, MessageReceiver, ReceivedMessage
+from penstock.client.fabric import Fabric, MessageReceiver
+from penstock.client.message import ReceivedMessage
 from penstock.client.padres import PadresClient, ReceivedPublication, SubscriptionNotice
 from penstock.content import (
     LanguageError,
@@ -28,6 +28,7 @@ from penstock.content import (
 from penstock.content.advertisement_inference import AdvertisementInference
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy, retry_async
 from penstock_history import EXCHANGE, STREAM
 from penstock_history.archive import PublicationArchive
 from penstock_history.publication import ArchivedPublication, decode_publication
@@ -38,15 +39,20 @@ from penstock_history.query import (
     parse_query,
     sample_publication,
 )
-from penstock_store import StoreUnavailable
 
 CONTROL_CLASS: Final = "DB_CONTROL"
 STORE_COMMAND: Final = "STORE"
-#: The opposite, which PADRES does not have: nothing more is kept; what was kept stays.
+#: Ends a request, which PADRES cannot; stored publications stay.
 DISCARD_COMMAND: Final = "DISCARD"
-#: Publications of an answer under way at a time.
-_ANSWER_BATCH: Final = 200
+#: Results that are published at a time.
+_RESULT_BATCH: Final = 200
+#: A batch of the stream ends with so many messages, or with a pause.
+BATCH_MESSAGES: Final = 500
+PAUSE_SECONDS: Final = 0.05
+#: While the database is unavailable.
+_RETRY: Final = RetryPolicy.fixed(1.0)
 
+_T = TypeVar("_T")
 _log = get_logger("penstock.history")
 
 
@@ -59,24 +65,23 @@ class Historian:
         *,
         exchange: str = EXCHANGE,
     ) -> None:
-        """The client has to be attentive, and connected to the broker the fabric leads to."""
+        """The client receives notices of subscriptions, from the same broker as the fabric."""
         self._client = client
         self._fabric = fabric
         self._archive = archive
         self._exchange = exchange
-        self._advertisements = AnswerAdvertisements(client)
-        self._archiver = StreamArchiver(fabric, archive, STREAM, self._saw)
-        self._news = asyncio.Event()
-        self._answering: dict[str, asyncio.Task[None]] = {}
+        self._advertisements = ResultAdvertisements(client)
+        self._archiver = StreamArchiver(fabric, archive, STREAM, self._on_insert)
+        self._changed = asyncio.Event()
+        self._queries: dict[str, asyncio.Task[None]] = {}
         self.database_id = f"{next(iter(client.brokers))}-DB"
-        self.ready = asyncio.Event()  #: requests and questions are heard from now on
+        self.ready = asyncio.Event()  #: requests and queries are received
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
+        """Until cancelled."""
         await self._bind(await asyncio.to_thread(self._archive.requests))
-        known = await asyncio.to_thread(self._archive.attributes)
-        self._advertisements.know(known)
-        await self._advertisements.tell()
+        self._advertisements.add_attributes(await asyncio.to_thread(self._archive.attributes))
+        await self._advertisements.flush()
         await self._client.subscribe(
             f"[class,eq,'{CONTROL_CLASS}'],[database_id,eq,'{self.database_id}']"
         )
@@ -84,244 +89,211 @@ class Historian:
         _log.info("historian ready", database=self.database_id)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._archiver.run())
-            group.create_task(self._tell())
-            group.create_task(self._attend(group))
+            group.create_task(self._advertise_changes())
+            group.create_task(self._handle_subscriptions(group))
             async for received in self._client:
                 await self._control(received)
-
-    # What it is told.
 
     async def _control(self, received: ReceivedPublication) -> None:
         try:
             command, text = received["command"], str(received["content_spec"])
             spec = parse_subscription(text, several=True)
         except (LanguageError, KeyError) as error:
-            _log.warning("request not understood", request=received.text, error=str(error))
+            _log.warning("invalid request", request=received.text, error=str(error))
             return
         if command == STORE_COMMAND:
-            await self.keep(spec)
+            await self.store(spec)
         elif command == DISCARD_COMMAND:
             await self.discard(spec)
         else:
             _log.warning("unknown command", command=str(command))
 
-    async def keep(self, spec: Subscription) -> None:
-        """Keep what satisfies it, from now on."""
+    async def store(self, spec: Subscription) -> None:
+        """Stores publications that satisfy the subscription, from now on."""
         text = format_message(spec)
-        await self._bind([text])  # first: what is remembered is bound again, never the reverse
-        await asyncio.to_thread(self._archive.request, text, spec.class_name)
-        self._advertisements.saw([sample_publication(spec)])
-        await self._advertisements.tell()
-        _log.info("keeping", content=text)
+        await self._bind([text])  # before the request is stored, which is bound again at a start
+        await asyncio.to_thread(self._archive.add_request, text, spec.class_name)
+        self._advertisements.add([sample_publication(spec)])
+        await self._advertisements.flush()
+        _log.info("request added", content=text)
 
     async def discard(self, spec: Subscription) -> None:
         text = format_message(spec)
-        await asyncio.to_thread(self._archive.withdraw, text)
+        await asyncio.to_thread(self._archive.remove_request, text)
         async with await self._fabric.amqp.channel() as channel:
             await channel.unbind(STREAM, self._exchange, arguments={"x-subscription": text})
-        _log.info("keeping no more", content=text)
+        _log.info("request removed", content=text)
 
     async def _bind(self, specs: list[str]) -> None:
-        """The stream takes what satisfies them; bindings outlast this program and the broker."""
         async with await self._fabric.amqp.channel() as channel:
             await channel.declare_exchange(self._exchange, "x-content")
             await channel.declare_queue(STREAM, arguments={"x-queue-type": "stream"})
             for text in specs:
                 await channel.bind(STREAM, self._exchange, arguments={"x-subscription": text})
 
-    # What it keeps.
+    def _on_insert(self, batch: list[ArchivedPublication]) -> None:
+        self._advertisements.add(sample_publication(archived.publication) for archived in batch)
+        self._changed.set()
 
-    def _saw(self, batch: list[ArchivedPublication]) -> None:
-        self._advertisements.saw(sample_publication(archived.publication) for archived in batch)
-        self._news.set()
-
-    async def _tell(self) -> None:
+    async def _advertise_changes(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
-            await self._advertisements.tell()
+            await self._changed.wait()
+            self._changed.clear()
+            await self._advertisements.flush()
 
-    # What it is asked.
+    async def _handle_subscriptions(self, group: asyncio.TaskGroup) -> None:
+        async for notice in self._client.interests:
+            task = self._queries.get(notice.id)
+            if notice.withdrawn:
+                if task is not None:
+                    task.cancel()
+                await asyncio.to_thread(self._archive.unmark_answered, notice.id)
+            elif task is None:
+                self._queries[notice.id] = group.create_task(self._answer(notice))
 
-    async def _attend(self, group: asyncio.TaskGroup) -> None:
-        async for interest in self._client.interests:
-            answering = self._answering.get(interest.id)
-            if interest.withdrawn:
-                if answering is not None:
-                    answering.cancel()
-                await asyncio.to_thread(self._archive.end_question, interest.id)
-            elif answering is None:
-                self._answering[interest.id] = group.create_task(self._answer(interest))
-
-    async def _answer(self, interest: SubscriptionNotice) -> None:
+    async def _answer(self, notice: SubscriptionNotice) -> None:
         try:
-            query = parse_query(parse_subscription(interest.text, several=True))
-            if query is None or await asyncio.to_thread(self._archive.answered, interest.id):
+            query = parse_query(parse_subscription(notice.text, several=True))
+            if query is None or await asyncio.to_thread(self._archive.is_answered, notice.id):
                 return
-            count = await self._say(query)
-            await asyncio.to_thread(self._archive.end_answer, interest.id)
-            _log.info("answered", query=interest.text, publications=count)
+            published = await self._publish_results(query)
+            await asyncio.to_thread(self._archive.mark_answered, notice.id)
+            _log.info("query answered", query=notice.text, publications=published)
         except PenstockError as error:
-            _log.warning("question not answered", query=interest.text, error=str(error))
+            _log.warning("query failed", query=notice.text, error=str(error))
         finally:
-            del self._answering[interest.id]
+            del self._queries[notice.id]
 
-    async def _say(self, query: HistoryQuery) -> int:
-        """Publish the answer; how many there are."""
-        count = 0
-        pages = _ResultPages(self._archive, query)
+    async def _publish_results(self, query: HistoryQuery) -> int:
+        published = 0
+        pages = _ResultPages(self._archive.query(query))
         try:
             while page := await asyncio.to_thread(pages.next):
-                count += len(page)
-                saying = [
+                published += len(page)
+                confirmations = [
                     await self._client.post(
                         format_message(answer_publication(query, archived.publication)),
                         archived.payload,
                     )
                     for archived in page
                 ]
-                await asyncio.gather(*saying)
+                await asyncio.gather(*confirmations)
         finally:
-            await asyncio.to_thread(pages.close)  # it waits for what is being fetched
-        return count
+            await asyncio.to_thread(pages.close)  # waits for a running fetch
+        return published
 
 
 class _ResultPages:
-    """An answer in pieces, each fetched in some thread of a pool."""
+    """Rows of a query in pages, each fetched in any thread."""
 
-    def __init__(self, archive: PublicationArchive, query: HistoryQuery) -> None:
-        self._rows: Iterator[ArchivedPublication] = archive.answer(query)
+    def __init__(self, rows: Generator[ArchivedPublication]) -> None:
+        self._rows = rows
         self._lock = threading.Lock()
 
     def next(self) -> list[ArchivedPublication]:
         with self._lock:
-            return list(islice(self._rows, _ANSWER_BATCH))
+            return list(islice(self._rows, _RESULT_BATCH))
 
     def close(self) -> None:
         with self._lock:
-            close = getattr(self._rows, "close", None)
-            if close is not None:
-                close()
+            self._rows.close()
 
 
-# What the historian advertises: the attributes that its answers can have, as they become known.
-
-
-class AnswerAdvertisements:
-    """Decides at once and tells the broker when `tell` is awaited, in the same order."""
+class ResultAdvertisements:
+    """Advertises the attributes that results can have, as they become known. Changes are collected
+    and sent to the broker by `flush`, in order."""
 
     def __init__(self, client: PadresClient) -> None:
         self._client = client
         self._numbers = count(1)
-        self._untold: list[tuple[str, str]] = []  # what, and its text; no text withdraws it
-        self._told: dict[str, str] = {}  # the broker's id of each
-        self._announcing = AdvertisementInference(self._announce, self._withdraw)
+        self._pending: list[tuple[str, str]] = []  #: our id and the text; without text, withdraw
+        self._broker_ids: dict[str, str] = {}
+        self._inference = AdvertisementInference(self._advertise, self._withdraw)
 
-    def saw(self, publications: Iterable[Publication]) -> None:
+    def add(self, publications: Iterable[Publication]) -> None:
         for publication in publications:
-            self._announcing.saw(publication)
+            self._inference.saw(publication)
 
-    def know(self, attributes: Iterable[tuple[str, str, bool]]) -> None:
-        """What publications of a class came with before."""
-        for class_name, attribute, is_text in attributes:
-            value = "" if is_text else 0
-            self._announcing.saw(sample_publication(Publication(class_name, {attribute: value})))
+    def add_attributes(self, attributes: Iterable[tuple[str, str, bool]]) -> None:
+        self.add(
+            sample_publication(Publication(class_name, {attribute: "" if is_text else 0}))
+            for class_name, attribute, is_text in attributes
+        )
 
-    async def tell(self) -> None:
-        while self._untold:
-            name, text = self._untold.pop(0)
+    async def flush(self) -> None:
+        while self._pending:
+            name, text = self._pending.pop(0)
             if text:
-                self._told[name] = await self._client.advertise(text)
-            elif name in self._told:
-                await self._client.withdraw(self._told.pop(name))
+                self._broker_ids[name] = await self._client.advertise(text)
+            elif name in self._broker_ids:
+                await self._client.withdraw(self._broker_ids.pop(name))
 
-    def _announce(self, text: str) -> str:
+    def _advertise(self, text: str) -> str:
         name = str(next(self._numbers))
-        self._untold.append((name, text))
+        self._pending.append((name, text))
         return name
 
     def _withdraw(self, name: str) -> None:
-        self._untold.append((name, ""))
-
-
-# Follows the stream of what is kept into the archive.
-
-#: Entered together: so many, or what has come before a pause.
-BATCH_MESSAGES: Final = 500
-PAUSE_SECONDS: Final = 0.05
-#: Between two attempts, while the database is away.
-RETRY_SECONDS: Final = 1.0
-
-_T = TypeVar("_T")
+        self._pending.append((name, ""))
 
 
 class StreamArchiver:
-    """`saw` is told what was entered, after it is safe."""
+    """Copies the stream to the archive; `on_insert` is called after each commit. While the database
+    is unavailable, the stream waits."""
 
     def __init__(
         self,
         fabric: Fabric,
         archive: PublicationArchive,
         stream: str,
-        saw: Callable[[list[ArchivedPublication]], None],
+        on_insert: Callable[[list[ArchivedPublication]], None],
     ) -> None:
         self._fabric = fabric
         self._archive = archive
         self._stream = stream
-        self._saw = saw
+        self._on_insert = on_insert
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
-        start = await self._patiently(lambda: self._archive.next_offset(self._stream))
-        async with self._fabric.replay(self._stream, start) as inflow:
+        """Until cancelled."""
+        start = await _with_retry(lambda: self._archive.next_offset(self._stream))
+        async with self._fabric.replay(self._stream, start) as receiver:
             while True:
-                messages = await _next_batch(inflow)
-                await self._enter(messages)
+                messages = await _next_batch(receiver)
+                await self._insert(messages)
                 for message in messages:
                     await message.ack()
 
-    async def _enter(self, messages: list[ReceivedMessage]) -> None:
-        batch = [
-            archived
-            for message in messages
-            if (archived := archived_publication(message)) is not None
-        ]
+    async def _insert(self, messages: list[ReceivedMessage]) -> None:
+        decoded = map(archived_publication, messages)
+        batch = [archived for archived in decoded if archived is not None]
         offset = messages[-1].offset
         assert offset is not None  # every message of a stream has one
-        refused = await self._patiently(
-            lambda: self._archive.enter(self._stream, batch, offset + 1)
-        )
+        refused = await _with_retry(lambda: self._archive.insert(self._stream, batch, offset + 1))
         for archived in refused:
-            _log.warning("not kept: a name with NUL in it", publication=archived.id)
-        self._saw([archived for archived in batch if archived not in refused])
-
-    @staticmethod
-    async def _patiently(work: Callable[[], _T]) -> _T:
-        """The database may be away for a while; the stream waits."""
-        while True:
-            try:
-                return await asyncio.to_thread(work)
-            except StoreUnavailable as error:
-                _log.warning("waiting for the database", error=str(error))
-                await asyncio.sleep(RETRY_SECONDS)
+            _log.warning("publication not stored: NUL in a name", publication=archived.id)
+        self._on_insert([archived for archived in batch if archived not in refused])
 
 
-async def _next_batch(inflow: MessageReceiver) -> list[ReceivedMessage]:
-    found = [await inflow.receive()]
+async def _with_retry(work: Callable[[], _T]) -> _T:
+    return await retry_async(lambda: asyncio.to_thread(work), _RETRY)
+
+
+async def _next_batch(receiver: MessageReceiver) -> list[ReceivedMessage]:
+    batch = [await receiver.receive()]
     with suppress(TimeoutError):
-        while len(found) < BATCH_MESSAGES:
-            found.append(await asyncio.wait_for(inflow.receive(), PAUSE_SECONDS))
-    return found
+        while len(batch) < BATCH_MESSAGES:
+            batch.append(await asyncio.wait_for(receiver.receive(), PAUSE_SECONDS))
+    return batch
 
 
 def archived_publication(message: ReceivedMessage) -> ArchivedPublication | None:
-    """What a message of the stream says, if it is to be kept."""
+    """None for a message that is no publication, or that is a result of a query."""
     arrived = message.timestamp or datetime.now(UTC)
-    said = decode_publication(message.content_type, message.headers, message.body, arrived)
-    if said is None or message.offset is None:
+    decoded = decode_publication(message.content_type, message.headers, message.body, arrived)
+    if decoded is None or message.offset is None:
         return None
-    publication, payload = said
-    if QUERY_ID_ATTRIBUTE in publication.attributes:  # an answer
+    publication, payload = decoded
+    if QUERY_ID_ATTRIBUTE in publication.attributes:
         return None
     time = publication.time or arrived
     return ArchivedPublication(message.offset, message.message_id or "", time, publication, payload)

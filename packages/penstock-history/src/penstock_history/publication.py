@@ -1,4 +1,4 @@
-"""A publication that was kept: what it said, and when."""
+"""A stored publication, and how a message of the stream is decoded to one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTENT_TYPE: Final = "application/x-padres"
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPublication:
-    """`offset` is its place in the stream, which names it for good."""
+    """`offset` is its offset in the stream, which identifies it."""
 
     offset: int
     id: str
@@ -26,12 +26,11 @@ class ArchivedPublication:
 
     @property
     def text(self) -> str:
-        """What it said, without the time."""
         return publication_text(self.publication)
 
     @property
     def values(self) -> dict[str, Value]:
-        """The attributes without variables, of which nothing is true."""
+        """The attributes that are not variables."""
         attributes = self.publication.attributes
         return {
             name: value for name, value in attributes.items() if not isinstance(value, Variable)
@@ -41,10 +40,10 @@ class ArchivedPublication:
 def decode_publication(
     content_type: str | None, headers: Mapping[str, Any], body: bytes, arrived: datetime
 ) -> tuple[Publication, bytes] | None:
-    """What a message in the stream says, and its payload; None if it says nothing.
+    """The publication and its payload; None if the message is not a publication.
 
-    Its headers are the attributes, those with a name in the language, unless its body is a
-    publication's text. That may bring a time; any other publication has the one it arrived at.
+    The attributes are the headers whose names are valid in the language, unless the body is the
+    text of a publication. A text may have a time; otherwise it is the time of arrival.
     """
     if content_type == _CONTENT_TYPE:
         try:
@@ -55,11 +54,11 @@ def decode_publication(
     if not isinstance(class_name, str):
         return None
     attributes = {
-        name: one for name, one in attributes_from_headers(headers).items() if is_name(name)
+        name: value for name, value in attributes_from_headers(headers).items() if is_name(name)
     }
     return Publication(class_name, attributes, arrived), body
 
 
 def publication_text(publication: Publication) -> str:
-    """A publication in the language, without its time: that is kept beside it."""
+    """Without the time, which is stored separately."""
     return format_publication(replace(publication, time=None)).removesuffix(";")

@@ -1,9 +1,9 @@
-"""Questions about the past, as the overlay carries them, and the answers to them.
+"""Queries about past publications over the overlay, and their results.
 
-A question is a subscription to class `historic`: `subclass` is the class that is asked about,
-`_query_id` names the question, `_start_time` and `_end_time` may bound it, and all else is said as
-of the present. Answers repeat what names the question, so that they satisfy the subscription, and
-nobody who asked for the present alone ever sees one.
+A query is a subscription to class `historic`: `subclass` is the class of the publications,
+`_query_id` identifies the query, `_start_time` and `_end_time` may limit it, and the other
+predicates are those of an ordinary subscription. Results repeat these attributes, so they satisfy
+the query, and never an ordinary subscription.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SUBCLASS_ATTRIBUTE: Final = "subclass"
 QUERY_ID_ATTRIBUTE: Final = "_query_id"
 START_TIME_ATTRIBUTE: Final = "_start_time"
 END_TIME_ATTRIBUTE: Final = "_end_time"
-#: What names a question, and stands in every answer to it.
+#: Attributes that identify a query, and are in all its results.
 QUERY_ATTRIBUTES: Final = (
     SUBCLASS_ATTRIBUTE,
     QUERY_ID_ATTRIBUTE,
@@ -40,20 +40,17 @@ QUERY_ATTRIBUTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which publications of the past: satisfying this, after and before (not at) those times."""
+    """Past publications that satisfy `wanted`; both times are exclusive."""
 
     wanted: Subscription
     after: datetime | None = None
     before: datetime | None = None
-    query_attributes: dict[str, Value] = field(default_factory=dict)  #: what answers repeat
+    query_attributes: dict[str, Value] = field(default_factory=dict)  #: repeated in results
 
 
 def parse_query(subscription: Subscription) -> HistoryQuery | None:
-    """The question in a subscription; None if it asks for nothing that was kept.
-
-    Raises `LanguageError` for a time that cannot be read, and `PreconditionFailed` for a question
-    without a name or a class.
-    """
+    """None if the subscription is not a query. Raises `LanguageError` for an invalid time, and
+    `PreconditionFailed` for a query without id or class."""
     if subscription.class_name != HISTORIC_CLASS:
         return None
     query_attributes: dict[str, Value] = {}
@@ -65,7 +62,7 @@ def parse_query(subscription: Subscription) -> HistoryQuery | None:
             predicates.append(predicate)
     for needed in (SUBCLASS_ATTRIBUTE, QUERY_ID_ATTRIBUTE):
         if needed not in query_attributes:
-            raise PreconditionFailed(f"a question about the past needs [{needed},eq,…]")
+            raise PreconditionFailed(f"a query of class {HISTORIC_CLASS} needs [{needed},eq,…]")
     after, before = (
         _time(query_attributes.get(name)) for name in (START_TIME_ATTRIBUTE, END_TIME_ATTRIBUTE)
     )
@@ -74,7 +71,7 @@ def parse_query(subscription: Subscription) -> HistoryQuery | None:
 
 
 def answer_publication(query: HistoryQuery, found: Publication) -> Publication:
-    """A publication of the past as the answer to a question."""
+    """A past publication as a result of a query."""
     attributes = {
         name: value for name, value in found.attributes.items() if name not in QUERY_ATTRIBUTES
     }
@@ -82,10 +79,8 @@ def answer_publication(query: HistoryQuery, found: Publication) -> Publication:
 
 
 def sample_publication(content: Subscription | Publication) -> Publication:
-    """A publication with the attributes that answers can have, for advertisements made of it.
-
-    Of a subscription it has one attribute for each predicate, of the type that is compared.
-    """
+    """A publication with the attributes that results can have, to infer advertisements from. For a
+    subscription it has an attribute of the right type for each predicate."""
     attributes: dict[str, Value | Variable] = {}
     if isinstance(content, Publication):
         attributes |= content.attributes
@@ -98,9 +93,9 @@ def sample_publication(content: Subscription | Publication) -> Publication:
 
 
 def _value(predicate: Predicate) -> Value:
-    exactly = predicate.operator in (Operator.EQ, Operator.EQUAL)
-    if not exactly or isinstance(predicate.operand, Variable):
-        raise PreconditionFailed(f"{predicate.attribute} has to be said exactly, with eq")
+    is_equality = predicate.operator in (Operator.EQ, Operator.EQUAL)
+    if not is_equality or isinstance(predicate.operand, Variable):
+        raise PreconditionFailed(f"{predicate.attribute} needs the operator eq and a value")
     return predicate.operand
 
 

@@ -1,8 +1,8 @@
-"""The same on Spark: everything that was kept as a table, and questions to all of it.
+"""Stored publications as a table in the lake, queried with Spark.
 
-The table is Parquet in the lake, brought up to the stream's end by a query with a checkpoint, so
-each publication is in it once. A question is decided by the same function as for the present;
-Spark leaves out what has another class or another time before that.
+The table is Parquet, updated from the stream by a query with a checkpoint, so each publication is
+in it once. Spark filters by class and time; `satisfies`, the function that matches live
+publications, decides the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock_history.query import QUERY_ID_ATTRIBUTE, HistoryQuery
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: `said` is the publication in the language, `day` the day it came, in UTC.
+#: `said` is the text of the publication, `day` the day it arrived, in UTC.
 COLUMNS: Final = (
     "offset BIGINT, id STRING, at TIMESTAMP, class STRING, said STRING, payload BINARY, day DATE"
 )
@@ -40,7 +40,7 @@ _SCHEMA: Final = pa.schema(
         ("day", pa.date32()),
     ]
 )
-#: The content header has the types of values, which the connector's `headers` have not.
+#: The content header has the types of values, which the connector's `headers` do not have.
 _MESSAGES: Final = "offset BIGINT, timestamp TIMESTAMP, properties BINARY, body BINARY"
 
 
@@ -49,7 +49,7 @@ def table_path(data: Path) -> Path:
 
 
 def update_table(spark: SparkSession, url: str, data: Path, stream: str = STREAM) -> None:
-    """Take what the stream has that is not in the table yet; ends when it has it."""
+    """Adds the new messages of the stream to the table, up to its current end."""
     source = spark.readStream.format("penstock").schema(_MESSAGES)
     messages = source.options(url=url, streams=stream, startingOffsets="earliest").load()
     query = (
@@ -65,32 +65,30 @@ def update_table(spark: SparkSession, url: str, data: Path, stream: str = STREAM
 
 
 def publications(messages: DataFrame) -> DataFrame:
-    """The publications among the messages of a stream."""
     return messages.mapInArrow(_publications, COLUMNS)
 
 
-def filter_publications(found: DataFrame, question: HistoryQuery) -> DataFrame:
-    """Those that satisfy a question."""
+def filter_publications(table: DataFrame, query: HistoryQuery) -> DataFrame:
     from pyspark.sql.functions import col, lit
 
-    rows = found.filter(col("class") == lit(question.wanted.class_name))
-    if question.after is not None:
-        rows = rows.filter(col("at") > lit(question.after))
-    if question.before is not None:
-        rows = rows.filter(col("at") < lit(question.before))
-    return rows.mapInArrow(query_filter(question), COLUMNS)
+    rows = table.filter(col("class") == lit(query.wanted.class_name))
+    if query.after is not None:
+        rows = rows.filter(col("at") > lit(query.after))
+    if query.before is not None:
+        rows = rows.filter(col("at") < lit(query.before))
+    return rows.mapInArrow(query_filter(query), COLUMNS)
 
 
 def query_filter(
-    question: HistoryQuery,
+    query: HistoryQuery,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    wanted = question.wanted
+    wanted = query.wanted
 
     def select(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            said = batch.column("said").to_pylist()
-            archived = [satisfies(parse_publication(text), wanted) for text in said]
-            yield batch.filter(pa.array(archived, pa.bool_()))
+            texts = batch.column("said").to_pylist()
+            selected = [satisfies(parse_publication(text), wanted) for text in texts]
+            yield batch.filter(pa.array(selected, pa.bool_()))
 
     return select
 
@@ -105,7 +103,7 @@ def decode_messages(messages: pa.RecordBatch) -> pa.RecordBatch:
     for row in messages.to_pylist():
         try:
             header = decode_header(row["properties"])
-        except WireSyntaxError:  # nobody can say what it says
+        except WireSyntaxError:
             continue
         arrived = _publication_time(header.timestamp or 0, row["timestamp"])
         found = decode_publication(header.content_type, header.headers or {}, row["body"], arrived)
@@ -128,14 +126,14 @@ def decode_messages(messages: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _decode_short_string(short: str) -> str:
-    """AMQP says of a short string only how long it is; a table has texts."""
+    """An AMQP short string has any bytes; a column has text."""
     return short.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _publication_time(said: int, taken: datetime | None) -> datetime:
-    """When the publisher says, if there is such a time; else when the stream took it."""
-    if 0 < said <= LATEST_TIMESTAMP:
-        return datetime.fromtimestamp(said, UTC)
-    if taken is None:
+def _publication_time(timestamp: int, appended: datetime | None) -> datetime:
+    """The publisher's time if it is valid, else the time of the stream."""
+    if 0 < timestamp <= LATEST_TIMESTAMP:
+        return datetime.fromtimestamp(timestamp, UTC)
+    if appended is None:
         return datetime.fromtimestamp(0, UTC)
-    return taken.replace(tzinfo=UTC) if taken.tzinfo is None else taken
+    return appended.replace(tzinfo=UTC) if appended.tzinfo is None else appended

@@ -1,4 +1,4 @@
-"""What history adds to `penstock up`: the historian, if the broker listens for PADRES."""
+"""History's part of `penstock up`: the historian, if the broker has a PADRES listener."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def asked(
     before: datetime | None = None,
 ) -> list[int]:
     query = HistoryQuery(parse_subscription(text), after, before)
-    return [found.offset for found in archive.answer(query)]
+    return [found.offset for found in archive.query(query)]
 
 
 @settings(
@@ -54,19 +54,19 @@ def test_the_past_is_asked_as_the_present(
     archive = PublicationArchive(database)
     database.execute("TRUNCATE publication CASCADE")
     everything = archived(said)
-    assert archive.enter("history", everything, len(said)) == []
+    assert archive.insert("history", everything, len(said)) == []
 
     for subscription in wanted:
-        found = list(archive.answer(HistoryQuery(subscription)))
+        found = list(archive.query(HistoryQuery(subscription)))
 
         assert found == [one for one in everything if satisfies(one.publication, subscription)]
 
 
 def test_what_comes_again_is_there_once(archive: PublicationArchive) -> None:
     everything = archived(stocks(10, 20, 30))
-    archive.enter("history", everything[:2], 2)
-    archive.enter("history", everything, 3)
-    archive.enter("history", everything[:1], 1)
+    archive.insert("history", everything[:2], 2)
+    archive.insert("history", everything, 3)
+    archive.insert("history", everything[:1], 1)
 
     assert asked(archive, "[class,eq,stock]") == [0, 1, 2]
     assert archive.next_offset("history") == 3
@@ -74,7 +74,7 @@ def test_what_comes_again_is_there_once(archive: PublicationArchive) -> None:
 
 
 def test_times_are_bounds_that_are_left_out(archive: PublicationArchive) -> None:
-    archive.enter("history", archived(stocks(1, 2, 3, 4)), 4)
+    archive.insert("history", archived(stocks(1, 2, 3, 4)), 4)
     second = timedelta(seconds=1)
 
     assert asked(archive, "[class,eq,stock]", after=DAWN) == [1, 2, 3]
@@ -84,15 +84,15 @@ def test_times_are_bounds_that_are_left_out(archive: PublicationArchive) -> None
 
 def test_nobody_asks_in_sql(archive: PublicationArchive) -> None:
     nasty = "'; DROP TABLE publication; --"
-    archive.enter("history", archived([Publication("stock", {"symbol": nasty})]), 1)
+    archive.insert("history", archived([Publication("stock", {"symbol": nasty})]), 1)
 
     assert asked(archive, "[class,eq,stock],[symbol,isPresent,'']") == [0]
     query = parse_subscription('[class,eq,stock],[symbol,eq,"\'; DROP TABLE publication; --"]')
-    assert [one.offset for one in archive.answer(HistoryQuery(query))] == [0]
+    assert [one.offset for one in archive.query(HistoryQuery(query))] == [0]
 
 
 def test_an_attribute_nobody_has_is_no_answer(archive: PublicationArchive) -> None:
-    archive.enter("history", archived(stocks(1)), 1)
+    archive.insert("history", archived(stocks(1)), 1)
 
     assert asked(archive, "[class,eq,stock],[volume,>,0]") == []
     assert asked(archive, "[class,eq,weather]") == []
@@ -101,7 +101,7 @@ def test_an_attribute_nobody_has_is_no_answer(archive: PublicationArchive) -> No
 def test_long_texts_are_found_by_all_of_them(archive: PublicationArchive) -> None:
     long = "x" * 5000
     said = [Publication("note", {"text": long + end}) for end in ("a", "b")]
-    archive.enter("history", archived(said), 2)
+    archive.insert("history", archived(said), 2)
 
     assert asked(archive, f"[class,eq,note],[text,eq,'{long}b']") == [1]
     assert asked(archive, f"[class,eq,note],[text,str-prefix,'{long}']") == [0, 1]
@@ -110,29 +110,29 @@ def test_long_texts_are_found_by_all_of_them(archive: PublicationArchive) -> Non
 def test_what_postgresql_cannot_name_is_given_back(archive: PublicationArchive) -> None:
     odd = [Publication("a\0b", {}), Publication("fine", {"x\0": 1}), *stocks(1)]
 
-    refused = archive.enter("history", archived(odd), 3)
+    refused = archive.insert("history", archived(odd), 3)
 
     assert [one.offset for one in refused] == [0, 1]
     assert asked(archive, "[class,eq,stock]") == [2]
 
 
 def test_what_is_old_is_forgotten(archive: PublicationArchive) -> None:
-    archive.enter("history", archived(stocks(1, 2)), 2)
+    archive.insert("history", archived(stocks(1, 2)), 2)
 
-    assert archive.forget(timedelta(days=365 * 100)) == 0
-    assert archive.forget(timedelta()) == 2
-    assert archive.span()[0] == 0
+    assert archive.delete_older(timedelta(days=365 * 100)) == 0
+    assert archive.delete_older(timedelta()) == 2
+    assert archive.time_span()[0] == 0
 
 
 def test_requests_and_answered_questions_are_remembered(archive: PublicationArchive) -> None:
-    assert archive.request("[class,eq,stock]", "stock")
-    assert not archive.request("[class,eq,stock]", "stock")
+    assert archive.add_request("[class,eq,stock]", "stock")
+    assert not archive.add_request("[class,eq,stock]", "stock")
     assert archive.requests() == ["[class,eq,stock]"]
-    assert archive.withdraw("[class,eq,stock]")
+    assert archive.remove_request("[class,eq,stock]")
     assert archive.requests() == []
 
-    assert not archive.answered("B1-M7")
-    archive.end_answer("B1-M7")
-    assert archive.answered("B1-M7")
-    archive.end_question("B1-M7")
-    assert not archive.answered("B1-M7")
+    assert not archive.is_answered("B1-M7")
+    archive.mark_answered("B1-M7")
+    assert archive.is_answered("B1-M7")
+    archive.unmark_answered("B1-M7")
+    assert not archive.is_answered("B1-M7")

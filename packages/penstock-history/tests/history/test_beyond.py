@@ -66,7 +66,7 @@ async def test_the_past_is_asked_and_joined_at_any_broker(
         working = asyncio.create_task(historian.run())
         await historian.ready.wait()
         await publisher.advertise("[class,eq,stock],[symbol,isPresent,''],[price,isPresent,0]")
-        await historian.keep(parse_subscription("[class,eq,stock]"))
+        await historian.store(parse_subscription("[class,eq,stock]"))
         await present.client.subscribe("[class,eq,stock],[price,<,50]")
         await _wanted_at_the_publisher(triangle[1], 2)
         for price in (40, 60, 45):
@@ -109,5 +109,5 @@ async def _wanted_at_the_publisher(broker: Broker, count: int) -> None:
 
 async def _entered(archive: PublicationArchive, count: int) -> None:
     query = HistoryQuery(parse_subscription("[class,eq,stock]"))
-    while len(await asyncio.to_thread(lambda: list(archive.answer(query)))) < count:  # noqa: ASYNC110
+    while len(await asyncio.to_thread(lambda: list(archive.query(query)))) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.05)

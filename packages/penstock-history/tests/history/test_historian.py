@@ -64,7 +64,7 @@ async def entered(archive: PublicationArchive, text: str, count: int) -> list[di
     query = HistoryQuery(parse_subscription(text))
     async with asyncio.timeout(SECONDS):
         while True:
-            found = await asyncio.to_thread(lambda: list(archive.answer(query)))
+            found = await asyncio.to_thread(lambda: list(archive.query(query)))
             if len(found) >= count:
                 return [dict(one.publication.attributes) for one in found]
             await asyncio.sleep(0.05)
@@ -176,7 +176,7 @@ async def test_a_question_is_answered_once_even_by_one_that_came_back(
             subscription = await cat.client.subscribe(query)
             async with asyncio.timeout(SECONDS):
                 await cat.client.receive()
-            await until(lambda: archive.answered(subscription))
+            await until(lambda: archive.is_answered(subscription))
         async with historian(padres, archive):
             await ada.publish(f"[class,{kind}],[symbol,'ONCE'],[price,2]")
             await entered(archive, f"[class,eq,{kind}],[symbol,eq,'ONCE']", 2)
@@ -211,7 +211,7 @@ async def test_a_publication_that_brings_its_time_is_kept_at_it(
         await ada.publish(f"[class,{kind}],[price,1];Thu Jun 19 17:14:58 GMT 2008;")
         await entered(archive, f"[class,eq,{kind}]", 1)
 
-        (archived,) = archive.answer(HistoryQuery(parse_subscription(f"[class,eq,{kind}]")))
+        (archived,) = archive.query(HistoryQuery(parse_subscription(f"[class,eq,{kind}]")))
     assert (
         archived.time == archived.publication.time == datetime(2008, 6, 19, 17, 14, 58, tzinfo=UTC)
     )

@@ -1,4 +1,4 @@
-"""`penstock historian`: keeps publications on request and answers questions about them."""
+"""`penstock historian`: stores publications on request and answers queries about them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Overrides, effective
-from penstock_history.commands.history import Database
+from penstock.cli.options import ConfigFile, Data, Database, Overrides, effective
 
 if TYPE_CHECKING:
     from penstock_history.archive import PublicationArchive
@@ -18,22 +17,22 @@ if TYPE_CHECKING:
 
 #: A broker that is still starting is waited for.
 _RETRY_SECONDS: Final = 60.0
-_FORGETTING_SECONDS: Final = 3600.0
+_DELETE_SECONDS: Final = 3600.0
 
 
 def historian(
     url: Annotated[
-        str, typer.Option(metavar="URL", help="The broker, for requests, questions and answers.")
+        str, typer.Option(metavar="URL", help="Broker, for requests, queries and results.")
     ] = "padres://localhost",
     stream_url: Annotated[
-        str, typer.Option(metavar="URL", envvar="PENSTOCK_URL", help="The same broker, for AMQP.")
+        str, typer.Option(metavar="URL", envvar="PENSTOCK_URL", help="The same broker over AMQP.")
     ] = "amqp://localhost",
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="SUBSCRIPTION", help="Keep this from now on; may be repeated."),
+        typer.Option(metavar="SUBSCRIPTION", help="Publications to store; repeatable."),
     ] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, help="Forget what is older; without it, nothing.")
+        int | None, typer.Option(min=1, help="Delete older publications. [default: never]")
     ] = None,
     database: Database = None,
     data: Data = None,
@@ -41,9 +40,9 @@ def historian(
     pairs: Overrides = None,
     with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
 ) -> None:
-    """Keep publications on request, and answer questions about the past.
+    """Store publications on request, and answer queries about the past.
 
-    Requests come as PADRES has them:
+    Requests are PADRES publications:
     `p [class,'DB_CONTROL'],[command,'STORE'],[content_spec,'…'],[database_id,'Broker1-DB']`.
     """
     import penstock_store
@@ -77,7 +76,7 @@ async def _run(
     ):
         historian = Historian(overlay, fabric, archive)
         for subscription in wanted:
-            await historian.keep(subscription)
+            await historian.store(subscription)
         work = asyncio.create_task(_work(historian, archive, age))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -91,12 +90,12 @@ async def _work(historian: Historian, archive: PublicationArchive, age: timedelt
     async with asyncio.TaskGroup() as group:
         group.create_task(historian.run())
         if age is not None:
-            group.create_task(_forget(archive, age))
+            group.create_task(_delete_older(archive, age))
         await historian.ready.wait()
         typer.echo(f"penstock historian ready: {historian.database_id}")
 
 
-async def _forget(archive: PublicationArchive, age: timedelta) -> None:
+async def _delete_older(archive: PublicationArchive, age: timedelta) -> None:
     while True:
-        await asyncio.to_thread(archive.forget, age)
-        await asyncio.sleep(_FORGETTING_SECONDS)
+        await asyncio.to_thread(archive.delete_older, age)
+        await asyncio.sleep(_DELETE_SECONDS)

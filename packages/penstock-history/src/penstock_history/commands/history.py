@@ -1,4 +1,4 @@
-"""`penstock history`: what was published before, asked in the language of subscriptions."""
+"""`penstock history`: queries stored publications."""
 
 from __future__ import annotations
 
@@ -10,37 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import ConfigFile, Data, Overrides, effective
+from penstock.cli.options import ConfigFile, Data, Database, Overrides, effective
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock_history.query import HistoryQuery
 
-Database = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", envvar="PENSTOCK_DATABASE", help="A PostgreSQL instead of the embedded one."
-    ),
-]
 Url = Annotated[
-    str, typer.Option(metavar="URL", envvar="PENSTOCK_URL", help="The broker, for --spark.")
+    str, typer.Option(metavar="URL", envvar="PENSTOCK_URL", help="Broker, for --spark.")
 ]
 Moment = Annotated[
-    datetime | None,
-    typer.Option(metavar="TIME", help="UTC unless it says otherwise; itself left out."),
+    datetime | None, typer.Option(metavar="TIME", help="Exclusive; UTC without a time zone.")
 ]
 
 
 def history(
     subscription: Annotated[
-        str, typer.Argument(help="Which publications: [class,eq,stock],[price,<,50]")
+        str, typer.Argument(help="Publications to find: [class,eq,stock],[price,<,50]")
     ],
     after: Moment = None,
     before: Moment = None,
-    limit: Annotated[int, typer.Option(min=1, help="The most to print.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of publications.")] = 1000,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Ask all that was kept, on Spark.")
+        bool, typer.Option("--spark", help="Query the whole stream with Spark.")
     ] = False,
     url: Url = "amqp://localhost",
     database: Database = None,
@@ -48,9 +41,9 @@ def history(
     file: ConfigFile = None,
     pairs: Overrides = None,
 ) -> None:
-    """Print publications of the past that satisfy a subscription, one a line, oldest first.
+    """Print stored publications that satisfy a subscription, one per line, oldest first.
 
-    The historian has to have been asked to keep them: `penstock historian`.
+    The historian stores publications on request: `penstock historian`.
     """
     from penstock.content import parse_subscription
     from penstock_history.query import HistoryQuery
@@ -67,7 +60,7 @@ def history(
         typer.echo(f"{moment:%Y-%m-%dT%H:%M:%SZ} {text}")
         count += 1
     if count == limit:
-        typer.secho(f"the first {limit:,}; --limit shows more", err=True, dim=True)
+        typer.secho(f"the first {limit:,}; use --limit for more", err=True, dim=True)
 
 
 def _in_database(
@@ -77,7 +70,7 @@ def _in_database(
     from penstock_history.archive import PublicationArchive
 
     with penstock_store.open(url, data) as database:
-        for archived in PublicationArchive(database).answer(query):
+        for archived in PublicationArchive(database).query(query):
             yield archived.time.astimezone(UTC), archived.text
 
 

@@ -1,4 +1,4 @@
-"""The schema of history: publications kept on request, and the queries about them."""
+"""The schema of the archive."""
 
 from typing import Final
 

@@ -30,7 +30,7 @@ def url(embedded_template: str) -> Iterator[str]:
                 )
                 for number in range(5)
             ]
-            PublicationArchive(database).enter("history", batch, 5)
+            PublicationArchive(database).insert("history", batch, 5)
         yield url
 
 

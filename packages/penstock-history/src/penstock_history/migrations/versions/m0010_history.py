@@ -1,4 +1,4 @@
-"""Publications that were kept on request, and what is asked about them."""
+"""Stored publications, requests and answered queries."""
 
 from __future__ import annotations
 
