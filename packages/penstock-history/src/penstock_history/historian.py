@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import count, islice
 from typing import Final, TypeVar
 
-from penstock.client.fabric import Fabric, MessageReceiver
+from penstock.client import Fabric, MessageReceiver
 from penstock.client.message import ReceivedMessage
 from penstock.client.padres import PadresClient, ReceivedPublication, SubscriptionNotice
 from penstock.content import (

@@ -107,7 +107,7 @@ async def test_a_question_is_answered_with_what_was_kept(
     padres: PadresBroker, archive: PublicationArchive, ada: PadresClient, kind: str
 ) -> None:
     async with historian(padres, archive) as found, watching(padres.url) as bob:
-        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
+        await found.store(parse_subscription(f"[class,eq,{kind}]"))
         for price in (10, 20, 30):
             await ada.publish(f"[class,{kind}],[symbol,'ASK'],[price,{price}]", b"%d" % price)
         await entered(archive, f"[class,eq,{kind}],[symbol,eq,'ASK']", 3)
@@ -131,7 +131,7 @@ async def test_the_past_joins_the_present(
     padres: PadresBroker, archive: PublicationArchive, ada: PadresClient, kind: str
 ) -> None:
     async with historian(padres, archive) as found, watching(padres.url) as eve:
-        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
+        await found.store(parse_subscription(f"[class,eq,{kind}]"))
         await ada.publish(f"[class,{kind}],[symbol,'JOIN'],[price,7]")
         await entered(archive, f"[class,eq,{kind}],[symbol,eq,'JOIN']", 1)
         await eve.client.subscribe(
@@ -152,7 +152,7 @@ async def test_what_came_while_it_was_away_is_kept(
     padres: PadresBroker, archive: PublicationArchive, ada: PadresClient, kind: str
 ) -> None:
     async with historian(padres, archive) as found:
-        await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'AWAY']"))
+        await found.store(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'AWAY']"))
         await ada.publish(f"[class,{kind}],[symbol,'AWAY'],[price,1]")
         await entered(archive, f"[class,eq,{kind}],[symbol,eq,'AWAY']", 1)
     await ada.publish(f"[class,{kind}],[symbol,'AWAY'],[price,2]")
@@ -170,7 +170,7 @@ async def test_a_question_is_answered_once_even_by_one_that_came_back(
     query = f"[class,eq,historic],[subclass,eq,'{kind}'],[_query_id,eq,'q3'],[symbol,eq,'ONCE']"
     async with watching(padres.url) as cat:
         async with historian(padres, archive) as found:
-            await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'ONCE']"))
+            await found.store(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'ONCE']"))
             await ada.publish(f"[class,{kind}],[symbol,'ONCE'],[price,1]")
             await entered(archive, f"[class,eq,{kind}],[symbol,eq,'ONCE']", 1)
             subscription = await cat.client.subscribe(query)
@@ -192,7 +192,7 @@ async def test_headers_are_kept_as_they_are_routed(
     padres: PadresBroker, archive: PublicationArchive, kind: str
 ) -> None:
     async with historian(padres, archive) as found:
-        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
+        await found.store(parse_subscription(f"[class,eq,{kind}]"))
         headers: dict[str, Any] = {"price": Decimal("45.5"), "good": True, "tid": "mine"}
         async with await aio_pika.connect(padres.server.url) as connection:
             exchange = await (await connection.channel()).get_exchange("content")
@@ -207,7 +207,7 @@ async def test_a_publication_that_brings_its_time_is_kept_at_it(
     padres: PadresBroker, archive: PublicationArchive, ada: PadresClient, kind: str
 ) -> None:
     async with historian(padres, archive) as found:
-        await found.keep(parse_subscription(f"[class,eq,{kind}]"))
+        await found.store(parse_subscription(f"[class,eq,{kind}]"))
         await ada.publish(f"[class,{kind}],[price,1];Thu Jun 19 17:14:58 GMT 2008;")
         await entered(archive, f"[class,eq,{kind}]", 1)
 
@@ -222,7 +222,7 @@ async def test_nonsense_does_not_stop_it(
     padres: PadresBroker, archive: PublicationArchive, ada: PadresClient, kind: str
 ) -> None:
     async with historian(padres, archive) as found, watching(padres.url) as dan:
-        await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'FINE']"))
+        await found.store(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'FINE']"))
         await ada.advertise(CONTROL)
         for control in (
             "[command,'STORE'],[content_spec,'[class,eq']",
@@ -244,7 +244,7 @@ async def test_the_stream_and_the_archive_hold_the_same(
     kind: str,
 ) -> None:
     async with historian(padres, archive) as found:
-        await found.keep(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'SAME']"))
+        await found.store(parse_subscription(f"[class,eq,{kind}],[symbol,eq,'SAME']"))
         for price in range(50):
             await ada.publish(f"[class,{kind}],[symbol,'SAME'],[price,{price}]")
         await entered(archive, f"[class,eq,{kind}],[symbol,eq,'SAME']", 50)

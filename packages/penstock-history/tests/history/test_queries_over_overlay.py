@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +23,7 @@ class SlowArchive:
         self.found = threading.Event()
         self.in_time = False
 
-    def answer(self, query: HistoryQuery) -> Iterator[ArchivedPublication]:
+    def query(self, query: HistoryQuery) -> Generator[ArchivedPublication]:
         self.asked.set()
         self.in_time = self.found.wait(20)
         yield from ()
@@ -35,7 +35,7 @@ async def test_nobody_waits_for_a_database_that_is_still_looking() -> None:
     fabric: Any = None
     historian = Historian(client, fabric, archive)
     query = HistoryQuery(parse_subscription("[class,eq,stock]"))
-    saying = asyncio.create_task(historian._say(query))
+    saying = asyncio.create_task(historian._publish_results(query))
     await asyncio.to_thread(archive.asked.wait, 60)
     saying.cancel()
     await asyncio.sleep(0)

@@ -141,7 +141,10 @@ async def test_it_is_refused_and_told(
     )  # fmt: skip
     listens = settings("report", penstock.url, tmp_path / "r", exchange=f"x{name}r")
     told: list[PostReport] = []
-    async with running(report, listens, heard=told.append), running(subscribe, fetches) as control:
+    async with (
+        running(report, listens, on_report=told.append),
+        running(subscribe, fetches) as control,
+    ):
         async with connect(penstock.url) as fabric:
             await fabric.publish("v02.post.d", body, headers=bad.headers, exchange=f"x{name}")
         await until(lambda: control.counters.codes.total() > 0)

@@ -180,7 +180,7 @@ async def test_from_a_watch_over_sarra_and_winnow_to_two_subscribers_with_report
         ]
         listens = component("report", "r", exchange=reports)
         async with (
-            running(report, listens, heard=told.append),
+            running(report, listens, on_report=told.append),
             running(subscribe, fetches[0]),
             running(subscribe, fetches[1]),
             running(winnow, winnows),

@@ -85,7 +85,7 @@ def test_what_is_only_sarracenias_is_named_and_left_alone(tmp_path: Path) -> Non
         (tmp_path / component / "t.conf").write_text("broker amqp://h/\n")
     asked = CliRunner().invoke(app, ["pump", "status", str(tmp_path)])
     assert asked.exit_code == 0
-    assert asked.stderr == "poll/t is left alone: see sr3\n"
+    assert asked.stderr == "poll/t skipped: use sr3 for it\n"
     assert "winnow/t" in asked.stdout
 
 
@@ -103,4 +103,4 @@ def test_one_that_cannot_start_says_where_to_look(
     (tmp_path / "sender" / "t.conf").write_text("broker amqp://h/\n")
     asked = run("pump", "start", tmp_path)
     assert asked.returncode == 2
-    assert "sender/t ended at once: see " in asked.stderr
+    assert "sender/t ended during its start: see " in asked.stderr

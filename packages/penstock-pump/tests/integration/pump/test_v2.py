@@ -107,7 +107,7 @@ async def test_what_we_post_in_parts_v2_puts_together_and_reports(
             # v2 will not bind to an exchange that is not there.
             await fabric.publish("nobody.listens", b"", exchange=exchange)
 
-        async with running(report, listens, heard=told.append):
+        async with running(report, listens, on_report=told.append):
             async with v2.running("sr_subscribe", "foreground", "t.conf"):
                 await until(lambda: "report_back to" in v2.log)
                 await post(posts)
