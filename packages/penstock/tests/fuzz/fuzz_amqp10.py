@@ -21,7 +21,8 @@ with atheris.instrument_imports(include=["penstock"]):
     from penstock.broker.contract import Message
     from penstock.core.basic_properties import decode_header, encode_route
     from penstock.core.errors import PenstockError
-    from penstock.protocols.amqp10 import conversion
+    from penstock.protocols.amqp10.conversion.decoder import convert_incoming
+    from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
     from penstock.wire.amqp10.codec import decode, decode_whole, encode
     from penstock.wire.amqp10.connection import Amqp10Connection
     from penstock.wire.amqp10.errors import DecodeError
@@ -60,12 +61,10 @@ def fuzz_message(data: bytes) -> None:
 
 def fuzz_conversion(data: bytes) -> None:
     """What comes from a client of 1.0 is a message of 0-9-1, and goes out to one again."""
-    found = conversion.incoming(data, 0.0)
+    found = convert_incoming(data, 0.0)
     decode_header(found.header)
     assert message_flags(found.header) & ~found.flags == 0
-    before, after = conversion.outgoing(
-        Message(ROUTE, found.header, found.body, found.flags), count=1
-    )
+    before, after = convert_outgoing(Message(ROUTE, found.header, found.body, found.flags), count=1)
     decode_message(before + found.body + after)
 
 
@@ -73,7 +72,7 @@ def fuzz_header(data: bytes) -> None:
     """Whatever a client of 0-9-1 says, one of 1.0 can read."""
     header = b"\x00\x3c\x00\x00" + bytes(8) + data
     flags = message_flags(header)
-    before, after = conversion.outgoing(Message(ROUTE, header, b"", flags))
+    before, after = convert_outgoing(Message(ROUTE, header, b"", flags))
     decode_message(before + after)
 
 

@@ -18,7 +18,8 @@ from penstock.core.basic_properties import (
     encode_route,
 )
 from penstock.destinations.stream import add_offset_header
-from penstock.protocols.amqp10.conversion import incoming, outgoing
+from penstock.protocols.amqp10.conversion.decoder import convert_incoming
+from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
 from penstock.wire.amqp10 import message as wire
 from penstock.wire.amqp10.codec import encode
 from penstock.wire.amqp10.errors import DecodeError
@@ -50,13 +51,13 @@ ROUTE = encode_route("orders", "eu.new")
 
 
 def taken(message: wire.Amqp10Message) -> Message:
-    found = incoming(encode_message(message), NOW)
+    found = convert_incoming(encode_message(message), NOW)
     assert (found.flags ^ message_flags(found.header)) & ~SENDER_SELECTED == 0
     return Message(ROUTE, found.header, found.body, found.flags)
 
 
 def given(message: Message, **facts: Any) -> wire.Amqp10Message:
-    before, after = outgoing(message, **facts)
+    before, after = convert_outgoing(message, **facts)
     return decode_message(before + message.body + after)
 
 
@@ -77,7 +78,7 @@ def published(properties: BasicProperties, body: bytes = b"hi") -> wire.Amqp10Me
 @pytest.mark.parametrize("kind", [str, Symbol])
 def test_a_content_type_may_come_as_a_symbol_or_as_a_string(kind: Any) -> None:
     payload = b"\x00\x53\x73" + encode([None] * 6 + [kind("text/xml")]) + b"\x00\x53\x75\xa0\x00"
-    found = incoming(payload, NOW)
+    found = convert_incoming(payload, NOW)
     assert decode_header(found.header).content_type == "text/xml"
 
 
@@ -206,7 +207,7 @@ def test_properties_that_only_1_0_has_survive() -> None:
 
 def test_where_a_message_wants_to_go_is_read_on_the_way() -> None:
     properties = wire.Amqp10Properties(user_id=b"guest", to="/queue/a", subject="news")
-    found = incoming(encode_message(wire.Amqp10Message(b"", properties=properties)), NOW)
+    found = convert_incoming(encode_message(wire.Amqp10Message(b"", properties=properties)), NOW)
     assert (found.user_id, found.to, found.subject) == (b"guest", "/queue/a", "news")
 
 
@@ -470,7 +471,7 @@ def test_a_body_that_is_not_what_its_type_says_is_data() -> None:
 
 def test_a_string_that_is_not_utf8_is_refused() -> None:
     with pytest.raises(DecodeError):
-        incoming(b"\x00\x53\x77\xa1\x01\xff", NOW)
+        convert_incoming(b"\x00\x53\x77\xa1\x01\xff", NOW)
 
 
 @pytest.mark.parametrize("size", [0, 255, 256, 70_000])

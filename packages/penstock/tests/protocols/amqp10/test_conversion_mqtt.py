@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from penstock.broker.contract import PERSISTENT, Message
 from penstock.core.basic_properties import encode_route
-from penstock.protocols.amqp10.conversion import incoming, outgoing
+from penstock.protocols.amqp10.conversion.decoder import convert_incoming
+from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
 from penstock.protocols.mqtt.conversion import (
     encode_content_header,
     message_flags,
@@ -43,8 +44,8 @@ def test_what_mqtt_says_comes_back_through_1_0(told: MqttProperties, qos: int, b
     message = Message(
         ROUTE, encode_content_header(told, qos, len(body)), body, message_flags(qos, told)
     )
-    before, after = outgoing(message)
-    found = incoming(before + body + after, 0.0)
+    before, after = convert_outgoing(message)
+    found = convert_incoming(before + body + after, 0.0)
     assert found.body == body
     assert bool(found.flags & PERSISTENT) == (qos > 0)
     again = message_properties(Message(ROUTE, found.header, found.body, found.flags))
@@ -55,7 +56,7 @@ def test_what_mqtt_says_comes_back_through_1_0(told: MqttProperties, qos: int, b
 
 @given(said)
 def test_what_mqtt_says_is_what_1_0_hears(told: MqttProperties) -> None:
-    before, _ = outgoing(
+    before, _ = convert_outgoing(
         Message(ROUTE, encode_content_header(told, 1, 0), b"", message_flags(1, told))
     )
     heard = decode_message(before)

@@ -21,7 +21,9 @@ from penstock.core.basic_properties import (
 )
 from penstock.core.errors import WireSyntaxError
 from penstock.core.field_table import decode_table
-from penstock.protocols.amqp10.conversion import fast_path, incoming, outgoing
+from penstock.protocols.amqp10.conversion import decoder
+from penstock.protocols.amqp10.conversion.decoder import convert_incoming
+from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
 from penstock.protocols.amqp10.conversion.preserved_sections import (
     SIGNATURE_HEADER,
     verified_sections,
@@ -45,12 +47,12 @@ MEANT = {Symbol("x-cc"), Symbol("x-basic-type"), Symbol("x-basic-cluster-id")}
 def test_the_bare_message_and_its_footer_come_back_to_1_0_exact(
     broken: bool, message: wire.Amqp10Message
 ) -> None:
-    found = incoming(encode_message(message), 0.0)
+    found = convert_incoming(encode_message(message), 0.0)
     assert (found.flags ^ message_flags(found.header)) & ~SENDER_SELECTED == 0
     if broken:  # as that of a message from before a restart is
         found.header = found.header.replace(SIGNATURE_HEADER + b"x", SIGNATURE_HEADER + b"S", 1)
         assert verified_sections(found.header) is None
-    before, after = outgoing(Message(ROUTE, found.header, found.body, found.flags))
+    before, after = convert_outgoing(Message(ROUTE, found.header, found.body, found.flags))
     again = decode_message(before + found.body + after)
     assert _same_body(again.body, message.body)
     assert same(again.application_properties or {}, message.application_properties or {})
@@ -102,12 +104,12 @@ plain = st.builds(
 @given(common | plain)
 def test_the_short_way_and_the_long_way_lead_to_the_same(message: wire.Amqp10Message) -> None:
     payload = encode_message(message)
-    short = incoming(payload, 0.0)
+    short = convert_incoming(payload, 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast_path, "convert_data_message", lambda *_: None)
-        patch.setattr(fast_path, "convert_properties", lambda *_: None)
-        patch.setattr(fast_path, "convert_application_properties", lambda *_: None)
-        long = incoming(payload, 0.0)
+        patch.setattr(decoder, "_fast_data_message", lambda *_: None)
+        patch.setattr(decoder, "_fast_properties", lambda *_: None)
+        patch.setattr(decoder, "_fast_application_properties", lambda *_: None)
+        long = convert_incoming(payload, 0.0)
     assert (short.to, short.subject, short.flags) == (long.to, long.subject, long.flags)
     assert short.body == long.body
     one, other = decode_header(short.header), decode_header(long.header)
@@ -125,10 +127,10 @@ def test_no_shortcut_leads_past_what_is_wrong(garbage: bytes, code: int, data: b
         decode_message(payload)
     except DecodeError:
         with pytest.raises(DecodeError):
-            incoming(payload, 0.0)
+            convert_incoming(payload, 0.0)
     else:
         with suppress(DecodeError):  # application properties are named by strings
-            incoming(payload, 0.0)
+            convert_incoming(payload, 0.0)
 
 
 short = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
@@ -173,8 +175,8 @@ published = st.builds(
 def test_what_0_9_1_says_comes_back_through_1_0(said: BasicProperties, body: bytes) -> None:
     """A client of 1.0 sends on, unaltered, what it got."""
     message = Message(ROUTE, encode_header(said, len(body)), body)
-    before, after = outgoing(message)
-    found = incoming(before + body + after, 0.0)
+    before, after = convert_outgoing(message)
+    found = convert_incoming(before + body + after, 0.0)
     assert found.body == body
     again = decode_header(found.header)
     carried = {
@@ -193,7 +195,7 @@ def test_a_table_of_any_bytes_is_converted_or_left_out(table: bytes) -> None:
     header = encode_header(BasicProperties(message_id="m"), 0)
     assert header[12:14] == b"\x00\x80"
     forged = header[:12] + b"\x20\x80" + len(table).to_bytes(4, "big") + table + header[14:]
-    before, after = outgoing(Message(ROUTE, forged, b""))
+    before, after = convert_outgoing(Message(ROUTE, forged, b""))
     got = decode_message(before + after)
     assert got.properties == wire.Amqp10Properties(message_id="m")
     try:
@@ -205,7 +207,7 @@ def test_a_table_of_any_bytes_is_converted_or_left_out(table: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_decode_error(garbage: bytes) -> None:
     try:
-        found = incoming(garbage, 0.0)
+        found = convert_incoming(garbage, 0.0)
     except DecodeError:
         return
     assert (found.flags ^ message_flags(found.header)) & ~SENDER_SELECTED == 0

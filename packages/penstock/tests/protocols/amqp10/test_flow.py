@@ -33,7 +33,7 @@ async def test_a_receiver_that_does_not_read_gets_no_more_than_its_socket_holds(
         quick.post(out, Amqp10Message(BODY))
     await quick.until(lambda: len(quick.outcomes) == 3000)
     terminal = terminal_of(broker, "slow")
-    assert terminal.writer.write_blocked
+    assert terminal.output.write_blocked
     assert terminal.transport.get_write_buffer_size() < 1 << 20
     assert broker.vhosts["/"].queues["slow"].message_count > 500
     # Others go on, and the slow one once it reads again.

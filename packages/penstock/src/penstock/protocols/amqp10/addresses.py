@@ -1,16 +1,14 @@
-"""Addresses: what the source or the target of a link may be.
+"""Addresses of link sources and targets.
 
-    /queue/NAME, NAME           a queue, declared (durable) if there is none
-    /queues/NAME, /amq/queue/NAME   a queue that exists
-    /stream/NAME                a stream, declared if there is none to send to
-    /exchange/NAME[/KEY]        an exchange; what is sent without a key has its subject for one
+    /queue/NAME, NAME           a queue, declared (durable) if it does not exist
+    /queues/NAME, /amq/queue/NAME   an existing queue
+    /stream/NAME                a stream, declared if it does not exist and the client sends
+    /exchange/NAME[/KEY]        an exchange; without KEY the subject is the routing key
     /exchanges/NAME[/KEY]       the same, as RabbitMQ 4 writes it
     /topic/KEY                  the topic exchange
 
-A name alone that begins with `$` is a node of its own in other brokers (`$management`, `$cbs`), and
-no queue is made of it.
-
-Names are percent-encoded where they have a slash in them.
+A bare name that begins with `$` is a special node in other brokers (`$management`, `$cbs`) and is
+refused. Slashes in names are percent-encoded.
 """
 
 from __future__ import annotations
@@ -25,28 +23,25 @@ from penstock.wire.amqp10.errors import INVALID_FIELD, NOT_FOUND, LinkFault
 
 @dataclass(frozen=True, slots=True)
 class LinkAddress:
-    """What an address names."""
-
     kind: str  #: "queue", "stream" or "exchange"
     name: str
-    key: str | None = None  #: of an exchange; None when the address has none
-    declares: bool = False  #: made if there is none
+    key: str | None = None  #: of an exchange
+    declares: bool = False  #: declared if it does not exist
 
 
 def parse_link_address(address: Any) -> LinkAddress:
-    """Read an address; raises a fault of the link for one that names nothing."""
     if not isinstance(address, str):
-        raise LinkFault(INVALID_FIELD, f"an address is a string, not {type(address).__name__}")
+        raise LinkFault(INVALID_FIELD, f"address must be a string, not {type(address).__name__}")
     if not address.startswith("/"):
         if address.startswith("$"):
             raise LinkFault(
                 NOT_FOUND,
-                f"there is no node '{address[:255]}': queues and exchanges are declared by AMQP "
+                f"no node '{address[:255]}': queues and exchanges are declared by AMQP "
                 "0-9-1 or the management API; a queue of that name is /queue/NAME",
             )
         if address:
             return LinkAddress("queue", address, declares=True)
-        raise LinkFault(NOT_FOUND, "an address that is empty names nothing")
+        raise LinkFault(NOT_FOUND, "the address is empty")
     match address[1:].split("/"):
         case ["queue", name] if name:
             return LinkAddress("queue", _text(name), declares=True)
@@ -64,13 +59,12 @@ def parse_link_address(address: Any) -> LinkAddress:
             return LinkAddress("exchange", TOPIC_EXCHANGE, _text("/".join(words)))
     raise LinkFault(
         NOT_FOUND,
-        f"'{address[:255]}' is no address: use /queue/NAME, /exchange/NAME[/KEY], /topic/KEY, "
+        f"'{address[:255]}' is not an address: use /queue/NAME, /exchange/NAME[/KEY], /topic/KEY, "
         "/stream/NAME, or RabbitMQ's /queues/NAME and /exchanges/NAME[/KEY]",
     )
 
 
 def queue_address(name: str) -> str:
-    """The address of a queue that exists."""
     return f"/queues/{quote(name, safe='')}"
 
 

@@ -1,7 +1,7 @@
-"""Penstock's errors as AMQP 1.0 spells them: the one place where the two meet.
+"""Maps Penstock's errors to AMQP 1.0 error conditions.
 
-How far an error reaches is decided where it is met: what is wrong with a link's address detaches
-the link, what is wrong with one message rejects the message.
+The caller decides the scope: an error about a link's address detaches the link, an error about a
+message rejects the message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.wire.amqp10.performatives import Amqp10Error
 
 _log = get_logger("penstock.amqp10")
 
-#: An error that is not listed is answered like the nearest of its ancestors that is.
+#: An error that is not listed has the condition of its nearest listed base class.
 _CONDITIONS: Final[dict[type[BaseException], str]] = {
     DecodeError: conditions.DECODE_ERROR,
     errors.NotFound: conditions.NOT_FOUND,
@@ -36,16 +36,15 @@ _CONDITIONS: Final[dict[type[BaseException], str]] = {
 
 
 def to_amqp10_error(error: BaseException) -> Amqp10Error:
-    """How an error is told to an AMQP 1.0 peer."""
     if isinstance(error, Amqp10Fault):
         return Amqp10Error(error.condition, error.description or None)
     for kind in type(error).__mro__:
         if condition := _CONDITIONS.get(kind):
             return Amqp10Error(condition, str(error) or None)
-    _log.error("fault of the broker", exc_info=error)
+    _log.error("internal error", exc_info=error)
     return Amqp10Error(conditions.INTERNAL_ERROR)
 
 
 def to_link_fault(error: BaseException) -> LinkFault:
-    told = to_amqp10_error(error)
-    return LinkFault(told.condition, told.description or "")
+    fault = to_amqp10_error(error)
+    return LinkFault(fault.condition, fault.description or "")

@@ -1,15 +1,24 @@
-"""Filters of a source: what a receiver wants of it.
+"""Filters of a source.
 
-    rabbitmq:stream-offset-spec                     where to begin in a stream
-    rabbitmq:stream-filter and others               which of its messages (`selection.py`)
-    apache.org:legacy-amqp-topic-binding:string     the keys an exchange is bound by, one or a list
+    rabbitmq:stream-offset-spec                     where to begin in a stream: first, last, next,
+                                                    an offset, a time, or an interval such as 1h
+    rabbitmq:stream-filter                          a string or a list: the annotation
+                                                    x-stream-filter-value is one of them
+    rabbitmq:stream-match-unfiltered                true: also messages without that annotation
+    amqp:properties-filter                          values of fields of the properties
+    amqp:application-properties-filter              the same of the application properties
+    apache.org:legacy-amqp-topic-binding:string     binding keys of an exchange, one or a list
     apache.org:legacy-amqp-direct-binding:string    the same
-    apache.org:legacy-amqp-headers-binding:map      the arguments a headers exchange is bound with
-    penstock:subscription                           what a content exchange is to match
+    apache.org:legacy-amqp-headers-binding:map      binding arguments of a headers exchange
+    penstock:subscription                           a subscription to a content exchange
 
-A filter is known by its descriptor, or by its name where it has none. The source in the broker's
-answer has those that are in force, which are all that were asked for: a link with one that cannot
-be applied is refused, since few receivers look, and what they did not want would be lost to them.
+The two property filters are those of AMQP Filter Expressions 1.0: a string may begin with `&p:`
+(a prefix follows), `&s:` (a suffix) or `&&` (a string that begins with `&`). A message must pass
+all filters.
+
+A filter is identified by its descriptor, or by its name if it has none. A link with a filter that
+cannot be applied is refused: few receivers check which filters are in force, and without the
+filter they would consume messages that they did not ask for.
 """
 
 from __future__ import annotations
@@ -21,45 +30,54 @@ from typing import Any, Final
 
 from penstock.broker.contract import Message
 from penstock.core.errors import PenstockError
-from penstock.protocols.amqp10.conversion import outgoing
+from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
 from penstock.wire.amqp10.codec import decode_whole
 from penstock.wire.amqp10.errors import INVALID_FIELD, NOT_IMPLEMENTED, DecodeError, LinkFault
 from penstock.wire.amqp10.message import PROPERTY_FIELDS, MessageHead, decode_list_fields, read_head
 from penstock.wire.amqp10.values import Array, Described, Symbol, Timestamp
-
-# Which messages of a stream a receiver wants: filters that look at each message.
-#
-#     rabbitmq:stream-filter                      one text or several: the annotation
-#                                                 `x-stream-filter-value` is one of them
-#     rabbitmq:stream-match-unfiltered            true: so are messages without that annotation
-#     amqp:properties-filter                      fields of the properties, as they have to be
-#     amqp:application-properties-filter          the same of the application properties
-#
-# The last two are those of AMQP Filter Expressions 1.0: a text may begin with `&p:` (what follows
-# is a prefix), `&s:` (a suffix) or `&&` (a text that begins with `&`). A message is wanted if every
-# filter says so.
 
 STREAM_FILTER: Final = "rabbitmq:stream-filter"
 MATCH_UNFILTERED: Final = "rabbitmq:stream-match-unfiltered"
 PROPERTIES_FILTER: Final = "amqp:properties-filter"
 APPLICATION_PROPERTIES_FILTER: Final = "amqp:application-properties-filter"
 
-#: The annotation that a publisher gives a message to be found by.
+STREAM_OFFSET: Final = "rabbitmq:stream-offset-spec"
+TOPIC_BINDING: Final = "apache.org:legacy-amqp-topic-binding:string"
+DIRECT_BINDING: Final = "apache.org:legacy-amqp-direct-binding:string"
+HEADERS_BINDING: Final = "apache.org:legacy-amqp-headers-binding:map"
+CONTENT_SUBSCRIPTION: Final = "penstock:subscription"
+
+#: The filters for exchanges, and for messages of a stream.
+BINDING_FILTERS: Final = (TOPIC_BINDING, DIRECT_BINDING, HEADERS_BINDING, CONTENT_SUBSCRIPTION)
+MESSAGE_FILTERS: Final = (
+    STREAM_FILTER,
+    MATCH_UNFILTERED,
+    PROPERTIES_FILTER,
+    APPLICATION_PROPERTIES_FILTER,
+)
+
+#: Registered numeric descriptors.
+_CODES: Final = {
+    0x173: PROPERTIES_FILTER,
+    0x174: APPLICATION_PROPERTIES_FILTER,
+    0x0000_468C_0000_0000: DIRECT_BINDING,
+    0x0000_468C_0000_0001: TOPIC_BINDING,
+    0x0000_468C_0000_0002: HEADERS_BINDING,
+}
+
 FILTER_VALUE_ANNOTATION: Final = "x-stream-filter-value"
 
-#: Where each field of the properties stands among them.
+#: The position of each field of the properties.
 _PROPERTY_POSITIONS: Final = {
     name.replace("_", "-"): at for at, (name, _) in enumerate(PROPERTY_FIELDS)
 }
 
-#: Of the value that a field has, or None: whether it is as it has to be.
+#: Tests the value of a field, which may be None.
 ValuePredicate = Callable[[Any], bool]
 
 
 class StreamMessageFilter:
-    """What all filters of a receiver say of a message; says yes to everything until it is told."""
-
-    __slots__ = ("_application", "_properties", "_unfiltered", "_values")
+    """The conjunction of the message filters of a receiver; matches everything at first."""
 
     def __init__(self) -> None:
         self._values: frozenset[str] | None = None
@@ -68,7 +86,7 @@ class StreamMessageFilter:
         self._application: dict[str, ValuePredicate] = {}
 
     def add(self, kind: str, value: Any) -> None:
-        """One more filter; raises when its value is of no use."""
+        """Raises `KeyError`, `TypeError` or `AttributeError` for an invalid value."""
         if kind == STREAM_FILTER:
             values = value.values if isinstance(value, Array) else value
             self._values = frozenset([values] if isinstance(values, str) else values)
@@ -87,9 +105,9 @@ class StreamMessageFilter:
 
     def __call__(self, message: Message) -> bool:
         try:
-            head = read_head(outgoing(message)[0], whole=False)
+            head = read_head(convert_outgoing(message)[0], whole=False)
             return head is not None and self._matches(head)
-        except (PenstockError, DecodeError):  # nobody could read it
+        except (PenstockError, DecodeError):  # invalid properties
             return False
 
     def _matches(self, head: MessageHead) -> bool:
@@ -99,8 +117,8 @@ class StreamMessageFilter:
             if value not in self._values and not (self._unfiltered and value is None):
                 return False
         if self._properties:
-            said = head.properties
-            fields = [] if said is None else decode_list_fields(said, PROPERTY_FIELDS)
+            encoded = head.properties
+            fields = [] if encoded is None else decode_list_fields(encoded, PROPERTY_FIELDS)
             fields += [None] * (len(PROPERTY_FIELDS) - len(fields))
             if not all(test(fields[at]) for at, test in self._properties.items()):
                 return False
@@ -109,14 +127,13 @@ class StreamMessageFilter:
 
 
 def add_filter(selection: StreamMessageFilter, kind: str, value: Any) -> None:
-    """Add a filter that a client has sent."""
     try:
         selection.add(kind, value)
     except KeyError as error:
-        raise LinkFault(INVALID_FIELD, f"{kind}: there is no property {error}") from None
+        raise LinkFault(INVALID_FIELD, f"{kind}: unknown property {error}") from None
     except (TypeError, AttributeError) as error:
-        told = f"{kind} cannot be {type(value).__name__}: {error}"
-        raise LinkFault(INVALID_FIELD, told) from None
+        reason = f"{kind} cannot be {type(value).__name__}: {error}"
+        raise LinkFault(INVALID_FIELD, reason) from None
 
 
 def _decode_map(encoded: bytes | None) -> dict[Any, Any]:
@@ -125,7 +142,7 @@ def _decode_map(encoded: bytes | None) -> dict[Any, Any]:
 
 def _value_predicate(wanted: Any) -> ValuePredicate:
     if wanted is None or isinstance(wanted, Described | Array | dict | list):
-        raise TypeError(f"a field is compared with a simple value, not {wanted!r:.80}")
+        raise TypeError(f"a filter needs a simple value, not {wanted!r:.80}")
     if isinstance(wanted, str) and wanted.startswith("&"):
         rest = wanted[3:]
         if wanted.startswith("&p:"):
@@ -139,57 +156,25 @@ def _value_predicate(wanted: Any) -> ValuePredicate:
     return lambda value: value == wanted and isinstance(value, bool) is boolean
 
 
-#: First, last, next, an offset, a time, or an interval such as 1h.
-STREAM_OFFSET: Final = "rabbitmq:stream-offset-spec"
-TOPIC_BINDING: Final = "apache.org:legacy-amqp-topic-binding:string"
-DIRECT_BINDING: Final = "apache.org:legacy-amqp-direct-binding:string"
-HEADERS_BINDING: Final = "apache.org:legacy-amqp-headers-binding:map"
-CONTENT_SUBSCRIPTION: Final = "penstock:subscription"
-
-#: What an exchange, and what a stream may be filtered by.
-BINDING_FILTERS: Final = (TOPIC_BINDING, DIRECT_BINDING, HEADERS_BINDING, CONTENT_SUBSCRIPTION)
-MESSAGE_FILTERS: Final = (
-    STREAM_FILTER,
-    MATCH_UNFILTERED,
-    PROPERTIES_FILTER,
-    APPLICATION_PROPERTIES_FILTER,
-)
-
-#: The same by number, as they are registered.
-_CODES: Final = {
-    0x173: PROPERTIES_FILTER,
-    0x174: APPLICATION_PROPERTIES_FILTER,
-    0x0000_468C_0000_0000: DIRECT_BINDING,
-    0x0000_468C_0000_0001: TOPIC_BINDING,
-    0x0000_468C_0000_0002: HEADERS_BINDING,
-}
-
 FilterSet = dict[Any, Any]
 
 
 @dataclass(slots=True)
 class BindingFilters:
-    """How a receiver wants an exchange bound, and the filters that say so."""
-
-    keys: list[str] = field(default_factory=list)  #: none: the key of its address
+    keys: list[str] = field(default_factory=list)  #: empty for the key of the address
     arguments: dict[str, Any] = field(default_factory=dict)
     accepted: FilterSet = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class StreamFilters:
-    """Where a reader of a stream wants to begin, what it wants to see, and how it said so."""
-
-    offset: Any = "next"  #: as consumers of 0-9-1 say it
+    offset: Any = "next"  #: a value of the consumer argument x-stream-offset
     selects: StreamMessageFilter | None = None  #: None for everything
     accepted: FilterSet = field(default_factory=dict)
 
 
 def parse_filters(filters: FilterSet | None, of: str, *kinds: str) -> list[tuple[Any, str, Any]]:
-    """The filters of a source, each as its name, its kind and its value.
-
-    Raises when one is of another kind than these, which are what the source can be filtered by.
-    """
+    """The name, kind and value of each filter; raises for one of another kind than these."""
     found = []
     for name, wanted in (filters or {}).items():
         described = isinstance(wanted, Described)
@@ -197,14 +182,15 @@ def parse_filters(filters: FilterSet | None, of: str, *kinds: str) -> list[tuple
         is_code = isinstance(descriptor, int) and not isinstance(descriptor, bool)
         kind = _CODES.get(descriptor, hex(descriptor)) if is_code else str(descriptor)
         if kind not in kinds:
-            can = f"it can be filtered by {', '.join(kinds)}" if kinds else "it cannot be filtered"
-            raise LinkFault(NOT_IMPLEMENTED, f"filter '{kind[:80]}' of {of} is not known: {can}")
+            known = f"supported are {', '.join(kinds)}" if kinds else "it has no filters"
+            raise LinkFault(
+                NOT_IMPLEMENTED, f"filter '{kind[:80]}' of {of} is not supported: {known}"
+            )
         found.append((name, kind, wanted.value if described else wanted))
     return found
 
 
 def parse_stream_filters(filters: FilterSet | None) -> StreamFilters:
-    """How a stream is to be read."""
     found = StreamFilters()
     for name, kind, value in parse_filters(filters, "a stream", STREAM_OFFSET, *MESSAGE_FILTERS):
         if kind == STREAM_OFFSET:
@@ -221,30 +207,31 @@ def _offset(value: Any) -> Any:
         try:
             return datetime.fromtimestamp(value / 1000, UTC)
         except (OverflowError, ValueError, OSError):
-            raise LinkFault(INVALID_FIELD, f"{value} is no time in any year") from None
+            raise LinkFault(
+                INVALID_FIELD, f"{STREAM_OFFSET}: timestamp {value} is out of range"
+            ) from None
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise LinkFault(INVALID_FIELD, f"{STREAM_OFFSET} cannot be a {type(value).__name__}")
     return int(value) if isinstance(value, int) else str(value)
 
 
 def parse_binding_filters(filters: FilterSet | None) -> BindingFilters:
-    """How an exchange is to be bound."""
-    wanted = BindingFilters()
+    binding = BindingFilters()
     for name, kind, value in parse_filters(filters, "an exchange", *BINDING_FILTERS):
         if kind == HEADERS_BINDING and isinstance(value, dict):
-            wanted.arguments |= {str(key): _argument_value(one) for key, one in value.items()}
+            binding.arguments |= {str(key): _argument_value(one) for key, one in value.items()}
         elif kind == CONTENT_SUBSCRIPTION and isinstance(value, str):
-            wanted.arguments["x-subscription"] = str(value)
+            binding.arguments["x-subscription"] = str(value)
         elif kind in (TOPIC_BINDING, DIRECT_BINDING) and _is_string_or_strings(value):
-            wanted.keys += [value] if isinstance(value, str) else value
+            binding.keys += [value] if isinstance(value, str) else value
         else:
             raise LinkFault(INVALID_FIELD, f"{kind} cannot be a {type(value).__name__}")
-        wanted.accepted[Symbol(name)] = (filters or {})[name]
-    return wanted
+        binding.accepted[Symbol(name)] = (filters or {})[name]
+    return binding
 
 
 def queue_arguments(properties: dict[Any, Any] | None) -> dict[str, Any]:
-    """What a link's properties ask of a queue that is made for it: those named `x-…`."""
+    """Arguments for a new queue: the link properties named `x-…`."""
     return {
         str(key): _argument_value(value)
         for key, value in (properties or {}).items()
@@ -259,7 +246,6 @@ def _is_string_or_strings(value: Any) -> bool:
 
 
 def _argument_value(value: Any) -> Any:
-    """As arguments of AMQP 0-9-1 have it."""
     if isinstance(value, bool) or value is None:
         return value
     for kind in (int, float, str):

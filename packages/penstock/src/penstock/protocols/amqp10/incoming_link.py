@@ -1,10 +1,9 @@
-"""A link on which a client sends: deliveries become messages, and outcomes go back.
+"""A link on which a client sends: deliveries become messages, and outcomes are returned.
 
-An inlet has a conversation with each exchange its messages lead to: one, if the link has a target;
-as many as there are, if each message says for itself where it goes (the anonymous relay). Receipts
-of the contract are the numbers of deliveries, one higher, so that none is zero. A message that
-nobody wants is released, one that is refused rejected. The client's credit covers what has not
-been settled: whoever waits for the disk gets no further ahead of it than that.
+A link with a target publishes to one exchange. On the anonymous terminus each message names its
+address, and the link has a producer per exchange. Receipts of the contract are delivery ids plus
+one, because a receipt is not zero. An unroutable message is released, a refused one rejected.
+Unsettled deliveries count against the link credit, which bounds what waits for the disk.
 """
 
 from __future__ import annotations
@@ -14,13 +13,17 @@ from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.broker.buckets import Bucket
-from penstock.broker.contract import MANDATORY, Channel, Fragment, Message
+from penstock.broker.contract import MANDATORY, Channel, Message
 from penstock.core.basic_properties import encode_route
 from penstock.core.errors import AccessRefused, PenstockError, PreconditionFailed
-from penstock.protocols.amqp10 import conversion
 from penstock.protocols.amqp10.addresses import LinkAddress, parse_link_address
+from penstock.protocols.amqp10.conversion.decoder import (
+    ConvertedMessage,
+    convert_incoming,
+    convert_incoming_head,
+)
 from penstock.protocols.amqp10.errors import to_amqp10_error, to_link_fault
+from penstock.protocols.fragment_poster import FragmentPoster
 from penstock.wire.amqp10.codec import decode_whole
 from penstock.wire.amqp10.errors import (
     DECODE_ERROR,
@@ -39,16 +42,14 @@ if TYPE_CHECKING:
     from penstock.wire.amqp10.links import IncomingDelivery, ReceiverLink
 
 
-#: Deliveries a client may have on their way to us, and unsettled.
+#: Deliveries in transit and unsettled, per link.
 LINK_CREDIT: Final = 1024
 
-#: Routes an inlet remembers the conversation of, and addresses the place of.
+#: Routes and addresses that a link caches.
 MAX_CACHED_ROUTES: Final = 1024
 
 
 class Amqp10Producer(Channel):
-    """The conversation of a link with an exchange."""
-
     __slots__ = ("exchange", "incoming_link", "post", "uses_topic_permissions")
 
     def __init__(self, incoming_link: IncomingLink, driver: Exchange, exchange: str) -> None:
@@ -64,53 +65,50 @@ class Amqp10Producer(Channel):
 
 class IncomingLink:
     __slots__ = (
+        "_addresses",
         "_assembler",
         "_by_exchange",
-        "_places",
         "_producers",
         "_route",
         "known",
         "link",
-        "place",
         "suspended",
+        "target",
         "terminal",
         "unsettled",
     )
 
     def __init__(
-        self, terminal: Amqp10Terminal, link: ReceiverLink, place: LinkAddress | None
+        self, terminal: Amqp10Terminal, link: ReceiverLink, target: LinkAddress | None
     ) -> None:
         self.terminal = terminal
         self.link = link
-        self.place = place  #: where all goes; None when each message says where
-        self.unsettled = 0  #: deliveries whose outcome is not told yet
-        self.known: set[bytes] = set()  #: tags of what was taken in before an interruption
-        self.suspended: SuspendedTarget | None = (
-            None  #: where to tell what is safe, once its client is away
-        )
-        self._route: bytes | None = None  #: of every message, if it is always the same
+        self.target = target  #: None on the anonymous terminus
+        self.unsettled = 0  #: deliveries without an outcome
+        self.known: set[bytes] = set()  #: tags of deliveries accepted before an interruption
+        self.suspended: SuspendedTarget | None = None  #: collects confirms while disconnected
+        self._route: bytes | None = None  #: of all messages, if the target determines it
         self._by_exchange: dict[str, Amqp10Producer] = {}
         self._producers: dict[bytes, Amqp10Producer] = {}
-        self._places: dict[str, LinkAddress] = {}
+        self._addresses: dict[str, LinkAddress] = {}
         self._assembler: DeliveryAssembler | None = None
-        if place is not None:
-            self._route = self._route_to(place)
+        if target is not None:
+            self._route = self._route_to(target)
             if self._route is not None:
                 self.producer(self._route)
             else:
-                self._open_producer(place.name)
+                self._open_producer(target.name)
 
-    # Where to.
+    # Routes.
 
     @staticmethod
-    def _route_to(place: LinkAddress) -> bytes | None:
-        """The route of what goes to a place; None when a message's subject has a say in it."""
-        if place.kind != "exchange":
-            return encode_route("", place.name)
-        return None if place.key is None else encode_route(place.name, place.key)
+    def _route_to(address: LinkAddress) -> bytes | None:
+        """None if the routing key is the subject of each message."""
+        if address.kind != "exchange":
+            return encode_route("", address.name)
+        return None if address.key is None else encode_route(address.name, address.key)
 
     def producer(self, route: bytes) -> Amqp10Producer:
-        """The conversation a route belongs to, begun if need be."""
         exchange = route[1 : 1 + route[0]].decode("utf-8", "surrogateescape")
         producer = self._open_producer(exchange)
         if producer.uses_topic_permissions:
@@ -137,49 +135,46 @@ class IncomingLink:
             self._by_exchange[exchange] = producer
         return producer
 
-    def forget_routes(self) -> None:
-        """What was allowed has to be asked for again."""
+    def clear_producers(self) -> None:
         self._producers.clear()
 
-    def _addressed(self, destination: str | None) -> LinkAddress:
-        """Where a message wants to go that says so itself."""
-        if destination is None:
-            raise LinkFault(NOT_FOUND, "a message to an anonymous target says where it goes (to)")
-        place = self._places.get(destination)
-        if place is None:
-            place = parse_link_address(destination)
-            if place.kind == "exchange":
-                self.terminal.vhost.exchange(place.name)
-            if len(self._places) >= MAX_CACHED_ROUTES:
-                self._places.clear()
-            self._places[destination] = place
-        return place
+    def _resolve_address(self, to: str | None) -> LinkAddress:
+        if to is None:
+            raise LinkFault(NOT_FOUND, "property `to` is required on the anonymous terminus")
+        address = self._addresses.get(to)
+        if address is None:
+            address = parse_link_address(to)
+            if address.kind == "exchange":
+                self.terminal.vhost.exchange(address.name)
+            if len(self._addresses) >= MAX_CACHED_ROUTES:
+                self._addresses.clear()
+            self._addresses[to] = address
+        return address
 
-    def route_of(self, found: conversion.ConvertedMessage) -> bytes:
-        """The route of a message; raises when it leads nowhere."""
+    def route_of(self, message: ConvertedMessage) -> bytes:
         user = self.terminal.access.user
-        if found.user_id is not None and found.user_id != user.name.encode():
-            self._check_impersonation(found.user_id)
+        if message.user_id is not None and message.user_id != user.name.encode():
+            self._check_impersonation(message.user_id)
         if self._route is not None:
             return self._route
-        place = self.place
-        if place is None:
-            place = self._addressed(found.to)
-            route = self._route_to(place)
+        address = self.target
+        if address is None:
+            address = self._resolve_address(message.to)
+            route = self._route_to(address)
             if route is not None:
                 return route
-        return encode_route(place.name, found.subject or "")
+        return encode_route(address.name, message.subject or "")
 
-    def _check_impersonation(self, claimed: bytes) -> None:
+    def _check_impersonation(self, user_id: bytes) -> None:
         user = self.terminal.access.user
         if "impersonator" not in user.tags:
-            told = claimed.decode("utf-8", "replace")
-            raise PreconditionFailed(f"user-id is '{told}' but the user is '{user.name}'")
+            claimed = user_id.decode("utf-8", "replace")
+            raise PreconditionFailed(f"user-id is '{claimed}' but the user is '{user.name}'")
 
-    # In.
+    # Deliveries.
 
-    def take(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
-        """A delivery, or a piece of one."""
+    def receive(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
+        """A delivery, or a transfer of one."""
         if delivery.resumed and delivery.tag in self.known:
             if not more:
                 self.known.discard(delivery.tag)
@@ -197,21 +192,28 @@ class IncomingLink:
         self.replenish_credit()
 
     def publish(self, delivery: IncomingDelivery, payload: bytes) -> None:
-        """A delivery that is whole, and small."""
+        """A complete, small delivery."""
         receipt = 0
         if not delivery.settled:
             receipt = delivery.id + 1
             self.unsettled += 1
         try:
-            found = conversion.incoming(payload, time())
-            self.post(Message(self.route_of(found), found.header, found.body, found.flags), receipt)
+            converted = convert_incoming(payload, time())
+            route = self.route_of(converted)
+            self.post(Message(route, converted.header, converted.body, converted.flags), receipt)
         except PenstockError as error:
             self.refuse(receipt, error)
             return
         self.terminal.published += 1
 
+    def receipt(self, delivery: IncomingDelivery) -> int:
+        """The receipt to post with; 0 if the client expects no outcome."""
+        if delivery.settled:
+            return 0
+        self.unsettled += 1
+        return delivery.id + 1
+
     def post(self, message: Message, receipt: int) -> Amqp10Producer:
-        """Hand on a message, or the opening of a large one."""
         producer = self._producers.get(message.route)
         if producer is None:
             producer = self.producer(message.route)
@@ -221,8 +223,8 @@ class IncomingLink:
         return producer
 
     def refuse(self, receipt: int, error: PenstockError) -> None:
-        """A message that will not do. Without somebody to tell, the link itself ends."""
-        if self.place is not None and not isinstance(error, PreconditionFailed):
+        """Reject a message; an error of the link's own target ends the link."""
+        if self.target is not None and not isinstance(error, PreconditionFailed):
             raise to_link_fault(error)
         if receipt:
             self.settle(receipt, Rejected(to_amqp10_error(error)))
@@ -234,14 +236,14 @@ class IncomingLink:
             self._assembler.post_partial_bucket()
 
     def abandon(self) -> None:
-        """The rest of a delivery will not come."""
+        """The rest of a delivery will not arrive."""
         if self._assembler is not None:
             assembler, self._assembler = self._assembler, None
             assembler.abandon()
         self.replenish_credit()
 
     def close_producer(self, producer: Amqp10Producer) -> None:
-        """Half a message was posted: the next begins a new one, so that it is forgotten."""
+        """Part of a message was posted: closing its producer discards it."""
         producer.driver.channel_close(producer)
         self._by_exchange.pop(producer.exchange, None)
         self._producers.clear()
@@ -249,7 +251,6 @@ class IncomingLink:
     # Outcomes.
 
     def settle(self, receipt: int, outcome: Any) -> None:
-        """Tell what became of a delivery, alone."""
         delivery = self.link.session.incoming.get(receipt - 1)
         if delivery is not None and delivery.link is self.link:
             delivery.settle(outcome)
@@ -257,24 +258,21 @@ class IncomingLink:
                 self.settled()
 
     def settled(self) -> None:
-        """Nobody waits for anything more about a delivery."""
         self.unsettled -= 1
         self.replenish_credit()
 
     def replenish_credit(self) -> None:
-        """Give the client credit again, when it has used up half of what it may have."""
+        """Grant credit again when the client has used up half of it."""
         link = self.link
         if link.credit + self.unsettled <= LINK_CREDIT // 2 and link.live:
             link.grant(LINK_CREDIT - self.unsettled)
 
-    # The end.
-
     def forget_producer(self, producer: Amqp10Producer) -> bool:
-        """Its exchange is gone; true when that is the end of the link."""
+        """The exchange was deleted; returns whether that ends the link."""
         self._by_exchange.pop(producer.exchange, None)
         self._producers.clear()
-        self._places.clear()
-        return self.place is not None
+        self._addresses.clear()
+        return self.target is not None
 
     def end(self) -> None:
         if self._assembler is not None:
@@ -286,183 +284,136 @@ class IncomingLink:
         self._producers.clear()
 
 
-# A delivery that comes in several transfers.
-#
-# Small ones are gathered and published whole. What outgrows the threshold goes on as it comes, in
-# buckets: the exchange spools it, and of it nothing stays here but the sections before its body,
-# which have to fit the threshold themselves. How long a message is, its last transfer tells: its
-# header is completed then, before the last fragment is posted.
-
-
 class DeliveryAssembler:
+    """A delivery that arrives in several transfers.
+
+    A small one is collected and published whole. One that outgrows the spool threshold goes to the
+    exchange as fragments; only the sections before its body are kept, and they must fit into the
+    threshold. The size is known after the last transfer: the content header is completed then,
+    before the last fragment is posted.
+    """
+
     __slots__ = (
         "_body",
-        "_body_bytes",
-        "_bucket",
         "_delivery",
         "_head",
-        "_incoming_link",
+        "_link",
         "_message",
         "_parts",
+        "_poster",
         "_producer",
         "_rejected",
         "_size",
     )
 
-    def __init__(self, incoming_link: IncomingLink, delivery: IncomingDelivery) -> None:
-        self._incoming_link = incoming_link
+    def __init__(self, link: IncomingLink, delivery: IncomingDelivery) -> None:
+        self._link = link
         self._delivery = delivery
         self._parts: list[bytes] = []
         self._size = 0
-        self._head: MessageHead | None = None  #: of a large one, once it has begun
-        self._message: Message | None = None
+        self._rejected = False  #: the remaining transfers are discarded
+        # Of a large message, whose head is complete:
+        self._head: MessageHead
+        self._message: Message
         self._body: DataSectionReader | RawSectionReader | None = None
-        self._bucket: Bucket | None = None
-        self._body_bytes = 0
-        self._rejected = False  #: it was refused: what still comes of it is not looked at
-        self._producer: Amqp10Producer | None = None
+        self._producer: Amqp10Producer
+        self._poster: FragmentPoster | None = None
 
     def add(self, payload: bytes, more: bool) -> None:
-        terminal = self._incoming_link.terminal
+        terminal = self._link.terminal
         self._size += len(payload)
         limit = terminal.host.kernel.settings.max_message_bytes
         if limit and self._size > limit:
-            raise LinkFault(
-                MESSAGE_TOO_LARGE, f"a message of more than {limit} bytes, the most there may be"
-            )
+            raise LinkFault(MESSAGE_TOO_LARGE, f"message is larger than {limit} bytes")
         if self._rejected:
             return
         if self._body is None:
             self._parts.append(payload)
             if self._size <= terminal.spool_threshold:
                 if not more:
-                    self._incoming_link.publish(self._delivery, b"".join(self._parts))
+                    self._link.publish(self._delivery, b"".join(self._parts))
                 return
         try:
             if self._body is None:
                 self._open(more)
             else:
-                self._stream_body(payload, more)
+                self._stream_body(self._body, payload, more)
         except PenstockError as error:
-            self._refuse(error)
+            self._reject(error)
 
     def _open(self, more: bool) -> None:
-        """It is a large one: as soon as its head is whole, it goes on as it comes."""
-        incoming_link = self._incoming_link
+        """Open a large message as soon as all sections before its body have arrived."""
+        link = self._link
+        threshold = link.terminal.spool_threshold
         data = b"".join(self._parts)
         head = read_head(data, whole=not more)
-        if head is None or head.body_at > incoming_link.terminal.spool_threshold:
-            if self._size > 2 * incoming_link.terminal.spool_threshold or head is not None:
-                raise LinkFault(MESSAGE_TOO_LARGE, "too much is said of a message before its body")
+        if head is None or head.body_at > threshold:
+            if self._size > 2 * threshold or head is not None:
+                raise LinkFault(
+                    MESSAGE_TOO_LARGE, f"sections before the body exceed {threshold} bytes"
+                )
             self._parts = [data]
             return
         self._parts.clear()
-        found = conversion.incoming_head(head, 0, time())
+        converted = convert_incoming_head(head, 0, time())
         if not self._delivery.settled:
-            found.flags |= MANDATORY  # as `Inlet.post` does for what has a receipt
-        message = Message(incoming_link.route_of(found), found.header, b"", found.flags, more=True)
-        self._producer = incoming_link.post(message, 0)
+            converted.flags |= MANDATORY  # as `IncomingLink.post` does for a message with a receipt
+        route = link.route_of(converted)
+        self._message = Message(route, converted.header, b"", converted.flags, more=True)
+        self._producer = link.post(self._message, 0)
+        self._poster = FragmentPoster(link.terminal, self._producer)
         self._head = head
-        self._message = message
         self._body = DataSectionReader() if head.kind == DATA else RawSectionReader()
-        incoming_link.terminal.flow_control.expect_bulk(True)
-        self._stream_body(memoryview(data)[head.body_at :], more)
+        self._stream_body(self._body, memoryview(data)[head.body_at :], more)
 
-    def _refuse(self, error: PenstockError) -> None:
-        """It is no message, or leads nowhere; the rest of it has to come all the same."""
+    def _reject(self, error: PenstockError) -> None:
         self._rejected = True
         self._parts.clear()
         self.abandon()
-        receipt = 0
-        if not self._delivery.settled:
-            receipt = self._delivery.id + 1
-            self._incoming_link.unsettled += 1
-        self._incoming_link.refuse(receipt, error)
+        self._link.refuse(self._link.receipt(self._delivery), error)
 
-    def _stream_body(self, payload: bytes | memoryview, more: bool) -> None:
-        assert self._body is not None
-        for content in self._body.feed(memoryview(payload)):
-            self._fill(content)
-        if not more:
-            self._finish()
-
-    def _fill(self, content: memoryview) -> None:
-        while content:
-            if self._bucket is not None and self._bucket.full:
-                self._post(self._bucket, more=True)
-                self._bucket = None
-            if self._bucket is None:
-                self._bucket = self._incoming_link.terminal.flow_control.account.take()
-            taken = self._bucket.fill(content)
-            self._body_bytes += taken
-            content = content[taken:]
-
-    def _finish(self) -> None:
-        incoming_link, delivery = self._incoming_link, self._delivery
-        head, message, body = self._head, self._message, self._body
-        assert head is not None
-        assert message is not None
-        assert body is not None
+    def _stream_body(
+        self, body: DataSectionReader | RawSectionReader, payload: bytes | memoryview, more: bool
+    ) -> None:
+        assert self._poster is not None
+        for content in body.feed(memoryview(payload)):
+            self._poster.add(content)
+        if more:
+            return
         footer = body.finish()
-        found = conversion.incoming_head(head, self._body_bytes, time(), footer=footer)
-        message.header = found.header
-        bucket, self._bucket = self._bucket, None
-        if bucket is None:
-            bucket = incoming_link.terminal.flow_control.account.take()
-        receipt = 0
-        if not delivery.settled:
-            receipt = delivery.id + 1
-            incoming_link.unsettled += 1
-        incoming_link.terminal.published += 1
-        # What follows may not overtake it on its way to the disk. The connection is read again
-        # when nothing of it is in buckets, so those of other links have to go there as well.
-        incoming_link.terminal.post_partial_bucket()
-        incoming_link.terminal.flow_control.hold()
-        incoming_link.terminal.flow_control.expect_bulk(False)
-        self._post(bucket, more=False, receipt=receipt)
-        self._producer = None
-
-    def _post(self, bucket: Bucket, more: bool, receipt: int = 0) -> None:
-        assert self._producer is not None
-        self._producer.post(self._producer, Fragment(bucket, bucket.content, more), receipt)
+        converted = convert_incoming_head(self._head, self._poster.size, time(), footer=footer)
+        self._message.header = converted.header
+        self._link.terminal.published += 1
+        poster, self._poster = self._poster, None
+        poster.finish(self._link.receipt(self._delivery))
 
     def post_partial_bucket(self) -> None:
-        """Let go of what is here, though it does not fill a bucket."""
-        if self._bucket is not None:
-            bucket, self._bucket = self._bucket, None
-            self._post(bucket, more=True)
+        if self._poster is not None:
+            self._poster.post_partial()
 
     def abandon(self) -> None:
-        """The rest will not come, and what has come is to be forgotten."""
-        if self._bucket is not None:
-            self._bucket.release()
-            self._bucket = None
-        if self._producer is not None:
-            self._incoming_link.terminal.flow_control.expect_bulk(False)
-            self._incoming_link.close_producer(self._producer)
-            self._producer = None
+        """The rest will not arrive; the exchange discards what was posted."""
+        if self._poster is not None:
+            self._poster.abandon()
+            self._poster = None
+            self._link.close_producer(self._producer)
 
 
-# The body of a large message as it comes, piece by piece: sections in, contents out.
-#
-# `DataSectionReader` takes data out of its sections, however many there are; `RawSectionReader`
-# hands on the sections of any other body as they are. Neither holds more than the few bytes that a
-# section begins with, and a footer, which must be small.
-
-#: The most a large message may say after its body.
+#: The largest footer of a large message.
 FOOTER_MAX_BYTES: Final = 64 * 1024
 
 
 class DataSectionReader:
+    """Yields the content of data sections, from pieces cut at any byte; keeps a small footer."""
+
     __slots__ = ("_footer", "_left", "_start")
 
     def __init__(self) -> None:
-        self._left = 0  #: of the section we are in
-        self._start = b""  #: the beginning of one that is not all there
-        self._footer = False  #: what has begun is the footer
+        self._left = 0  #: bytes left of the current section
+        self._start = b""  #: an incomplete section header, or the footer
+        self._footer = False  #: `_start` is the footer
 
     def feed(self, piece: memoryview) -> Iterator[memoryview]:
-        """The contents in the next piece of the message."""
         while piece:
             if not self._left:
                 piece = self._begin(piece)
@@ -473,12 +424,12 @@ class DataSectionReader:
             yield content
 
     def _begin(self, piece: memoryview) -> memoryview:
-        """The start of a section; returns what is behind it."""
+        """Read a section header; returns what follows it."""
         start = self._start + piece[: FOOTER_MAX_BYTES + 1].tobytes()
         if self._footer:
             self._start = start
             if len(start) > FOOTER_MAX_BYTES:
-                raise LinkFault(MESSAGE_TOO_LARGE, "too much is said of a message after its body")
+                raise LinkFault(MESSAGE_TOO_LARGE, f"the footer exceeds {FOOTER_MAX_BYTES} bytes")
             return piece[:0]
         before = len(self._start)
         try:
@@ -487,11 +438,11 @@ class DataSectionReader:
                 self._footer = True
                 return self._begin(piece)
             if code != DATA:
-                raise LinkFault(DECODE_ERROR, "sections of different kinds in one body")
+                raise LinkFault(DECODE_ERROR, "the body has sections of different kinds")
             width = 1 if start[at] == 0xA0 else 4
             size = start[at + 1 : at + 1 + width]
             if len(size) < width:
-                raise TruncatedValue("a section ends within its size")
+                raise TruncatedValue("incomplete section size")
         except TruncatedValue:
             self._start = start
             return piece[:0]
@@ -500,9 +451,9 @@ class DataSectionReader:
         return piece[at + 1 + width - before :]
 
     def finish(self) -> bytes | None:
-        """The message has ended; returns its footer."""
+        """Returns the footer."""
         if self._left or (self._start and not self._footer):
-            raise LinkFault(DECODE_ERROR, "a message that ends within a section")
+            raise LinkFault(DECODE_ERROR, "the message ends within a section")
         if not self._footer:
             return None
         _, at = section_at(self._start, 0, len(self._start))
@@ -511,6 +462,8 @@ class DataSectionReader:
 
 
 class RawSectionReader:
+    """Yields the sections of any other body unchanged."""
+
     __slots__ = ()
 
     def feed(self, piece: memoryview) -> Iterator[memoryview]:

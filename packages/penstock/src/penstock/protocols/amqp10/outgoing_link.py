@@ -1,9 +1,9 @@
-"""A link on which a client receives: the conversation with a queue or a stream.
+"""A link on which a client receives: a channel of the contract to a queue or a stream.
 
-Drivers know it as a channel of the contract and forward on it while it has credit: the client's,
-as long as the socket and the session's window have room. What the client says of a delivery goes
-back to the driver: accepted is done with, rejected is dead, released is as if it had never left,
-modified counts as an attempt. What it has not said anything of when the link ends is put back.
+The driver forwards while the link has credit of the client and neither the socket nor the session's
+window is full. Outcomes of the client go to the driver: accepted settles the message, rejected
+dead-letters it, released requeues it as if it had not been delivered, modified requeues it and
+counts the attempt. Deliveries without an outcome are requeued when the link ends.
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ class OutgoingLink(Channel):
         self, writer: Amqp10Writer, link: SenderLink, driver: Driver, queue: str, stream: bool
     ) -> None:
         self.presettled = link.remote is not None and link.remote.snd_settle_mode == SETTLED
-        # A stream forgets nothing and gives no answer up: what is settled is answered here.
+        # A stream tracks deliveries in any case: this link confirms presettled ones itself.
         super().__init__(writer, driver, self.presettled and not stream)
         self.writer = writer
         self.link = link
         self.queue = queue
         self.arguments: dict[str, Any] = {}
-        self.ends: str | None = None  #: when its queue goes with it: "detach", "close" or "empty"
-        self.open: dict[OutgoingDelivery, None] = {}  #: deliveries whose outcome is to come
-        self.sending: LargeDelivery | None = None  #: a large message, half sent
-        #: Deliveries of before an interruption, by their tags, and what the client says of them.
+        self.ends: str | None = (
+            None  #: when its queue is deleted with it: "detach", "close" or "empty"
+        )
+        self.open: dict[OutgoingDelivery, None] = {}  #: deliveries without an outcome
+        self.sending: LargeDelivery | None = None  #: a large message
+        #: Deliveries from before an interruption: tag, delivery, state at the client.
         self.resuming: deque[tuple[int, Delivery, DeliveryState | None]] = deque()
         self._stream = stream
 
@@ -61,12 +63,13 @@ class OutgoingLink(Channel):
 
     @property
     def is_blocked(self) -> bool:
-        """It is not for want of credit, or of messages, that nothing is sent."""
-        return self.writer.write_blocked or self.link.session.waits or self.sending is not None
+        """Whether something other than credit prevents deliveries."""
+        return (
+            self.writer.output.write_blocked or self.link.session.waits or self.sending is not None
+        )
 
     def request(self) -> None:
-        """Ask the driver for as much as there is room for."""
-        if self.writer.write_blocked or self.link.session.waits or not self.link.live:
+        if self.writer.output.write_blocked or self.link.session.waits or not self.link.live:
             credit = 0
         elif self.sending is not None:
             credit = 1
@@ -79,10 +82,10 @@ class OutgoingLink(Channel):
             self.writer.drain_soon(self)
 
     def drain(self, seen: int) -> None:
-        """Credit is to be used up or given up. A pass of the loop that brings nothing is enough."""
+        """Use up the credit, or give it up after a pass of the loop without a delivery."""
         link = self.link
         if not link.live or not link.draining or self.is_blocked:
-            return  # what holds it up asks for it again
+            return  # requested again when that ends
         if link.delivery_count == seen and not self.busy:
             link.drained()
             self.driver.channel_request(self, 0)
@@ -90,12 +93,12 @@ class OutgoingLink(Channel):
             self.writer.drain_soon(self)
 
     def _resume(self) -> None:
-        """First what was under way when the link was interrupted."""
+        """Send the deliveries from before an interruption first."""
         link = self.link
         while self.resuming and link.credit > 0:
             tag, delivery, state = self.resuming.popleft()
             if isinstance(state, OUTCOMES):
-                self.answer(delivery, state)
+                self.settle(delivery, state)
                 link.send(link.resume(tag, state, True, None), b"")
             else:
                 outgoing = link.resume(tag, None, False, delivery)
@@ -104,8 +107,8 @@ class OutgoingLink(Channel):
 
     # Outcomes.
 
-    def answer(self, delivery: Delivery, state: DeliveryState | None) -> None:
-        """What a client has said of a delivery. Settled without a word it is released."""
+    def settle(self, delivery: Delivery, state: DeliveryState | None) -> None:
+        """Without a state the delivery is released."""
         if isinstance(state, Accepted):
             self.driver.channel_confirm(self, delivery)
             self.writer.acknowledged += 1
@@ -113,17 +116,17 @@ class OutgoingLink(Channel):
             self.driver.channel_failure(self, delivery, False)
         else:
             if not (isinstance(state, Modified) and state.delivery_failed):
-                delivery.count -= 1  # the queue counts it as an attempt, which it was not
+                delivery.count -= 1  # the queue counts an attempt, which this was not
                 delivery.released = True
             self.driver.channel_failure(self, delivery, True)
 
     @property
     def is_resumable(self) -> bool:
-        """Whether what is open can be kept for a client that comes back."""
+        """Whether open deliveries can be kept for the client to resume."""
         return self.ends in (None, "close") and not self._stream and not self.presettled
 
     def take_open(self) -> dict[int, Delivery]:
-        """The open deliveries that can be sent again at once, by their tags: no longer ours."""
+        """Remove and return the open deliveries that can be resumed, by tag."""
         taken = {tag: delivery for tag, delivery, _ in self.resuming}
         self.resuming.clear()
         for outgoing in list(self.open):
@@ -133,16 +136,15 @@ class OutgoingLink(Channel):
         return taken
 
     def end(self) -> None:
-        """Give everything back."""
         self.sending = None
         self.driver.channel_request(self, 0)
-        self.put_back()  # before the link leaves: a successor begins with the oldest message
+        self._requeue()  # before the link closes, so that the next one gets the oldest message
         self.driver.channel_close(self)
 
-    def put_back(self) -> None:
-        unanswered = [outgoing.context for outgoing in self.open]
-        unanswered += [delivery for _, delivery, _ in self.resuming]
+    def _requeue(self) -> None:
+        unsettled = [outgoing.context for outgoing in self.open]
+        unsettled += [delivery for _, delivery, _ in self.resuming]
         self.open.clear()
         self.resuming.clear()
-        for delivery in unanswered:
+        for delivery in unsettled:
             self.driver.channel_failure(self, delivery, True)

@@ -1,14 +1,10 @@
-"""Links that were interrupted: what was open on them is kept until their time is over.
+"""Link recovery: unsettled deliveries of a link survive its detach or the loss of its connection.
 
-A link that its client has taken off without closing it, or whose connection was lost, may come back
-under its name. What becomes of its open deliveries meanwhile is its terminus' to say: by default
-they end with the session. A terminus that is to last longer, by its expiry policy or its timeout,
-has them kept here: the client is told which they are when it attaches again, and neither side sends
-twice what the other already has. Nothing is kept longer than `MAX_EXPIRY_SECONDS`, and none of it
-outlives the broker.
-
-Of a source, deliveries are kept and stay out of the queue. Of a target, it is the tags of what was
-taken in, whose sender has not settled it.
+By default the unsettled deliveries of a link end with its session. If the expiry policy or the
+timeout of its terminus allows more, they are kept in memory for up to `MAX_EXPIRY_SECONDS`. A
+client that attaches a link of the same name again is sent their state, and neither side repeats
+what the other has. Of a source, deliveries are kept and stay out of the queue. Of a target, the
+tags of accepted deliveries are kept that the sender has not settled.
 """
 
 from __future__ import annotations
@@ -41,19 +37,19 @@ if TYPE_CHECKING:
     from penstock.wire.amqp10.session import Amqp10Session
 
 
-#: Seconds that deliveries are kept at most: while they are, nobody else gets them.
+#: No other consumer gets the deliveries of a suspended link for this long.
 MAX_EXPIRY_SECONDS: Final = 300
 
-#: Links that are kept at most; beyond them the first to have been interrupted is let go.
+#: When there are more, the one suspended first expires.
 MAX_SUSPENDED_LINKS: Final = 4096
 
-#: The events that end a terminus, in the order they come.
+#: The events by which a terminus can expire, in the order in which they occur.
 EXPIRY_EVENTS: Final = (LINK_DETACH, SESSION_END, CONNECTION_CLOSE, NEVER)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkName:
-    """By which an interrupted link is found again."""
+    """Identifies a link across connections."""
 
     vhost: str
     user: str
@@ -64,7 +60,7 @@ class LinkName:
 
 @dataclass(slots=True)
 class SuspendedSource:
-    """The open deliveries of a link that a client receives on, by their tags."""
+    """Unsettled deliveries to a client, by tag."""
 
     outgoing_link: OutgoingLink
     deliveries: dict[int, Delivery]
@@ -76,10 +72,10 @@ class SuspendedSource:
 
 @dataclass(slots=True)
 class SuspendedTarget:
-    """The tags of what is safe, and was sent on a link whose client has not settled it."""
+    """Tags of deliveries from a client that has not settled them."""
 
     accepted: set[bytes] = field(default_factory=set)
-    waiting: dict[int, bytes] = field(default_factory=dict)  #: not safe yet, by receipt
+    waiting: dict[int, bytes] = field(default_factory=dict)  #: unconfirmed, by receipt
 
     def confirm(self, receipt: int) -> None:
         tag = self.waiting.pop(receipt, None)
@@ -87,30 +83,28 @@ class SuspendedTarget:
             self.accepted.add(tag)
 
     def release(self) -> None:
-        """Nobody asked."""
+        """There is nothing to release."""
 
 
 SuspendedTerminus = SuspendedSource | SuspendedTarget
 
 
 def terminus_expiry_seconds(terminus: LinkSource | LinkTarget, event: str) -> int:
-    """For how many seconds a terminus is kept after an event; 0 when that is its end."""
+    """How long a terminus is kept after an event; 0 if it expires."""
     if EXPIRY_EVENTS.index(event) < EXPIRY_EVENTS.index(terminus.expiry_policy):
         return MAX_EXPIRY_SECONDS
     return min(terminus.timeout, MAX_EXPIRY_SECONDS)
 
 
 class LinkRecovery:
-    """The interrupted links of one broker."""
+    """The suspended links of one broker."""
 
-    __slots__ = ("_at", "_suspended", "_timers")
-
-    def __init__(self, at: Callable[[float, Callable[[], None]], asyncio.TimerHandle]) -> None:
-        self._at = at  #: have something done in so many seconds
+    def __init__(self, after: Callable[[float, Callable[[], None]], asyncio.TimerHandle]) -> None:
+        self._after = after  #: schedules a callback
         self._suspended: dict[LinkName, SuspendedTerminus] = {}
         self._timers: dict[LinkName, asyncio.TimerHandle] = {}
 
-    def keep(self, name: LinkName, suspended: SuspendedTerminus, seconds: int) -> None:
+    def suspend(self, name: LinkName, suspended: SuspendedTerminus, seconds: int) -> None:
         self.expire(name)
         if len(self._suspended) >= MAX_SUSPENDED_LINKS:
             self.expire(next(iter(self._suspended)))
@@ -118,7 +112,7 @@ class LinkRecovery:
         self.limit(name, suspended, seconds)
 
     def limit(self, name: LinkName, suspended: SuspendedTerminus, seconds: int) -> None:
-        """It is kept so much longer, from now on; unless it is back, or gone."""
+        """Set the time left, unless the link was resumed or has expired."""
         if self._suspended.get(name) is not suspended:
             return
         timer = self._timers.pop(name, None)
@@ -127,17 +121,16 @@ class LinkRecovery:
         if seconds <= 0:
             self.expire(name)
         else:
-            self._timers[name] = self._at(seconds, lambda: self.expire(name))
+            self._timers[name] = self._after(seconds, lambda: self.expire(name))
 
-    def take(self, name: LinkName) -> SuspendedTerminus | None:
-        """It is back."""
+    def resume(self, name: LinkName) -> SuspendedTerminus | None:
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
         return self._suspended.pop(name, None)
 
     def expire(self, name: LinkName) -> None:
-        suspended = self.take(name)
+        suspended = self.resume(name)
         if suspended is not None:
             suspended.release()
 
@@ -146,19 +139,14 @@ class LinkRecovery:
             self.expire(name)
 
 
-# The end of a link, and its return: what goes with it, what is put back, what is kept for later.
-#
-# `recovery.py` keeps what an interrupted link has open; here is what is kept of an inlet or an
-# outlet, and how it goes on from there when its client is back.
-
-#: Closed for good by its client, rather than taken off.
+#: Closed by the client, not only detached.
 CLOSED: Final = "closed"
-#: Ended by the broker, because what it led to will not have it.
+#: Detached by the broker.
 FORCED: Final = "forced"
 
 
 class SuspendedLinks:
-    """The links of one connection that have been interrupted while it lasted."""
+    """The links of one connection: ends them, and suspends those that can be resumed."""
 
     __slots__ = ("_suspended", "_terminal")
 
@@ -169,16 +157,16 @@ class SuspendedLinks:
         ] = []
 
     def end(self, link: LinkEndpoint, event: str) -> None:
-        """A link ends, by an event that a terminus may outlast, or closed."""
+        """The event is one of `EXPIRY_EVENTS`, `CLOSED` or `FORCED`."""
         context, link.context = link.context, None
         if isinstance(context, IncomingLink):
             self._end_incoming_link(context, event)
         elif isinstance(context, OutgoingLink):
-            self._terminal.writer.leave(context)
+            self._terminal.writer.remove(context)
             self._end_outgoing_link(context, event)
 
-    def passed(self, event: str, session: Amqp10Session | None = None) -> None:
-        """What ends with this event has ended; if with a session, with that one."""
+    def limit(self, event: str, session: Amqp10Session | None = None) -> None:
+        """Expire what ends with this event; with a session, only what belongs to it."""
         recovery = self._terminal.service.recovery
         for of, name, suspended, terminus in self._suspended:
             if session is None or of is session:
@@ -230,7 +218,7 @@ class SuspendedLinks:
     ) -> None:
         name = link_name(self._terminal, link)
         self._suspended.append((link.session, name, suspended, terminus))
-        self._terminal.service.recovery.keep(name, suspended, seconds)
+        self._terminal.service.recovery.suspend(name, suspended, seconds)
 
 
 def link_name(terminal: Amqp10Terminal, link: LinkEndpoint) -> LinkName:
@@ -242,23 +230,23 @@ def link_name(terminal: Amqp10Terminal, link: LinkEndpoint) -> LinkName:
 def resume_outgoing_link(
     terminal: Amqp10Terminal, outgoing_link: OutgoingLink
 ) -> dict[Any, Any] | None:
-    """A link to receive on is back, perhaps; returns what we know of its open deliveries.
+    """Resume a suspended source; returns its unsettled map for the attach.
 
-    Those that the client has not heard of go back to the queue, and come again as new.
+    Deliveries that the client does not know are requeued.
     """
     link = outgoing_link.link
     assert link.remote is not None
-    suspended = terminal.service.recovery.take(link_name(terminal, link))
+    suspended = terminal.service.recovery.resume(link_name(terminal, link))
     if not isinstance(suspended, SuspendedSource):
         return None
-    theirs = link.remote.unsettled or {}
+    remote_unsettled = link.remote.unsettled or {}
     link.reserve_tags(max(suspended.deliveries))
     unsettled: dict[Any, Any] = {}
     if suspended.outgoing_link.driver is outgoing_link.driver:
         for number in list(suspended.deliveries):
             tag = number.to_bytes(4, "big")
-            if tag in theirs:
-                state = _decode_state(theirs[tag])
+            if tag in remote_unsettled:
+                state = _decode_state(remote_unsettled[tag])
                 outgoing_link.resuming.append((number, suspended.deliveries.pop(number), state))
                 unsettled[tag] = None
     suspended.release()
@@ -268,10 +256,10 @@ def resume_outgoing_link(
 def resume_incoming_link(
     terminal: Amqp10Terminal, incoming_link: IncomingLink
 ) -> dict[Any, Any] | None:
-    """A link to send on is back, perhaps; returns what was taken in, and need not come again."""
+    """Resume a suspended target; returns its unsettled map for the attach: accepted deliveries."""
     link = incoming_link.link
     assert link.remote is not None
-    suspended = terminal.service.recovery.take(link_name(terminal, link))
+    suspended = terminal.service.recovery.resume(link_name(terminal, link))
     if not isinstance(suspended, SuspendedTarget):
         return None
     incoming_link.known = suspended.accepted & (link.remote.unsettled or {}).keys()
@@ -279,7 +267,7 @@ def resume_incoming_link(
 
 
 def _decode_state(value: Any) -> DeliveryState | None:
-    """What a client says of a delivery in its map of unsettled ones."""
+    """A state in the unsettled map of a client."""
     if not isinstance(value, Described):
         return None
     try:

@@ -1,4 +1,5 @@
-"""Who is let in: what SASL's mechanisms mean to the broker's users."""
+"""SASL authentication against the broker's users: PLAIN, ANONYMOUS if it is allowed, and EXTERNAL
+by the common name of a verified client certificate."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class BrokerAuthenticator:
         self._terminal = terminal
         self._identity = _common_name(terminal.transport.get_extra_info("peercert"))
         self._task: asyncio.Task[None] | None = None
-        self.user: User | None = None  #: once it is known
+        self.user: User | None = None  #: once authenticated
         self.opening = SaslServer(terminal.connection, self)
 
     @property
@@ -49,7 +50,7 @@ class BrokerAuthenticator:
         loop = self._terminal.host.kernel.loop
         if mechanism == PLAIN:
             self._terminal.flow_control.pause()
-            self._task = loop.create_task(self._check(response))
+            self._task = loop.create_task(self._check_password(response))
             return
         host = self._terminal.host
         try:
@@ -63,7 +64,7 @@ class BrokerAuthenticator:
             return
         loop.call_soon(self._accept)
 
-    async def _check(self, response: bytes) -> None:
+    async def _check_password(self, response: bytes) -> None:
         terminal = self._terminal
         try:
             name, password = decode_plain_response(response)
@@ -94,11 +95,10 @@ class BrokerAuthenticator:
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        del self.opening  # it refers back to us
+        del self.opening  # a reference cycle
 
 
 def _common_name(certificate: Any) -> str:
-    """The common name of a certificate that an authority of ours has signed."""
     for part in (certificate or {}).get("subject", ()):
         for name, value in part:
             if name == "commonName":

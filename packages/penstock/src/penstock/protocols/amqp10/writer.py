@@ -1,23 +1,21 @@
-"""The writing side of a connection: what drivers forward, confirm and fail, on its way out.
+"""The writer of an AMQP 1.0 connection: the side of the terminal that drivers see.
 
-This is the terminal that drivers know (`broker/contract.py`). What is to be written gathers in the
-connection's `out` and leaves in one write when the turn ends; so do confirmations, as runs of
-deliveries. A socket that does not take what it is given is *choked*: credit is withdrawn from all
-links until it has caught up. A large message leaves one fragment at a time, each asked for when
-the one before has left, while other links go on.
+Frames collect in the `out` of the protocol engine, which the `SocketWriter` flushes at the end of
+the write batch. Accepted deliveries collect, too, and are settled in ranges. A large message is
+sent one fragment at a time, the next when the previous one was flushed; other links continue.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from penstock.broker.buckets import Bucket
 from penstock.broker.contract import Channel, Delivery, Fragment, Message
 from penstock.core.errors import NoRoute, NotFound
-from penstock.protocols.amqp10.conversion import outgoing
+from penstock.protocols.amqp10.conversion.encoder import convert_outgoing
 from penstock.protocols.amqp10.errors import to_amqp10_error
 from penstock.protocols.amqp10.incoming_link import Amqp10Producer
 from penstock.protocols.amqp10.outgoing_link import OutgoingLink
+from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES, SocketWriter
 from penstock.wire.amqp10.errors import DELETED
 from penstock.wire.amqp10.performatives import (
     ACCEPTED,
@@ -36,26 +34,18 @@ if TYPE_CHECKING:
     from penstock.wire.amqp10.session import Amqp10Session
 
 
-#: Output that may gather for one socket before its receivers are asked to wait.
-WRITE_HIGH_WATER_BYTES: Final = 256 * 1024
-
-
 class Amqp10Writer:
     __slots__ = (
-        "_buckets",
         "_confirms",
-        "_delivered",
-        "_first",
-        "_flush_scheduled",
         "_loop",
         "_metrics",
+        "_next_link",
         "_terminal",
         "_write_batch",
         "acknowledged",
         "awaiting_credit",
         "outgoing_links",
-        "paused",
-        "write_blocked",
+        "output",
     )
 
     def __init__(self, terminal: Amqp10Terminal) -> None:
@@ -64,18 +54,14 @@ class Amqp10Writer:
         self._write_batch = kernel.write_batch
         self._loop = kernel.loop
         self._metrics = kernel.metrics
+        self.output = SocketWriter(terminal, self, cast(list[bytes], terminal.connection.out))
         self.outgoing_links: dict[OutgoingLink, None] = {}
-        self.awaiting_credit: dict[OutgoingLink, None] = {}  #: with new credit to ask for
+        self.awaiting_credit: dict[OutgoingLink, None] = {}  #: granted by the client
         self.acknowledged = 0
-        self.write_blocked = False  #: nothing is sent until the socket has caught up
-        self.paused = False  #: the transport's buffer is full
-        self._delivered = 0
-        self._flush_scheduled = False
-        self._first = 0  #: which outlet is asked for first
+        self._next_link = 0  #: the first to request; rotates, because it may fill the socket
         self._confirms = DispositionBatch()
-        self._buckets: list[Bucket] = []
 
-    # What drivers ask for.
+    # The contract.
 
     def channel_forward(
         self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
@@ -98,19 +84,23 @@ class Amqp10Writer:
             elif not channel.settled:
                 channel.driver.channel_confirm(channel, delivery)
         link.send(outgoing, self._terminal.service.message_cache.payload(fragment, count, released))
-        self._delivered += 1
+        output = self.output
+        output.delivered += 1
         if link.session.waits:
-            self.withdraw(link.session)
-        if self._terminal.connection.out_bytes > WRITE_HIGH_WATER_BYTES and not self.write_blocked:
-            self._block_writes()
+            self.request_session(link.session)
+        if (
+            self._terminal.connection.out_bytes > WRITE_HIGH_WATER_BYTES
+            and not output.write_blocked
+        ):
+            output.block()
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         incoming_link = cast(Amqp10Producer, channel).incoming_link
-        if incoming_link.suspended is not None:  # its client is away
+        if incoming_link.suspended is not None:  # the client is disconnected
             incoming_link.suspended.confirm(receipt)
             return
         self._confirms.add(incoming_link.link.session, receipt - 1)
-        self.schedule_flush()
+        self.output.schedule()
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
         if isinstance(channel, OutgoingLink):
@@ -127,7 +117,7 @@ class Amqp10Writer:
             self._terminal.end_link(incoming_link.link, _detach_error(error))
 
     def _outgoing_link_ended(self, outgoing_link: OutgoingLink, error: Exception) -> None:
-        """Its queue is gone, or will not have it any longer."""
+        """The queue was deleted, or rejects the consumer."""
         if outgoing_link.sending is not None:
             outgoing_link.link.abort(outgoing_link.sending.delivery)
             outgoing_link.sending = None
@@ -152,7 +142,7 @@ class Amqp10Writer:
             return
         large_delivery = outgoing_link.sending
         assert large_delivery is not None, "fragments follow the message they belong to"
-        self._buckets.append(fragment.bucket)
+        self.output.hold_bucket(fragment.bucket)
         large_delivery.send(link, fragment.body, fragment.more)
         if fragment.more:
             self._request_fragment_soon(outgoing_link)
@@ -176,94 +166,59 @@ class Amqp10Writer:
             outgoing_link.open[outgoing] = None
         outgoing_link.sending = LargeDelivery(outgoing)
         outgoing_link.sending.begin(link, opening, count, released)
-        self._delivered += 1
+        self.output.delivered += 1
         self._request_fragment_soon(outgoing_link)
 
     def _request_fragment_soon(self, outgoing_link: OutgoingLink) -> None:
-        if not self.write_blocked:
+        if not self.output.write_blocked:
             self._loop.call_soon(self._request_fragment, outgoing_link)
 
     def _request_fragment(self, outgoing_link: OutgoingLink) -> None:
-        """Ask for the next fragment of a large message, if there is room for it."""
-        if (
-            outgoing_link.sending is not None
-            and not self.write_blocked
-            and not self._terminal.closing
-        ):
+        blocked = self.output.write_blocked or self._terminal.closing
+        if outgoing_link.sending is not None and not blocked:
             outgoing_link.request()
             self._write_batch.flush()
 
-    # Writing.
-
-    def schedule_flush(self) -> None:
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._write_batch.to_flush.append(self)
+    # Output.
 
     def flush(self) -> None:
         if self._confirms.waiting:
             self._metrics.confirmed += self._confirms.write()
-        self._flush_scheduled = False
         connection = self._terminal.connection
-        if connection.out:
-            data = b"".join(connection.out)
-            connection.out.clear()
-            connection.out_bytes = 0
-            self._metrics.bytes_out += len(data)
-            self._metrics.delivered += self._delivered
-            self._delivered = 0
-            self._terminal.heartbeats.said = True
-            self._terminal.transport.write(data)
-        if self._buckets:
-            self._release()
+        connection.out_bytes = 0
+        self.output.flush()
         if connection.finished:
             self._terminal.finished()
-        elif self.write_blocked and not self.paused:
-            self._loop.call_soon(self._unblock_writes)
 
-    def _release(self) -> None:
-        for bucket in self._buckets:
-            bucket.release()
-        self._buckets.clear()
+    def remove(self, outgoing_link: OutgoingLink) -> None:
+        self.outgoing_links.pop(outgoing_link, None)
+        self.awaiting_credit.pop(outgoing_link, None)
+
+    def reset(self) -> None:
+        """All links have ended."""
+        self.outgoing_links.clear()
+        self.awaiting_credit.clear()
+        self._confirms.waiting.clear()
+        self.output.release_buckets()
 
     # Credit.
 
-    def pause(self) -> None:
-        self.paused = True
-        self._block_writes()
-
-    def resume(self) -> None:
-        self.paused = False
-        self._unblock_writes()
-
-    def _block_writes(self) -> None:
-        """The socket is behind: nothing more is sent until it has caught up."""
-        self.write_blocked = True
-        self._request_all()
-
-    def _unblock_writes(self) -> None:
-        if self.write_blocked and not self.paused and not self._terminal.closing:
-            self.write_blocked = False
-            self._request_all()
-            self._write_batch.flush()
-
-    def _request_all(self) -> None:
-        """Ask for every outlet; whoever is asked for first may fill the socket: take turns."""
-        outgoing_links = list(self.outgoing_links)
-        if not self.write_blocked:
-            self._first = (self._first + 1) % max(1, len(outgoing_links))
-        for outgoing_link in outgoing_links[self._first :] + outgoing_links[: self._first]:
+    def request_all(self) -> None:
+        links = list(self.outgoing_links)
+        if not self.output.write_blocked:
+            self._next_link = (self._next_link + 1) % max(1, len(links))
+        for outgoing_link in links[self._next_link :] + links[: self._next_link]:
             if outgoing_link in self.outgoing_links:
                 outgoing_link.request()
 
-    def withdraw(self, session: Amqp10Session) -> None:
-        """A session's window is full, or has room again: ask for what is on it."""
+    def request_session(self, session: Amqp10Session) -> None:
+        """The session's window is full, or open again."""
         for outgoing_link in list(self.outgoing_links):
             if outgoing_link.link.session is session:
                 outgoing_link.request()
 
     def request(self) -> None:
-        """Ask for those that were given credit, or have sent a large message."""
+        """Request messages for links with new credit."""
         awaiting_credit, self.awaiting_credit = self.awaiting_credit, {}
         self._metrics.acknowledged += self.acknowledged
         self.acknowledged = 0
@@ -284,34 +239,14 @@ class Amqp10Writer:
             outgoing_link.drain(seen)
             self._write_batch.flush()
 
-    # The end.
-
-    def leave(self, outgoing_link: OutgoingLink) -> None:
-        """A link has ended."""
-        self.outgoing_links.pop(outgoing_link, None)
-        self.awaiting_credit.pop(outgoing_link, None)
-
-    def forget(self) -> None:
-        """All links have ended: nobody is owed what they had under way."""
-        self.outgoing_links.clear()
-        self.awaiting_credit.clear()
-        self._confirms.waiting.clear()
-        self._release()
-
 
 def _detach_error(error: Exception) -> Amqp10Error:
-    """Why a link ends: what is not found any more was deleted."""
-    return (
-        Amqp10Error(DELETED, str(error)) if isinstance(error, NotFound) else to_amqp10_error(error)
-    )
+    if isinstance(error, NotFound):
+        return Amqp10Error(DELETED, str(error))
+    return to_amqp10_error(error)
 
 
-# A large message on its way out: its fragments become transfers of one delivery.
-#
-# A body that is too long for the size of a data section, which has four bytes, is cut into several
-# sections as it passes.
-
-#: The longest section there may be, and how long they get if there must be several.
+#: The largest section, whose size has four bytes; and the size of sections where one does not do.
 DATA_SECTION_MAX_BYTES: Final = 0xFFFF_FFFF
 DATA_SECTION_BYTES: Final = 1 << 30
 
@@ -319,26 +254,25 @@ _DATA_SECTION_PREFIX: Final = b"\x00\x53\x75\xb0"
 
 
 class LargeDelivery:
+    """Sends the fragments of a large message as transfers of one delivery."""
+
     __slots__ = ("_after", "_left", "_section", "delivery")
 
     def __init__(self, delivery: OutgoingDelivery) -> None:
         self.delivery = delivery
-        self._after = b""  #: what follows the body
-        self._left = 0  #: of a body in several sections, beyond the one it is in
-        self._section = 0  #: of that section
+        self._after = b""  #: sections after the body
+        self._left = 0  #: bytes of the body in sections that have not begun
+        self._section = 0  #: bytes left of the current section
 
     def begin(self, link: SenderLink, opening: Message, count: int, released: bool) -> None:
-        """What comes before the body; it was delivered so many times before, or given back."""
-        if (
-            opening.size > DATA_SECTION_MAX_BYTES
-        ):  # begin with an empty section, and go on with others
+        """Send the sections before the body."""
+        if opening.size > DATA_SECTION_MAX_BYTES:  # an empty data section, then several others
             self._left = opening.size
             opening.header = opening.header[:4] + bytes(8) + opening.header[12:]
-        before, self._after = outgoing(opening, count, released)
+        before, self._after = convert_outgoing(opening, count, released)
         link.send(self.delivery, before, more=True)
 
     def send(self, link: SenderLink, body: memoryview, more: bool) -> None:
-        """The next piece of the body."""
         while self._left and len(body) > self._section:
             if self._section:
                 link.send(self.delivery, body[: self._section], more=True)
@@ -355,20 +289,19 @@ class LargeDelivery:
             link.send(self.delivery, self._after)
 
 
-# What is safe, told to senders in as few words as possible.
-#
-# Deliveries are confirmed as destinations see fit and gather until the turn ends; those that follow
-# one another are then accepted by one disposition. A sender that settles before we do is told the
-# outcome, and the delivery stays open until it has.
-
 _ENCODED_ACCEPTED: Final = encode_delivery_state(ACCEPTED)
 
 
 class DispositionBatch:
+    """Accepts confirmed deliveries at the end of the write batch, consecutive ones together.
+
+    In receiver settle mode *second* the sender is sent the outcome and settles first.
+    """
+
     __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        #: Numbers of deliveries that are safe, and whose senders have not been told.
+        #: Delivery ids that are confirmed, by session.
         self.waiting: dict[Amqp10Session, list[int]] = {}
 
     def add(self, session: Amqp10Session, number: int) -> None:
@@ -379,7 +312,7 @@ class DispositionBatch:
             numbers.append(number)
 
     def write(self) -> int:
-        """Tell what has gathered; returns how many deliveries that were."""
+        """Returns the number of accepted deliveries."""
         waiting, self.waiting = self.waiting, {}
         count = 0
         for session, numbers in waiting.items():
@@ -390,7 +323,7 @@ class DispositionBatch:
 
 
 def _accept(session: Amqp10Session, numbers: list[int]) -> dict[IncomingLink, None]:
-    """Accept deliveries in runs; returns the inlets that have room for others now."""
+    """Returns the links with settled deliveries, whose credit can be replenished."""
     incoming = session.incoming
     incoming_links: dict[IncomingLink, None] = {}
     first = last = -1
@@ -425,26 +358,19 @@ def _write_disposition(session: Amqp10Session, first: int, last: int, second: bo
     )
 
 
-# The press: messages as the sections that receivers get, each set once and printed for many.
-#
-# All receivers of a message are served one after another, so remembering the last one is all it
-# takes to convert a fan-out once.
-
-
 class EncodedMessageCache:
-    __slots__ = ("_message", "_payload")
+    """Caches the last converted message: all receivers of a fan-out are served in a row."""
 
     def __init__(self) -> None:
         self._message: Message | None = None
         self._payload = b""
 
     def payload(self, message: Message, count: int, released: bool) -> bytes:
-        """A small message that was delivered so many times before, or given back."""
         if count or released:
-            before, after = outgoing(message, count, released)
+            before, after = convert_outgoing(message, count, released)
             return before + message.body + after
         if message is not self._message:
-            before, after = outgoing(message)
+            before, after = convert_outgoing(message)
             self._payload = before + message.body + after
             self._message = message
         return self._payload

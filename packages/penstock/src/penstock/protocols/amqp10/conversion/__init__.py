@@ -1,28 +1,19 @@
-"""A message of AMQP 1.0 as the canonical message, and back: RabbitMQ's mapping.
+"""Conversion between messages of AMQP 1.0 and the canonical message, by RabbitMQ's mapping.
 
     header              durable ↔ delivery mode, priority ↔ priority, ttl ↔ expiration
     message annotations headers whose names begin with x-; x-cc ↔ CC; x-basic-type ↔ type,
                         x-basic-cluster-id ↔ cluster id; x-header-NAME ↔ a table or an array
-                        that is the header NAME
+                        in the header NAME
     properties          basic properties (`properties.py`)
-    application         the other headers (`values.py`, `tables.py`)
+    application         the other headers (`values.py`)
       properties
     data                the body
-    amqp-value          a text, a binary or null: the body as it is, and the header
-                        x-amqp-1.0-value says which; otherwise as the next
-    amqp-sequence       the body is the section's bytes, and the type is amqp-1.0
+    amqp-value          a string, a binary or null: the body, and its type in the header
+                        x-amqp-1.0-value; other values as amqp-sequence
+    amqp-sequence       the body is the encoded section, and the type is amqp-1.0
 
-Delivery annotations end here: they are from one peer to the next. What AMQP 0-9-1 cannot say
-travels beside the message as it came, in the headers x-amqp-1.0-properties, -app-properties,
--message-annotations and -footer, and goes out again to readers of 1.0 as long as it still says what
-the rest of the message does (`preserved_sections.py`).
+Delivery annotations are dropped: they are for the next peer only. Sections that AMQP 0-9-1 cannot
+represent are preserved in the headers x-amqp-1.0-properties, -app-properties, -message-annotations
+and -footer. Receivers of AMQP 1.0 get them back unless the message was changed in between
+(`preserved_sections.py`). `decoder.py` converts from AMQP 1.0, `encoder.py` to AMQP 1.0.
 """
-
-from penstock.protocols.amqp10.conversion.incoming import (
-    ConvertedMessage,
-    incoming,
-    incoming_head,
-)
-from penstock.protocols.amqp10.conversion.outgoing import outgoing
-
-__all__ = ["ConvertedMessage", "incoming", "incoming_head", "outgoing"]

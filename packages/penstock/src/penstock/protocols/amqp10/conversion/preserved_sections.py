@@ -1,9 +1,13 @@
-"""What travels beside a message because AMQP 0-9-1 cannot say it, and whether it still holds.
+"""Sections of AMQP 1.0 that are preserved in headers, because AMQP 0-9-1 cannot represent them.
 
-A section that came by AMQP 1.0 and would not come back exact is kept in a header. Between then and
-the delivery somebody may have changed the message: a relay that speaks 0-9-1, a dead-letter
-exchange. So what was kept is believed only as far as converting it again gives what the message
-now says.
+A client of AMQP 0-9-1 or a dead-letter exchange may change the message afterwards. A preserved
+section is used only if converting it again gives the properties that the message now has.
+
+That costs as much as the first conversion, and nearly all messages are unchanged. So the header is
+signed with a keyed hash, and under a valid signature the sections are used without a check. The key
+is Python's per-process hash seed (SipHash): nobody else can sign, and signatures of an earlier
+process are invalid, so their messages are checked by conversion. The signature is the first of the
+headers, followed by the preserved sections; a stream inserts the offset before it.
 """
 
 from __future__ import annotations
@@ -47,18 +51,7 @@ from penstock.wire.amqp10.message import (
     section_prefix,
 )
 
-# Sections that were kept beside a message, under a seal.
-#
-# Whether what was kept still holds is seen by converting it again (`preserved_sections.py`), which
-# costs as much as the first time. Nearly always nobody has touched the message in between, and the
-# seal, a keyed hash over its content header, says so: then the sections go out as they came. The
-# key is the one that Python gives to every process (its hash of bytes is SipHash), so that nobody
-# else can set a seal, and those of an earlier process are broken: their messages go the long way.
-#
-# The seal is the first of the headers, and those that are kept follow it; a stream puts the offset
-# before it, which breaks no seal.
-
-#: The seal's entry in the table of headers: its name, and eight octets that mean nothing to others.
+#: The signature's entry in the field table: its name, and the size of its value.
 _SIGNATURE_ENTRY: Final = b"\x0fx-amqp-1.0-sealx\0\0\0\x08"
 _SIGNATURE_BYTES: Final = 8
 EMPTY_SIGNATURE: Final = _SIGNATURE_ENTRY + bytes(_SIGNATURE_BYTES)
@@ -69,7 +62,7 @@ _OFFSET_BYTES: Final = len(_OFFSET_ENTRY) + 8
 
 
 def sign_header(header: bytes) -> bytes:
-    """Set the seal on a header whose table begins with a blank one."""
+    """Sign a header whose table begins with `EMPTY_SIGNATURE`."""
     table = _table_at(header)
     at = table + 4 + len(_SIGNATURE_ENTRY)
     mark = hash(header[12:table] + header[at + _SIGNATURE_BYTES :])
@@ -81,7 +74,7 @@ def sign_header(header: bytes) -> bytes:
 
 
 def verified_sections(header: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
-    """What is kept under an unbroken seal, by name; and the offset, if there is one."""
+    """The sections under a valid signature, by name; and the stream offset, if there is one."""
     if not header[12] & 0x20:
         return None
     table = _table_at(header)
@@ -97,19 +90,18 @@ def verified_sections(header: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
     at += _SIGNATURE_BYTES
     if hash(header[12:table] + header[at:]) != mark:
         return None
-    kept: dict[bytes, bytes] = {}
+    sections: dict[bytes, bytes] = {}
     while header.startswith(b"x-amqp-1.0-", at + 1):
         start = at + 1
         at = start + header[at]
         name = header[start:at]
         start = at + 5
         at = start + int.from_bytes(header[at + 1 : start], "big")
-        kept[name] = header[start:at]
-    return kept, offset
+        sections[name] = header[start:at]
+    return sections, offset
 
 
 def octets_entry(name: bytes, content: bytes) -> bytes:
-    """A header of octets."""
     return bytes((len(name),)) + name + b"x" + len(content).to_bytes(4, "big") + content
 
 
@@ -127,7 +119,7 @@ APPLICATION_PROPERTIES_HEADER: Final = b"x-amqp-1.0-app-properties"
 MESSAGE_ANNOTATIONS_HEADER: Final = b"x-amqp-1.0-message-annotations"
 FOOTER_HEADER: Final = b"x-amqp-1.0-footer"
 VALUE_TYPE_HEADER: Final = b"x-amqp-1.0-value"
-#: The type of a body that is sections of AMQP 1.0, as RabbitMQ has it.
+#: The type of a body of encoded sections, as in RabbitMQ.
 ENCODED_BODY_TYPE: Final = b"\x08amqp-1.0"
 
 _SECTION_BY_HEADER: Final = {
@@ -141,10 +133,10 @@ _EXTRA_HEADERS: Final = {
     for name in (MESSAGE_ID_HEADER, CORRELATION_ID_HEADER, REPLY_TO_TOPIC_HEADER)
 }
 _OFFSET: Final = b"x-stream-offset"
-#: MQTT's own, and what exchanges take off.
+#: Of MQTT, or removed by exchanges.
 _INTERNAL_HEADERS: Final = frozenset({b"x-mqtt-properties", b"BCC", SIGNATURE_HEADER})
 
-#: Annotations that are made of something else.
+#: Annotations that are not made from headers.
 _BROKER_ANNOTATIONS: Final = BROKER_ANNOTATION_NAMES | {
     CC_ANNOTATION,
     TYPE_ANNOTATION,
@@ -164,32 +156,32 @@ _COMPARED: Final = (
 
 
 class PreservedSections:
-    """What was found among the headers that is not a header of its own."""
+    """Preserved sections among the headers of a message."""
 
     __slots__ = ("extra", "footer", "kind", "properties")
 
     def __init__(self) -> None:
-        self.properties = b""  #: the section as it came, if it still holds
+        self.properties = b""  #: the section, if it is unchanged
         self.footer = b""
-        self.kind: str | None = None  #: of a value that is the body
-        self.extra: dict[str, bytes] = {}  #: ids and addresses that did not fit elsewhere
+        self.kind: str | None = None  #: the type of an amqp-value body
+        self.extra: dict[str, bytes] = {}  #: ids and addresses in headers
 
 
 def split_headers(
-    basic: RawBasicProperties, beside: PreservedSections
+    basic: RawBasicProperties, preserved: PreservedSections
 ) -> tuple[bytes, dict[bytes, bytes]]:
-    """Application properties, encoded; and annotations, by encoded name."""
+    """Encoded application properties, and annotations by encoded name."""
     annotations: dict[bytes, bytes] = {}
     application: dict[bytes, bytes] = {}
-    kept: dict[int, bytes] = {}
+    sections: dict[int, bytes] = {}
     for name, letter, encoded in read_table_fields(basic.table or b""):
         if name[:2] == b"x-":
             if name in _SECTION_BY_HEADER:
-                kept[_SECTION_BY_HEADER[name]] = _content(encoded)
+                sections[_SECTION_BY_HEADER[name]] = _content(encoded)
             elif name in _EXTRA_HEADERS:
-                beside.extra[_EXTRA_HEADERS[name]] = encoded
+                preserved.extra[_EXTRA_HEADERS[name]] = encoded
             elif name == VALUE_TYPE_HEADER:
-                beside.kind = _content(encoded).decode("ascii", "replace")
+                preserved.kind = _content(encoded).decode("ascii", "replace")
             elif name == _OFFSET and letter == LONG_TYPE:
                 annotations[encode_variable_width(0xA3, name)] = (
                     b"\x80" + encoded[1:]
@@ -211,9 +203,9 @@ def split_headers(
         annotations[encode_symbol(TYPE_ANNOTATION)] = encode_string(basic.type[1:])
     if basic.cluster_id is not None:
         annotations[encode_symbol(CLUSTER_ID_ANNOTATION)] = encode_string(basic.cluster_id[1:])
-    if not kept:
+    if not sections:
         return _map(application), annotations
-    return _restore_sections(kept, basic, beside, application, annotations)
+    return _restore_sections(sections, basic, preserved, application, annotations)
 
 
 def encode_symbol(name: str) -> bytes:
@@ -221,7 +213,7 @@ def encode_symbol(name: str) -> bytes:
 
 
 def _content(encoded: bytes) -> bytes:
-    """What a text or a binary holds; of other values, nothing that could be a section."""
+    """The content of an encoded string or binary."""
     if encoded[0] in (0xA0, 0xA1):
         return encoded[2:]
     return encoded[5:] if encoded[0] in (0xB0, 0xB1) else b""
@@ -236,33 +228,35 @@ def _map(pairs: dict[bytes, bytes]) -> bytes:
 
 
 def _restore_sections(
-    kept: dict[int, bytes],
+    sections: dict[int, bytes],
     basic: RawBasicProperties,
-    beside: PreservedSections,
+    preserved: PreservedSections,
     application: dict[bytes, bytes],
     annotations: dict[bytes, bytes],
 ) -> tuple[bytes, dict[bytes, bytes]]:
     values: dict[int, Any] = {}
-    for code, whole in kept.items():
+    for code, whole in sections.items():
         if whole.startswith(section_prefix(code)):
             try:
                 values[code] = decode_whole(whole[3:])
             except DecodeError:
                 continue
-    if PROPERTIES in values and _properties_unchanged(kept[PROPERTIES][3:], basic, beside.extra):
-        beside.properties = kept[PROPERTIES]
+    if PROPERTIES in values and _properties_unchanged(
+        sections[PROPERTIES][3:], basic, preserved.extra
+    ):
+        preserved.properties = sections[PROPERTIES]
     if isinstance(values.get(FOOTER), dict):
-        beside.footer = kept[FOOTER]
-    now = _headers(basic)
-    told = values.get(APPLICATION_PROPERTIES)
+        preserved.footer = sections[FOOTER]
+    current = _headers(basic)
+    properties = values.get(APPLICATION_PROPERTIES)
     encoded = _map(application)
-    if isinstance(told, dict) and _application_properties_unchanged(told, now):
-        encoded = kept[APPLICATION_PROPERTIES][3:]
-        for name in told:
+    if isinstance(properties, dict) and _application_properties_unchanged(properties, current):
+        encoded = sections[APPLICATION_PROPERTIES][3:]
+        for name in properties:
             annotations.pop(encode_symbol(name) if name.isascii() else b"", None)
-    noted = values.get(MESSAGE_ANNOTATIONS)
-    if isinstance(noted, dict):
-        _restore_annotations(noted, now, annotations)
+    original = values.get(MESSAGE_ANNOTATIONS)
+    if isinstance(original, dict):
+        _restore_annotations(original, current, annotations)
     return encoded, annotations
 
 
@@ -288,32 +282,32 @@ def _properties_unchanged(
     return all(getattr(again, name) == getattr(basic, name) for name in _COMPARED)
 
 
-def _application_properties_unchanged(told: dict[Any, Any], now: dict[str, Any]) -> bool:
-    """Whether the headers are what these properties became, and no others."""
+def _application_properties_unchanged(properties: dict[Any, Any], current: dict[str, Any]) -> bool:
+    """Whether the current headers are exactly those converted from these properties."""
     names: set[str] = set()
-    for name, value in told.items():
+    for name, value in properties.items():
         if not isinstance(name, str):
             return False
         if not is_application_property(name):
             continue
         try:
-            became = to_field_value(value)
+            converted = to_field_value(value)
         except EncodeError:
             continue
-        if name not in now or now[name] != became:
+        if name not in current or current[name] != converted:
             return False
         names.add(name)
     return all(
         name in names or name[:2] == "x-" or name == "CC" or isinstance(value, list | dict)
-        for name, value in now.items()
+        for name, value in current.items()
     )
 
 
 def _restore_annotations(
-    noted: dict[Any, Any], now: dict[str, Any], annotations: dict[bytes, bytes]
+    original: dict[Any, Any], current: dict[str, Any], annotations: dict[bytes, bytes]
 ) -> None:
-    """Put annotations back as they came where the headers do not say otherwise."""
-    for key, value in noted.items():
+    """Restore annotations whose headers are unchanged."""
+    for key, value in original.items():
         name = header_name(key, value)
         encoded = encode(key)
         if name is None:
@@ -321,9 +315,9 @@ def _restore_annotations(
                 annotations[encoded] = encode(value)
             continue
         try:
-            became = to_field_value(value)
-        except EncodeError:  # it never was a header
+            converted = to_field_value(value)
+        except EncodeError:  # it has no header
             annotations[encoded] = encode(value)
             continue
-        if name in now and now[name] == became:
+        if name in current and current[name] == converted:
             annotations[encoded] = encode(value)

@@ -1,21 +1,23 @@
-"""The properties section of AMQP 1.0 and the properties of class basic, both ways.
+"""Conversion of properties, annotations and application properties to and from class basic.
 
-    message-id, correlation-id   message-id, correlation-id: a uuid as urn:uuid:…, a ulong as its
-                                 digits, a binary as the text it is; what is no short text goes
-                                 into the header x-message-id or x-correlation-id
+    message-id, correlation-id   message-id, correlation-id: a uuid as urn:uuid:…, a ulong in
+                                 decimal, a binary as text; if it is not a short string, the
+                                 header x-message-id or x-correlation-id
     user-id                      user-id
-    reply-to                     reply-to: the address of a queue as its name, of a topic as the
-                                 header x-reply-to-topic, which MQTT reads
+    reply-to                     reply-to: the name of the queue; of a topic, the header
+                                 x-reply-to-topic, which MQTT uses
     content-type, -encoding      content-type, -encoding; a symbol or a string
     creation-time                timestamp, in seconds
     group-id                     app-id
 
 The others (to, subject, absolute-expiry-time, group-sequence, reply-to-group-id) have no
-counterpart. Whoever calls keeps the section beside the message where it would not come back exact.
+counterpart. The functions return whether a conversion is lossless; if not, the caller preserves
+the section in a header.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 from uuid import UUID
@@ -47,7 +49,6 @@ _URN: Final = "urn:uuid:"
 def convert_properties_section(
     fields: list[Any], basic: RawBasicProperties, headers: dict[str, Any]
 ) -> bool:
-    """Put the fields of a section where AMQP 0-9-1 has them; says whether they come back exact."""
     (
         message_id,
         user_id,
@@ -92,7 +93,6 @@ def convert_properties_section(
 
 
 def _shortstr(content: bytes) -> bytes | None:
-    """A short string, if it is one."""
     if len(content) > SHORTSTR_MAX or not is_utf8(content):
         return None
     return bytes((len(content),)) + content
@@ -115,16 +115,16 @@ def _convert_id(value: Any, name: str, headers: dict[str, Any]) -> tuple[bytes |
 
 def _convert_reply_to(address: str, basic: RawBasicProperties, headers: dict[str, Any]) -> bool:
     try:
-        place = parse_link_address(address)
+        parsed = parse_link_address(address)
     except LinkFault:
         basic.reply_to = _shortstr(address.encode())
         return basic.reply_to is not None and address.startswith("/")
-    if place.kind == "queue":
-        basic.reply_to = _shortstr(place.name.encode())
-        return basic.reply_to is not None and address == _queue_address(place.name)
-    if place.kind == "exchange" and place.name == TOPIC_EXCHANGE and place.key:
-        headers[REPLY_TO_TOPIC_HEADER] = place.key
-        return address == _topic_address(place.key)
+    if parsed.kind == "queue":
+        basic.reply_to = _shortstr(parsed.name.encode())
+        return basic.reply_to is not None and address == _queue_address(parsed.name)
+    if parsed.kind == "exchange" and parsed.name == TOPIC_EXCHANGE and parsed.key:
+        headers[REPLY_TO_TOPIC_HEADER] = parsed.key
+        return address == _topic_address(parsed.key)
     basic.reply_to = _shortstr(address.encode())
     return basic.reply_to is not None
 
@@ -138,7 +138,7 @@ def _topic_address(key: str) -> str:
 
 
 def encode_properties_from_basic(basic: RawBasicProperties, extra: dict[str, bytes]) -> bytes:
-    """The section, from basic properties and the encoded values of the headers named above."""
+    """The section; `extra` has the encoded values of the headers above."""
     fields = [
         _encode_id(basic.message_id, extra.get(MESSAGE_ID_HEADER)),
         _NULL if basic.user_id is None else b"\xa0" + basic.user_id,
@@ -153,15 +153,15 @@ def encode_properties_from_basic(basic: RawBasicProperties, extra: dict[str, byt
         _NULL if basic.app_id is None else encode_string(basic.app_id[1:]),
     ]
     if fields[10] != _NULL and fields[10][0] == 0xA0:
-        fields[10] = _NULL  # a group is named by a text, and this is none
+        fields[10] = _NULL  # group-id is a string, and this is not UTF-8
     while fields and fields[-1] == _NULL:
         fields.pop()
     return _SECTION + encode_compound(0xC0, len(fields), b"".join(fields)) if fields else b""
 
 
-def _encode_id(short: bytes | None, beside: bytes | None) -> bytes:
+def _encode_id(short: bytes | None, header: bytes | None) -> bytes:
     if short is None:
-        return _NULL if beside is None or beside[0] not in _ID_CONSTRUCTORS else beside
+        return _NULL if header is None or header[0] not in _ID_CONSTRUCTORS else header
     if short.startswith(b"urn:uuid:", 1) and len(short) == 46:
         text = short[1:].decode("ascii", "replace")
         try:
@@ -173,7 +173,7 @@ def _encode_id(short: bytes | None, beside: bytes | None) -> bytes:
     return encode_string(short[1:])
 
 
-#: The constructors that an id may have: strings, binaries, a uuid, a ulong.
+#: Type codes of ids: strings, binaries, uuid, ulong.
 _ID_CONSTRUCTORS: Final = frozenset({0xA0, 0xA1, 0xB0, 0xB1, 0x98, 0x80})
 
 
@@ -190,58 +190,40 @@ def _symbol(short: bytes | None) -> bytes:
 
 
 def _encode_timestamp(seconds: int) -> bytes:
-    """A moment that no calendar of 1.0 reaches is none."""
+    """Null if AMQP 1.0 cannot represent the time."""
     encoded = encode_timestamp(seconds) if seconds < 1 << 63 else _NULL
     return encoded if encoded[0] == 0x83 else _NULL
 
-
-# A content header of AMQP 0-9-1 in its pieces, none of them decoded.
-#
-# A short string keeps its length byte: that is also how AMQP 1.0 writes a short string or symbol,
-# after one byte for its type. So most of a conversion is cutting and joining.
 
 _PREFIX: Final = Struct(">HHQH")
 _CLASS_BASIC: Final = 60
 
 
+@dataclass(slots=True, eq=False)
 class RawBasicProperties:
-    """The properties of class basic: short strings with their length, or None."""
+    """The parts of a content header, not decoded.
 
-    __slots__ = (
-        "app_id",
-        "cluster_id",
-        "content_encoding",
-        "content_type",
-        "correlation_id",
-        "delivery_mode",
-        "expiration",
-        "message_id",
-        "priority",
-        "reply_to",
-        "table",
-        "timestamp",
-        "type",
-        "user_id",
-    )
+    Short strings keep their length byte: AMQP 1.0 encodes short strings and symbols the same way,
+    after one byte for the type.
+    """
 
-    def __init__(self) -> None:
-        self.content_type: bytes | None = None
-        self.content_encoding: bytes | None = None
-        self.table: bytes | None = None  #: the headers, without their length
-        self.delivery_mode: int | None = None
-        self.priority: int | None = None
-        self.correlation_id: bytes | None = None
-        self.reply_to: bytes | None = None
-        self.expiration: bytes | None = None
-        self.message_id: bytes | None = None
-        self.timestamp: int | None = None
-        self.type: bytes | None = None
-        self.user_id: bytes | None = None
-        self.app_id: bytes | None = None
-        self.cluster_id: bytes | None = None
+    content_type: bytes | None = None
+    content_encoding: bytes | None = None
+    table: bytes | None = None  #: the headers, without their length
+    delivery_mode: int | None = None
+    priority: int | None = None
+    correlation_id: bytes | None = None
+    reply_to: bytes | None = None
+    expiration: bytes | None = None
+    message_id: bytes | None = None
+    timestamp: int | None = None
+    type: bytes | None = None
+    user_id: bytes | None = None
+    app_id: bytes | None = None
+    cluster_id: bytes | None = None
 
 
-#: The short strings after the priority, but for the timestamp among them.
+#: The short strings after the priority, around the timestamp.
 _BEFORE_TIMESTAMP: Final = (
     (0x0400, "correlation_id"),
     (0x0200, "reply_to"),
@@ -258,7 +240,7 @@ _AFTER_TIMESTAMP: Final = (
 
 
 def read_basic_properties(header: bytes) -> RawBasicProperties:
-    """The pieces of a header that `flags_of` has accepted."""
+    """The header must have passed `message_flags`."""
     basic = RawBasicProperties()
     present = header[12] << 8 | header[13]
     at = 14
@@ -299,7 +281,6 @@ def read_basic_properties(header: bytes) -> RawBasicProperties:
 
 
 def write_basic_properties(basic: RawBasicProperties, size: int) -> bytes:
-    """The header for a body of `size` bytes."""
     present = 0
     parts = [b""]
     if basic.content_type is not None:
@@ -334,15 +315,13 @@ def write_basic_properties(basic: RawBasicProperties, size: int) -> bytes:
     return b"".join(parts)
 
 
-# Annotations and application properties of AMQP 1.0, as the headers of AMQP 0-9-1.
-
 CC_ANNOTATION: Final = "x-cc"
 TYPE_ANNOTATION: Final = "x-basic-type"
 CLUSTER_ID_ANNOTATION: Final = "x-basic-cluster-id"
-#: Headers that are tables or arrays, which application properties cannot be.
+#: Annotations for headers that are tables or arrays, which application properties cannot be.
 COMPLEX_HEADER_PREFIX: Final = "x-header-"
 
-#: What the broker says itself, and takes from nobody.
+#: Set by the broker, and ignored in messages of clients.
 BROKER_ANNOTATION_NAMES: Final = frozenset({"x-exchange", "x-routing-key", "x-stream-offset"})
 _RESERVED: Final = frozenset(
     {"CC", "BCC", "x-mqtt-properties", "x-message-id", "x-correlation-id", "x-reply-to-topic"}
@@ -351,7 +330,7 @@ _PRESERVED_PREFIX: Final = "x-amqp-1.0-"
 
 
 def header_name(key: Any, value: Any) -> str | None:
-    """The header that an annotation becomes, if it does."""
+    """The name of the header for an annotation, or None."""
     if not isinstance(key, Symbol) or not key.startswith("x-") or len(key) > 255:
         return None
     if (
@@ -369,7 +348,7 @@ def header_name(key: Any, value: Any) -> str | None:
 
 
 def convert_annotations(encoded: bytes, basic: RawBasicProperties, headers: dict[str, Any]) -> bool:
-    """Put annotations into the headers; says whether they come back exact."""
+    """Returns whether the conversion is lossless."""
     exact = True
     for key, value in decode_whole(encoded).items():
         if key in BROKER_ANNOTATION_NAMES:
@@ -388,11 +367,11 @@ def convert_annotations(encoded: bytes, basic: RawBasicProperties, headers: dict
 
 
 def convert_application_properties(encoded: bytes, headers: dict[str, Any]) -> bool:
-    """Put application properties into the headers; says whether they come back exact."""
+    """Returns whether the conversion is lossless."""
     exact = True
     for key, value in decode_whole(encoded).items():
         if not isinstance(key, str):
-            raise DecodeError(f"an application property is named by a {type(key).__name__}")
+            raise DecodeError(f"the name of an application property is a {type(key).__name__}")
         name = str(key)
         exact &= (
             is_application_property(name)
@@ -404,7 +383,7 @@ def convert_application_properties(encoded: bytes, headers: dict[str, Any]) -> b
 
 
 def is_application_property(name: str) -> bool:
-    """Whether what has this name becomes a header: not if it would mean something there."""
+    """Whether a property of this name becomes a header: not if the header has a meaning."""
     return not (name in _RESERVED or name.startswith(_PRESERVED_PREFIX) or len(name.encode()) > 255)
 
 

@@ -1,18 +1,19 @@
-"""Values of AMQP 1.0 as those of a field table of AMQP 0-9-1.
+"""Conversion between values of AMQP 1.0 and of field tables of AMQP 0-9-1.
 
     null, boolean, int, double, binary, string    the same
-    byte, ubyte, short, ushort, uint, long        an integer of 32 bits, or of 64 if it needs them
-    ulong                                         the same, and a text beyond 63 bits
+    byte, ubyte, short, ushort, uint, long        an integer of 32 bits, or of 64 if needed
+    ulong                                         the same, and a string beyond 63 bits
     float                                         a double
-    decimal32, 64, 128                            a decimal; a text where that is too short for it
-    char, symbol                                  a text
+    decimal32, 64, 128                            a decimal; a string if it does not fit
+    char, symbol                                  a string
     timestamp                                     a timestamp, in seconds
-    uuid                                          a text, urn:uuid:…
-    list, array; map with texts for keys          an array; a table
-    described                                     the value that is described
+    uuid                                          a string, urn:uuid:…
+    list, array; map with string keys             an array; a table
+    described                                     the described value
 
-Only what the first line has comes back from a table with its type (`is_lossless`). A map with other
-keys has no counterpart at all.
+Only the types of the first line survive a round trip (`is_lossless`). A map with other keys has no
+counterpart. In the other direction most types are the same bytes after another type code. A string
+that is not UTF-8 becomes a binary, an array a list, because its values may have several types.
 """
 
 from __future__ import annotations
@@ -46,19 +47,18 @@ from penstock.wire.amqp10.values import (
 _LOSSLESS_TYPES: Final = frozenset({type(None), bool, Int, float, bytes, str})
 _INTEGERS: Final = (UByte, UShort, UInt, Byte, Short, Int, int)
 
-#: Of a decimal by its size in bytes: the bits of its coefficient, and what its exponent is from.
+#: Of a decimal, by its size in bytes: the bits of its coefficient, and the bias of its exponent.
 _DECIMALS: Final = {4: (23, 101), 8: (53, 398), 16: (113, 6176)}
 _WHOLE_MAX: Final = 0x7FFF_FFFF
 
 
 def is_lossless(value: Any) -> bool:
-    """Whether a simple value comes back from a field table as it was."""
     kind = type(value)
     return kind in _LOSSLESS_TYPES or (kind is int and not -_WHOLE_MAX - 1 <= value <= _WHOLE_MAX)
 
 
 def to_field_value(value: Any) -> Any:
-    """The value as `core/tables.py` writes it; raises `EncodeError` where there is none."""
+    """The value as `core/field_table.py` encodes it; raises `EncodeError` if there is none."""
     kind = type(value)
     if kind in _LOSSLESS_TYPES:
         return int(value) if kind is Int else value
@@ -85,7 +85,7 @@ def to_field_value(value: Any) -> Any:
             return to_field_value(value.value)
         case dict() if all(isinstance(key, str) and len(key.encode()) <= 255 for key in value):
             return {str(key): to_field_value(one) for key, one in value.items()}
-    raise EncodeError(f"no field of a table holds a {kind.__name__}")
+    raise EncodeError(f"a field table cannot hold a {kind.__name__}")
 
 
 def _timestamp_value(seconds: int) -> datetime | int:
@@ -96,13 +96,13 @@ def _timestamp_value(seconds: int) -> datetime | int:
 
 
 def encode_decimal64(scale: int, digits: int) -> Decimal:
-    """A decimal of AMQP 0-9-1; every one of them fits."""
+    """A decimal of AMQP 0-9-1, all of which fit."""
     sign = 1 << 63 if digits < 0 else 0
     return Decimal((sign | (398 - scale) << 53 | abs(digits)).to_bytes(8, "big"))
 
 
 def _decode_decimal(bits: bytes) -> Number | str:
-    """The number that bits stand for (IEEE 754, the coefficient a binary integer)."""
+    """IEEE 754 with the coefficient as a binary integer."""
     number = _number(bits)
     if not number.is_finite():
         return str(number)
@@ -136,20 +136,14 @@ def _joined(digits: tuple[int, ...]) -> str:
     return "".join(map(str, digits))
 
 
-# Field tables of AMQP 0-9-1 as values of AMQP 1.0, from bytes to bytes.
-#
-# Most types are the same bytes behind another letter. A text that is not UTF-8 becomes a binary; an
-# array becomes a list, for its values need not be of one type. A table that lies raises
-# `WireSyntaxError`, as it does wherever it is read.
-
-#: Deeper tables have no honest use, and could not be sent on: AMQP 1.0 nests less than 0-9-1.
+#: AMQP 1.0 nests less than AMQP 0-9-1, so deeper tables could not be encoded.
 _MAX_DEPTH: Final = 24
 
 TABLE_TYPE: Final = ord("F")
 ARRAY_TYPE: Final = ord("A")
 LONG_TYPE: Final = ord("l")
 
-#: The letters of values that only need another: the code that AMQP 1.0 has, and the width.
+#: Types that differ by their code only: the code of AMQP 1.0, and the width.
 _FIXED_WIDTH: Final = {
     ord("I"): (b"\x71", 4),
     ord("l"): (b"\x81", 8),
@@ -163,18 +157,19 @@ _FIXED_WIDTH: Final = {
     ord("i"): (b"\x70", 4),
 }
 
-#: Reads what follows a letter: (data, position, levels left) → (encoded, position after).
+#: Reads the value after a type code: (data, position, levels left) → (encoded, end).
 _Reader = Callable[[bytes, int, int], tuple[bytes, int]]
 
 
 def read_table_fields(data: bytes, depth: int = _MAX_DEPTH) -> Iterator[tuple[bytes, int, bytes]]:
-    """The name, the letter and the encoded value of each field of a table (without its length)."""
+    """The name, the type code and the encoded value of each field; `data` is a table without its
+    length."""
     at, end = 0, len(data)
     while at < end:
         start = at + 1
         at = start + data[at]
         if at >= end:
-            raise WireSyntaxError("a table ends within a field")
+            raise WireSyntaxError("field table: incomplete field")
         letter = data[at]
         encoded, after = _read(data, letter, at + 1, depth)
         yield data[start:at], letter, encoded
@@ -182,7 +177,7 @@ def read_table_fields(data: bytes, depth: int = _MAX_DEPTH) -> Iterator[tuple[by
 
 
 def encode_string(content: bytes) -> bytes:
-    """A text, or a binary where it is none."""
+    """A string, or a binary if it is not UTF-8."""
     return encode_variable_width(0xA1 if is_utf8(content) else 0xA0, content)
 
 
@@ -202,7 +197,7 @@ def _read(data: bytes, letter: int, at: int, depth: int) -> tuple[bytes, int]:
         code, width = fixed
         after = at + width
         if after > len(data):
-            raise WireSyntaxError("a table ends within a number")
+            raise WireSyntaxError("field table: incomplete number")
         return code + data[at:after], after
     reader = _READERS.get(letter)
     if reader is None:
@@ -214,7 +209,7 @@ def _content(data: bytes, at: int) -> tuple[bytes, int]:
     start = at + 4
     after = start + int.from_bytes(data[at:start], "big")
     if after > len(data):
-        raise WireSyntaxError("a table ends within a value")
+        raise WireSyntaxError("field table: incomplete value")
     return data[start:after], after
 
 
@@ -230,20 +225,20 @@ def _read_bytes(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
 
 def _read_boolean(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
     if at >= len(data):
-        raise WireSyntaxError("a table ends within a boolean")
+        raise WireSyntaxError("field table: incomplete boolean")
     return (b"\x41" if data[at] else b"\x42"), at + 1
 
 
 def _read_timestamp(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
     after = at + 8
     if after > len(data):
-        raise WireSyntaxError("a table ends within a timestamp")
+        raise WireSyntaxError("field table: incomplete timestamp")
     seconds = int.from_bytes(data[at:after], "big", signed=True)
     return encode_timestamp(seconds), after
 
 
 def encode_timestamp(seconds: int) -> bytes:
-    """In milliseconds; or in seconds, as a number, where a client counted in units too small."""
+    """A timestamp in milliseconds; a long in seconds if that is out of range."""
     milliseconds = seconds * 1000
     if -(1 << 63) <= milliseconds < 1 << 63:
         return b"\x83" + milliseconds.to_bytes(8, "big", signed=True)
@@ -253,19 +248,19 @@ def encode_timestamp(seconds: int) -> bytes:
 def _read_decimal(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
     after = at + 5
     if after > len(data):
-        raise WireSyntaxError("a table ends within a decimal")
+        raise WireSyntaxError("field table: incomplete decimal")
     digits = int.from_bytes(data[at + 1 : after], "big", signed=True)
     return encode(encode_decimal64(data[at], digits)), after
 
 
 def _read_table(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
     if depth <= 0:
-        raise WireSyntaxError("a table is nested too deep")
+        raise WireSyntaxError("field table: nested too deep")
     content, after = _content(data, at)
     parts: list[bytes] = []
     seen: set[bytes] = set()
     for name, _, encoded in read_table_fields(content, depth - 1):
-        if name not in seen:  # twice the same name: 0-9-1 does not mind, 1.0 does
+        if name not in seen:  # duplicate names are invalid in AMQP 1.0
             seen.add(name)
             parts += (encode_string(name), encoded)
     return encode_compound(0xC1, len(parts), b"".join(parts)), after
@@ -273,12 +268,12 @@ def _read_table(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
 
 def _read_array(data: bytes, at: int, depth: int) -> tuple[bytes, int]:
     if depth <= 0:
-        raise WireSyntaxError("an array is nested too deep")
+        raise WireSyntaxError("field table: array nested too deep")
     content, after = _content(data, at)
     parts: list[bytes] = []
-    place = 0
-    while place < len(content):
-        encoded, place = _read(content, content[place], place + 1, depth - 1)
+    at = 0
+    while at < len(content):
+        encoded, at = _read(content, content[at], at + 1, depth - 1)
         parts.append(encoded)
     return (encode_compound(0xC0, len(parts), b"".join(parts)) if parts else b"\x45"), after
 

@@ -1,4 +1,4 @@
-"""To a client of AMQP 1.0: what goes before the body of a message, and what after."""
+"""To AMQP 1.0: the sections before and after the body of a message."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.broker.contract import Message
 from penstock.core.errors import WireSyntaxError
+from penstock.protocols.amqp10.conversion.decoder import TTL_MAX
 from penstock.protocols.amqp10.conversion.preserved_sections import (
     APPLICATION_PROPERTIES_HEADER,
     ENCODED_BODY_TYPE,
@@ -38,40 +39,40 @@ from penstock.wire.amqp10.message import (
 )
 from penstock.wire.amqp10.values import UByte, UInt
 
-_TTL_MAX: Final = 0xFFFF_FFFF
 
+def convert_outgoing(
+    message: Message, count: int = 0, released: bool = False
+) -> tuple[bytes, bytes]:
+    """The bytes before and after the body.
 
-def outgoing(message: Message, count: int = 0, released: bool = False) -> tuple[bytes, bytes]:
-    """What goes before the body and what after.
-
-    `count` is how often it was delivered before; what another link has `released` was not counted,
-    and has been acquired all the same.
+    `count` is how often the message was delivered before. A message that a client `released` is not
+    counted, but was acquired before.
     """
     first = not count and not released
     header = message.header
-    if header[12:14] in (b"\x10\x00", b"\x00\x00"):  # nothing is said but the delivery mode
+    if header[12:14] in (b"\x10\x00", b"\x00\x00"):  # no property but the delivery mode
         before = (
             _header_section(header[14:] == b"\x02", None, None, count, first)
             + _route_annotations(message.route)
             + _data_section_prefix(message.size)
         )
         return before, b""
-    kept = verified_sections(header)
+    verified = verified_sections(header)
     basic = read_basic_properties(header)
-    if kept is not None and MESSAGE_ANNOTATIONS_HEADER not in kept[0]:
-        return _preserved_message(message, basic, count, first, *kept)
-    beside = PreservedSections()
+    if verified is not None and MESSAGE_ANNOTATIONS_HEADER not in verified[0]:
+        return _preserved_message(message, basic, count, first, *verified)
+    preserved = PreservedSections()
     try:
-        application, annotations = split_headers(basic, beside)
-    except (WireSyntaxError, IndexError):  # a table that lies: nobody could read it
-        application, annotations, beside = b"", {}, PreservedSections()
+        application, annotations = split_headers(basic, preserved)
+    except (WireSyntaxError, IndexError):  # an invalid table
+        application, annotations, preserved = b"", {}, PreservedSections()
     before = _header_section(
         basic.delivery_mode == 2, basic.priority, _ttl(basic.expiration), count, first
     ) + _message_annotations(message.route, annotations)
-    before += beside.properties or encode_properties_from_basic(basic, beside.extra)
+    before += preserved.properties or encode_properties_from_basic(basic, preserved.extra)
     if application:
         before += section_prefix(APPLICATION_PROPERTIES) + application
-    return before + _body_prefix(message, basic, beside), beside.footer
+    return before + _body_prefix(message, basic, preserved), preserved.footer
 
 
 def _preserved_message(
@@ -79,13 +80,13 @@ def _preserved_message(
     basic: RawBasicProperties,
     count: int,
     first: bool,
-    kept: dict[bytes, bytes],
+    sections: dict[bytes, bytes],
     offset: bytes,
 ) -> tuple[bytes, bytes]:
-    """A message that nobody has touched since it came by AMQP 1.0."""
-    beside = PreservedSections()
-    if VALUE_TYPE_HEADER in kept:
-        beside.kind = kept[VALUE_TYPE_HEADER].decode("ascii", "replace")
+    """A message that was not changed since it was received by AMQP 1.0."""
+    preserved = PreservedSections()
+    if VALUE_TYPE_HEADER in sections:
+        preserved.kind = sections[VALUE_TYPE_HEADER].decode("ascii", "replace")
     before = (
         _header_section(
             basic.delivery_mode == 2, basic.priority, _ttl(basic.expiration), count, first
@@ -95,11 +96,11 @@ def _preserved_message(
             if offset
             else _route_annotations(message.route)
         )
-        + kept.get(PROPERTIES_HEADER, b"")
-        + kept.get(APPLICATION_PROPERTIES_HEADER, b"")
-        + _body_prefix(message, basic, beside)
+        + sections.get(PROPERTIES_HEADER, b"")
+        + sections.get(APPLICATION_PROPERTIES_HEADER, b"")
+        + _body_prefix(message, basic, preserved)
     )
-    return before, kept.get(FOOTER_HEADER, b"")
+    return before, sections.get(FOOTER_HEADER, b"")
 
 
 @lru_cache(maxsize=1024)
@@ -119,7 +120,7 @@ def _header_section(
 def _ttl(expiration: bytes | None) -> int | None:
     if expiration is None or not expiration[1:].isdigit():
         return None
-    return min(int(expiration[1:]), _TTL_MAX)
+    return min(int(expiration[1:]), TTL_MAX)
 
 
 _OFFSET: Final = b"\xa3\x0fx-stream-offset"
@@ -128,7 +129,7 @@ _ROUTING_KEY: Final = b"\xa3\x0dx-routing-key"
 
 
 def _message_annotations(route: bytes, carried: dict[bytes, bytes]) -> bytes:
-    """How it came here, then what else is told; keys are encoded symbols, and so are values."""
+    """Exchange and routing key, then `carried`: encoded symbols and encoded values."""
     after = 1 + route[0]
     parts = [
         _EXCHANGE,
@@ -141,7 +142,7 @@ def _message_annotations(route: bytes, carried: dict[bytes, bytes]) -> bytes:
     return section_prefix(MESSAGE_ANNOTATIONS) + encode_compound(0xC1, len(parts), b"".join(parts))
 
 
-@lru_cache(maxsize=1024)  # many messages go the same way
+@lru_cache(maxsize=1024)
 def _route_annotations(route: bytes) -> bytes:
     return _message_annotations(route, {})
 
@@ -152,12 +153,14 @@ def _data_section_prefix(size: int) -> bytes:
     return section_prefix(DATA) + b"\xb0" + size.to_bytes(4, "big")
 
 
-def _body_prefix(message: Message, basic: RawBasicProperties, beside: PreservedSections) -> bytes:
-    """What stands before the body: nothing, if it is sections itself."""
+def _body_prefix(
+    message: Message, basic: RawBasicProperties, preserved: PreservedSections
+) -> bytes:
+    """The start of the body section; empty if the body consists of encoded sections."""
     size = message.size
     if basic.type == ENCODED_BODY_TYPE and _is_sections(message):
         return b""
-    match beside.kind:
+    match preserved.kind:
         case "string" if _is_large(message) or is_utf8(message.body):
             head = bytes((0xA1, size)) if size <= 0xFF else b"\xb1" + size.to_bytes(4, "big")
             return section_prefix(VALUE) + head
@@ -170,7 +173,7 @@ def _body_prefix(message: Message, basic: RawBasicProperties, beside: PreservedS
 
 
 def _is_sections(message: Message) -> bool:
-    """Whether a body is what its type says. One that lies in a file is believed."""
+    """Whether the body consists of encoded sections; that of a large message is not checked."""
     if _is_large(message):
         return True
     try:
