@@ -34,9 +34,6 @@ USER_ID: Final = 0x0010
 APP_ID: Final = 0x0008
 CLUSTER_ID: Final = 0x0004
 
-#: The largest length of a short string, in bytes.
-SHORTSTR_MAX: Final = 255
-
 #: The delivery modes: kept in memory alone, and kept on disk.
 TRANSIENT: Final = 1
 PERSISTENT: Final = 2

@@ -71,8 +71,8 @@ def test_properties_are_told_to_5_0_only() -> None:
 def test_the_properties_of_one_message_are_not_told_of_the_next() -> None:
     packet_cache = EncodedPacketCache()
     header = encode_content_header({MqttProperty.CONTENT_TYPE: "text/plain"}, 0, 5)
-    packet_cache.set(Message(encode_route("amq.topic", "a"), header, b"hello"))
-    packet_cache.set(message())
+    packet_cache.load(Message(encode_route("amq.topic", "a"), header, b"hello"))
+    packet_cache.load(message())
     assert packet_cache.properties == {}
     assert packet_cache.encoded == b"\0"
 
@@ -108,6 +108,6 @@ def test_properties_that_cannot_be_told_do_not_stop_the_press() -> None:
 def test_topics_are_remembered_up_to_a_number() -> None:
     packet_cache = EncodedPacketCache()
     for n in range(MAX_CACHED_TOPICS + 10):
-        packet_cache.set(message(f"a.{n}"))
+        packet_cache.load(message(f"a.{n}"))
     assert read(packet_cache.encode_v4(message("a.1")), 4).topic == b"a/1"
-    assert len(packet_cache._heads) <= MAX_CACHED_TOPICS
+    assert len(packet_cache._topics) <= MAX_CACHED_TOPICS

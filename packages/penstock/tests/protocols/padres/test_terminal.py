@@ -22,7 +22,8 @@ from penstock.core.errors import (
     ResourceExhausted,
 )
 from penstock.protocols.padres.terminal import PadresTerminal
-from penstock.protocols.padres.writer import WRITE_HIGH_WATER_BYTES, PadresWriter
+from penstock.protocols.padres.writer import PadresWriter
+from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES
 from penstock.server import Broker
 from penstock.wire.padres.frames import (
     PROTOCOL_HEADER,
@@ -303,7 +304,7 @@ async def test_what_waits_for_a_client_does_not_all_come_at_once(
     flush = PadresWriter.flush
 
     def weigh(writer: PadresWriter) -> None:
-        written.append(sum(map(len, writer._out)))
+        written.append(sum(map(len, writer.output.out)))
         flush(writer)
 
     async with serving(tmp_path) as broker, PadresClient(url(broker)) as ada:

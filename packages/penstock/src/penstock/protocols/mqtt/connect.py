@@ -1,7 +1,7 @@
-"""From CONNECT to CONNACK: who is this client, and may it come in?
+"""CONNECT: authentication, permissions, the session, and CONNACK.
 
-A refusal is worded for the version the client speaks. What the server does differently from what
-was asked (a client id it chose, a shorter session, its own limits) is said in the CONNACK.
+CONNACK has the reason code of the client's version. Its properties name what differs from the
+request: an assigned client id, a shorter session expiry, the limits of the server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
     from penstock.protocols.mqtt.terminal import MqttTerminal
 
-#: What a client has that says nothing of how much it takes.
+#: Of a client that does not set it.
 DEFAULT_RECEIVE_MAXIMUM: Final = 65535
 
 
@@ -37,7 +37,6 @@ class ConnectHandler:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, body: bytes) -> None:
-        """The first packet, which must be CONNECT."""
         terminal = self._terminal
         try:
             request = decode_connect(body)
@@ -54,7 +53,7 @@ class ConnectHandler:
             method = properties[MqttProperty.AUTHENTICATION_METHOD]
             raise MqttError(
                 ReasonCode.BAD_AUTHENTICATION_METHOD,
-                f"authentication method {method!r}: none is known",
+                f"authentication method {method!r} is not supported",
             )
         terminal.flow_control.hold()
         loop = terminal.host.kernel.loop
@@ -69,7 +68,7 @@ class ConnectHandler:
         try:
             vhost, user = await self._identify(request)
             self._task = None
-            self._enter(request, vhost, user)
+            self._open(request, vhost, user)
         except AuthenticationFailed:
             terminal.host.kernel.metrics.refused += 1
             terminal.fail(
@@ -81,14 +80,16 @@ class ConnectHandler:
         terminal.host.kernel.write_batch.flush()
 
     async def _identify(self, request: ConnectPacket) -> tuple[VirtualHost, User]:
-        """The user, and the virtual host: the user name may begin with it, as `vhost:user`."""
+        """The virtual host and the user; a user name may be `vhost:user`."""
         host = self._terminal.host
         settings = host.kernel.settings
         address = self._terminal.peer[0]
         name, vhost = request.username, settings.default_vhost
         if name is None:
             if not self._may_be_anonymous(address):
-                raise MqttError(ReasonCode.NOT_AUTHORIZED, "a user name and a password are needed")
+                raise MqttError(
+                    ReasonCode.NOT_AUTHORIZED, "a user name and a password are required"
+                )
             try:
                 user = host.users.anonymous(settings.anonymous_user, address=address)
             except AuthenticationFailed as error:
@@ -113,7 +114,7 @@ class ConnectHandler:
         allowed = settings.anonymous_websocket if websocket else settings.anonymous
         return allowed and is_loopback(address)
 
-    def _enter(self, request: ConnectPacket, vhost: VirtualHost, user: User) -> None:
+    def _open(self, request: ConnectPacket, vhost: VirtualHost, user: User) -> None:
         terminal = self._terminal
         host = terminal.host
         settings = host.kernel.settings
@@ -126,11 +127,11 @@ class ConnectHandler:
             )
         if terminal.closing:
             return
-        told: MqttProperties = {}
+        connack: MqttProperties = {}
         client_id = request.client_id
         if not client_id:
             client_id = "auto-" + secrets.token_urlsafe(16)
-            told[MqttProperty.ASSIGNED_CLIENT_IDENTIFIER] = client_id
+            connack[MqttProperty.ASSIGNED_CLIENT_IDENTIFIER] = client_id
         if not host.users.is_client_id_allowed(user, client_id):
             raise MqttError(
                 ReasonCode.NOT_AUTHORIZED,
@@ -141,11 +142,11 @@ class ConnectHandler:
         terminal.access = MqttAccess(host.users, user, vhost.name, exchange.name, client_id)
         terminal.sessions = terminal.mqtt.sessions(vhost)
         terminal.client_id = client_id
-        self._take_will(request, exchange.name)
-        terminal.expiry = self._expiry(request, told)
-        terminal.keep_alive = self._keep_alive(request, told)
+        self._set_will(request, exchange.name)
+        terminal.expiry = self._expiry(request, connack)
+        terminal.keep_alive = self._keep_alive(request, connack)
         present = terminal.sessions.enter(terminal, request.clean_start)
-        self._welcome(request, present, told)
+        self._send_connack(request, present, connack)
         terminal.open(
             exchange,
             window=min(
@@ -155,50 +156,53 @@ class ConnectHandler:
             aliases=request.properties.get(MqttProperty.TOPIC_ALIAS_MAXIMUM, 0),
         )
 
-    def _take_will(self, request: ConnectPacket, exchange: str) -> None:
+    def _set_will(self, request: ConnectPacket, exchange: str) -> None:
         if request.will is None:
             return
         terminal = self._terminal
         key = topic_to_routing_key(request.will.topic.encode()).decode()
         if len(key.encode()) > SHORTSTR_MAX:
-            raise MqttError(ReasonCode.TOPIC_NAME_INVALID, "the topic of the will is too long")
+            raise MqttError(
+                ReasonCode.TOPIC_NAME_INVALID, "the topic of the will message is too long"
+            )
         if key.startswith("$SYS") or not terminal.access.may_publish(key):
             raise MqttError(
                 ReasonCode.NOT_AUTHORIZED, f"not allowed to publish a will to {request.will.topic}"
             )
         terminal.will = WillMessage.of(request.will, exchange)
 
-    def _expiry(self, request: ConnectPacket, told: MqttProperties) -> int:
-        """How long the session outlives the connection, in seconds."""
-        most = self._terminal.host.kernel.settings.mqtt.max_session_expiry
+    def _expiry(self, request: ConnectPacket, connack: MqttProperties) -> int:
+        """The session expiry interval, in seconds."""
+        limit = self._terminal.host.kernel.settings.mqtt.max_session_expiry
         if request.version < 5:
-            return 0 if request.clean_start else most
-        asked: int = request.properties.get(MqttProperty.SESSION_EXPIRY, 0)
-        if asked > most:
-            told[MqttProperty.SESSION_EXPIRY] = most
-        return min(asked, most)
+            return 0 if request.clean_start else limit
+        requested: int = request.properties.get(MqttProperty.SESSION_EXPIRY, 0)
+        if requested > limit:
+            connack[MqttProperty.SESSION_EXPIRY] = limit
+        return min(requested, limit)
 
-    def _keep_alive(self, request: ConnectPacket, told: MqttProperties) -> int:
-        """How long the client may be silent, in seconds; 0 for any time."""
-        most = self._terminal.host.kernel.settings.mqtt.keep_alive
-        asked = request.keep_alive
-        if not most or 0 < asked <= most:
-            return asked
-        told[MqttProperty.SERVER_KEEP_ALIVE] = most
-        return most if request.version == 5 else asked
+    def _keep_alive(self, request: ConnectPacket, connack: MqttProperties) -> int:
+        """In seconds; 0 for none."""
+        limit = self._terminal.host.kernel.settings.mqtt.keep_alive
+        requested = request.keep_alive
+        if not limit or 0 < requested <= limit:
+            return requested
+        connack[MqttProperty.SERVER_KEEP_ALIVE] = limit
+        return limit if request.version == 5 else requested
 
-    def _welcome(self, request: ConnectPacket, present: bool, told: MqttProperties) -> None:
+    def _send_connack(self, request: ConnectPacket, present: bool, connack: MqttProperties) -> None:
         terminal = self._terminal
         if request.version == 5:
             settings = terminal.host.kernel.settings.mqtt
-            told[MqttProperty.RECEIVE_MAXIMUM] = settings.receive_maximum
+            connack[MqttProperty.RECEIVE_MAXIMUM] = settings.receive_maximum
             if settings.topic_alias_maximum:
-                told[MqttProperty.TOPIC_ALIAS_MAXIMUM] = settings.topic_alias_maximum
+                connack[MqttProperty.TOPIC_ALIAS_MAXIMUM] = settings.topic_alias_maximum
             if settings.max_packet_bytes < VARINT_MAX + 5:
-                told[MqttProperty.MAXIMUM_PACKET_SIZE] = settings.max_packet_bytes
-        packet = encode_connack(request.version, present, ReasonCode.SUCCESS, told)
+                connack[MqttProperty.MAXIMUM_PACKET_SIZE] = settings.max_packet_bytes
+        packet = encode_connack(request.version, present, ReasonCode.SUCCESS, connack)
         if len(packet) > terminal.writer.largest:
             raise MqttError(
-                ReasonCode.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK"
+                ReasonCode.PACKET_TOO_LARGE,
+                f"CONNACK has {len(packet)} bytes, the client accepts {terminal.writer.largest}",
             )
         terminal.send(packet)

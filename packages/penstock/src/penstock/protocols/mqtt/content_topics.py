@@ -1,9 +1,9 @@
-"""The content language over MQTT: `$content/` before a subscription, or before a class.
+"""The content language over MQTT: topics and filters that begin with `$content/`.
 
-A filter `$content/[class,eq,stock],[price,<,50]` asks for publications, a composite one for several
-together. A message to the topic `$content/stock` is a publication of that class (to `$content`, of
-the class that its properties name); its user properties are the attributes, a value that reads as a
-number being one unless it is quoted. What is wrong with a text is told with its position.
+The filter `$content/[class,eq,stock],[price,<,50]` is a subscription; a composite subscription
+follows the prefix in the same way. A message to the topic `$content/stock` is a publication of that
+class (to `$content`, of the class in its user properties). User properties are the attributes; a
+value that reads as a number is one unless it is quoted. Errors name the position in the text.
 """
 
 from __future__ import annotations
@@ -12,11 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.broker.contract import Channel, Message, TopicSubscription
-from penstock.content import (
-    LanguageError,
-    parse_composite,
-    parse_subscription,
-)
+from penstock.content import LanguageError, parse_composite, parse_subscription
 from penstock.content.messages import INT_MAX, INT_MIN
 from penstock.core.basic_properties import SHORTSTR_MAX, decode_header, encode_header, encode_route
 from penstock.core.errors import AccessRefused, PenstockError, ResourceExhausted
@@ -51,13 +47,13 @@ def is_content_topic(topic: bytes) -> bool:
     return topic.startswith(_CLASS_PREFIX) or topic == _CONTENT_TOPIC
 
 
-def is_publication_text(told: MqttProperties) -> bool:
-    """Whether the payload is a publication's text, which has to be read at once."""
-    return told.get(MqttProperty.CONTENT_TYPE) == _PUBLICATION_CONTENT_TYPE
+def is_publication_text(properties: MqttProperties) -> bool:
+    """Whether the payload is a publication in the content language."""
+    return properties.get(MqttProperty.CONTENT_TYPE) == _PUBLICATION_CONTENT_TYPE
 
 
 def parse_attribute_value(text: str) -> str | int | float:
-    """A user property as the language would read it; what it would not is a text."""
+    """A user property as a value of the content language."""
     if _INTEGER.fullmatch(text) and INT_MIN <= int(text) <= INT_MAX:
         return int(text)
     if _FLOAT.fullmatch(text) and abs(float(text)) != float("inf"):
@@ -68,7 +64,7 @@ def parse_attribute_value(text: str) -> str | int | float:
 
 
 class ContentPublisher:
-    """Where a client's publications by content go."""
+    """Publishes to the content exchange for one client."""
 
     __slots__ = ("_access", "channel")
 
@@ -86,23 +82,22 @@ class ContentPublisher:
     def close(self) -> None:
         self.channel.driver.channel_close(self.channel)
 
-    def message(self, topic: bytes, told: MqttProperties, qos: int, size: int) -> Message | None:
-        """The publication as a message that has no body yet, of the size it will have; None when
-        this client may not publish its class. The class of one that is told whole is not known yet:
-        the exchange asks for it."""
-        header = decode_header(encode_content_header(told, qos, size))
+    def message(
+        self, topic: bytes, properties: MqttProperties, qos: int, size: int
+    ) -> Message | None:
+        """A message without its body of `size` bytes; None if the client may not publish the class.
+        Of a publication as text the class is not known yet: the exchange checks it."""
+        header = decode_header(encode_content_header(properties, qos, size))
         headers: dict[str, Any] = header.headers or {}
-        headers.pop(
-            PROPERTIES_HEADER, None
-        )  # it says the same in the words of MQTT, and all as texts
-        for name, value in told.get(MqttProperty.USER_PROPERTY, ()):
+        headers.pop(PROPERTIES_HEADER, None)
+        for name, value in properties.get(MqttProperty.USER_PROPERTY, ()):
             if name in headers and isinstance(headers[name], str):
                 headers[name] = value if name == "class" else parse_attribute_value(value)
         named = topic.removeprefix(_CLASS_PREFIX).decode() if topic != _CONTENT_TOPIC else ""
         if named:
             headers.setdefault("class", named)
         header.headers = headers
-        allowed = is_publication_text(told) or self._access.may_publish(
+        allowed = is_publication_text(properties) or self._access.may_publish(
             str(headers.get("class", named))
         )
         if not allowed:
@@ -110,17 +105,17 @@ class ContentPublisher:
         exchange: Any = self.channel.driver
         key = topic_to_routing_key(topic)[:SHORTSTR_MAX].decode("utf-8", "ignore")
         route = encode_route(exchange.name, key)
-        return Message(route, encode_header(header, size), b"", message_flags(qos, told))
+        return Message(route, encode_header(header, size), b"", message_flags(qos, properties))
 
 
 def subscribe_to_content(
     terminal: MqttTerminal,
     request: packets.SubscriptionRequest,
     identifier: int,
-    mistakes: list[str],
+    errors: list[str],
 ) -> int:
     if not request.filter.startswith(CONTENT_TOPIC_PREFIX):
-        mistakes.append("subscriptions by content are not shared")
+        errors.append("subscriptions by content cannot be shared")
         return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
     text = request.filter.removeprefix(CONTENT_TOPIC_PREFIX)
     try:
@@ -144,28 +139,28 @@ def subscribe_to_content(
                 terminal.vhost.unbind(exchange, session, before.pattern, before.arguments)
             terminal.vhost.bind(exchange, session, wanted.pattern, wanted.arguments)
     except LanguageError as error:
-        mistakes.append(str(error))
+        errors.append(str(error))
         return ReasonCode.TOPIC_FILTER_INVALID
     except ResourceExhausted as error:
-        mistakes.append(str(error))
+        errors.append(str(error))
         return ReasonCode.QUOTA_EXCEEDED
     except PenstockError as error:
         _log.warning("subscription failed", connection=terminal.name, error=str(error))
-        mistakes.append(str(error))
+        errors.append(str(error))
         return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
     return request.qos
 
 
-def unsubscribe_from_content(terminal: MqttTerminal, session: SessionQueue, asked: str) -> int:
-    before = session.subscription(asked)
+def unsubscribe_from_content(terminal: MqttTerminal, session: SessionQueue, filter_: str) -> int:
+    before = session.subscription(filter_)
     if before is None:
         return ReasonCode.NO_SUBSCRIPTION_EXISTED
-    terminal.vhost.unbind(_exchange(terminal), session, asked, before.arguments)
+    terminal.vhost.unbind(_exchange(terminal), session, filter_, before.arguments)
     return ReasonCode.SUCCESS
 
 
 def _exchange(terminal: MqttTerminal) -> str:
-    """The exchange of the content space, which is there once somebody has asked for it."""
+    """The content exchange, which is declared with the router."""
     terminal.host.router(terminal.vhost.name)
     return terminal.host.kernel.settings.padres.exchange
 

@@ -1,16 +1,15 @@
-"""A publication of MQTT as the message it is in AMQP, and back: RabbitMQ's mapping.
+"""Conversion between publications of MQTT and the canonical message, by RabbitMQ's mapping.
 
-    QoS 0 / 1 and 2      ↔ transient / persistent (that it was 2 is kept as a flag)
+    QoS 0 / 1 and 2      ↔ transient / persistent (QoS 2 has a flag)
     content type         ↔ content type
-    correlation data     ↔ correlation id; the header `x-correlation-id` where it is no short text
+    correlation data     ↔ correlation id; the header `x-correlation-id` if it is not a short text
     response topic       ↔ the header `x-reply-to-topic`, as a routing key
     message expiry       ↔ expiration
     user properties      ↔ headers
 
-AMQP cannot carry everything: a name twice, or in an order, whether a payload is text. Where that
-would be lost, the properties also travel as they came, in the header `x-mqtt-properties`, so that
-MQTT clients get them unaltered. The other properties of AMQP (priority, message id, timestamp…)
-have no counterpart in MQTT.
+AMQP cannot represent repeated names, their order, or the payload format indicator. Where these
+would be lost, the encoded properties are preserved in the header `x-mqtt-properties` for MQTT
+clients. Other properties of AMQP (priority, message id, timestamp…) have no counterpart in MQTT.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ CORRELATION_HEADER: Final = "x-correlation-id"
 
 _RESERVED: Final = frozenset({PROPERTIES_HEADER, REPLY_TO_HEADER, CORRELATION_HEADER})
 
-#: What is the receiver's or the connection's, and not the message's.
+#: Properties of the connection or of the subscription.
 _NOT_FORWARDED: Final = (MqttProperty.TOPIC_ALIAS, MqttProperty.SUBSCRIPTION_IDENTIFIER)
 
 _FLAGS: Final = (0, PERSISTENT, PERSISTENT | EXACTLY_ONCE)
@@ -57,11 +56,9 @@ def message_flags(qos: int, properties: MqttProperties) -> int:
 
 
 def encode_content_header(properties: MqttProperties, qos: int, size: int) -> bytes:
-    """The header of a publication with properties."""
-    carried: MqttProperties = {}
-    for name, value in properties.items():
-        if name not in _NOT_FORWARDED:
-            carried[name] = value
+    carried: MqttProperties = {
+        name: value for name, value in properties.items() if name not in _NOT_FORWARDED
+    }
     header = Header(delivery_mode=2 if qos else 1)
     headers: dict[str, Any] = {}
     lost = MqttProperty.PAYLOAD_FORMAT in carried
@@ -96,12 +93,12 @@ def encode_content_header(properties: MqttProperties, qos: int, size: int) -> by
 
 
 def message_properties(message: Message) -> MqttProperties:
-    """What an MQTT 5.0 client is told of a message, wherever it came from."""
+    """The properties of a message of any protocol, for an MQTT 5.0 client."""
     if message.header[12:] in MINIMAL_HEADER_TAILS:
         return {}
     try:
         header = decode_header(message.header)
-    except WireSyntaxError:  # a table that lies: nobody could read it
+    except WireSyntaxError:  # an invalid table
         return {}
     headers = header.headers or {}
     found: MqttProperties = {}
@@ -110,10 +107,7 @@ def message_properties(message: Message) -> MqttProperties:
         with contextlib.suppress(Exception):
             raw = envelope if not isinstance(envelope, str) else envelope.encode("latin-1")
             found, _ = read_properties(bytes(raw), 0, PUBLISH)
-            for name in (
-                *_NOT_FORWARDED,
-                MqttProperty.MESSAGE_EXPIRY,
-            ):  # an AMQP client may forge it
+            for name in (*_NOT_FORWARDED, MqttProperty.MESSAGE_EXPIRY):  # AMQP clients can set it
                 found.pop(name, None)
     if not found or not _is_unchanged(found, header, headers):
         found = {name: found[name] for name in (MqttProperty.PAYLOAD_FORMAT,) if name in found}
@@ -124,17 +118,17 @@ def message_properties(message: Message) -> MqttProperties:
 
 
 def _seconds(milliseconds: int) -> int:
-    """Whole seconds, as RabbitMQ has it; but what is left is not nothing."""
+    """Whole seconds as in RabbitMQ, but at least one if there is any time left."""
     return min(milliseconds // 1000 or bool(milliseconds), 0xFFFFFFFF)
 
 
-def _is_unchanged(told: MqttProperties, header: Header, headers: dict[str, Any]) -> bool:
-    """Whether what travelled beside still says what AMQP says: a relay may have changed that."""
-    content_type = told.get(MqttProperty.CONTENT_TYPE)
+def _is_unchanged(stored: MqttProperties, header: Header, headers: dict[str, Any]) -> bool:
+    """Whether the preserved properties agree with the header, which AMQP clients may change."""
+    content_type = stored.get(MqttProperty.CONTENT_TYPE)
     if header.content_type is not None and header.content_type != content_type:
         return False
     first: dict[str, str] = {}
-    for name, value in told.get(MqttProperty.USER_PROPERTY, ()):
+    for name, value in stored.get(MqttProperty.USER_PROPERTY, ()):
         first.setdefault(name, value)
     return all(
         first.get(name) == value for name, value in headers.items() if name not in _RESERVED
@@ -171,7 +165,7 @@ def _add_amqp_properties(header: Header, headers: dict[str, Any], found: MqttPro
 
 
 def _text_of(value: Any) -> str | None:
-    """A header as text; None for what has no short form."""
+    """A header as text, or None."""
     match value:
         case None:
             return ""
@@ -187,7 +181,7 @@ def _text_of(value: Any) -> str | None:
 
 
 def _is_text(text: str) -> bool:
-    """Whether MQTT has it as a string: UTF-8, and no null character."""
+    """Whether it is a string of MQTT: UTF-8 without a null character."""
     if "\0" in text or len(text) > STRING_MAX_BYTES:
         return False
     try:
@@ -210,10 +204,9 @@ def _bytes(value: bytes | bytearray | str) -> bytes:
 
 
 def decode_publish_properties(properties: bytes) -> MqttProperties:
-    """The properties of a client's publication."""
-    told = decode_properties(properties, PUBLISH)
-    if MqttProperty.SUBSCRIPTION_IDENTIFIER in told:
+    decoded = decode_properties(properties, PUBLISH)
+    if MqttProperty.SUBSCRIPTION_IDENTIFIER in decoded:
         raise MqttError(
-            ReasonCode.PROTOCOL_ERROR, "subscription identifiers are the server's to tell"
+            ReasonCode.PROTOCOL_ERROR, "a client must not send subscription identifiers"
         )
-    return told
+    return decoded

@@ -1,19 +1,18 @@
-"""What a client publishes: packets in, messages to the exchange.
+"""PUBLISH: publications of a client become messages to an exchange.
 
-The packet reader calls here. A publication without properties takes the short way; topics whose
-route is known, and allowed, are remembered (`routes.py`). What the client is told of each is
-`acknowledgements.py`.
+The packet reader calls `PublishHandler`. A publication without properties, to a topic whose route
+is cached, takes the fast path. Acknowledgements to the publisher are `acknowledgements.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.buckets import Bucket
-from penstock.broker.contract import LOGGED, MANDATORY, RETAIN, Channel, Fragment, Message
+from penstock.broker.contract import LOGGED, MANDATORY, RETAIN, Channel, Message
 from penstock.core.basic_properties import SHORTSTR_MAX, encode_minimal_header, encode_shortstr
 from penstock.core.errors import AccessRefused, PreconditionFailed
 from penstock.core.logs import get_logger
+from penstock.protocols.fragment_poster import FragmentPoster
 from penstock.protocols.mqtt.acknowledgements import RETAINED_FLAG, PublishAcknowledgements
 from penstock.protocols.mqtt.content_topics import (
     ContentPublisher,
@@ -36,8 +35,10 @@ if TYPE_CHECKING:
     from penstock.protocols.mqtt.terminal import MqttTerminal
 
 
-#: Sizes whose headers are remembered.
+#: Sizes whose content headers are cached.
 MAX_CACHED_HEADERS: Final = 4096
+
+NOT_CONNECTED: Final = "packet before CONNECT was accepted"
 
 _log = get_logger("penstock.mqtt")
 
@@ -49,6 +50,7 @@ class PublishHandler:
         "_headers",
         "_known",
         "_large",
+        "_large_receipt",
         "_producer",
         "_routes",
         "_terminal",
@@ -62,17 +64,17 @@ class PublishHandler:
         self._producer: Channel
         self._routes = TopicRoutes(terminal)
         self._known = self._routes.known
-        self._large: LargePublish | None = None
-        self._content: ContentPublisher | None = None  # few clients publish by content
+        self._large: FragmentPoster | None = None
+        self._large_receipt = 0
+        self._content: ContentPublisher | None = None  # created when it is needed
         self.acknowledgements = PublishAcknowledgements(terminal)
 
     def open(self, exchange: Exchange) -> None:
-        """The client is let in."""
         self._exchange = exchange
         self._routes.exchange = exchange.name
         self._producer = Channel(self._terminal.writer, exchange)
-        most = self._terminal.host.kernel.settings.mqtt.receive_maximum
-        self.acknowledgements.open(self._producer, most)
+        limit = self._terminal.host.kernel.settings.mqtt.receive_maximum
+        self.acknowledgements.open(self._producer, limit)
         exchange.channel_open(self._producer, {})
 
     def close(self) -> None:
@@ -87,22 +89,26 @@ class PublishHandler:
     def forget_permissions(self) -> None:
         self._known.clear()
 
-    # What the reader finds.
+    def post_partial_bucket(self) -> None:
+        if self._large is not None:
+            self._large.post_partial()
+
+    # Calls of the packet reader.
 
     def on_publish(
-        self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
+        self, first: int, topic: bytes, packet_id: int, properties: bytes, payload: bytes
     ) -> None:
         if properties or not topic:
-            self._publish_with(first, topic, number, properties, payload)
+            self._publish_with_properties(first, topic, packet_id, properties, payload)
             return
         route = self._known.get(topic)
         if route is None:
             if is_content_topic(topic):
-                self._publish_content(first, topic, number, {}, payload)
+                self._publish_content(first, topic, packet_id, {}, payload)
                 return
             route = self._routes.find(topic)
             if route is None:
-                self._forbid(first, number, topic)
+                self._forbid(first, packet_id, topic)
                 return
         size = len(payload)
         qos = first >> 1 & 3
@@ -111,7 +117,7 @@ class PublishHandler:
             header = self._header(qos, size)
         self._terminal.published += 1
         if first & 7:
-            self._publish(first, number, Message(route, header, payload, message_flags(qos, {})))
+            self._publish(first, packet_id, Message(route, header, payload, message_flags(qos, {})))
         else:
             message = Message(route, header, payload)
             session = self._terminal.session
@@ -120,77 +126,80 @@ class PublishHandler:
             self._exchange.channel_post(self._producer, message, 0)
 
     def on_large_publish(
-        self, first: int, topic: bytes, number: int, properties: bytes, size: int
+        self, first: int, topic: bytes, packet_id: int, properties: bytes, size: int
     ) -> None:
         if not self._terminal.opened:
-            raise MqttError(ReasonCode.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
-        told = decode_publish_properties(properties) if properties else {}
-        topic = self._routes.named(topic, told)
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
+        decoded = decode_publish_properties(properties) if properties else {}
+        topic = self._routes.resolve_alias(topic, decoded)
         qos = first >> 1 & 3
-        content = self._content_outlet() if is_content_topic(topic) else None
+        content = self._content_publisher() if is_content_topic(topic) else None
         channel = self._producer if content is None else content.channel
-        large = self._large = LargePublish(self._terminal, channel)
         if content is None:
-            message = self._opening(first, topic, told, size)
-        elif is_publication_text(told):
-            why = f"a publication of {size} bytes is too long to be read"
-            self._refuse(first, number, topic, ReasonCode.QUOTA_EXCEEDED, why)
+            message = self._opening(first, topic, decoded, size)
+        elif is_publication_text(decoded):
+            reason = f"a publication in the content language of {size} bytes is too large"
+            self._refuse(first, packet_id, topic, ReasonCode.QUOTA_EXCEEDED, reason)
             return
         else:
-            first &= ~1  # there is nothing to keep it under
-            message = self._by_content(content, topic, told, qos, size)
+            first &= ~1  # publications by content are not retained
+            message = self._content_message(content, topic, decoded, qos, size)
         if message is None:
-            self._forbid(first, number, topic)
+            self._forbid(first, packet_id, topic)
             return
-        if qos == 2 and self.acknowledgements.is_repeated(number):
+        if qos == 2 and self.acknowledgements.is_repeated(packet_id):
             return
         self._terminal.published += 1
         message.more = True
-        receipt = self.acknowledgements.receipt_of_large(first, number, message, channel)
+        acknowledgements = self.acknowledgements
+        self._large_receipt = acknowledgements.receipt_of_large(first, packet_id, message, channel)
         session = self._terminal.session
         if session is not None and session.no_local:
             session.own_message = message
-        large.begin(message, receipt)
+        self._large = FragmentPoster(self._terminal, channel)
+        channel.driver.channel_post(channel, message, 0)
 
     def on_payload(self, piece: memoryview, more: bool) -> None:
-        assert self._large is not None, "a payload follows its packet's opening"
         large = self._large
+        if large is None:  # refused, or repeated
+            return
+        large.add(piece)
         if not more:
             self._large = None
-        large.pour(piece, more)
+            large.finish(self._large_receipt)
 
-    def on_acknowledgement(self, kind: int, number: int, reason: int, properties: bytes) -> None:
+    def on_acknowledgement(self, kind: int, packet_id: int, reason: int, properties: bytes) -> None:
         terminal = self._terminal
         session = terminal.session
         if not terminal.opened:
-            raise MqttError(ReasonCode.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
         if kind == PUBREL:
-            self.acknowledgements.release(number)
+            self.acknowledgements.release(packet_id)
             return
-        entry = session.inflight.get(number) if session is not None else None
+        entry = session.inflight.get(packet_id) if session is not None else None
         channel = terminal.writer.channel
         if session is None or channel is None or entry is None:
-            if kind == PUBREC:  # we know nothing of it: let the client forget it too
+            if kind == PUBREC:  # unknown here: release it at the client
                 unknown = ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
                 terminal.send(
-                    encode_acknowledgement(PUBREL, number, unknown, version=terminal.version)
+                    encode_acknowledgement(PUBREL, packet_id, unknown, version=terminal.version)
                 )
             return
         if kind == PUBACK if entry.qos == 1 else kind == PUBCOMP and entry.released:
             session.channel_confirm(channel, entry)
-            terminal.answered += 1
+            terminal.acknowledged += 1
         elif kind == PUBREC and entry.qos == 2:
             if reason >= 0x80:
                 session.channel_failure(channel, entry, False)
-                terminal.answered += 1
+                terminal.acknowledged += 1
                 return
             if not entry.released:
                 session.channel_confirm(channel, entry)
-            terminal.send(encode_acknowledgement(PUBREL, number, version=terminal.version))
+            terminal.send(encode_acknowledgement(PUBREL, packet_id, version=terminal.version))
         else:
             raise MqttError(
                 ReasonCode.PROTOCOL_ERROR,
-                f"packet {number} is answered by a packet of the wrong kind",
+                f"packet {packet_id} was acknowledged by the wrong packet type {kind}",
             )
 
     def on_packet(self, kind: int, flags: int, body: bytes) -> None:
@@ -204,74 +213,81 @@ class PublishHandler:
         header = self._headers[size << 1 | (qos > 0)] = encode_minimal_header(size, qos > 0)
         return header
 
-    def _fitting(self, header: bytes) -> bytes:
+    def _check_size(self, header: bytes) -> bytes:
         if len(header) + 8 > self._terminal.host.kernel.settings.frame_max:
             raise MqttError(
-                ReasonCode.PACKET_TOO_LARGE, "more properties than fit in a frame of AMQP"
+                ReasonCode.PACKET_TOO_LARGE, "the properties do not fit into an AMQP frame"
             )
         return header
 
-    def _opening(self, first: int, topic: bytes, told: MqttProperties, size: int) -> Message | None:
-        """A large publication without its payload; None when the client may not publish there."""
+    def _opening(
+        self, first: int, topic: bytes, properties: MqttProperties, size: int
+    ) -> Message | None:
+        """A large message without its body; None if the client may not publish to the topic."""
         route = self._routes.of(topic)
         if route is None:
             return None
         qos = first >> 1 & 3
-        flags = message_flags(qos, told) | (RETAIN if first & 1 else 0)
-        return Message(route, self._fitting(encode_content_header(told, qos, size)), b"", flags)
+        flags = message_flags(qos, properties) | (RETAIN if first & 1 else 0)
+        header = self._check_size(encode_content_header(properties, qos, size))
+        return Message(route, header, b"", flags)
 
-    def _by_content(
-        self, outlet: ContentPublisher, topic: bytes, told: MqttProperties, qos: int, size: int
+    def _content_message(
+        self,
+        publisher: ContentPublisher,
+        topic: bytes,
+        properties: MqttProperties,
+        qos: int,
+        size: int,
     ) -> Message | None:
-        """The same of one that goes to whoever wants what it says."""
-        message = outlet.message(topic, told, qos, size)
+        """The same for the content exchange."""
+        message = publisher.message(topic, properties, qos, size)
         if message is not None:
-            self._fitting(message.header)
+            self._check_size(message.header)
         return message
 
-    def _content_outlet(self) -> ContentPublisher:
+    def _content_publisher(self) -> ContentPublisher:
         if self._content is None:
             self._content = ContentPublisher(self._terminal)
         return self._content
 
-    # Publishing.
-
-    def _publish_with(
-        self, first: int, topic: bytes, number: int, properties: bytes, payload: bytes
+    def _publish_with_properties(
+        self, first: int, topic: bytes, packet_id: int, properties: bytes, payload: bytes
     ) -> None:
-        """A publication with properties, or by alias."""
-        told = decode_publish_properties(properties) if properties else {}
-        topic = self._routes.named(topic, told)
+        decoded = decode_publish_properties(properties) if properties else {}
+        topic = self._routes.resolve_alias(topic, decoded)
         if is_content_topic(topic):
-            self._publish_content(first, topic, number, told, payload)
+            self._publish_content(first, topic, packet_id, decoded, payload)
             return
         route = self._routes.of(topic)
         if route is None:
-            self._forbid(first, number, topic)
+            self._forbid(first, packet_id, topic)
             return
         qos = first >> 1 & 3
-        header = self._fitting(encode_content_header(told, qos, len(payload)))
+        header = self._check_size(encode_content_header(decoded, qos, len(payload)))
         self._terminal.published += 1
-        self._publish(first, number, Message(route, header, payload, message_flags(qos, told)))
+        flags = message_flags(qos, decoded)
+        self._publish(first, packet_id, Message(route, header, payload, flags))
 
     def _publish_content(
-        self, first: int, topic: bytes, number: int, told: MqttProperties, payload: bytes
+        self, first: int, topic: bytes, packet_id: int, properties: MqttProperties, payload: bytes
     ) -> None:
-        """One that goes to whoever wants what it says; there is nothing to keep it under."""
+        """Publish to the content exchange; such publications are not retained."""
         terminal = self._terminal
         if not terminal.opened:
-            raise MqttError(ReasonCode.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
         first &= ~1
-        outlet = self._content_outlet()
-        message = self._by_content(outlet, topic, told, first >> 1 & 3, len(payload))
+        publisher = self._content_publisher()
+        size = len(payload)
+        message = self._content_message(publisher, topic, properties, first >> 1 & 3, size)
         if message is None:
-            self._forbid(first, number, topic)
+            self._forbid(first, packet_id, topic)
             return
         message.body = payload
         terminal.published += 1
         try:
-            self._publish(first, number, message, outlet.channel)
-        except (AccessRefused, PreconditionFailed) as error:  # what a body in the language says
+            self._publish(first, packet_id, message, publisher.channel)
+        except (AccessRefused, PreconditionFailed) as error:  # of a body in the content language
             _log.info("publication refused", connection=terminal.name, error=str(error))
             forbidden = isinstance(error, AccessRefused)
             reason = ReasonCode.NOT_AUTHORIZED if forbidden else ReasonCode.PAYLOAD_FORMAT_INVALID
@@ -279,15 +295,15 @@ class PublishHandler:
                 self.acknowledgements.settle(posting, reason, str(error))
 
     def _publish(
-        self, first: int, number: int, message: Message, producer: Channel | None = None
+        self, first: int, packet_id: int, message: Message, producer: Channel | None = None
     ) -> None:
-        """One that is to be answered, kept, or both."""
+        """Post a message that is acknowledged, retained, or both."""
         channel = producer or self._producer
         acknowledgements = self.acknowledgements
         qos = first >> 1 & 3
-        if qos == 2 and acknowledgements.is_repeated(number):
+        if qos == 2 and acknowledgements.is_repeated(packet_id):
             return
-        receipt = acknowledgements.receipt(qos, number)
+        receipt = acknowledgements.receipt(qos, packet_id)
         if receipt and self._terminal.version == 5:
             message.flags |= MANDATORY
         if first & 1:
@@ -301,70 +317,70 @@ class PublishHandler:
         acknowledgements.posting = receipt
         channel.driver.channel_post(channel, message, receipt)
         if acknowledgements.posting:
-            acknowledgements.waits()
+            acknowledgements.defer_posted()
         if qos == 2:
-            acknowledgements.remember(number)
+            acknowledgements.add_received(packet_id)
 
-    def _forbid(self, first: int, number: int, topic: bytes) -> None:
-        why = f"not allowed to publish to {topic.decode('utf-8', 'replace')}"
-        self._refuse(first, number, topic, ReasonCode.NOT_AUTHORIZED, why)
+    def _forbid(self, first: int, packet_id: int, topic: bytes) -> None:
+        text = f"not allowed to publish to {topic.decode('utf-8', 'replace')}"
+        self._refuse(first, packet_id, topic, ReasonCode.NOT_AUTHORIZED, text)
 
-    def _refuse(self, first: int, number: int, topic: bytes, reason: ReasonCode, why: str) -> None:
+    def _refuse(
+        self, first: int, packet_id: int, topic: bytes, code: ReasonCode, reason: str
+    ) -> None:
         name = topic.decode("utf-8", "replace")
-        _log.info("publication refused", connection=self._terminal.name, topic=name, reason=why)
-        self.acknowledgements.refuse(first >> 1 & 3, number, reason, why)
+        _log.info("publication refused", connection=self._terminal.name, topic=name, reason=reason)
+        self.acknowledgements.refuse(first >> 1 & 3, packet_id, code, reason)
 
 
-# Where the topics of one client lead: short names, permissions, and routes that are remembered.
-
-#: Topics whose routes are remembered.
+#: Topics whose routes are cached.
 MAX_CACHED_ROUTES: Final = 1024
 
 
 class TopicRoutes:
+    """Aliases, permissions and cached routes of the topics that one client publishes to."""
+
     __slots__ = ("_aliases", "_terminal", "exchange", "known")
 
     def __init__(self, terminal: MqttTerminal) -> None:
         self._terminal = terminal
         self._aliases: dict[int, bytes] = {}
-        self.exchange = ""  #: they all begin with its name
-        self.known: dict[bytes, bytes] = {}  #: by topic: allowed, and asked for before
+        self.exchange = ""
+        self.known: dict[bytes, bytes] = {}  #: routes by topic, of permitted topics
 
-    def named(self, topic: bytes, told: MqttProperties) -> bytes:
-        """The topic, which may have a short name, or get one."""
-        alias = told.get(MqttProperty.TOPIC_ALIAS)
+    def resolve_alias(self, topic: bytes, properties: MqttProperties) -> bytes:
+        alias = properties.get(MqttProperty.TOPIC_ALIAS)
         if alias is None:
             if not topic:
-                raise MqttError(
-                    ReasonCode.PROTOCOL_ERROR, "a publication without a topic or an alias"
-                )
+                raise MqttError(ReasonCode.PROTOCOL_ERROR, "PUBLISH without a topic or an alias")
             return topic
-        most = self._terminal.host.kernel.settings.mqtt.topic_alias_maximum
-        if not 0 < alias <= most:
+        limit = self._terminal.host.kernel.settings.mqtt.topic_alias_maximum
+        if not 0 < alias <= limit:
             raise MqttError(
-                ReasonCode.TOPIC_ALIAS_INVALID, f"topic alias {alias}: 1 to {most} may be"
+                ReasonCode.TOPIC_ALIAS_INVALID, f"topic alias {alias} is not between 1 and {limit}"
             )
         if topic:
             self._aliases[alias] = topic
             return topic
         known = self._aliases.get(alias)
         if known is None:
-            raise MqttError(ReasonCode.PROTOCOL_ERROR, f"topic alias {alias} names nothing")
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, f"topic alias {alias} was not set")
         return known
 
     def of(self, topic: bytes) -> bytes | None:
-        """Where a topic leads; None when this client may not publish there."""
+        """The route; None if the client may not publish to the topic."""
         return self.known.get(topic) or self.find(topic)
 
     def find(self, topic: bytes) -> bytes | None:
-        """`of` one that is not known."""
+        """The same for a topic that is not cached."""
         terminal = self._terminal
         if not terminal.opened:
-            raise MqttError(ReasonCode.PROTOCOL_ERROR, "a packet before CONNECT was accepted")
+            raise MqttError(ReasonCode.PROTOCOL_ERROR, NOT_CONNECTED)
         key = topic_to_routing_key(topic)
         if len(key) > SHORTSTR_MAX:
             raise MqttError(
-                ReasonCode.TOPIC_NAME_INVALID, f"a topic of {len(key)} bytes: {SHORTSTR_MAX} may be"
+                ReasonCode.TOPIC_NAME_INVALID,
+                f"the topic has {len(key)} bytes, at most {SHORTSTR_MAX} are supported",
             )
         if topic.startswith(b"$SYS") or not terminal.access.may_publish(key.decode()):
             return None
@@ -373,48 +389,3 @@ class TopicRoutes:
         route = encode_shortstr(self.exchange) + bytes((len(key),)) + key
         self.known[topic] = route
         return route
-
-
-# A large publication on its way in: it goes on as it comes, and nothing of it stays here.
-
-
-class LargePublish:
-    __slots__ = ("_begun", "_bucket", "_producer", "_receipt", "_terminal")
-
-    def __init__(self, terminal: MqttTerminal, producer: Channel) -> None:
-        self._terminal = terminal
-        self._producer = producer
-        self._receipt = 0
-        self._begun = False  #: otherwise nobody wants it, and it is let pass
-        self._bucket: Bucket | None = None
-
-    def begin(self, message: Message, receipt: int) -> None:
-        self._begun = True
-        self._receipt = receipt
-        self._terminal.flow_control.expect_bulk(True)
-        self._producer.driver.channel_post(self._producer, message, 0)
-
-    def pour(self, data: memoryview, more: bool) -> None:
-        if not self._begun:
-            return
-        flow_control = self._terminal.flow_control
-        while data:
-            if self._bucket is None:
-                self._bucket = flow_control.account.take()
-            data = data[self._bucket.fill(data) :]
-            last = not more and not data
-            if last or self._bucket.full:
-                bucket, self._bucket = self._bucket, None
-                if last:
-                    # What follows may not overtake it on its way to the disk.
-                    flow_control.hold()
-                    flow_control.expect_bulk(False)
-                fragment = Fragment(bucket, bucket.content, more=not last)
-                receipt = self._receipt if last else 0
-                self._producer.driver.channel_post(self._producer, fragment, receipt)
-
-    def abandon(self) -> None:
-        """The connection has ended in the middle of it."""
-        if self._bucket is not None:
-            self._bucket.release()
-            self._bucket = None

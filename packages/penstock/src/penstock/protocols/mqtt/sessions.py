@@ -1,8 +1,8 @@
-"""The clients and sessions of one virtual host: who is here, who may come back, and until when.
+"""MQTT sessions of one virtual host: clients, session expiry, shared subscriptions, wills.
 
-A session whose client is away waits for it until it expires. Of those that outlive a connection
-there is a record in the topology: whose it is, how long it lasts, when its client left, which
-groups it shares in and its will. The messages are the session's own business (`drivers/session`).
+A session that outlives its connection has a record in the topology: user, expiry interval, time of
+the disconnect, shares and will. Its subscriptions and messages are in its queue
+(`destinations/session`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.broker.contract import RETAIN, Message, SessionQueue, TopicSubscription
 from penstock.broker.declarations import SESSION_QUEUE_TYPE
+from penstock.broker.permissions import TopicPermissionKind
 from penstock.broker.user import User
 from penstock.broker.users import Users
 from penstock.broker.vhost import VirtualHost
@@ -33,17 +34,79 @@ if TYPE_CHECKING:
 
 SESSION_QUEUE_PREFIX: Final = "mqtt-subscription-"
 SHARED_QUEUE_PREFIX: Final = "mqtt-shared-"
-#: Where the broker's own figures are published, apart from what clients say.
+#: The exchange of `$SYS` topics.
 SYS_EXCHANGE: Final = "mqtt.sys"
-#: A session that does not expire.
+#: The expiry interval of a session that does not expire.
 NO_EXPIRY: Final = 0xFFFFFFFF
 
 _log = get_logger("penstock.mqtt")
 
 
-class MqttSessionRegistry:
-    __slots__ = ("_expiries", "_members", "_records", "_users", "_wills", "clients", "vhost")
+class MqttAccess:
+    """Permissions of a client on one exchange: write to publish, read to subscribe, each on the
+    exchange and on the routing key. The session's queue needs no permission."""
 
+    __slots__ = ("_client_id", "_exchange", "_users", "_vhost", "user")
+
+    def __init__(self, users: Users, user: User, vhost: str, exchange: str, client_id: str) -> None:
+        self._users = users
+        self.user = user
+        self._vhost = vhost
+        self._exchange = exchange
+        self._client_id = client_id
+
+    def may_publish(self, key: str) -> bool:
+        return self._is_allowed("write", key)
+
+    def may_subscribe(self, key: str) -> bool:
+        return self._is_allowed("read", key)
+
+    def _is_allowed(self, kind: TopicPermissionKind, key: str) -> bool:
+        users, user, vhost, exchange = self._users, self.user, self._vhost, self._exchange
+        return users.is_allowed(user, vhost, kind, exchange) and users.is_topic_allowed(
+            user, vhost, exchange, kind, key, self._client_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WillMessage:
+    message: Message
+    delay: int  #: seconds after the disconnect
+
+    @classmethod
+    def of(cls, will: packets.ConnectWill, exchange: str) -> WillMessage:
+        properties = dict(will.properties)
+        delay = properties.pop(MqttProperty.WILL_DELAY, 0)
+        flags = message_flags(will.qos, properties) | (RETAIN if will.retain else 0)
+        header = encode_content_header(properties, will.qos, len(will.payload))
+        route = encode_route(exchange, topic_to_routing_key(will.topic.encode()).decode())
+        return cls(Message(route, header, will.payload, flags), delay)
+
+    def publish(self, vhost: VirtualHost) -> None:
+        message = self.message
+        if message.flags & RETAIN:
+            vhost.retained.keep(message)
+        exchange = vhost.exchanges.get(message.exchange)
+        if exchange is not None:
+            exchange.accept(message)
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON, for the topology."""
+        message = self.message
+        parts = (message.route, message.header, message.body)
+        return {
+            "parts": [base64.b64encode(part).decode() for part in parts],
+            "flags": message.flags,
+            "delay": self.delay,
+        }
+
+    @classmethod
+    def unpacked(cls, packed: dict[str, Any]) -> WillMessage:
+        route, header, body = (base64.b64decode(part) for part in packed["parts"])
+        return cls(Message(route, header, body, packed["flags"]), packed["delay"])
+
+
+class MqttSessionRegistry:
     def __init__(self, vhost: VirtualHost, users: Users) -> None:
         self.vhost = vhost
         self._users = users
@@ -51,24 +114,23 @@ class MqttSessionRegistry:
         self._records: dict[str, dict[str, Any]] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
         self._wills: dict[str, tuple[WillMessage, asyncio.TimerHandle]] = {}
-        self._members: dict[str, set[str]] = {}  #: of a group's queue, the client ids
+        self._members: dict[str, set[str]] = {}  #: client ids by the queue of a shared subscription
         self._recover()
 
     def __len__(self) -> int:
-        """Sessions, of clients here and away."""
-        away = sum(client_id not in self.clients for client_id in self._records)
-        return len(self.clients) + away
+        """Sessions of connected and of disconnected clients."""
+        return len(self.clients.keys() | self._records.keys())
 
-    # Coming and going.
+    # Connect and disconnect.
 
     def enter(self, terminal: MqttTerminal, clean_start: bool) -> bool:
-        """A client is let in; whether it finds a session."""
+        """CONNECT of a client; returns whether a session is present."""
         client_id = terminal.client_id
         record = self._records.get(client_id)
         if record is not None and record["user"] != terminal.access.user.name:
             raise MqttError(
                 ReasonCode.NOT_AUTHORIZED,
-                f"client id {client_id!r} has a session of another user's",
+                f"client id {client_id!r} has a session of another user",
             )
         before = self.clients.get(client_id)
         if before is not None:
@@ -79,9 +141,9 @@ class MqttSessionRegistry:
             before.fail(
                 MqttError(ReasonCode.SESSION_TAKEN_OVER, "another client has this client id")
             )
-        self._stop_waiting(client_id)
+        self._stop_expiry(client_id)
         session = self._session(client_id)
-        if clean_start or session is None:  # an operator may have deleted it
+        if clean_start or session is None:  # an operator can delete it
             self._end(client_id)
             session = None
         elif client_id in self._wills:
@@ -97,21 +159,20 @@ class MqttSessionRegistry:
         return session is not None
 
     def rejoin(self, terminal: MqttTerminal) -> None:
-        """A session that was found takes up its shares again."""
+        """Join the shared subscriptions of a present session again."""
         session = terminal.session
-        for name, wanted in self._records.get(terminal.client_id, {}).get("shares", {}).items():
+        for name, stored in self._records.get(terminal.client_id, {}).get("shares", {}).items():
             queue = self.vhost.queues.get(name)
             if session is not None and queue is not None:
-                session.join(queue, TopicSubscription(*wanted))
+                session.join(queue, TopicSubscription(*stored))
 
     def need(self, terminal: MqttTerminal) -> SessionQueue:
-        """The session of a client that has only now a use for one."""
         if terminal.session is None:
             terminal.session = self._declare(terminal.client_id, durable=terminal.expiry > 0)
         return terminal.session
 
     def leave(self, terminal: MqttTerminal) -> None:
-        """A connection has ended, and with it perhaps the session."""
+        """The connection has ended, and the session if it has no expiry interval."""
         client_id = terminal.client_id
         if self.clients.get(client_id) is terminal:
             del self.clients[client_id]
@@ -122,27 +183,26 @@ class MqttSessionRegistry:
             self._end(client_id)
             return
         self._put(client_id, left=time.time(), expiry=terminal.expiry)
-        self._await(client_id, terminal.expiry, will)
+        self._start_expiry(client_id, terminal.expiry, will)
 
-    def _await(self, client_id: str, expiry: float, will: WillMessage | None) -> None:
-        """The client may come back."""
+    def _start_expiry(self, client_id: str, expiry: float, will: WillMessage | None) -> None:
         kernel = self.vhost.kernel
         now = kernel.loop.time()
         if expiry < NO_EXPIRY:
             when = now + expiry
             self._expiries[client_id] = kernel.write_batch.call_at(
-                when, lambda: self._end(client_id)
+                when, partial(self._end, client_id)
             )
         if will is not None and will.delay and expiry:
-            say: Callable[[], None] = lambda: self._say(client_id)  # noqa: E731
             when = now + min(will.delay, expiry)
-            self._wills[client_id] = (will, kernel.write_batch.call_at(when, say))
+            timer = kernel.write_batch.call_at(when, partial(self._publish_delayed, client_id))
+            self._wills[client_id] = (will, timer)
         else:
             self._put(client_id, will=None)
             if will is not None:
                 self._publish_will(client_id, self._records[client_id]["user"], will)
 
-    def _say(self, client_id: str) -> None:
+    def _publish_delayed(self, client_id: str) -> None:
         waiting = self._wills.pop(client_id, None)
         if waiting is not None:
             will, timer = waiting
@@ -151,41 +211,40 @@ class MqttSessionRegistry:
             self._publish_will(client_id, self._records[client_id]["user"], will)
 
     def _publish_will(self, client_id: str, user: str, will: WillMessage) -> None:
-        """If its user may still publish there: it was asked when the client connected, and what a
-        user may do has perhaps changed since."""
+        """Publish, if the permissions of the user still allow it."""
         exchange, key = will.message.exchange, will.message.routing_key
         access = MqttAccess(self._users, User(user), self.vhost.name, exchange, client_id)
         if access.may_publish(key):
             will.publish(self.vhost)
         else:
-            _log.warning("will not published", client_id=client_id, user=user, routing_key=key)
+            _log.warning("will message refused", client_id=client_id, user=user, routing_key=key)
 
-    def _stop_waiting(self, client_id: str) -> None:
+    def _stop_expiry(self, client_id: str) -> None:
         timer = self._expiries.pop(client_id, None)
         if timer is not None:
             timer.cancel()
 
     def _end(self, client_id: str) -> None:
-        """The session is over, and whatever waited for it."""
-        self._stop_waiting(client_id)
-        self._say(client_id)
+        """The session has expired, or ends with its connection."""
+        self._stop_expiry(client_id)
+        self._publish_delayed(client_id)
         session = self._session(client_id)
         if session is not None:
             self.vhost.delete_queue(session.name)
         for name in [name for name, members in self._members.items() if client_id in members]:
-            self._quit(client_id, name)
+            self._remove_member(client_id, name)
         self._records.pop(client_id, None)
         self.vhost.topology.drop(("session", self.vhost.name, client_id))
 
     def forget_client(self, terminal: MqttTerminal) -> None:
-        """One that did not get all the way in."""
+        """The connection ended before CONNACK."""
         if self.clients.get(terminal.client_id) is terminal:
             del self.clients[terminal.client_id]
             if self._session(terminal.client_id) is not None:
-                self._await(terminal.client_id, terminal.expiry, None)
+                self._start_expiry(terminal.client_id, terminal.expiry, None)
 
     def forget(self, terminal: MqttTerminal) -> None:
-        """An operator has deleted the session's queue."""
+        """The session's queue was deleted."""
         terminal.session = None
         terminal.expiry = 0
 
@@ -193,11 +252,9 @@ class MqttSessionRegistry:
 
     def _session(self, client_id: str) -> SessionQueue | None:
         queue = self.vhost.queues.get(SESSION_QUEUE_PREFIX + client_id)
-        return (
-            cast(SessionQueue, queue)
-            if queue is not None and queue.type == SESSION_QUEUE_TYPE
-            else None
-        )
+        if queue is None or queue.type != SESSION_QUEUE_TYPE:
+            return None
+        return cast(SessionQueue, queue)
 
     def _declare(self, client_id: str, durable: bool) -> SessionQueue:
         queue = self.vhost.declare_queue(
@@ -213,7 +270,7 @@ class MqttSessionRegistry:
         self.vhost.topology.put(("session", self.vhost.name, client_id), record)
 
     def _recover(self) -> None:
-        """After a start every client is away: as long as it has been, or from now on."""
+        """After a start all clients are disconnected: since the recorded time, or since now."""
         for (_, vhost, client_id), record in self.vhost.topology.all("session"):
             if vhost == self.vhost.name:
                 self._records[client_id] = record
@@ -235,10 +292,10 @@ class MqttSessionRegistry:
                 continue
             if left is None:
                 self._put(client_id, left=time.time())
-            elif expiry < NO_EXPIRY:  # whatever the clock did meanwhile
+            elif expiry < NO_EXPIRY:  # also if the clock was set back
                 expiry = min(expiry, max(0.0, expiry - (time.time() - left)))
             will = record.get("will")
-            self._await(client_id, expiry, WillMessage.unpacked(will) if will else None)
+            self._start_expiry(client_id, expiry, WillMessage.unpacked(will) if will else None)
         for name in [name for name, members in self._members.items() if not members]:
             self.vhost.delete_queue(name)
             del self._members[name]
@@ -246,7 +303,7 @@ class MqttSessionRegistry:
     # Shared subscriptions.
 
     def join(self, terminal: MqttTerminal, group: str, subscription: TopicSubscription) -> None:
-        """Compete with the rest of a group for what a filter matches."""
+        """Subscribe a client to a shared subscription."""
         session = terminal.need_session()
         name = f"{SHARED_QUEUE_PREFIX}{group}/{subscription.pattern}"
         settings = self.vhost.kernel.settings.mqtt
@@ -273,18 +330,20 @@ class MqttSessionRegistry:
         session.join(queue, subscription)
 
     def leave_share(self, client_id: str, session: SessionQueue, group: str, pattern: str) -> bool:
-        """Whether the client was a member."""
+        """Returns whether the client was a member."""
         name = f"{SHARED_QUEUE_PREFIX}{group}/{pattern}"
         if client_id not in self._members.get(name, ()):
             return False
         session.leave(name)
         record = self._records.get(client_id)
         if record is not None:
-            self._put(client_id, shares=_without_share(record.get("shares", {}), name))
-        self._quit(client_id, name)
+            shares = {**record.get("shares", {})}
+            shares.pop(name, None)
+            self._put(client_id, shares=shares)
+        self._remove_member(client_id, name)
         return True
 
-    def _quit(self, client_id: str, name: str) -> None:
+    def _remove_member(self, client_id: str, name: str) -> None:
         members = self._members[name]
         members.discard(client_id)
         if not members:
@@ -300,79 +359,3 @@ class MqttSessionRegistry:
             timer.cancel()
         for _, timer in self._wills.values():
             timer.cancel()
-
-
-def _without_share(shares: dict[str, Any], name: str) -> dict[str, Any]:
-    return {other: wanted for other, wanted in shares.items() if other != name}
-
-
-# What the user of a connection may do, in the permissions that AMQP has too.
-#
-# Publishing asks to write to the exchange and with the key; subscribing to read from the exchange
-# and by the filter's key. The session's queue is the client's own: a client id may be tied to a
-# user
-# (`Users.may_use_client_id`), but needs no permission to configure.
-
-
-class MqttAccess:
-    __slots__ = ("_client_id", "_exchange", "_users", "_vhost", "user")
-
-    def __init__(self, users: Users, user: User, vhost: str, exchange: str, client_id: str) -> None:
-        self._users = users
-        self.user = user
-        self._vhost = vhost
-        self._exchange = exchange
-        self._client_id = client_id
-
-    def may_publish(self, key: str) -> bool:
-        users, user, vhost, exchange = self._users, self.user, self._vhost, self._exchange
-        return users.is_allowed(user, vhost, "write", exchange) and users.is_topic_allowed(
-            user, vhost, exchange, "write", key, self._client_id
-        )
-
-    def may_subscribe(self, key: str) -> bool:
-        users, user, vhost, exchange = self._users, self.user, self._vhost, self._exchange
-        return users.is_allowed(user, vhost, "read", exchange) and users.is_topic_allowed(
-            user, vhost, exchange, "read", key, self._client_id
-        )
-
-
-# Wills: what a client wants said when it is gone without a word.
-
-
-@dataclass(frozen=True, slots=True)
-class WillMessage:
-    message: Message
-    delay: int  #: seconds that the client may take to come back
-
-    @classmethod
-    def of(cls, will: packets.ConnectWill, exchange: str) -> WillMessage:
-        properties = dict(will.properties)
-        delay = properties.pop(MqttProperty.WILL_DELAY, 0)
-        flags = message_flags(will.qos, properties) | (RETAIN if will.retain else 0)
-        header = encode_content_header(properties, will.qos, len(will.payload))
-        route = encode_route(exchange, topic_to_routing_key(will.topic.encode()).decode())
-        return cls(Message(route, header, will.payload, flags), delay)
-
-    def publish(self, vhost: VirtualHost) -> None:
-        message = self.message
-        if message.flags & RETAIN:
-            vhost.retained.keep(message)
-        exchange = vhost.exchanges.get(message.exchange)
-        if exchange is not None:
-            exchange.accept(message)
-
-    def packed(self) -> dict[str, Any]:
-        """As JSON has it: the will of a durable session survives the broker."""
-        message = self.message
-        parts = (message.route, message.header, message.body)
-        return {
-            "parts": [base64.b64encode(part).decode() for part in parts],
-            "flags": message.flags,
-            "delay": self.delay,
-        }
-
-    @classmethod
-    def unpacked(cls, packed: dict[str, Any]) -> WillMessage:
-        route, header, body = (base64.b64decode(part) for part in packed["parts"])
-        return cls(Message(route, header, body, packed["flags"]), packed["delay"])

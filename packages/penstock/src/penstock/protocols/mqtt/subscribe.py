@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: filters become bindings of the session, or shares in a group."""
+"""SUBSCRIBE and UNSUBSCRIBE: a filter becomes a binding of the session, or a share in a group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock.wire.mqtt.topics import (
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.terminal import MqttTerminal
 
-# When a subscription brings what was retained.
+# Retain handling of a subscription.
 _RETAIN_IF_NEW: Final = 1
 _RETAIN_NEVER: Final = 2
 
@@ -39,16 +39,16 @@ _log = get_logger("penstock.mqtt")
 
 
 def handle_subscribe(terminal: MqttTerminal, body: bytes) -> None:
-    number, properties, asked = decode_subscribe(body, terminal.version)
+    packet_id, properties, requests = decode_subscribe(body, terminal.version)
     identifier = properties.get(MqttProperty.SUBSCRIPTION_IDENTIFIER, [0])[0]
     reasons: list[int] = []
-    recalls: list[TopicSubscription] = []
-    mistakes: list[str] = []
-    for request in asked:
-        reasons.append(_add_subscription(terminal, request, identifier, recalls, mistakes))
-    told = terminal.explained("; ".join(mistakes)) if mistakes else None
-    terminal.send(encode_suback(terminal.version, number, reasons, told))
-    for subscription in recalls:
+    wants_retained: list[TopicSubscription] = []
+    errors: list[str] = []
+    for request in requests:
+        reasons.append(_add_subscription(terminal, request, identifier, wants_retained, errors))
+    reason_properties = terminal.reason_properties("; ".join(errors)) if errors else None
+    terminal.send(encode_suback(terminal.version, packet_id, reasons, reason_properties))
+    for subscription in wants_retained:
         keys = terminal.vhost.retained.matching(subscription.pattern.encode())
         terminal.need_session().deliver_retained(keys, subscription)
 
@@ -57,13 +57,13 @@ def _add_subscription(
     terminal: MqttTerminal,
     request: packets.SubscriptionRequest,
     identifier: int,
-    recalls: list[TopicSubscription],
-    mistakes: list[str],
+    wants_retained: list[TopicSubscription],
+    errors: list[str],
 ) -> int:
-    """Grant one filter what it asks for, or say why not."""
+    """Returns the granted QoS, or a reason code."""
     group, filter_ = split_shared_filter(request.filter)
     if filter_.startswith(CONTENT_TOPIC_PREFIX):
-        return subscribe_to_content(terminal, request, identifier, mistakes)
+        return subscribe_to_content(terminal, request, identifier, errors)
     key = topic_to_routing_key(filter_.encode()).decode()
     if len(key.encode()) > SHORTSTR_MAX:
         return ReasonCode.TOPIC_FILTER_INVALID
@@ -78,16 +78,16 @@ def _add_subscription(
             terminal.sessions.join(terminal, group, subscription)
             return request.qos
         is_new = _bind_session(terminal, subscription)
-    except PenstockError as error:  # the exchange is gone, or a queue is in the way
+    except PenstockError as error:  # a deleted exchange, or a queue of that name
         _log.warning("subscription failed", connection=terminal.name, error=str(error))
         return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
     if request.retain_handling < (_RETAIN_NEVER if is_new else _RETAIN_IF_NEW):
-        recalls.append(subscription)
+        wants_retained.append(subscription)
     return request.qos
 
 
 def _bind_session(terminal: MqttTerminal, subscription: TopicSubscription) -> bool:
-    """Bind the session, in place of what the same filter asked for before; whether it is new."""
+    """Replace the subscription with the same filter; returns whether there was none."""
     session = terminal.need_session()
     vhost = terminal.vhost
     exchange = _exchange(terminal, subscription.pattern)
@@ -107,16 +107,16 @@ def _exchange(terminal: MqttTerminal, key: str) -> str:
 
 
 def handle_unsubscribe(terminal: MqttTerminal, body: bytes) -> None:
-    number, _, filters = decode_unsubscribe(body, terminal.version)
+    packet_id, _, filters = decode_unsubscribe(body, terminal.version)
     reasons = [_remove_subscription(terminal, filter_) for filter_ in filters]
-    terminal.send(encode_unsuback(terminal.version, number, reasons))
+    terminal.send(encode_unsuback(terminal.version, packet_id, reasons))
 
 
-def _remove_subscription(terminal: MqttTerminal, asked: str) -> int:
+def _remove_subscription(terminal: MqttTerminal, requested: str) -> int:
     session = terminal.session
-    group, filter_ = split_shared_filter(asked)
-    if session is not None and asked.startswith(CONTENT_TOPIC_PREFIX):
-        return unsubscribe_from_content(terminal, session, asked)
+    group, filter_ = split_shared_filter(requested)
+    if session is not None and requested.startswith(CONTENT_TOPIC_PREFIX):
+        return unsubscribe_from_content(terminal, session, requested)
     key = topic_to_routing_key(filter_.encode()).decode()
     if session is None:
         return ReasonCode.NO_SUBSCRIPTION_EXISTED

@@ -1,7 +1,7 @@
-"""`$SYS`: the broker's figures as topics, under the names that mosquitto gave them.
+"""`$SYS`: statistics of the broker as topics, under the names of mosquitto.
 
-They go to an exchange of their own, and only where somebody has asked for them: a filter `#`, or a
-queue that takes everything, is not disturbed. The last values are there for whoever subscribes.
+They are published to an exchange of their own, declared with the first subscription to `$SYS`, so
+that subscribers of `#` do not receive them. The last values are retained.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.protocols.mqtt.sessions import SYS_EXCHANGE
 if TYPE_CHECKING:
     from penstock.protocols.mqtt.sessions import MqttSessionRegistry
 
-#: Moving averages are kept over these minutes.
+#: Periods of the moving averages.
 LOAD_MINUTES: Final = (1, 5, 15)
 
-#: What is counted, by its topic, and the metric that counts it.
+#: The metric for each counter topic.
 COUNTER_TOPICS: Final = {
     "messages/received": "published",
     "messages/sent": "delivered",
@@ -37,14 +37,12 @@ LOAD_TOPICS: Final = ("messages/received", "messages/sent", "bytes/received", "b
 
 
 class SysTopics:
-    __slots__ = ("_averages", "_host", "_last", "_most", "_sessions", "_started", "_timer")
-
     def __init__(self, host: Host, sessions: dict[str, MqttSessionRegistry]) -> None:
         self._host = host
         self._sessions = sessions
         self._started = host.kernel.loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self._most = 0  #: clients at one time
+        self._max_clients = 0
         self._last: dict[str, int] = {}
         self._averages: dict[str, float] = {}
 
@@ -63,11 +61,11 @@ class SysTopics:
         for name, sessions in list(self._sessions.items()):
             if self._host.vhosts.get(name) is not sessions.vhost:  # it was deleted
                 del self._sessions[name]
-        figures = self._figures()
+        values = self._values()
         for sessions in self._sessions.values():
             vhost = sessions.vhost
             exchange = vhost.exchanges.get(SYS_EXCHANGE)
-            for topic, value in figures.items():
+            for topic, value in values.items():
                 body = value.encode()
                 route = encode_route(SYS_EXCHANGE, "$SYS.broker." + topic.replace("/", "."))
                 message = Message(route, encode_minimal_header(len(body), False), body, RETAIN)
@@ -75,11 +73,11 @@ class SysTopics:
                 if exchange is not None:
                     exchange.accept(message)
 
-    def _figures(self) -> dict[str, str]:
+    def _values(self) -> dict[str, str]:
         kernel = self._host.kernel
         connected = sum(len(sessions.clients) for sessions in self._sessions.values())
         total = sum(len(sessions) for sessions in self._sessions.values())
-        self._most = max(self._most, connected)
+        self._max_clients = max(self._max_clients, connected)
         retained = sum(len(sessions.vhost.retained) for sessions in self._sessions.values())
         found = {
             "version": f"penstock {penstock.__version__}",
@@ -89,7 +87,7 @@ class SysTopics:
             "clients/disconnected": str(total - connected),
             "clients/inactive": str(total - connected),
             "clients/total": str(total),
-            "clients/maximum": str(self._most),
+            "clients/maximum": str(self._max_clients),
             "subscriptions/count": str(self._subscriptions()),
             "retained messages/count": str(retained),
         }
@@ -109,15 +107,15 @@ class SysTopics:
         )
 
     def _load(self, topic: str, count: int) -> list[tuple[int, float]]:
-        """Per minute, averaged over the last few, the most recent weighing most."""
+        """Rates per minute as exponential moving averages."""
         interval = self._host.kernel.settings.mqtt.sys_interval
         rate = (count - self._last.get(topic, count)) * 60 / interval
         self._last[topic] = count
         found = []
         for minutes in LOAD_MINUTES:
             key = f"{topic}/{minutes}"
-            keep = math.exp(-interval / (60 * minutes))
-            value = self._averages.get(key, 0.0) * keep + rate * (1 - keep)
+            decay = math.exp(-interval / (60 * minutes))
+            value = self._averages.get(key, 0.0) * decay + rate * (1 - decay)
             self._averages[key] = value
             found.append((minutes, value))
         return found

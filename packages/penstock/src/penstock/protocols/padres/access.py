@@ -1,8 +1,8 @@
-"""What the user of a connection may do, in the permissions that AMQP has too.
+"""Permissions of PADRES clients, and of brokers that link.
 
-The content space of a virtual host goes by the name of its exchange, and a class is a topic in it:
-advertising and publishing ask to write there, subscribing asks to read. What brokers are told to do
-is an administrator's to say. Answers are remembered until users change.
+A class is a topic of the content exchange: advertising and publishing need the write permission,
+subscribing the read permission. Classes that control brokers need the tag `administrator`. Results
+are cached until users change.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.content import (
 from penstock.core.errors import AccessRefused
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
-#: How a message begins whose class is a bare name, which is what nearly all do.
+#: A message that begins with its class as a bare name, as nearly all do.
 _SIMPLE_CLASS: Final = re.compile(
     r"\s*\[\s*class\s*,\s*(?:eq\s*,\s*)?([A-Za-z_:/][A-Za-z0-9_:/-]*)\s*\]", re.ASCII
 )
-#: By publications of these classes brokers are controlled.
+#: Publications of these classes control brokers.
 _CONTROL_CLASSES: Final = frozenset(
     {"BROKER_CONTROL", "BROKER_MONITOR", "BROKER_ORDER", "GLOBAL_FD", "HEARTBEAT_MANAGER"}
 )
@@ -36,9 +36,9 @@ _WRITE_KINDS: Final = frozenset({EnvelopeKind.ADVERTISE, EnvelopeKind.PUBLISH})
 _REMOVE_KINDS: Final = frozenset(
     {EnvelopeKind.UNADVERTISE, EnvelopeKind.UNSUBSCRIBE, EnvelopeKind.UNCOMPOSITE}
 )
-#: What a user is tagged with as whom other brokers connect. It needs no permissions besides.
+#: The tag of users as whom other brokers connect. They need no permissions.
 LINK_TAG: Final = "overlay"
-#: Classes remembered for one connection.
+#: Cached classes of one connection.
 MAX_CACHED_CLASSES: Final = 1024
 
 
@@ -57,7 +57,7 @@ class PadresAccess:
         return self._named.user
 
     def check(self, envelope: PadresEnvelope) -> None:
-        """Raises unless it is allowed. What one has asked for oneself one may undo."""
+        """Raises `AccessRefused`. Withdrawing needs no permission."""
         kind = envelope.kind
         if kind in _REMOVE_KINDS:
             return
@@ -91,7 +91,7 @@ class LinkAccess:
         self._version = -1
 
     def check(self) -> None:
-        """Raises once it may not."""
+        """Raises `AccessRefused`, also if the permission was revoked later."""
         users, name = self._users, self._user.name
         if self._version == users.version:
             return

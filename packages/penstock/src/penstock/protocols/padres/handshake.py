@@ -1,8 +1,7 @@
-"""From the first frame to the answer: who is this, and may it come in?
+"""The handshake of a PADRES connection: authentication, the virtual host, the mailbox.
 
-Clients and brokers say who they are in the same way, and both as a user of this broker. A client
-gets a mailbox; a connection of a broker, whose user has the tag for it (`LinkAccess`), goes on as a
-link, which is the overlay's.
+Clients and brokers authenticate in the same way, as a user of this broker. A client gets a mailbox.
+The connection of a broker becomes a link of the overlay, if its user has the tag (`LinkAccess`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
     from penstock.protocols.padres.terminal import PadresTerminal
 
-#: What a client may call itself.
 _CLIENT_ID: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
 
@@ -45,25 +43,25 @@ class PadresHandshake:
 
     def begin(self, opened: OpenFrame) -> None:
         self._terminal.flow_control.hold()
-        self._task = self._terminal.host.kernel.loop.create_task(self._join(opened))
+        self._task = self._terminal.host.kernel.loop.create_task(self._authenticate(opened))
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    async def _join(self, opened: OpenFrame) -> None:
+    async def _authenticate(self, opened: OpenFrame) -> None:
         terminal = self._terminal
         try:
             user = await self._identify(opened)
             self._task = None
             if terminal.closing:
                 return
-            vhost = self._enter(opened, user)
+            vhost = self._select_vhost(opened, user)
             terminal.host.connection_limiter.mark_authenticated(terminal.transport)
             if opened.role is PeerRole.BROKER:
                 terminal.become_link(opened, vhost, user)
                 return
-            self._admit(opened, vhost, user)
+            self._open(opened, vhost, user)
         except AccessRefused as error:
             terminal.host.kernel.metrics.refused += 1
             terminal.fail(error)
@@ -78,10 +76,10 @@ class PadresHandshake:
         if opened.user:
             return await host.users.authenticate(opened.user, opened.password, address=address)
         if not host.kernel.settings.anonymous:
-            raise AccessRefused("a user name and a password are needed")
+            raise AccessRefused("a user name and a password are required")
         return host.users.anonymous(host.kernel.settings.anonymous_user, address=address)
 
-    def _enter(self, opened: OpenFrame, user: User) -> VirtualHost:
+    def _select_vhost(self, opened: OpenFrame, user: User) -> VirtualHost:
         host = self._terminal.host
         settings = host.kernel.settings
         if host.draining:
@@ -98,20 +96,20 @@ class PadresHandshake:
             raise NotAllowed(f"access to vhost '{name}' refused for user '{user.name}'")
         return vhost
 
-    def _admit(self, opened: OpenFrame, vhost: VirtualHost, user: User) -> None:
+    def _open(self, opened: OpenFrame, vhost: VirtualHost, user: User) -> None:
         terminal = self._terminal
         host = terminal.host
         settings = host.kernel.settings.padres
         router = host.router(vhost.name)
         if opened.wanted and opened.wanted != router.broker_id:
-            raise NotFound(f"this is broker {router.broker_id}, and not {opened.wanted}")
+            raise NotFound(f"this is broker {router.broker_id}, not {opened.wanted}")
         client_id = opened.id or f"c{secrets.token_hex(6)}"
         if not _CLIENT_ID.fullmatch(client_id):
             raise PreconditionFailed(
-                f"{client_id[:40]!r} is no name for a client: 1 to 200 characters, no blanks"
+                f"invalid client id {client_id[:40]!r}: use 1 to 200 characters without blanks"
             )
         if RESERVED_HOP_NAMES.fullmatch(client_id):
-            raise PreconditionFailed(f"{client_id} is what the broker calls something of its own")
+            raise PreconditionFailed(f"client id {client_id!r} is reserved for the broker")
         if not host.users.is_client_id_allowed(user, client_id):
             raise AccessRefused(f"user '{user.name}' may not use the client id {client_id!r}")
         terminal.vhost = vhost
@@ -125,15 +123,15 @@ class PadresHandshake:
             most=settings.max_queued,
         )
         self._check_owner(terminal.mailbox, user)
-        self._take_place(terminal.mailbox, opened.store)
+        self._take_over(terminal.mailbox, opened.store)
         if opened.durable:
             terminal.mailbox.set_owner(user.name)
         known = MAILBOX_QUEUE_PREFIX + terminal.mailbox.name in vhost.queues
         terminal.open(opened, client_id, router, known=known)
 
     def _check_owner(self, mailbox: PadresMailbox, user: User) -> None:
-        """A durable mailbox is its user's. One whose user is not known, or no longer there, is for
-        those who may read its queue over AMQP, too."""
+        """A durable mailbox belongs to the user who created it. If that user is unknown or deleted,
+        read permission on its queue is enough."""
         terminal = self._terminal
         users, owner = terminal.host.users, mailbox.user
         if owner == user.name:
@@ -145,17 +143,17 @@ class PadresHandshake:
         if owner or (queue is not None and queue.durable):
             NamedAccess(users, user, terminal.vhost.name).check("read", "queue", name)
 
-    def _take_place(self, mailbox: PadresMailbox, run: str) -> None:
-        """A client that comes again may have lost a connection we still believe in.
+    def _take_over(self, mailbox: PadresMailbox, run: str) -> None:
+        """Close an earlier connection of the same client, which may have been lost.
 
-        It is the same if it says it is the same run of a program; one that lasts may be another.
+        A durable client is identified by its user, another also by the run of its program.
         """
         terminal = self._terminal
-        before = terminal.service.present.get((terminal.vhost.name, mailbox.name))
+        before = terminal.service.connected.get((terminal.vhost.name, mailbox.name))
         if before is None:
             return
         if not mailbox.durable and (not run or run != before.run):
-            raise ResourceLocked(f"{mailbox.name} is connected already, from {before.name}")
+            raise ResourceLocked(f"client {mailbox.name} is already connected: {before.name}")
         if before.access.user != terminal.access.user:
-            raise ResourceLocked(f"{mailbox.name} is connected already, as another user")
-        before.fail(ResourceLocked(f"{mailbox.name} has connected again, from {terminal.name}"))
+            raise ResourceLocked(f"client {mailbox.name} is already connected as another user")
+        before.fail(ResourceLocked(f"client {mailbox.name} has connected again: {terminal.name}"))

@@ -1,10 +1,9 @@
-"""A client's mailbox: the hop of the router that stands for a client, and a queue behind it.
+"""The mailbox of a PADRES client: the router's hop for the client, and a queue behind it.
 
-What the router gives it lies in a queue of the client's own, as the frame it will be; a client that
-is here and not behind gets it at once. The mailbox of a durable client is durable and outlives its
-connection and the broker; any other goes with its client. A durable one belongs to the user who
-made it, and nobody else is let in under its name. Urgent publications overtake others where there
-is something to overtake.
+Publications of the router are encoded as frames and put into the queue; the terminal consumes from
+it. The mailbox of a durable client survives its connection and the broker, and only the user who
+created it may use it. Others are deleted with their connection. Urgent publications overtake others
+in the queue.
 """
 
 from __future__ import annotations
@@ -21,21 +20,19 @@ if TYPE_CHECKING:
     from penstock.broker.host import Host
     from penstock.broker.vhost import VirtualHost
 
-#: What the queues of clients are called, before the name of the hop.
+#: Prefix of the queues of mailboxes, before the hop name.
 MAILBOX_QUEUE_PREFIX: Final = "padres."
-#: How the topology's journal calls records of whose a mailbox is.
+#: The kind of topology record for the user of a durable mailbox.
 MAILBOX_RECORD: Final = "mailbox"
 CONTENT_TYPE: Final = "application/x-padres-envelope"
-#: In the queue more is more urgent; in the language less is. As many steps as queues usually have.
+#: The highest priority of a queue; in the content language a lower value is more urgent.
 MAX_PRIORITY: Final = 9
 
 _ROUTE: Final = encode_route("", "padres")
 
 
 class EncodedEnvelopeCache:
-    """Messages for mailboxes: a publication is encoded once for all who get it."""
-
-    __slots__ = ("_envelope", "_headers", "_message")
+    """Caches the last encoded envelope: a publication is encoded once for all mailboxes."""
 
     def __init__(self) -> None:
         self._envelope: PadresEnvelope | None = None
@@ -44,16 +41,14 @@ class EncodedEnvelopeCache:
 
     def message(self, envelope: PadresEnvelope) -> Message:
         if envelope is not self._envelope:
-            self._message = self._made(envelope)
+            self._message = self._encode(envelope)
             self._envelope = envelope
         return self._message
 
-    def _made(self, envelope: PadresEnvelope) -> Message:
+    def _encode(self, envelope: PadresEnvelope) -> Message:
         durable = envelope.durable
         urgency = max(0, min(MAX_PRIORITY, MAX_PRIORITY - envelope.priority))
-        if (
-            envelope.tree or envelope.target_brokers or envelope.tree_changes
-        ):  # between brokers alone
+        if envelope.tree or envelope.target_brokers or envelope.tree_changes:  # between brokers
             envelope = replace(envelope, tree="", target_brokers=(), tree_changes=0)
         body = encode_envelope(envelope)
         header = self._headers.get((durable, urgency)) or self._header(durable, urgency)
@@ -83,7 +78,7 @@ class PadresMailbox:
         checked: bool,
         most: int,
     ) -> None:
-        """Without an owner, a connection, it is durable."""
+        """The owner is a connection; without one the mailbox is durable."""
         self.name = name
         self.durable = owner is None
         self.checked = checked
@@ -94,7 +89,7 @@ class PadresMailbox:
 
     @property
     def queue(self) -> Queue:
-        """Made when it is first needed, and again if somebody has deleted it."""
+        """Declared when it is first needed, and again after it was deleted."""
         name = MAILBOX_QUEUE_PREFIX + self.name
         queue = self._vhost.queues.get(name)
         if queue is not None:
@@ -115,22 +110,20 @@ class PadresMailbox:
 
     @property
     def user(self) -> str:
-        """Who made it, if it is there and that was written down."""
+        """The owner of a durable mailbox; empty if there is no record."""
         found = self._vhost.topology.get((MAILBOX_RECORD, self._vhost.name, self.name))
         return "" if found is None else str(found["user"])
 
     def set_owner(self, user: str) -> None:
-        """It is durable, and that user's from now on."""
         self._vhost.topology.put((MAILBOX_RECORD, self._vhost.name, self.name), {"user": user})
 
-    def forget(self) -> None:
-        """The client will not come back for it."""
+    def delete(self) -> None:
         self._vhost.delete_queue(MAILBOX_QUEUE_PREFIX + self.name)
         self._vhost.topology.drop((MAILBOX_RECORD, self._vhost.name, self.name))
 
 
 def durable_mailbox(host: Host, vhost: VirtualHost, name: str) -> PadresMailbox:
-    """The mailbox of a durable client that is not here; what was in it is still in it."""
+    """The mailbox of a durable client that is not connected."""
     settings = host.kernel.settings.padres
     return PadresMailbox(
         vhost,
