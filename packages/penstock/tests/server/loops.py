@@ -6,9 +6,11 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any, cast
 
-from penstock.broker.host import ConnectionLimiter
+from penstock.broker.host import ConnectionLimiter, Host
+from penstock.core.addresses import ListenAddress
 from penstock.server.event_loop import BrokerEventLoop
 from penstock.server.listener import SocketListener, bind_listener
 
@@ -94,7 +96,14 @@ async def open_recorder(
         recorders.append(made())
         return recorders[-1]
 
-    return await bind_listener(this_loop(), "127.0.0.1", 0, recorder, anybody()), recorders
+    listener, _ = await bind_listener(host(), ListenAddress("mqtt", "127.0.0.1", 0), recorder, None)
+    return listener, recorders
+
+
+def host() -> Host:
+    """As far as a listener needs one."""
+    kernel = SimpleNamespace(loop=this_loop(), settings=SimpleNamespace(handshake_timeout=10.0))
+    return cast(Host, SimpleNamespace(kernel=kernel, connection_limiter=anybody()))
 
 
 async def visit(door: SocketListener) -> socket.socket:

@@ -100,10 +100,10 @@ async def test_all_sockets_of_a_pass_are_served_before_it_is_said_to_be_over() -
 
     for peer in peers:
         peer.send(b"x")
-    this_loop().poll.when_over(over)
+    this_loop().poll.on_pass_end(over)
     await passes_until(lambda: seen and seen[-1] == 20)
     assert set(seen) == {0, 20}
-    this_loop().poll.no_longer(over)
+    this_loop().poll.off_pass_end(over)
     for peer in peers:
         peer.close()
     door.close()

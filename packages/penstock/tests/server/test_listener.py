@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from penstock.core.addresses import ListenAddress
+from penstock.core.errors import ConfigurationError
 from penstock.server import listener as doors
 from penstock.server.listener import SocketListener, bind_listener
 from tests.server.loops import (
     Recorder,
     anybody,
+    host,
     on_broker_loop,
     open_recorder,
     passes_until,
@@ -130,6 +133,7 @@ async def test_a_visitor_who_has_gone_again_is_nobodys_concern() -> None:
 @on_broker_loop
 async def test_an_address_that_is_taken_is_an_error_and_leaves_nothing_open() -> None:
     taken = listening_socket()
-    with pytest.raises(OSError, match="in use"):
-        await bind_listener(this_loop(), "127.0.0.1", taken.getsockname()[1], Recorder, anybody())
+    address = ListenAddress("mqtt", "127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(ConfigurationError, match="in use"):
+        await bind_listener(host(), address, Recorder, None)
     taken.close()

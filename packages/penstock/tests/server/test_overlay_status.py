@@ -35,7 +35,7 @@ def test_a_broker_is_known_by_what_it_says_of_itself(
 ) -> None:
     telling(overlay, "broker").publish(INFO, payload=b'{"status": "RUNNING"}')
     overlay.settle()
-    assert federation.look() == [{"status": "RUNNING", "heard": 1000.0, "age": 0.0}]
+    assert federation.reports() == [{"status": "RUNNING", "heard": 1000.0, "age": 0.0}]
 
 
 def test_what_others_say_of_a_broker_is_not_believed(
@@ -43,7 +43,7 @@ def test_what_others_say_of_a_broker_is_not_believed(
 ) -> None:
     telling(overlay, "client").publish(INFO, payload=b'{"status": "RUNNING"}')
     overlay.settle()
-    assert federation.look() == []
+    assert federation.reports() == []
 
 
 def test_others_are_asked_while_the_broker_is_stopped_and_not_again_when_it_is_resumed(
@@ -54,7 +54,7 @@ def test_others_are_asked_while_the_broker_is_stopped_and_not_again_when_it_is_r
     overlay.settle()
     next_hops = overlay.routers["B1"].next_hops
     next_hops.stop()
-    federation.look()
+    federation.reports()
     overlay.settle()
     assert len(asked.take()) == 1
     next_hops.resume()
@@ -68,4 +68,4 @@ def test_what_makes_no_sense_is_passed_over(
 ) -> None:
     telling(overlay, "broker").publish(INFO, payload=payload)
     overlay.settle()
-    assert federation.look() == []
+    assert federation.reports() == []

@@ -212,7 +212,7 @@ async def test_a_reset_does_not_keep_the_loop_busy_while_nobody_reads() -> None:
     recorder.transport.pause_reading()
     passes: list[None] = []
     reset(peer)
-    this_loop().poll.when_over(lambda: passes.append(None))
+    this_loop().poll.on_pass_end(lambda: passes.append(None))
     await asyncio.sleep(0.2)
     assert len(passes) < 20
     recorder.transport.resume_reading()

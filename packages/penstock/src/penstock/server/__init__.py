@@ -1,4 +1,4 @@
-"""Assembles a broker: which drivers exist, which terminals listen where, and how it all ends."""
+"""Assembles a broker: event loop, listeners, destination types, overlay, management, shutdown."""
 
 from penstock.server.broker import Broker
 

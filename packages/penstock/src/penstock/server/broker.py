@@ -1,4 +1,4 @@
-"""The broker: everything of one, assembled, started and ended. Two can live in one process."""
+"""The broker: assembles, starts and stops all its parts. Several brokers can run in one process."""
 
 from __future__ import annotations
 
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 #: The file in the data directory that a broker locks for as long as it runs.
 LOCK_NAME: Final = "broker.lock"
+#: The interval of the resource monitor.
+MONITOR_SECONDS: Final = 1.0
 
 _log = get_logger("penstock.broker")
 
@@ -69,7 +71,7 @@ class Broker:
         data: Path | None = None,
         on_shutdown: Callable[[], None] | None = None,
     ) -> None:
-        """`on_shutdown` is called when a message tells the broker to shut down."""
+        """`on_shutdown` is called when an overlay command requests a shutdown."""
         self.settings = settings or BrokerSettings()
         self.data = data or data_home()
         self.alarms = Alarms(self._alarms_changed)
@@ -80,7 +82,7 @@ class Broker:
         self.clients: dict[ClientConnection, None] = {}
         self.draining = False
         self.addresses: list[str] = []
-        self.damage: list[str] = []  #: what was found damaged on disk since the start
+        self.damage: list[str] = []  #: corruption found since the start
         self.product: dict[str, Any] = {
             "product": "Penstock",
             "version": penstock.__version__,
@@ -97,7 +99,7 @@ class Broker:
         self._on_shutdown = on_shutdown
         self.overlay = Overlay(self)
 
-    # Life.
+    # Start and stop.
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -149,7 +151,7 @@ class Broker:
         )
         if isinstance(loop, BrokerEventLoop):
             self.kernel.write_batch.spans_reads = True
-            loop.poll.when_over(self.kernel.write_batch.end_pass)
+            loop.poll.on_pass_end(self.kernel.write_batch.end_pass)
         self.kernel.metrics.on_scrape(self._refresh)
         self.users = Users(self.data / "users.json")
         self.users.load()
@@ -179,8 +181,8 @@ class Broker:
         for address in addresses:
             if address.scheme not in known:
                 raise ConfigurationError(
-                    f"broker.listen: {address}: nothing here speaks {address.scheme} yet; "
-                    f"listeners can be {', '.join(known)}"
+                    f"broker.listen: {address}: unsupported scheme {address.scheme}; "
+                    f"use one of {', '.join(known)}"
                 )
 
     async def _listen(self, addresses: list[ListenAddress]) -> None:
@@ -188,7 +190,7 @@ class Broker:
         context = tls_context(self.settings.tls) if secure else None
         policy = self._host_policy(addresses)
         opened = dict.fromkeys(range(len(addresses)), "")
-        # Management first: AMQP clients are told where it is when they connect.
+        # Management first: AMQP server properties contain its address.
         for index in sorted(opened, key=lambda index: addresses[index].scheme in SCHEMES):
             address = addresses[index]
             if address.scheme in SCHEMES:
@@ -203,7 +205,7 @@ class Broker:
         self.addresses += opened.values()
 
     def _host_policy(self, addresses: list[ListenAddress]) -> HostPolicy:
-        """What is listened on by name is reached by that name."""
+        """Host names of listeners are allowed, too."""
         return HostPolicy(
             [*self.settings.allowed_hosts, *(address.host for address in addresses)],
             self.settings.allowed_origins,
@@ -213,31 +215,33 @@ class Broker:
     async def _manage(
         self, address: ListenAddress, context: ssl.SSLContext | None, policy: HostPolicy
     ) -> ListenAddress:
-        from penstock.server.management.server import ManagementServer  # a broker may do without
+        from penstock.server.management.server import (
+            ManagementServer,
+        )  # loaded if there is a listener
 
         if self._management is None:
             self._management = ManagementServer(self, policy)
         actual = await self._management.listen(address, context)
-        # A client that came over TLS is to send its password over TLS.
+        # Clients that connect with TLS get the address with TLS.
         name = "arrow_tls" if actual.tls else "arrow"
         self.product.setdefault(name, self._management.streams_url(actual))
         return actual
 
     async def close(self) -> None:
-        """Stop accepting, say goodbye, put everything on disk. Bounded by `drain_seconds`."""
+        """Stop accepting, close all connections, sync and close files; within `drain_seconds`."""
         self.draining = True
         self._watch.stop()
         for server in self._servers:
             server.close()
         await self.overlay.close()
-        for stranger in list(self._handshaking):
-            stranger.abort()
+        for connection in list(self._handshaking):
+            connection.abort()
         for client in list(self.clients):
             client.end("broker forced connection closure with reason 'shutdown'")
-        await self._gone(self.settings.drain_seconds)
+        await self._wait_for_clients(self.settings.drain_seconds)
         for client in list(self.clients):
             client.abort()
-        await self._gone(1.0)
+        await self._wait_for_clients(1.0)
         if self._management is not None:
             await self._management.close()
         for service in self._services.values():
@@ -246,19 +250,19 @@ class Broker:
         await self.kernel.committer.close()
         self.overlay.close_files()
         for vhost in self.vhosts.values():
-            vhost.close(self._could_not_close)
+            vhost.close(self._close_failed)
         try:
             self.topology.close()
         except OSError as error:
-            self._could_not_close("topology", error)
+            self._close_failed("topology", error)
         self.kernel.spools.close()
         if isinstance(self.kernel.loop, BrokerEventLoop):
-            self.kernel.loop.poll.no_longer(self.kernel.write_batch.end_pass)
+            self.kernel.loop.poll.off_pass_end(self.kernel.write_batch.end_pass)
         self._lock.release()
         _log.info("stopped")
 
-    async def _gone(self, seconds: float) -> None:
-        """Wait until every client has left, but not longer than this."""
+    async def _wait_for_clients(self, seconds: float) -> None:
+        """Until all are disconnected, or this long."""
         self._empty = asyncio.Event()
         if self.clients:
             with contextlib.suppress(TimeoutError):
@@ -296,7 +300,7 @@ class Broker:
         if vhost is None:
             raise NotFound(f"no vhost '{name}'")
         if name == self.settings.default_vhost:
-            raise PreconditionFailed(f"vhost '{name}' is the default one and stays")
+            raise PreconditionFailed(f"vhost '{name}' is the default vhost and cannot be deleted")
         for client in list(self.clients):
             if client.describe()["vhost"] == name:
                 client.end(f"vhost '{name}' is deleted")
@@ -309,37 +313,36 @@ class Broker:
         return self.overlay
 
     def router(self, vhost: str) -> ContentRouter[Any]:
-        """Of the content space of a virtual host."""
         return self.overlay.router(vhost)
 
     def shutdown(self) -> None:
-        """Somebody who may has told the broker to: whoever started it has to see to it."""
-        _log.warning("told to shut down")
+        """Requested over the overlay; the embedding program decides."""
+        _log.warning("shutdown requested")
         if self._on_shutdown is not None:
             self._on_shutdown()
 
-    # What the parts report.
+    # Reports of the parts.
 
-    def _could_not_close(self, name: str, error: OSError) -> None:
-        """Nothing that was confirmed is lost by it: recovery does at the start what is missing."""
-        _log.error("could not close cleanly", destination=name, error=str(error))
+    def _close_failed(self, name: str, error: OSError) -> None:
+        """No confirmed message is lost: recovery completes it at the next start."""
+        _log.error("close failed", destination=name, error=str(error))
 
     def _synced(self) -> None:
         self.kernel.write_batch.flush()
 
-    def _report(self, what: str) -> None:
-        self.damage.append(what)
-        if "torn" in what:
+    def _report(self, corruption: str) -> None:
+        self.damage.append(corruption)
+        if "torn" in corruption:
             self.kernel.metrics.torn_tails += 1
         else:
             self.kernel.metrics.corrupt_chunks += 1
-        _log.error("damage on disk", what=what)
+        _log.error("corruption found", what=corruption)
 
     def _alarms_changed(self) -> None:
         if self.alarms.active:
-            _log.warning("publishers are blocked", reason=self.alarms.reason)
+            _log.warning("publishers blocked", reason=self.alarms.reason)
         else:
-            _log.info("publishers go on")
+            _log.info("publishers unblocked")
         for client in list(self.clients):
             client.alarms_changed()
         self.kernel.write_batch.flush()
@@ -357,20 +360,16 @@ class Broker:
         metrics.memory_used = memory_used()
 
 
-# Watches what may run out: the disk under the data directory, and the memory for messages.
-
-#: Seconds between two looks.
-MONITOR_SECONDS: Final = 1.0
-
-
 class ResourceMonitor:
+    """Sets alarms when the disk or the memory for messages runs out; reloads changed users."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._timer: asyncio.TimerHandle | None = None
-        self.faults: set[str] = set()  #: whose writes the disk refuses
+        self.faults: set[str] = set()  #: components whose writes fail
 
     def start(self) -> None:
-        self.look()
+        self.check()
         loop = self._broker.kernel.loop
         self._timer = loop.call_later(MONITOR_SECONDS, self.start)
 
@@ -378,7 +377,7 @@ class ResourceMonitor:
         if self._timer is not None:
             self._timer.cancel()
 
-    def look(self) -> None:
+    def check(self) -> None:
         broker = self._broker
         free = disk_free(self._broker.data)
         broker.kernel.metrics.disk_free = free
@@ -395,11 +394,11 @@ class ResourceMonitor:
         broker.users.refresh()
         broker.overlay.check_users()
 
-    def fault(self, who: str, error: OSError) -> None:
-        """A write failed. Whatever waited for it goes on waiting, and is tried again."""
-        self.faults.add(who)
+    def fault(self, component: str, error: OSError) -> None:
+        """A write failed, and is retried."""
+        self.faults.add(component)
         self._broker.alarms.set("disk", f"cannot write: {error.strerror or error}")
 
-    def recovered(self, who: str) -> None:
-        self.faults.discard(who)
-        self.look()
+    def recovered(self, component: str) -> None:
+        self.faults.discard(component)
+        self.check()

@@ -1,8 +1,7 @@
-"""The console of a content space: one command a line, one answer; the same by shell and by web.
+"""The console of a content space, for the command line and the web page: a command per line.
 
-What is injected here belongs to the broker: it goes by a hop of the console's own, which lives as
-long as the broker does. Publications that its subscriptions bring are kept for a while, to be
-looked at.
+Its subscriptions and publications belong to a hop of the console, which exists until the broker
+stops. The last publications that its subscriptions received can be listed.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from penstock.broker.content_routing import RouterReceipt
@@ -19,7 +19,7 @@ from penstock.overlay.router import OverlayRouter
 from penstock.server.content_space import ContentSpace
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
-#: Publications that can still be looked at.
+#: Received publications that are kept.
 MAX_RECEIVED: Final = 100
 
 
@@ -39,7 +39,7 @@ class ConsoleHop:
 @dataclass(frozen=True, slots=True)
 class ConsoleReply:
     text: str
-    outcome: int = ACCEPTED  #: LOGGED when it is not safe before the next commit
+    outcome: int = ACCEPTED  #: LOGGED if it waits for the next commit
 
 
 class ContentConsole:
@@ -48,21 +48,19 @@ class ContentConsole:
         self._router = router
         self._hop = ConsoleHop(f"{router.broker_id}-console")
         space.attach(self._hop)
+        kinds = EnvelopeKind
         self._commands: dict[str, tuple[str, Callable[[str], ConsoleReply]]] = {
-            "help": ("help: what there is", self._help),
-            "info": (
-                "info: the broker, its neighbours and clients, and how much there is",
-                self._info,
-            ),
-            "printsubs": ("printsubs [nohead] [classonly]: subscriptions", self._subscriptions),
-            "printadvs": ("printadvs [nohead] [classonly]: advertisements", self._advertisements),
-            "received": ("received: what the console's own subscriptions brought", self._received),
-            "sub": ("sub [class,eq,NAME],…: subscribe", self._subscribe),
-            "csub": ("csub {{…}&{…}}: subscribe to publications together", self._subscribe),
-            "adv": ("adv [class,eq,NAME],…: advertise", self._advertise),
-            "pub": ("pub [class,NAME],…: publish", self._publish),
-            "unsub": ("unsub ID…: withdraw subscriptions of the console's", self._unsubscribe),
-            "unadv": ("unadv ID…: withdraw advertisements of the console's", self._unadvertise),
+            "help": (": list the commands", self._help),
+            "info": (": the broker, its neighbours and clients, and counts", self._info),
+            "printsubs": (" [nohead] [classonly]: subscriptions", self._subscriptions),
+            "printadvs": (" [nohead] [classonly]: advertisements", self._advertisements),
+            "received": (": publications for the console's own subscriptions", self._received),
+            "sub": (" [class,eq,NAME],…: subscribe", self._subscribe),
+            "csub": (" {{…}&{…}}: subscribe to a composite", self._subscribe),
+            "adv": (" [class,eq,NAME],…: advertise", partial(self._send, kinds.ADVERTISE)),
+            "pub": (" [class,NAME],…: publish", partial(self._send, kinds.PUBLISH)),
+            "unsub": (" ID…: withdraw subscriptions", partial(self._withdraw, kinds.UNSUBSCRIBE)),
+            "unadv": (" ID…: withdraw advertisements", partial(self._withdraw, kinds.UNADVERTISE)),
         }
 
     def run(self, line: str) -> ConsoleReply:
@@ -71,13 +69,11 @@ class ContentConsole:
         if not name or name.startswith("#"):
             return ConsoleReply("")
         if name.lower() not in self._commands:
-            raise NotFound(f"there is no command {name!r}; `help` shows what there is")
+            raise NotFound(f"unknown command {name!r}; `help` lists the commands")
         return self._commands[name.lower()][1](argument.strip())
 
-    # Looking.
-
     def _help(self, argument: str) -> ConsoleReply:
-        return ConsoleReply("\n".join(usage for usage, _ in self._commands.values()))
+        return ConsoleReply("\n".join(name + usage for name, (usage, _) in self._commands.items()))
 
     def info(self) -> dict[str, Any]:
         router, tables = self._router, self._router.tables
@@ -108,11 +104,11 @@ class ContentConsole:
             for one in self._router.tables.subscriptions.values()
             if not one.composite
         ]
-        together = [
+        composites = [
             (id_, one.hop, "", one.envelope.text)
             for id_, one in self._router.composite_router.entries.items()
         ]
-        return _table([*plain, *together], argument)
+        return _table([*plain, *composites], argument)
 
     def _advertisements(self, argument: str) -> ConsoleReply:
         found = self._router.tables.advertisements.values()
@@ -126,36 +122,20 @@ class ContentConsole:
             "\n".join(f"{one.id}  {one.source}  {one.text}" for one in self._hop.received)
         )
 
-    # Injecting.
-
     def _subscribe(self, argument: str) -> ConsoleReply:
-        together = argument.startswith("{")
-        return self._say(
-            PadresEnvelope(EnvelopeKind.COMPOSITE if together else EnvelopeKind.SUBSCRIBE, argument)
-        )
+        composite = argument.startswith("{")
+        return self._send(EnvelopeKind.COMPOSITE if composite else EnvelopeKind.SUBSCRIBE, argument)
 
-    def _advertise(self, argument: str) -> ConsoleReply:
-        return self._say(PadresEnvelope(EnvelopeKind.ADVERTISE, argument))
-
-    def _publish(self, argument: str) -> ConsoleReply:
-        return self._say(PadresEnvelope(EnvelopeKind.PUBLISH, argument))
-
-    def _unsubscribe(self, argument: str) -> ConsoleReply:
-        return self._undo(EnvelopeKind.UNSUBSCRIBE, argument)
-
-    def _unadvertise(self, argument: str) -> ConsoleReply:
-        return self._undo(EnvelopeKind.UNADVERTISE, argument)
-
-    def _undo(self, kind: EnvelopeKind, argument: str) -> ConsoleReply:
+    def _withdraw(self, kind: EnvelopeKind, argument: str) -> ConsoleReply:
         ids = argument.replace(",", " ").split()
         if not ids:
-            raise PreconditionFailed("an id is needed, such as Broker1-M7")
+            raise PreconditionFailed("an id is required, such as Broker1-M7")
         for id_ in ids:
             self._receive(PadresEnvelope(kind, id_))
         return ConsoleReply("")
 
-    def _say(self, envelope: PadresEnvelope) -> ConsoleReply:
-        receipt = self._receive(envelope)
+    def _send(self, kind: EnvelopeKind, text: str) -> ConsoleReply:
+        receipt = self._receive(PadresEnvelope(kind, text))
         return ConsoleReply(receipt.id, receipt.outcome & LOGGED)
 
     def _receive(self, envelope: PadresEnvelope) -> RouterReceipt:
@@ -166,11 +146,11 @@ class ContentConsole:
 
 
 def _table(rows: Iterable[tuple[str, str, str, str]], argument: str) -> ConsoleReply:
-    """Ids, who it came from and the text; or each class once."""
+    """Ids, hops and texts; or each class once."""
     words = argument.split()
     unknown = set(words) - {"nohead", "classonly"}
     if unknown:
-        raise PreconditionFailed(f"{min(unknown)!r}: what may follow is nohead and classonly")
+        raise PreconditionFailed(f"unknown option {min(unknown)!r}: use nohead or classonly")
     if "classonly" in words:
         head, lines = "class", sorted({row[2] for row in rows if row[2]})
     else:

@@ -1,12 +1,10 @@
-"""The content space of a virtual host: one x-content exchange and the router's hops, together.
+"""The content space of a virtual host: an x-content exchange and the overlay router, connected.
 
-What AMQP and MQTT clients publish to the exchange reaches whoever subscribed at the router, and
-what enters there reaches the exchange's bindings: to the router the exchange is a hop like any
-other, with what its bindings ask for as subscriptions. What it publishes is advertised for it as it
-is seen, so that brokers further away know where to ask.
-
-To clients the space is their router. What they publish goes to the bindings that take everything,
-too, wanted or not: the stream that keeps publications is one of those.
+To the router the exchange is a hop whose subscriptions are the exchange's bindings, so publications
+of AMQP and MQTT clients reach PADRES subscribers and the reverse. Advertisements for what the
+exchange publishes are inferred from its publications, so that other brokers route subscriptions to
+it. To PADRES clients the content space is their router. Their publications also go to bindings for
+everything (`x-all`), such as the stream of publications, whether or not anyone subscribed.
 """
 
 from __future__ import annotations
@@ -28,16 +26,15 @@ from penstock.destinations.content_exchange import ContentExchangeRouter, push_t
 from penstock.destinations.exchange import ExchangeDriver
 from penstock.destinations.publications import CONTENT_TYPE, encode_publication
 from penstock.overlay.messages import RESERVED_CLASSES
-from penstock.wire.padres.envelope import DEFAULT_PRIORITY as ORDINARY
-from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
+from penstock.wire.padres.envelope import DEFAULT_PRIORITY, EnvelopeKind, PadresEnvelope
 
 if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
-#: AMQP's most urgent priority that queues usually know; the language counts down to 0.
+#: The highest usual priority of a queue; in the content language 0 is the most urgent.
 HIGHEST_PRIORITY: Final = 9
-#: The largest payload of an AMQP or MQTT client's that PADRES clients get, unless they may send
-#: each other larger ones. It is in memory for as long as it waits for them.
+#: The largest payload of an AMQP or MQTT client for PADRES clients, unless their own frames may be
+#: larger. It is kept in memory.
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 
 _log = get_logger("penstock.content")
@@ -46,7 +43,7 @@ _log = get_logger("penstock.content")
 class ExchangeHop:
     """The exchange as the router sees it, and the router as the exchange does."""
 
-    durable = False  #: its bindings are kept by the virtual host
+    durable = False  #: the virtual host stores its bindings
     checked = False
 
     def __init__(
@@ -62,21 +59,19 @@ class ExchangeHop:
         self._router = router
         self._read = read
         settings = exchange.vhost.kernel.settings.padres
-        self._most_payload = max(MAX_PAYLOAD_BYTES, settings.max_frame_bytes)
+        self._max_payload = max(MAX_PAYLOAD_BYTES, settings.max_frame_bytes)
         self._here = f"{router.broker_id}-"
         self._wanted: dict[Binding, list[str]] = {}
         self._asked: Counter[str] = Counter()  # by destination
-        self.most = 0  #: how much one destination may ask for; 0 for any number
+        self.max_subscriptions = 0  #: of one destination; 0 for no limit
         self._announcing = AdvertisementInference(self._announce, self._withdraw)
-        self._passing: Message | None = None  # comes from the router, and is not to go back
-
-    # What the router says.
+        self._passing: Message | None = None  # from the router, not to be returned to it
 
     def deliver(self, envelope: PadresEnvelope) -> int:
         if envelope.source == self.name:
-            return ACCEPTED  # the exchange has seen to it
+            return ACCEPTED  # the exchange has routed it
         avoid: frozenset[str] = frozenset()
-        if envelope.source.startswith(self._here):  # then they have it from `keep`
+        if envelope.source.startswith(self._here):  # `keep` has delivered to these
             avoid = frozenset(one.name for one in self._content.everything)
         message = self._message(envelope, envelope.id)
         self._passing = message
@@ -86,7 +81,7 @@ class ExchangeHop:
             self._passing = None
 
     def keep(self, envelope: PadresEnvelope, id_: str) -> int:
-        """A client's publication, for those who take everything."""
+        """Deliver a client's publication to bindings for everything."""
         outcome = ACCEPTED
         everything = self._content.everything
         if everything:
@@ -98,28 +93,27 @@ class ExchangeHop:
     def _message(self, envelope: PadresEnvelope, id_: str) -> Message:
         return envelope_to_message(envelope, self._read(envelope.text), self._exchange.name, id_)
 
-    # What the exchange says.
-
     def push(self, message: Message) -> int:
         publication = None if message is self._passing else self._content.said(message)
         if publication is None or publication.class_name in RESERVED_CLASSES:
-            return ACCEPTED  # brokers are not controlled from here
+            return ACCEPTED  # classes that control brokers
         said = valid_attributes(publication)
         try:
             self._announcing.saw(said)
-            envelope = message_to_envelope(message, said, self._most_payload)
+            envelope = message_to_envelope(message, said, self._max_payload)
             self._read.remember(envelope.text, said)
             return self._router.receive(self, envelope).outcome
-        except PenstockError as error:  # others need not suffer by it
+        except PenstockError as error:  # the message is still routed by the exchange
             _log.debug("publication not shared", exchange=self._exchange.name, error=str(error))
             return ACCEPTED
 
     def bound(self, binding: Binding, wanted: list[Subscription]) -> None:
         destination = binding.destination.name
-        if self.most and self._asked[destination] + len(wanted) > self.most:
+        limit = self.max_subscriptions
+        if limit and self._asked[destination] + len(wanted) > limit:
             raise ResourceExhausted(
-                f"{destination} has asked for {self._asked[destination]} things by content, and "
-                f"may for {self.most}: unbind some"
+                f"'{destination}' has {self._asked[destination]} of {self.max_subscriptions} "
+                "subscriptions by content: unbind some"
             )
         ids = self._wanted.setdefault(binding, [])
         try:
@@ -148,12 +142,12 @@ class ExchangeHop:
 
 
 class ContentSpace:
-    """A router that keeps what its clients publish."""
+    """A router that also delivers to the content exchange."""
 
     def __init__(
         self, vhost: VirtualHost, router: ContentRouter[PadresEnvelope], read: PublicationCache
     ) -> None:
-        """`read` is what the router reads publications by."""
+        """`read` parses publications, with the router's cache."""
         self._vhost = vhost
         self._router = router
         self._read = read
@@ -166,7 +160,7 @@ class ContentSpace:
         return self._router.broker_id
 
     def join(self) -> None:
-        """Make what is missing: exchange, stream, and the gateway between them and the router."""
+        """Declare the exchange and the stream, and connect the exchange to the router."""
         vhost, settings = self._vhost, self._settings
         name = settings.exchange
         exchange = vhost.exchanges.get(name)
@@ -175,7 +169,7 @@ class ContentSpace:
         if not isinstance(exchange, ExchangeDriver) or not isinstance(
             exchange.router, ContentExchangeRouter
         ):
-            _log.warning("exchange is of another type, and shares nothing", exchange=name)
+            _log.warning("exchange type mismatch", exchange=name)
             return
         if exchange.router.gateway is None:
             if self._hop is not None:
@@ -183,16 +177,14 @@ class ContentSpace:
             self._hop = ExchangeHop(exchange, self._router, self._read)
             self._router.attach(self._hop)
             exchange.router.open(self._hop, list(exchange.bindings))
-            if settings.conformance:  # bindings that were there before are not refused
-                self._hop.most = vhost.kernel.settings.overlay.max_asked
+            if settings.conformance:  # existing bindings are not refused
+                self._hop.max_subscriptions = vhost.kernel.settings.overlay.max_asked
         if settings.stream and settings.stream not in vhost.queues:
             arguments: dict[str, str | int] = {"x-queue-type": "stream"}
             if settings.stream_bytes:
                 arguments["x-max-length-bytes"] = settings.stream_bytes
             stream = vhost.declare_queue(settings.stream, durable=True, arguments=arguments)
             vhost.bind(name, stream, "", {"x-all": True})
-
-    # A router.
 
     def attach(self, hop: Hop[PadresEnvelope], notify_subscriptions: bool = False) -> None:
         self.join()
@@ -225,36 +217,35 @@ def envelope_to_message(
 
 
 def valid_attributes(publication: Publication) -> Publication:
-    """With the attributes alone whose names are names in the language: headers may have others."""
+    """Without headers whose names are not valid in the content language."""
     attributes = {name: one for name, one in publication.attributes.items() if is_name(name)}
     return Publication(publication.class_name, attributes, publication.time)
 
 
 def message_to_envelope(
-    message: Message, publication: Publication, most_payload: int
+    message: Message, publication: Publication, max_payload: int
 ) -> PadresEnvelope:
     properties = decode_header(message.header)
     urgency = (
         message_priority(message.header)
         if message.flags & PRIORITY
-        else HIGHEST_PRIORITY - ORDINARY
+        else HIGHEST_PRIORITY - DEFAULT_PRIORITY
     )
-    told = properties.content_type == CONTENT_TYPE
+    is_text = properties.content_type == CONTENT_TYPE
     return PadresEnvelope(
         EnvelopeKind.PUBLISH,
         format_message(publication),
-        payload=b"" if told else _payload(message, most_payload),
+        payload=b"" if is_text else _payload(message, max_payload),
         priority=max(0, HIGHEST_PRIORITY - urgency),
         time=float(properties.timestamp or 0),
         durable=properties.delivery_mode == 2,
     )
 
 
-def _payload(message: Message, most: int) -> bytes:
-    """What a message has beside what it says, unless it is too much."""
+def _payload(message: Message, limit: int) -> bytes:
     if message.spool is None:
         return message.body
-    if message.size > most:
-        _log.warning("payload left out", bytes=message.size, most=most)
+    if message.size > limit:
+        _log.warning("payload too large", bytes=message.size, limit=limit)
         return b""
     return message.spool.read()

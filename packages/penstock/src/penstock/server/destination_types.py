@@ -1,4 +1,4 @@
-"""Which kinds of destinations exist. A new kind is a file in `drivers/` and a line here."""
+"""The types of exchanges and queues. A new type is a class in `destinations/` and a line here."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _delayed(vhost: VirtualHost, name: str, **settings: Any) -> ExchangeDriver:
             "Invalid argument, 'x-delayed-type' must be an existing exchange type: "
             f"one of {', '.join(EXCHANGE_ROUTERS)}"
         )
-    line = DelayedMessages(vhost, name, settings["durable"])
+    delayed = DelayedMessages(vhost, name, settings["durable"])
     return ExchangeDriver(
-        vhost, name, DelayedRouter(line, EXCHANGE_ROUTERS[rule]()), storage=line, **settings
+        vhost, name, DelayedRouter(delayed, EXCHANGE_ROUTERS[rule]()), storage=delayed, **settings
     )
 
 
 def _content(vhost: VirtualHost, name: str, **settings: Any) -> ExchangeDriver:
-    try:  # NumPy is loaded for the first exchange that needs it
+    try:  # loads NumPy
         from penstock.destinations.content_exchange import ContentExchangeRouter
     except ModuleNotFoundError as missing:
         raise PreconditionFailed(

@@ -1,9 +1,9 @@
-"""The broker's event loop: asyncio's, with a short way from the poll to our own sockets.
+"""The broker's event loop: asyncio's, with a fast path from epoll to the broker's sockets.
 
-asyncio makes an event of every socket that can be read, puts it into a queue and takes it out
-again. With a thousand sensors that say little each, that costs as much as what is said. Here our
-sockets are served in the poll itself; all else (timers, tasks, TLS, subprocesses) goes asyncio's
-way. And whoever collects output can be told when a pass of the loop is over, to send it at once.
+For each ready socket asyncio creates a handle, queues it and runs it later. With a thousand sensors
+and small messages that costs as much as the messages. Here the broker's sockets are served within
+the poll; everything else (timers, tasks, TLS, subprocesses) is asyncio's. Callbacks run at the end
+of each pass, so that output of several reads is sent together.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
 
-#: The most sockets one pass serves before timers and tasks have their turn.
+#: Sockets served in one pass, before timers and tasks.
 MAX_EVENTS: Final = 512
-#: ... and how long it serves them for. The rest of them comes first in the next pass.
+#: Time for sockets in one pass; the remaining ones come first in the next.
 PASS_SECONDS: Final = 0.01
 
 
 class BrokerSelector(selectors.BaseSelector):
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._keys: dict[int, selectors.SelectorKey] = {}  # asyncio's
-        self._served: dict[int, Callable[[int], None]] = {}  # ours
-        self._over: list[Callable[[], None]] = []
-        self._unserved: list[tuple[int, int]] = []  # what the last pass had no time for
+        self._keys: dict[int, selectors.SelectorKey] = {}  # of asyncio
+        self._served: dict[int, Callable[[int], None]] = {}  # of the broker
+        self._on_pass_end: list[Callable[[], None]] = []
+        self._unserved: list[tuple[int, int]] = []  # ready in the last pass
 
-    # Ours.
+    # For the broker.
 
     def serve(self, number: int, events: int, ready: Callable[[int], None]) -> None:
-        """Call `ready` with what has happened, whenever one of these has; it must not raise."""
+        """Call `ready` with the events of a descriptor; it must not raise."""
         self._served[number] = ready
         self._epoll.register(number, events)
 
@@ -53,14 +53,14 @@ class BrokerSelector(selectors.BaseSelector):
         del self._served[number]
         self._epoll.unregister(number)
 
-    def when_over(self, callback: Callable[[], None]) -> None:
-        """Call it after each pass, and before the loop goes to sleep."""
-        self._over.append(callback)
+    def on_pass_end(self, callback: Callable[[], None]) -> None:
+        """Call it after each pass, and before the loop sleeps."""
+        self._on_pass_end.append(callback)
 
-    def no_longer(self, callback: Callable[[], None]) -> None:
-        self._over.remove(callback)
+    def off_pass_end(self, callback: Callable[[], None]) -> None:
+        self._on_pass_end.remove(callback)
 
-    # As asyncio sees it.
+    # For asyncio.
 
     def register(
         self, fileobj: FileDescriptorLike, events: int, data: object = None
@@ -74,7 +74,7 @@ class BrokerSelector(selectors.BaseSelector):
 
     def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
         key = self._keys.pop(_number(fileobj))
-        with contextlib.suppress(OSError):  # closed by now, and so forgotten by the system
+        with contextlib.suppress(OSError):  # closed, and so removed by the system
             self._epoll.unregister(key.fd)
         return key
 
@@ -88,8 +88,8 @@ class BrokerSelector(selectors.BaseSelector):
         return changed
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        for over in self._over:
-            over()
+        for callback in self._on_pass_end:
+            callback()
         if timeout is None:
             timeout = -1
         elif timeout > 0:
@@ -115,8 +115,8 @@ class BrokerSelector(selectors.BaseSelector):
                     late = deadline > 0 and monotonic() > deadline
             elif key := self._keys.get(number):
                 ready.append((key, _happened(events) & key.events))
-        for over in self._over:
-            over()
+        for callback in self._on_pass_end:
+            callback()
         return ready
 
     def close(self) -> None:
@@ -129,9 +129,7 @@ class BrokerSelector(selectors.BaseSelector):
 
 
 class _Keys(Mapping["FileDescriptorLike", selectors.SelectorKey]):
-    """What is registered, by number or by whatever has one."""
-
-    __slots__ = ("_keys",)
+    """Registered keys by descriptor or file object."""
 
     def __init__(self, keys: dict[int, selectors.SelectorKey]) -> None:
         self._keys = keys
@@ -153,7 +151,7 @@ class BrokerEventLoop(asyncio.SelectorEventLoop):
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """The broker's loop where the system can have it; elsewhere asyncio's serves as well."""
+    """The broker's loop where there is epoll, else asyncio's."""
     return BrokerEventLoop() if hasattr(select, "epoll") else asyncio.new_event_loop()
 
 
@@ -171,7 +169,7 @@ def _interest(events: int) -> int:
 
 
 def _happened(events: int) -> int:
-    """An error wakes readers and writers: they meet it when they try."""
+    """Errors wake readers and writers."""
     happened = 0
     if events & ~select.EPOLLIN:
         happened |= selectors.EVENT_WRITE
@@ -180,23 +178,21 @@ def _happened(events: int) -> int:
     return happened
 
 
-# A plain TCP connection on the broker's loop: what a terminal reads from and writes to.
-#
-# It keeps asyncio's contract of a transport with a protocol, so a terminal does not know the
-# difference. What is written goes to the socket at once; what the socket does not take waits here,
-# and the terminal is told when that becomes much.
-
-#: What is read at a time unless the terminal says otherwise.
+#: The default of `max_size`.
 READ_BYTES: Final = 64 * 1024
-#: How much output may wait before the terminal is told, unless it says otherwise.
+#: The default high-water mark of the write buffer.
 WRITE_HIGH_WATER: Final = 64 * 1024
-#: How many pieces of output the system is given at once.
+#: Buffers in one `sendmsg`.
 MAX_IOVECS: Final = 64
 
 
 class SocketTransport(asyncio.Transport):
+    """A plain TCP connection on the broker's loop, with asyncio's transport contract.
+
+    Data is written to the socket at once; what it does not take is buffered.
+    """
+
     __slots__ = (
-        "_choked",
         "_closing",
         "_high",
         "_interest",
@@ -204,6 +200,7 @@ class SocketTransport(asyncio.Transport):
         "_lost",
         "_low",
         "_number",
+        "_paused",
         "_peer",
         "_pending",
         "_pending_bytes",
@@ -221,7 +218,7 @@ class SocketTransport(asyncio.Transport):
         peer: Any,
         protocol: asyncio.Protocol,
     ) -> None:
-        """The protocol hears `connection_made` from here."""
+        """Calls `connection_made` of the protocol."""
         self._loop = loop
         self._socket = connection
         self._number = connection.fileno()
@@ -233,8 +230,8 @@ class SocketTransport(asyncio.Transport):
         self._low = WRITE_HIGH_WATER // 4
         self._interest = 0
         self._reading = True
-        self._choked = False
-        self._shutting = False  # the writing half, when all is written
+        self._paused = False
+        self._shutting = False  # the writing half, after the buffer
         self._closing = False
         self._lost = False
         self.max_size = READ_BYTES
@@ -248,7 +245,7 @@ class SocketTransport(asyncio.Transport):
             self._write_pending()
         if events & ~EPOLLOUT:
             if not self._reading or self._closing:
-                self._write_pending()  # nobody reads: writing meets the error as well
+                self._write_pending()  # detects errors while not reading
                 return
             try:
                 data = self._socket.recv(self.max_size)
@@ -265,7 +262,7 @@ class SocketTransport(asyncio.Transport):
                 else:
                     self.close()
             except Exception as error:
-                self._fail(error, "a terminal failed at what it received")
+                self._fail(error, "data_received failed")
 
     def pause_reading(self) -> None:
         self._reading = False
@@ -294,20 +291,20 @@ class SocketTransport(asyncio.Transport):
             if sent == len(data):
                 return
             data = memoryview(bytes(data))[sent:]
-        self._keep(memoryview(data))
+        self._buffer(memoryview(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
 
-    def _keep(self, data: memoryview) -> None:
+    def _buffer(self, data: memoryview) -> None:
         if self._pending is None:
             self._pending = deque()
         self._pending.append(data)
         self._pending_bytes += len(data)
         self._want()
-        if self._pending_bytes > self._high and not self._choked:
-            self._choked = True
-            self._tell(self._protocol.pause_writing)
+        if self._pending_bytes > self._high and not self._paused:
+            self._paused = True
+            self._notify(self._protocol.pause_writing)
 
     def _write_pending(self) -> None:
         pending = self._pending
@@ -326,9 +323,9 @@ class SocketTransport(asyncio.Transport):
             if sent < len(first):
                 pending.appendleft(first[sent:])
             sent -= min(sent, len(first))
-        if self._choked and self._pending_bytes <= self._low:
-            self._choked = False
-            self._tell(self._protocol.resume_writing)
+        if self._paused and self._pending_bytes <= self._low:
+            self._paused = False
+            self._notify(self._protocol.resume_writing)
         if not self._pending_bytes:
             self._all_written()
 
@@ -371,10 +368,10 @@ class SocketTransport(asyncio.Transport):
     def get_write_buffer_limits(self) -> tuple[int, int]:
         return self._low, self._high
 
-    # The end.
+    # Close.
 
     def close(self) -> None:
-        """When what was written has gone."""
+        """After the buffer was written."""
         if self._closing:
             return
         self._closing = True
@@ -390,7 +387,7 @@ class SocketTransport(asyncio.Transport):
         return self._closing
 
     def _lose(self, error: OSError | None) -> None:
-        """The terminal hears of it when it is done with what it is at."""
+        """The protocol is notified in the next pass, not within its own call."""
         if self._lost:
             return
         self._lost = self._closing = True
@@ -401,25 +398,23 @@ class SocketTransport(asyncio.Transport):
 
     def _end(self, error: OSError | None) -> None:
         protocol = self._protocol
-        del self._protocol  # they refer to each other, and it is the last to know us
+        del self._protocol  # a reference cycle
         try:
             protocol.connection_lost(error)
         finally:
             self._socket.close()
 
-    def _tell(self, told: Any) -> None:
+    def _notify(self, callback: Callable[[], None]) -> None:
         try:
-            told()
+            callback()
         except Exception as error:
-            self._fail(error, "a terminal failed at being told of its output")
+            self._fail(error, "flow control callback failed")
 
     def _fail(self, error: Exception, message: str) -> None:
         self._loop.call_exception_handler(
             {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
         )
         self._lose(None)
-
-    # What it is.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "peername":
@@ -441,8 +436,8 @@ class SocketTransport(asyncio.Transport):
         return self._protocol
 
     def _want(self) -> None:
-        """Tell the poll what we wait for. Nothing at all, or errors nobody asked for would wake
-        us again and again."""
+        """Register for what is needed. With nothing to wait for the descriptor is removed, because
+        errors would wake the loop again and again."""
         wanted = 0
         if self._reading and not self._closing:
             wanted = EPOLLIN

@@ -1,9 +1,9 @@
-"""Listening sockets, and which terminal a connection gets: by the scheme of the address.
+"""Listening sockets; the scheme of an address selects the protocol of its connections.
 
-Of AMQP, both versions are spoken where `amqp` is (`amqp.py`), and 1.0 alone where `amqp10` is.
-
-A protocol is a `ProtocolService`: what one broker's connections of that protocol share, and the
-terminals it makes for them. A new one is a folder under `terminals/` and its lines here.
+On `amqp` a client's first bytes select AMQP 0-9-1 or 1.0; `amqp10` is 1.0 only. A protocol is a
+`ProtocolService`, which makes a terminal for each connection: a folder under `protocols/` and its
+lines in `SCHEMES`. On the broker's own event loop a connection without TLS has our
+`SocketTransport`, any other has asyncio's transport.
 """
 
 from __future__ import annotations
@@ -32,18 +32,12 @@ from penstock.server.event_loop import BrokerEventLoop, SocketTransport
 from penstock.server.websocket import WebSocketConnection
 from penstock.wire.amqp10.frames import AMQP_HEADER, SASL_HEADER, TLS_HEADER
 
-# Where connections come in: listening sockets, and a terminal for each who arrives.
-#
-# On the broker's own loop a plain connection gets our own transport; one with TLS, or on another
-# loop, gets asyncio's. Whether there is room for one more is for the admission to say.
-
-#: Connections let in before others have their turn.
+#: Connections accepted in one pass of the event loop.
 ACCEPTS_PER_PASS: Final = 64
-#: Connections the system holds for us before we accept them.
+#: Connections that the system queues before they are accepted.
 BACKLOG: Final = 1024
-#: How long the door stays shut when the system has no room for one more.
+#: How long accepting pauses when the system has no descriptors or memory left.
 REST_SECONDS: Final = 1.0
-#: The system's words for that.
 RESOURCE_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _log = get_logger("penstock.listener")
@@ -59,7 +53,7 @@ class SocketListener:
         context: ssl.SSLContext | None = None,
         handshake_seconds: float | None = None,
     ) -> None:
-        """With a context, connections speak TLS; a handshake may take so long."""
+        """With a context connections use TLS, whose handshake has a timeout."""
         self._loop = loop
         self._protocol = protocol
         self._connection_limiter = connection_limiter
@@ -83,7 +77,7 @@ class SocketListener:
             except OSError as error:
                 if error.errno not in RESOURCE_ERRORS:
                     raise
-                _log.error("no room for a connection", error=error.strerror)
+                _log.error("accept failed", error=error.strerror)
                 self._loop.remove_reader(listening.fileno())
                 self._loop.call_later(REST_SECONDS, self._open, listening)
                 return
@@ -116,14 +110,14 @@ class SocketListener:
                 ssl=self._context,
                 ssl_handshake_timeout=self._handshake_seconds,
             )
-        except OSError as error:  # of TLS as well
+        except OSError as error:  # also of TLS
             _log.info("handshake failed", peer=unauthenticated.address, error=str(error))
             connection.close()
         else:
             unauthenticated.abort = transport.abort
 
     def close(self) -> None:
-        """Those who are in stay in."""
+        """Connections stay open."""
         sockets, self.sockets = self.sockets, []
         for listening in sockets:
             self._loop.remove_reader(listening.fileno())
@@ -138,16 +132,33 @@ def _shut_down(connection: socket.socket) -> None:
 
 
 async def bind_listener(
-    loop: asyncio.AbstractEventLoop,
-    host: str,
-    port: int,
+    host: Host,
+    address: ListenAddress,
     protocol: Callable[[], asyncio.Protocol],
-    connection_limiter: ConnectionLimiter,
-    context: ssl.SSLContext | None = None,
-    handshake_seconds: float | None = None,
-) -> SocketListener:
-    """Listen on all addresses that the host has."""
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    context: ssl.SSLContext | None,
+) -> tuple[SocketListener, ListenAddress]:
+    """Returns the listener, and the address with its actual port."""
+    loop = host.kernel.loop
+    try:
+        sockets = await _bind(loop, address)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
+    listener = SocketListener(
+        loop,
+        sockets,
+        protocol,
+        host.connection_limiter,
+        context if address.tls else None,
+        host.kernel.settings.handshake_timeout,
+    )
+    return listener, ListenAddress(address.scheme, address.host, sockets[0].getsockname()[1])
+
+
+async def _bind(loop: asyncio.AbstractEventLoop, listen: ListenAddress) -> list[socket.socket]:
+    """A listening socket for each address of the host."""
+    found = await loop.getaddrinfo(
+        listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
     sockets: list[socket.socket] = []
     try:
         for family, kind, number, _, address in dict.fromkeys(found):
@@ -163,56 +174,43 @@ async def bind_listener(
         for listening in sockets:
             listening.close()
         raise
-    return SocketListener(loop, sockets, protocol, connection_limiter, context, handshake_seconds)
+    return sockets
 
 
-# AMQP on one port: the first bytes of a client say which version it speaks.
-#
-# A `AmqpVersionDetector` holds a connection until it has heard enough, hands it to the terminal of
-# that version and is gone: from then on it costs nothing. Whoever begins with neither is 0-9-1's to
-# answer.
-
-#: How a client of AMQP 1.0 begins.
+#: The first bytes of AMQP 1.0 clients.
 AMQP10_HEADERS: Final = (SASL_HEADER, AMQP_HEADER, TLS_HEADER)
 
 
 class AmqpService:
-    """Both versions, as one broker speaks them."""
-
-    __slots__ = ("_detectors", "_v091", "_v10", "host")
+    """Both versions of AMQP on one port."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self._v091 = Amqp091Protocol(host)
         self._v10 = Amqp10Protocol(host)
-        self._detectors: set[AmqpVersionDetector] = set()
+        self.detectors: set[AmqpVersionDetector] = set()
 
     def terminal(self) -> asyncio.Protocol:
-        """For a connection that has just been made."""
         return AmqpVersionDetector(self)
 
     def choose(self, received: bytes) -> asyncio.Protocol | None:
-        """The terminal for a client that begins so; None while it cannot be told."""
+        """The terminal for the version, 0-9-1 if it is unknown; None if more bytes are needed."""
         if received.startswith(AMQP10_HEADERS):
             return self._v10.terminal()
         if any(header.startswith(received) for header in AMQP10_HEADERS):
             return None
         return self._v091.terminal()
 
-    def entered(self, detector: AmqpVersionDetector) -> None:
-        self._detectors.add(detector)
-
-    def left(self, detector: AmqpVersionDetector) -> None:
-        self._detectors.discard(detector)
-
     def close(self) -> None:
-        for detector in list(self._detectors):
+        for detector in list(self.detectors):
             detector.abort()
         self._v091.close()
         self._v10.close()
 
 
 class AmqpVersionDetector(asyncio.Protocol):
+    """Holds a connection until its version is known, and hands it to a terminal."""
+
     __slots__ = ("_received", "_service", "_timer", "_transport")
 
     def __init__(self, service: AmqpService) -> None:
@@ -223,7 +221,7 @@ class AmqpVersionDetector(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._service.entered(self)
+        self._service.detectors.add(self)
         kernel = self._service.host.kernel
         self._timer = kernel.loop.call_later(kernel.settings.handshake_timeout, self.abort)
 
@@ -232,30 +230,30 @@ class AmqpVersionDetector(asyncio.Protocol):
         terminal = self._service.choose(self._received)
         if terminal is not None:
             self._timer.cancel()
-            self._service.left(self)
+            self._service.detectors.discard(self)
             self._transport.set_protocol(terminal)
             terminal.connection_made(self._transport)
             terminal.data_received(self._received)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
-        self._service.left(self)
+        self._service.detectors.discard(self)
 
     def abort(self) -> None:
         self._transport.abort()
 
 
 class ProtocolService(Protocol):
-    """A protocol, as one broker speaks it."""
+    """One protocol of a broker: what its connections share."""
 
     def terminal(self) -> asyncio.Protocol:
-        """For a connection that has just been made."""
+        """For a new connection."""
 
     def close(self) -> None:
-        """All its connections have ended."""
+        """Called when all connections have ended."""
 
 
-#: What is spoken on each scheme.
+#: The protocol of each scheme.
 SCHEMES: Final[dict[str, Callable[[Host], ProtocolService]]] = {
     "amqp": AmqpService,
     "amqps": AmqpService,
@@ -269,7 +267,7 @@ SCHEMES: Final[dict[str, Callable[[Host], ProtocolService]]] = {
     "padress": PadresProtocol,
 }
 
-# Over WebSocket: where MQTT is offered, and the names it goes by there.
+# MQTT over WebSocket.
 WEBSOCKET_PATHS: Final = frozenset({"/ws", "/mqtt", "/"})
 MQTT_SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
@@ -296,39 +294,23 @@ async def open_listener(
     policy: HostPolicy,
     handshaking: set[WebSocketConnection],
 ) -> tuple[SocketListener, ListenAddress]:
-    """Open a listener; returns it with the address it really has.
-
-    Those who have not said yet that they speak WebSocket are among the `handshaking`.
-    """
+    """Connections in the WebSocket handshake are added to `handshaking`."""
     settings = host.kernel.settings
 
     def terminal() -> asyncio.Protocol:
         host.kernel.write_batch.expect()
         return service.terminal()
 
-    def gate() -> asyncio.Protocol:
+    def websocket() -> asyncio.Protocol:
         return WebSocketConnection(
             terminal(),
             MQTT_SUBPROTOCOLS,
             WEBSOCKET_PATHS,
-            settings.mqtt.max_packet_bytes + KiB,  # what is too large is MQTT's to say
+            settings.mqtt.max_packet_bytes + KiB,  # MQTT refuses what is larger
             settings.handshake_timeout,
             policy,
             handshaking,
         )
 
-    loop = host.kernel.loop
-    protocol = gate if address.scheme in ("ws", "wss") else terminal
-    try:
-        server = await bind_listener(
-            loop,
-            address.host,
-            address.port,
-            protocol,
-            host.connection_limiter,
-            context if address.tls else None,
-            settings.handshake_timeout,
-        )
-    except OSError as error:
-        raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
-    return server, ListenAddress(address.scheme, address.host, server.sockets[0].getsockname()[1])
+    protocol = websocket if address.scheme in ("ws", "wss") else terminal
+    return await bind_listener(host, address, protocol, context)

@@ -1,8 +1,7 @@
-"""Content routing in a broker: a router for each virtual host that needs one, links for the default
-one.
+"""Content routing in a broker: a router per virtual host, and links for the default virtual host.
 
-Nothing of it is loaded before somebody asks: a client that speaks PADRES, a neighbour, or what is
-remembered of either.
+The modules are loaded when they are first needed: for a PADRES client, a neighbour, or routing
+tables from an earlier run.
 """
 
 from __future__ import annotations
@@ -38,12 +37,10 @@ class Overlay:
         self.controller: OverlayController | None = None
         self._started = False
 
-    # What terminals ask.
-
     def router(self, vhost: str) -> ContentSpace:
         space = self._spaces.get(vhost)
         if space is None:
-            try:  # NumPy is loaded for the first who needs it
+            try:  # loads NumPy
                 from penstock.server.content_space import ContentSpace
 
                 router = self._make(vhost)
@@ -67,11 +64,11 @@ class Overlay:
     @property
     def links(self) -> LinkRegistry:
         self.router(self._default)
-        assert self._links is not None, "they come with the default router"
+        assert self._links is not None, "created with the default router"
         return self._links
 
     def routing(self, vhost: str) -> OverlayRouter:
-        """The router itself, without the exchange beside it."""
+        """The router without the content exchange."""
         self.router(vhost)
         return self._routers[vhost]
 
@@ -85,7 +82,7 @@ class Overlay:
         return console
 
     def federation(self) -> OverlayStatus:
-        """All brokers there are; those of the default virtual host are linked."""
+        """The status of all brokers, which are linked through the default virtual host."""
         if self._federation is None:
             router = self.routing(self._default)
             from penstock.server.overlay_status import OverlayStatus
@@ -93,7 +90,7 @@ class Overlay:
             self._federation = OverlayStatus(router)
         return self._federation
 
-    # What the broker is told by others.
+    # Commands of the overlay.
 
     def connect(self, uri: str) -> None:
         self.links.connect(uri)
@@ -104,10 +101,10 @@ class Overlay:
     def shutdown(self) -> None:
         self._broker.shutdown()
 
-    # Life.
+    # Start and stop.
 
     def start(self) -> None:
-        """Listeners are open: neighbours can be told where we are."""
+        """Called when the listeners are open, because neighbours are sent the address."""
         self._started = True
         topology = self._broker.topology
         remembered = any(True for _ in topology.all("content"))
@@ -130,7 +127,6 @@ class Overlay:
             self._links.close_files()
 
     def forget(self, vhost: str) -> None:
-        """A virtual host was deleted."""
         self._routers.pop(vhost, None)
         self._spaces.pop(vhost, None)
         self._consoles.pop(vhost, None)
@@ -139,8 +135,6 @@ class Overlay:
                 if key[1] == vhost:
                     self._broker.topology.drop(key)
         self._broker.topology.drop(("content-number", vhost))
-
-    # How one is made.
 
     def _make(self, vhost: str) -> OverlayRouter:
         from penstock.content.covering import CoveringMode
@@ -184,7 +178,6 @@ class Overlay:
         return router
 
     def _control(self, router: OverlayRouter) -> None:
-        """What the broker does in its own name."""
         from penstock.overlay.controller import OverlayController
         from penstock.overlay.heartbeats import HeartbeatSettings
 
@@ -222,7 +215,7 @@ class Overlay:
         return f"{address}/{self._settings.id}" if address else ""
 
     def _store(self) -> str:
-        """Which data this is: another, should it be lost."""
+        """An id of the data directory; neighbours notice if the data was lost."""
         path = self._broker.data / "log" / "overlay" / "store"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +224,7 @@ class Overlay:
 
 
 class _BatchTimers:
-    """Timers that are turns of the broker."""
+    """Timers that run as write batches."""
 
     def __init__(self, write_batch: WriteBatch) -> None:
         self._write_batch = write_batch

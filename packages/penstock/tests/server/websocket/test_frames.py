@@ -180,7 +180,7 @@ def test_a_mistake_has_its_code(sent: bytes, code: int) -> None:
     end = after(sent).end
 
     assert end is not None
-    assert (end.code, end.theirs) == (code, False)
+    assert (end.code, end.by_client) == (code, False)
 
 
 def test_a_limit_is_not_passed_by_reaching_it() -> None:
@@ -194,11 +194,11 @@ def test_a_close_says_why() -> None:
     sent = frame(Opcode.CLOSE, Close(1001, "off home").serialize())
 
     assert after(sent[:-1]).end is None
-    assert after(sent[:-1], sent[-1:]).end == WebSocketClose(1001, "off home", theirs=True)
+    assert after(sent[:-1], sent[-1:]).end == WebSocketClose(1001, "off home", by_client=True)
 
 
 def test_a_close_need_not_say_why() -> None:
-    assert after(frame(Opcode.CLOSE, b"")).end == WebSocketClose(1005, "", theirs=True)
+    assert after(frame(Opcode.CLOSE, b"")).end == WebSocketClose(1005, "", by_client=True)
 
 
 def test_golden_bytes() -> None:

@@ -1,4 +1,7 @@
-"""A call: a request, who makes it, and what its path names, as handlers see it."""
+"""A call of the management API as handlers see it, and the table of routes.
+
+Paths are split before they are percent-decoded, so that the virtual host `/` is one part (`%2F`).
+"""
 
 from __future__ import annotations
 
@@ -25,23 +28,23 @@ if TYPE_CHECKING:
     from penstock.server.management.metrics import RateSampler
 
 
-#: A body that is one object; definitions may be larger.
+#: The largest body, except that of definitions.
 MAX_BODY_BYTES: Final = 16 << 20
 
-#: In paths, the exchange that has no name.
+#: The default exchange in paths.
 DEFAULT_EXCHANGE: Final = "amq.default"
 
-#: Things done between two looks at the clock.
+#: Items between two checks of the clock.
 ITEMS_PER_SLICE: Final = 16
 
 
 class AccessLevel(IntEnum):
-    """What a call asks of the user's tags; each level includes those before it."""
+    """What a route requires of the user's tags; each level includes those before it."""
 
-    ANYONE = 0  #: not even a name
-    USER = 1  #: a name and a password
-    MANAGEMENT = 2  #: their own connections, and the virtual hosts they may enter
-    MONITORING = 3  #: everybody's connections, all virtual hosts, the node
+    ANYONE = 0  #: no authentication
+    USER = 1  #: any user
+    MANAGEMENT = 2  #: the user's own connections and virtual hosts
+    MONITORING = 3  #: all connections, all virtual hosts, the node
     ADMINISTRATOR = 4  #: users, virtual hosts, permissions, definitions
 
 
@@ -63,17 +66,15 @@ class ApiCall:
     rates: RateSampler
     request: HttpRequest
     user: User
-    names: dict[str, str]  #: the variable parts of the path
+    names: dict[str, str]  #: variables of the path
 
     def within(self, vhost: str) -> ApiCall:
-        """The same call with its virtual host named elsewhere than in the path."""
+        """The same call for a virtual host that is not in the path."""
         return replace(self, names={**self.names, "vhost": vhost})
-
-    # What the path names.
 
     @property
     def vhost(self) -> VirtualHost:
-        """The virtual host in the path; the user may enter it."""
+        """The virtual host in the path; raises if the user has no access."""
         return self.vhost_named(self.names["vhost"])
 
     def vhost_named(self, name: str) -> VirtualHost:
@@ -85,7 +86,7 @@ class ApiCall:
         return vhost
 
     def vhosts(self) -> list[VirtualHost]:
-        """The one in the path, or all that the user may enter."""
+        """The one in the path, or all to which the user has access."""
         if "vhost" in self.names:
             return [self.vhost]
         users = self.broker.users
@@ -111,8 +112,6 @@ class ApiCall:
     def queue(self) -> Queue:
         return self.vhost.queue(self.name)
 
-    # Who asks.
-
     @property
     def access(self) -> AccessControl:
         """The user's permissions in the virtual host of the path."""
@@ -121,13 +120,11 @@ class ApiCall:
     def allows(self, level: AccessLevel) -> bool:
         return access_level(self.user) >= level
 
-    # What was sent along.
-
     def flag(self, name: str) -> bool:
         return self.request.query.get(name) == "true"
 
     async def body(self, limit: int = MAX_BODY_BYTES) -> dict[str, Any]:
-        """The JSON object that was sent; nothing is the empty one."""
+        """The JSON object in the body; an empty body is an empty object."""
         raw = await self.request.read(limit)
         if not raw.strip():
             return {}
@@ -136,30 +133,27 @@ class ApiCall:
         except (ValueError, RecursionError):
             raise bad_request("not_json") from None
         if not isinstance(value, dict):
-            raise bad_request("an object is expected")
+            raise bad_request("a JSON object is expected")
         return value
 
-    # Work.
-
     def done(self) -> None:
-        """What was changed takes effect: the turn ends."""
+        """End the write batch: changes take effect."""
         self.broker.kernel.write_batch.flush()
 
 
 async def iterate_in_slices(
-    things: Iterable[Any], count: int = ITEMS_PER_SLICE
+    items: Iterable[Any], count: int = ITEMS_PER_SLICE
 ) -> AsyncIterator[Any]:
-    """The same things, with a pause for others whenever a turn's time is over."""
+    """The same items, yielding to the event loop when the time of a write batch is over."""
     deadline = monotonic() + MAX_BATCH_SECONDS
-    for number, thing in enumerate(things, 1):
-        yield thing
+    for number, item in enumerate(items, 1):
+        yield item
         if number % count == 0 and monotonic() > deadline:
             await asyncio.sleep(0)
             deadline = monotonic() + MAX_BATCH_SECONDS
 
 
 def required_fields(body: dict[str, Any], *keys: str) -> Iterator[Any]:
-    """The values of the keys; raises when one is missing."""
     missing = [key for key in keys if key not in body]
     if missing:
         raise bad_request("key_missing: " + ", ".join(missing))
@@ -183,7 +177,7 @@ def table_field(body: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def number_field(body: dict[str, Any], key: str, default: int) -> int:
-    """A count; RabbitMQ's own command line sends it as text."""
+    """RabbitMQ's command line sends numbers as strings."""
     value = body.get(key, default)
     if isinstance(value, str):
         value = parse_count(value)
@@ -199,20 +193,15 @@ def text_field(body: dict[str, Any], key: str, default: str = "") -> str:
     return value
 
 
-# Which handler a path leads to. Paths are data: a route is a line in a resource's table.
-#
-# Paths are taken apart before they are percent-decoded, so that a virtual host named `/` is one
-# part of a path (`%2F`) like any other.
-
 Handler = Callable[[ApiCall], Awaitable[HttpResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRoute:
     method: str
-    path: str  #: parts in braces are variable: `/api/queues/{vhost}/{name}`
-    level: AccessLevel  #: what it asks of whoever calls
+    path: str  #: with variables in braces: `/api/queues/{vhost}/{name}`
     handler: Handler
+    level: AccessLevel = AccessLevel.MANAGEMENT
 
 
 class RouteTable:
@@ -224,7 +213,7 @@ class RouteTable:
             paths.setdefault(parts, {})[route.method] = route
 
     def find(self, path: str) -> tuple[dict[str, ApiRoute], dict[str, str]] | None:
-        """The routes of a path by method, and what its variable parts are; or None."""
+        """The routes of a path by method, and its variables."""
         parts = [unquote(part) for part in path.removeprefix("/").split("/")]
         if len(parts) > 1 and not parts[-1]:
             parts.pop()

@@ -1,4 +1,4 @@
-"""`/api/connections`, `/api/channels`, `/api/consumers`: who is connected, and what they do."""
+"""`/api/connections`, `/api/channels`, `/api/consumers`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def describe_connection(call: ApiCall, client: ClientConnection) -> Row:
 
 
 def clients(call: ApiCall, vhost: str | None = None) -> Iterator[ClientConnection]:
-    """Everybody's connections for who monitors, else the user's own."""
+    """All connections for users with the tag `monitoring`, otherwise the user's own."""
     for client in list(call.broker.clients):
         described = client.describe()
         seen = call.allows(AccessLevel.MONITORING) or described["user"] == call.user.name
@@ -129,14 +129,14 @@ async def list_consumers(call: ApiCall) -> HttpResponse:
 
 
 routes: Final = (
-    ApiRoute("GET", "/api/connections", AccessLevel.MANAGEMENT, list_connections),
-    ApiRoute("GET", "/api/connections/{name}", AccessLevel.MANAGEMENT, get_connection),
-    ApiRoute("DELETE", "/api/connections/{name}", AccessLevel.MANAGEMENT, delete_connection),
-    ApiRoute("GET", "/api/connections/{name}/channels", AccessLevel.MANAGEMENT, list_channels_of),
-    ApiRoute("GET", "/api/vhosts/{vhost}/connections", AccessLevel.MANAGEMENT, list_connections),
-    ApiRoute("GET", "/api/channels", AccessLevel.MANAGEMENT, list_channels),
-    ApiRoute("GET", "/api/channels/{name}", AccessLevel.MANAGEMENT, get_channel),
-    ApiRoute("GET", "/api/vhosts/{vhost}/channels", AccessLevel.MANAGEMENT, list_channels),
-    ApiRoute("GET", "/api/consumers", AccessLevel.MANAGEMENT, list_consumers),
-    ApiRoute("GET", "/api/consumers/{vhost}", AccessLevel.MANAGEMENT, list_consumers),
+    ApiRoute("GET", "/api/connections", list_connections),
+    ApiRoute("GET", "/api/connections/{name}", get_connection),
+    ApiRoute("DELETE", "/api/connections/{name}", delete_connection),
+    ApiRoute("GET", "/api/connections/{name}/channels", list_channels_of),
+    ApiRoute("GET", "/api/vhosts/{vhost}/connections", list_connections),
+    ApiRoute("GET", "/api/channels", list_channels),
+    ApiRoute("GET", "/api/channels/{name}", get_channel),
+    ApiRoute("GET", "/api/vhosts/{vhost}/channels", list_channels),
+    ApiRoute("GET", "/api/consumers", list_consumers),
+    ApiRoute("GET", "/api/consumers/{vhost}", list_consumers),
 )

@@ -1,4 +1,5 @@
-"""`/api/content`: the content space of a virtual host, and its console; `/console`: its page."""
+"""`/api/content`: the content space of a virtual host and its console; `/api/overlay`: the brokers
+of the overlay; `/console` and `/overlay`: their pages."""
 
 from __future__ import annotations
 
@@ -25,10 +26,7 @@ async def show_content_space(call: ApiCall) -> HttpResponse:
 
 
 async def run_commands(call: ApiCall) -> HttpResponse:
-    """The commands in the body, a line each: what they answered, and why one failed, if one did.
-
-    That one is the last that was run.
-    """
+    """Run console commands, one per line, up to the first that fails."""
     (command,) = required_fields(await call.body(), "command")
     if not isinstance(command, str):
         raise bad_request("command: a string is expected")
@@ -47,12 +45,11 @@ async def run_commands(call: ApiCall) -> HttpResponse:
             answers.append(answer.text)
     call.done()
     if outcome & LOGGED:
-        await _safe(call)
+        await _committed(call)
     return json_response({"output": "\n".join(answers), "error": failed})
 
 
-async def _safe(call: ApiCall) -> None:
-    """Until what was said is on disk."""
+async def _committed(call: ApiCall) -> None:
     kernel = call.broker.kernel
     written: asyncio.Future[None] = kernel.loop.create_future()
     kernel.committer.after(lambda: written.set_result(None), written.set_exception)
@@ -64,33 +61,23 @@ async def console_page(call: ApiCall) -> HttpResponse:
     return HttpResponse(200, files(__package__).joinpath("console.html").read_bytes(), PAGE_HEADERS)
 
 
-routes: Final = (
-    ApiRoute("GET", "/console", AccessLevel.ANYONE, console_page),
-    ApiRoute("GET", "/api/content/{vhost}", AccessLevel.MONITORING, show_content_space),
-    ApiRoute("POST", "/api/content/{vhost}/console", AccessLevel.ADMINISTRATOR, run_commands),
-)
-
-
-# `/api/overlay`: the brokers that route together, and what they are told; `/overlay`: its page.
-
-
 async def show_overlay(call: ApiCall) -> HttpResponse:
-    """The brokers that have been heard of. All are asked again, so the next answer is fresher."""
-    found = call.broker.overlay.federation().look()
+    """The last reports of all brokers. New ones are requested for the next call."""
+    found = call.broker.overlay.federation().reports()
     call.done()
     return json_response(found)
 
 
 async def send_command(call: ApiCall) -> HttpResponse:
-    """Have a broker do something: STOP, RESUME, SHUTDOWN, or one of the overlay's own commands."""
-    told = await call.body()
-    broker, command = required_fields(told, "broker", "command")
-    other = told.get("other", "")
+    """Send a command to a broker: STOP, RESUME, SHUTDOWN, or one of the overlay."""
+    body = await call.body()
+    broker, command = required_fields(body, "broker", "command")
+    other = body.get("other", "")
     if not all(isinstance(one, str) for one in (broker, command, other)):
         raise bad_request("broker, command and other: strings are expected")
     if "-" not in command:
         command = f"LIFECYCLE-{command}"
-    call.broker.overlay.federation().tell(broker, command, other)
+    call.broker.overlay.federation().send_command(broker, command, other)
     call.done()
     return NO_CONTENT
 
@@ -108,9 +95,12 @@ async def overlay_page(call: ApiCall) -> HttpResponse:
     return HttpResponse(200, files(__package__).joinpath("overlay.html").read_bytes(), PAGE_HEADERS)
 
 
-overlay_routes: Final = (
-    ApiRoute("GET", "/overlay", AccessLevel.ANYONE, overlay_page),
-    ApiRoute("GET", "/api/overlay", AccessLevel.MONITORING, show_overlay),
-    ApiRoute("POST", "/api/overlay", AccessLevel.ADMINISTRATOR, send_command),
-    ApiRoute("PUT", "/api/overlay/heartbeats", AccessLevel.ADMINISTRATOR, set_heartbeats),
+routes: Final = (
+    ApiRoute("GET", "/console", console_page, AccessLevel.ANYONE),
+    ApiRoute("GET", "/api/content/{vhost}", show_content_space, AccessLevel.MONITORING),
+    ApiRoute("POST", "/api/content/{vhost}/console", run_commands, AccessLevel.ADMINISTRATOR),
+    ApiRoute("GET", "/overlay", overlay_page, AccessLevel.ANYONE),
+    ApiRoute("GET", "/api/overlay", show_overlay, AccessLevel.MONITORING),
+    ApiRoute("POST", "/api/overlay", send_command, AccessLevel.ADMINISTRATOR),
+    ApiRoute("PUT", "/api/overlay/heartbeats", set_heartbeats, AccessLevel.ADMINISTRATOR),
 )

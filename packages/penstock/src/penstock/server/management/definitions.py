@@ -1,9 +1,10 @@
-"""`/api/definitions`: all that was declared, out and in, in the form of RabbitMQ's export files.
+"""`/api/definitions`: export and import in the format of RabbitMQ's definition files.
 
-What RabbitMQ exports can be imported here and the reverse; import is `definitions.py`.
+An import validates the whole document first and then declares everything in slices. What exists is
+not changed. Policies and parameters, which Penstock does not have, are skipped with a warning.
 
-RabbitMQ cannot check an argon2 hash. A user who has one is exported with no password hash, which
-RabbitMQ takes for a user whom no password lets in, and the hash beside it under a name of ours.
+RabbitMQ cannot verify argon2 hashes. A user who has one is exported without a password hash, with
+which nobody can log in at RabbitMQ, and with the hash in a field of its own.
 """
 
 from __future__ import annotations
@@ -35,21 +36,15 @@ from penstock.server.management.http import (
 )
 from penstock.server.management.overview import RABBITMQ_VERSION
 
-# Definitions in: first all is read, and what makes no sense is refused; then all is declared.
-#
-# What is there already stays as it is. The work is done in slices, so that ten thousand queues hold
-# nobody up. Policies and parameters, which Penstock does not have, are passed over, and the log
-# says so. Files are RabbitMQ's, or ours (`definitions.py`).
-
 _log = get_logger("penstock.management")
 
-#: A file with a hundred thousand queues is smaller.
+#: Enough for a hundred thousand queues.
 MAX_DEFINITIONS_BYTES: Final = 64 << 20
-#: A durable queue makes files: fewer at a time than of other things.
+#: Smaller than for other objects, because a durable queue creates files.
 QUEUES_PER_SLICE: Final = 20
 _UNKNOWN: Final = ("parameters", "global_parameters", "policies", "operator_policies")
 
-#: Where an argon2 hash stands, out of RabbitMQ's sight.
+#: The field of an argon2 hash, which RabbitMQ ignores.
 ARGON2_FIELD: Final = "argon2_hash"
 
 Definition = dict[str, Any]
@@ -65,11 +60,11 @@ async def import_all(call: ApiCall) -> HttpResponse:
         "permissions": _entries(document, "permissions"),
         "topic_permissions": _entries(document, "topic_permissions"),
     }
-    if any(users.values()):  # all of them or, when one makes no sense, none
+    if any(users.values()):  # all or none
         await asyncio.to_thread(call.broker.users.restore, users)
     for name in vhosts:
         call.broker.add_vhost(name)
-    await _carry_out(call, plan)
+    await _execute(call, plan)
     return NO_CONTENT
 
 
@@ -78,7 +73,7 @@ async def import_vhost(call: ApiCall) -> HttpResponse:
     if name not in call.broker.vhosts:
         raise ApiError(404, "not_found", "vhost_not_found")
     document = await _document(call)
-    await _carry_out(call, _plan(document, lambda _: name))
+    await _execute(call, _plan(document, lambda _: name))
     return NO_CONTENT
 
 
@@ -86,7 +81,7 @@ async def _document(call: ApiCall) -> dict[str, Any]:
     document = await call.body(MAX_DEFINITIONS_BYTES)
     skipped = [section for section in _UNKNOWN if document.get(section)]
     if skipped:
-        _log.warning("definitions passed over", sections=skipped, user=call.user.name)
+        _log.warning("definitions skipped", sections=skipped, user=call.user.name)
     return document
 
 
@@ -110,14 +105,13 @@ def _vhost_of(entry: Definition, known: set[str]) -> str:
     return str(name)
 
 
-#: Does one thing; there is nothing to wait for in it.
 ImportStep = Callable[[dict[str, VirtualHost]], None]
 
 
 def _plan(
     document: Mapping[str, Any], vhost_of: Callable[[Definition], str]
 ) -> list[tuple[ImportStep, int]]:
-    """The steps to take, in order, each with how many of its kind make a slice."""
+    """The steps in order, each with the number of such steps in a slice."""
     plan: list[tuple[ImportStep, int]] = []
     for section, make, count in (
         ("exchanges", _declare_exchange, 200),
@@ -152,7 +146,7 @@ def _declare_queue(vhost: str, entry: Definition) -> ImportStep:
     durable, auto_delete = flag_field(entry, "durable"), flag_field(entry, "auto_delete")
     arguments = table_field(entry, "arguments")
     if not name:
-        raise bad_request("a queue has a name")
+        raise bad_request("the name of a queue is missing")
 
     def step(vhosts: dict[str, VirtualHost]) -> None:
         if name not in vhosts[vhost].queues:
@@ -167,18 +161,18 @@ def _bind(vhost: str, entry: Definition) -> ImportStep:
     source, name = text_field(entry, "source"), text_field(entry, "destination")
     key, arguments = text_field(entry, "routing_key"), table_field(entry, "arguments")
     kind = text_field(entry, "destination_type", "queue")
-    pack_arguments(arguments)  # what no field table can hold is refused now, not half-way
+    pack_arguments(arguments)  # raises before anything is declared
 
     def step(vhosts: dict[str, VirtualHost]) -> None:
         host = vhosts[vhost]
         destination = host.exchange(name) if kind == "exchange" else host.queue(name)
-        if source:  # the default exchange binds by itself
+        if source:  # bindings of the default exchange are implicit
             host.bind(source, destination, key, arguments)
 
     return step
 
 
-async def _carry_out(call: ApiCall, plan: list[tuple[ImportStep, int]]) -> None:
+async def _execute(call: ApiCall, plan: list[tuple[ImportStep, int]]) -> None:
     done = 0
     try:
         for step, count in plan:
@@ -224,7 +218,7 @@ def _binding(binding: Binding) -> Definition:
 
 
 def _topology(vhost: VirtualHost) -> dict[str, list[Definition]]:
-    """What is to be there again: durable queues, exchanges and the bindings between them."""
+    """Durable queues, exchanges and their bindings."""
     queues = {queue.name for queue in vhost.queues.values() if queue.durable and not queue.owner}
     return {
         "queues": [_queue(vhost.queues[name]) for name in queues],
@@ -288,8 +282,8 @@ def _file(call: ApiCall, document: dict[str, Any]) -> HttpResponse:
 
 
 routes: Final = (
-    ApiRoute("GET", "/api/definitions", AccessLevel.ADMINISTRATOR, export_all),
-    ApiRoute("POST", "/api/definitions", AccessLevel.ADMINISTRATOR, import_all),
-    ApiRoute("GET", "/api/definitions/{vhost}", AccessLevel.ADMINISTRATOR, export_vhost),
-    ApiRoute("POST", "/api/definitions/{vhost}", AccessLevel.ADMINISTRATOR, import_vhost),
+    ApiRoute("GET", "/api/definitions", export_all, AccessLevel.ADMINISTRATOR),
+    ApiRoute("POST", "/api/definitions", import_all, AccessLevel.ADMINISTRATOR),
+    ApiRoute("GET", "/api/definitions/{vhost}", export_vhost, AccessLevel.ADMINISTRATOR),
+    ApiRoute("POST", "/api/definitions/{vhost}", import_vhost, AccessLevel.ADMINISTRATOR),
 )

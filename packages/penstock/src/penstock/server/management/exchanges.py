@@ -1,4 +1,8 @@
-"""`/api/exchanges`."""
+"""`/api/exchanges` and `/api/bindings`.
+
+There may be several bindings between an exchange and a queue. The `properties_key` identifies one:
+its encoded routing key, and a hash of its arguments if it has any.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from penstock.broker.vhost import VirtualHost
 from penstock.core.errors import NotFound
 from penstock.server.management.api_call import (
     DEFAULT_EXCHANGE,
-    AccessLevel,
     ApiCall,
     ApiRoute,
     flag_field,
@@ -87,26 +90,6 @@ async def bindings_to(call: ApiCall) -> HttpResponse:
     return await list_response(call, bindings_to_destination(call.vhost, call.exchange))
 
 
-_PATH: Final = "/api/exchanges/{vhost}/{name}"
-
-routes: Final = (
-    ApiRoute("GET", "/api/exchanges", AccessLevel.MANAGEMENT, list_exchanges),
-    ApiRoute("GET", "/api/exchanges/{vhost}", AccessLevel.MANAGEMENT, list_exchanges),
-    ApiRoute("GET", _PATH, AccessLevel.MANAGEMENT, get_exchange),
-    ApiRoute("PUT", _PATH, AccessLevel.MANAGEMENT, put_exchange),
-    ApiRoute("DELETE", _PATH, AccessLevel.MANAGEMENT, delete_exchange),
-    ApiRoute("GET", f"{_PATH}/bindings/source", AccessLevel.MANAGEMENT, bindings_from),
-    ApiRoute("GET", f"{_PATH}/bindings/destination", AccessLevel.MANAGEMENT, bindings_to),
-)
-
-
-# `/api/bindings`: the rules of exchanges, and the names they have among themselves.
-#
-# Several bindings may lead from one exchange to one queue. A binding's `properties_key` tells it
-# from the others: its routing key as a path would have it, and a mark of its arguments if there are
-# any.
-
-
 def properties_key(binding: Binding) -> str:
     key = quote_plus(binding.key, errors="surrogateescape").replace("~", "%7E")
     if not binding.arguments:
@@ -147,7 +130,7 @@ async def list_bindings(call: ApiCall) -> HttpResponse:
 
 
 def _ends(call: ApiCall) -> tuple[str, Queue | Exchange]:
-    """The exchange that a binding in the path begins at, and the destination it ends at."""
+    """The source and the destination in the path."""
     vhost, source, name = call.vhost, call.names["source"], call.names["destination"]
     source = "" if source == DEFAULT_EXCHANGE else source
     vhost.exchange(source)
@@ -155,7 +138,7 @@ def _ends(call: ApiCall) -> tuple[str, Queue | Exchange]:
         return source, vhost.queue(name)
     if call.names["kind"] == "e":
         return source, vhost.exchange(name)
-    raise NotFound("a destination is q, a queue, or e, an exchange")
+    raise NotFound("the destination type is q (queue) or e (exchange)")
 
 
 def _between(call: ApiCall) -> list[Binding]:
@@ -169,11 +152,11 @@ def _between(call: ApiCall) -> list[Binding]:
 def _named(call: ApiCall) -> Binding:
     wanted = call.names["properties"]
     found = {properties_key(binding): binding for binding in _between(call)}
-    # A client may send the key as it is, or encode it once more, as a part of a path should be.
+    # Clients send the key as it is, or percent-encoded once more.
     for key, binding in found.items():
         if wanted in (key, unquote(key), unquote_plus(key)):
             return binding
-    raise NotFound(f"no binding '{wanted}' here")
+    raise NotFound(f"no binding '{wanted}'")
 
 
 def _check(
@@ -223,11 +206,20 @@ async def delete_binding(call: ApiCall) -> HttpResponse:
 
 _ENDS: Final = "/api/bindings/{vhost}/e/{source}/{kind}/{destination}"
 
-binding_routes: Final = (
-    ApiRoute("GET", "/api/bindings", AccessLevel.MANAGEMENT, list_bindings),
-    ApiRoute("GET", "/api/bindings/{vhost}", AccessLevel.MANAGEMENT, list_bindings),
-    ApiRoute("GET", _ENDS, AccessLevel.MANAGEMENT, list_between),
-    ApiRoute("POST", _ENDS, AccessLevel.MANAGEMENT, post_binding),
-    ApiRoute("GET", f"{_ENDS}/{{properties}}", AccessLevel.MANAGEMENT, get_binding),
-    ApiRoute("DELETE", f"{_ENDS}/{{properties}}", AccessLevel.MANAGEMENT, delete_binding),
+_PATH: Final = "/api/exchanges/{vhost}/{name}"
+
+routes: Final = (
+    ApiRoute("GET", "/api/exchanges", list_exchanges),
+    ApiRoute("GET", "/api/exchanges/{vhost}", list_exchanges),
+    ApiRoute("GET", _PATH, get_exchange),
+    ApiRoute("PUT", _PATH, put_exchange),
+    ApiRoute("DELETE", _PATH, delete_exchange),
+    ApiRoute("GET", f"{_PATH}/bindings/source", bindings_from),
+    ApiRoute("GET", f"{_PATH}/bindings/destination", bindings_to),
+    ApiRoute("GET", "/api/bindings", list_bindings),
+    ApiRoute("GET", "/api/bindings/{vhost}", list_bindings),
+    ApiRoute("GET", _ENDS, list_between),
+    ApiRoute("POST", _ENDS, post_binding),
+    ApiRoute("GET", f"{_ENDS}/{{properties}}", get_binding),
+    ApiRoute("DELETE", f"{_ENDS}/{{properties}}", delete_binding),
 )

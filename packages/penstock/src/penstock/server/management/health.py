@@ -1,4 +1,4 @@
-"""`/api/health/checks/…` and `/api/aliveness-test`: yes (200) or no (503), and why."""
+"""`/api/health/checks/…` and `/api/aliveness-test`: 200, or 503 with the reason."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.core.addresses import parse_address
 from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.errors import NotFound
 from penstock.core.units import parse_count
-from penstock.server.management.api_call import AccessLevel, ApiCall, ApiRoute
+from penstock.server.management.api_call import ApiCall, ApiRoute
 from penstock.server.management.http import HttpResponse, bad_request, json_response
 from penstock.server.management.messages import HttpFetcher, HttpPublisher
 from penstock.server.management.overview import PROTOCOLS
 
-#: Other names of protocols, as people and RabbitMQ's documentation write them.
+#: Other names of protocols.
 _ALIASES: Final = {
     "amqp091": "amqp",
     "amqp0.9.1": "amqp",
@@ -44,12 +44,12 @@ async def alarms(call: ApiCall) -> HttpResponse:
 
 
 async def virtual_hosts(call: ApiCall) -> HttpResponse:
-    """A virtual host that is there is running: recovery is over before anything listens."""
+    """Virtual hosts are recovered before the listeners open."""
     return _ok()
 
 
 async def ready(call: ApiCall) -> HttpResponse:
-    """Whether new clients are taken: listening, not closing, and nobody is told to wait."""
+    """Not ready while an alarm blocks publishers."""
     if call.broker.alarms.active:
         return _failed(call.broker.alarms.reason)
     return _ok()
@@ -76,7 +76,7 @@ async def protocol_listener(call: ApiCall) -> HttpResponse:
 
 
 async def aliveness(call: ApiCall) -> HttpResponse:
-    """A message goes through a queue of its own, and out again."""
+    """Publish a message to a test queue and get it."""
     vhost, access, kernel = call.vhost, call.access, call.broker.kernel
     access.check("configure", "queue", _TEST_QUEUE)
     access.check("write", "exchange", "")
@@ -86,27 +86,22 @@ async def aliveness(call: ApiCall) -> HttpResponse:
         encode_route("", _TEST_QUEUE), encode_header(BasicProperties(), 12), b"test_message"
     )
     await HttpPublisher(kernel, vhost.exchange("")).post(message)
-    fetching = HttpFetcher(kernel, queue)
-    if fetching.next() is None:
+    fetcher = HttpFetcher(kernel, queue)
+    if fetcher.next() is None:
         raise NotFound("the test message did not arrive")
-    fetching.confirm()
+    fetcher.confirm()
     return _ok()
 
 
 _CHECKS: Final = "/api/health/checks"
 
 routes: Final = (
-    ApiRoute("GET", "/api/aliveness-test/{vhost}", AccessLevel.MANAGEMENT, aliveness),
-    ApiRoute("GET", f"{_CHECKS}/alarms", AccessLevel.MANAGEMENT, alarms),
-    ApiRoute("GET", f"{_CHECKS}/local-alarms", AccessLevel.MANAGEMENT, alarms),
-    ApiRoute("GET", f"{_CHECKS}/virtual-hosts", AccessLevel.MANAGEMENT, virtual_hosts),
-    ApiRoute("GET", f"{_CHECKS}/ready", AccessLevel.MANAGEMENT, ready),
-    ApiRoute("GET", f"{_CHECKS}/ready-to-serve-clients", AccessLevel.MANAGEMENT, ready),
-    ApiRoute("GET", f"{_CHECKS}/port-listener/{{port}}", AccessLevel.MANAGEMENT, port_listener),
-    ApiRoute(
-        "GET",
-        f"{_CHECKS}/protocol-listener/{{protocol}}",
-        AccessLevel.MANAGEMENT,
-        protocol_listener,
-    ),
+    ApiRoute("GET", "/api/aliveness-test/{vhost}", aliveness),
+    ApiRoute("GET", f"{_CHECKS}/alarms", alarms),
+    ApiRoute("GET", f"{_CHECKS}/local-alarms", alarms),
+    ApiRoute("GET", f"{_CHECKS}/virtual-hosts", virtual_hosts),
+    ApiRoute("GET", f"{_CHECKS}/ready", ready),
+    ApiRoute("GET", f"{_CHECKS}/ready-to-serve-clients", ready),
+    ApiRoute("GET", f"{_CHECKS}/port-listener/{{port}}", port_listener),
+    ApiRoute("GET", f"{_CHECKS}/protocol-listener/{{protocol}}", protocol_listener),
 )

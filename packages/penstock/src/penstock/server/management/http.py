@@ -1,9 +1,11 @@
-"""One HTTP/1.1 connection: bytes to requests, responses to bytes. The protocol itself is h11's.
+"""HTTP/1.1 with h11: requests, responses, connections, and the mapping of errors to statuses.
 
-Requests on a connection are answered one after the other. A request is handed on when its head has
-come; its body is read when the handler asks, up to the size the handler allows, so that a stranger
-holds little memory. Reading stops while an answer is on its way, writing waits for a socket that
-is behind. Who sends nothing for a while, or half a request, is dropped.
+Requests on a connection are answered in order. A request is dispatched when its headers have
+arrived; its body is read when the handler asks for it, up to the handler's limit, so that an
+unauthenticated client takes little memory. Reading pauses while a response is written, writing
+while the socket is full. Idle connections and incomplete requests time out. Statuses and error
+codes are RabbitMQ's: 401 also for a user without the permission, 400 for errors that would close a
+channel in AMQP.
 """
 
 from __future__ import annotations
@@ -24,20 +26,18 @@ from penstock.core import errors
 from penstock.core.errors import ContentTooLarge
 from penstock.core.logs import get_logger
 
-# Requests and responses as values: what `connection.py` reads and writes, and handlers see.
-
 JSON_HEADERS: Final = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     method: str
-    path: str  #: as it was sent, still percent-encoded, without the query
+    path: str  #: percent-encoded, without the query
     query: Mapping[str, str]
     headers: Mapping[str, str]  #: by lower-case name
-    peer: str  #: the address it came from
-    read: Callable[[int], Awaitable[bytes]]  #: the body, refused when it is larger than that
-    transport: asyncio.BaseTransport | None = None  #: the connection it came by
+    peer: str  #: the client's address
+    read: Callable[[int], Awaitable[bytes]]  #: the body, up to a limit
+    transport: asyncio.BaseTransport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,6 @@ class HttpResponse:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Done, and there is nothing more to say.
 NO_CONTENT: Final = HttpResponse(204)
 CREATED: Final = HttpResponse(201)
 
@@ -61,7 +60,7 @@ def encode_json(value: Any) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """What field tables hold and JSON does not, as RabbitMQ shows it."""
+    """Types of field tables that JSON does not have, as RabbitMQ shows them."""
     match value:
         case bytes():
             return value.decode("utf-8", "backslashreplace")
@@ -78,15 +77,14 @@ _log = get_logger("penstock.management")
 
 RequestHandler = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
-#: How long a connection may say nothing, or take to send a request.
+#: The timeout of an idle connection, and of sending a request.
 IDLE_SECONDS: Final = 60.0
-#: ... and to send the first: nobody knows yet who it is.
+#: The timeout of the first request.
 FIRST_REQUEST_SECONDS: Final = 10.0
-#: A request's line and headers.
 MAX_HEADER_BYTES: Final = 32 * 1024
-#: What is taken of a body before the handler has asked for it.
+#: Bytes of a body that are read before the handler asks for it.
 MAX_PIPELINED_BYTES: Final = 64 * 1024
-#: A long answer is written in pieces of this size, each once the one before has left.
+#: Long responses are written in pieces of this size.
 WRITE_HIGH_WATER: Final = 256 * 1024
 
 
@@ -125,7 +123,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._body: list[bytes] = []
         self._body_bytes = 0
-        self._limit = 0  # what the handler has asked for
+        self._limit = 0  # of the body, set by the handler
         self._complete: asyncio.Future[None] = loop.create_future()
         self._drained = asyncio.Event()
         self._drained.set()
@@ -155,7 +153,7 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._h11.receive_data(b"")
         self._proceed()
-        # An answer under way is still delivered, but TLS knows no half of a connection.
+        # A response in progress is still sent, but TLS cannot be half-closed.
         return self._task is not None and not self._tls
 
     def pause_writing(self) -> None:
@@ -166,7 +164,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """The answer under way."""
+        """The response in progress."""
         return self._task
 
     def close(self) -> None:
@@ -184,10 +182,10 @@ class HttpConnection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    # In.
+    # Requests.
 
     def _proceed(self) -> None:
-        """Take what h11 has found, until it needs more or the answer comes first."""
+        """Handle events of h11 until it needs data or the response."""
         while self._body_bytes <= max(self._limit, MAX_PIPELINED_BYTES):
             try:
                 event = self._h11.next_event()
@@ -208,12 +206,12 @@ class HttpConnection(asyncio.Protocol):
                     if self._task is None:
                         self._transport.close()
                     return
-                case _:  # NEED_DATA, or PAUSED until this request has been answered
+                case _:  # NEED_DATA, or PAUSED until the response was sent
                     return
         self._transport.pause_reading()
         if self._limit and not self._complete.done():
             self._complete.set_exception(
-                ContentTooLarge(f"a body of more than {self._limit} bytes is not taken here")
+                ContentTooLarge(f"the body is larger than {self._limit} bytes")
             )
 
     def _begin(self, event: h11.Request) -> None:
@@ -235,20 +233,20 @@ class HttpConnection(asyncio.Protocol):
     async def _read(self, limit: int) -> bytes:
         self._limit = limit
         if self._h11.they_are_waiting_for_100_continue:
-            go_on = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
-            self._transport.write(self._h11.send(go_on) or b"")
+            proceed = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+            self._transport.write(self._h11.send(proceed) or b"")
         if not self._complete.done():
             self._transport.resume_reading()
             self._proceed()
         await self._complete
         if self._body_bytes > limit:
-            raise ContentTooLarge(f"a body of more than {limit} bytes is not taken here")
+            raise ContentTooLarge(f"the body is larger than {limit} bytes")
         return b"".join(self._body)
 
-    # Out.
+    # Responses.
 
     async def _serve(self, request: HttpRequest) -> None:
-        # The timer goes on until the body has come: a request takes no longer than that to send.
+        # The timeout includes the body.
         self._complete.add_done_callback(lambda _: self._stop_waiting())
         try:
             response = await self._answer(request)
@@ -256,9 +254,9 @@ class HttpConnection(asyncio.Protocol):
             await self._write(response, request.method == "HEAD")
         except BaseException as error:
             self._task = None
-            self._transport.abort()  # the client sees that the answer is not whole
+            self._transport.abort()  # the client sees that the response is incomplete
             if not isinstance(error, ConnectionError | asyncio.CancelledError):
-                _log.error("answer broken off", path=request.path, exc_info=error)
+                _log.error("response aborted", path=request.path, exc_info=error)
             return
         self._task = None
         if not self._complete.done():
@@ -278,24 +276,22 @@ class HttpConnection(asyncio.Protocol):
                 frames.append(send(h11.Data(data=response.body)))
         elif not bodiless:
             write(frames.pop() or b"")
-            await self._pour(response.body)
+            await self._stream(response.body)
         frames.append(send(h11.EndOfMessage()))
         write(b"".join(frame or b"" for frame in frames))
 
-    async def _pour(self, body: AsyncIterator[bytes | memoryview]) -> None:
+    async def _stream(self, body: AsyncIterator[bytes | memoryview]) -> None:
         async for piece in body:
             for start in range(0, len(piece), WRITE_HIGH_WATER):
                 await self._drained.wait()
-                part = cast(
-                    bytes, memoryview(piece)[start : start + WRITE_HIGH_WATER]
-                )  # h11 passes it on
+                part = cast(bytes, memoryview(piece)[start : start + WRITE_HIGH_WATER])
                 for frame in self._h11.send_with_data_passthrough(h11.Data(data=part)) or ():
                     self._transport.write(frame)
             if self._transport.is_closing():
-                raise ConnectionAbortedError("the client has gone")
+                raise ConnectionAbortedError("the client has disconnected")
 
     def _next(self) -> None:
-        """On to the next request, if there is to be one on this connection."""
+        """Read the next request, if the connection is kept alive."""
         if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             self._transport.close()
             return
@@ -306,7 +302,7 @@ class HttpConnection(asyncio.Protocol):
         self._proceed()
 
     def _refuse(self, error: h11.RemoteProtocolError) -> None:
-        """What came is no HTTP: say so, if that is still possible, and close."""
+        """Respond to invalid HTTP, if no response has begun, and close."""
         self._stop_waiting()
         if self._task is not None:
             self._task.cancel()
@@ -320,33 +316,26 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _head(status: int, headers: list[tuple[str, str]]) -> h11.Response:
-    """The status line has its reason phrase: some clients do not take one without."""
+    """With a reason phrase, which some clients require."""
     reason = HTTPStatus(status).phrase.encode()
     return h11.Response(status_code=status, headers=headers, reason=reason)
 
 
-# Errors as HTTP tells them: a status, a word for programs and a reason for people.
-#
-# The one place where Penstock's errors meet HTTP. Statuses and words are RabbitMQ's, whose plugin
-# answers 401 also to a user it knows but will not let do a thing, and 400 to whatever AMQP would
-# close a channel for.
-
-
 class ApiError(errors.PenstockError):
-    """A request that HTTP alone can get wrong."""
+    """An error with a status of its own."""
 
     def __init__(self, status: int, word: str, reason: str, **facts: object) -> None:
         super().__init__(reason)
         self.status = status
         self.word = word
-        self.facts = facts  #: further members of the answer
+        self.facts = facts  #: further members of the response
 
 
 def bad_request(reason: str) -> ApiError:
     return ApiError(400, "bad_request", reason)
 
 
-#: An error that is not listed is answered like the nearest of its ancestors that is.
+#: An error that is not listed has the status of its nearest listed base class.
 _STATUS: Final[dict[type[BaseException], tuple[int, str]]] = {
     errors.NotFound: (404, "Object Not Found"),
     errors.AuthenticationFailed: (401, "not_authorized"),
@@ -358,7 +347,7 @@ _STATUS: Final[dict[type[BaseException], tuple[int, str]]] = {
 }
 _FAULT: Final = (500, "internal_error")
 
-#: What makes a browser, or curl, ask for a name and a password.
+#: Makes browsers and curl ask for credentials.
 CHALLENGE: Final = {"www-authenticate": 'Basic realm="Penstock management"'}
 
 
@@ -372,9 +361,9 @@ def error_status(error: BaseException) -> tuple[int, str]:
 
 
 def error_response(error: BaseException) -> HttpResponse:
-    """What a client hears of an error; a fault of the broker's own is told to the log alone."""
+    """The details of an internal error are in the log only."""
     status, word = error_status(error)
-    reason = "the broker's log says more" if status == 500 else str(error)
+    reason = "internal error; see the broker's log" if status == 500 else str(error)
     facts = error.facts if isinstance(error, ApiError) else {}
     headers = dict(JSON_HEADERS)
     if isinstance(error, errors.AuthenticationFailed):

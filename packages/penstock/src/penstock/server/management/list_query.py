@@ -1,7 +1,7 @@
-"""Lists as RabbitMQ gives them: sorted, filtered by name, by pages, with the columns asked for.
+"""Lists as in RabbitMQ's API: sorting, filtering by name, pagination, selection of columns.
 
-Without `page` a list is plain; with it, an object that holds the page and says how many there are.
-Rows are encoded in slices: ten thousand queues hold nobody up.
+Without `page` the response is a list, with it an object with the page and the counts. Rows are
+encoded in slices, so that a list of ten thousand queues does not block other clients.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ Row = dict[str, Any]
 
 PAGE_SIZE: Final = 100
 MAX_PAGE_SIZE: Final = 500
-#: How long names are matched before others have their turn.
+#: How long names are matched before the event loop continues.
 SLICE_SECONDS: Final = 0.01
 
 
 async def list_response(call: ApiCall, rows: Iterable[Row]) -> HttpResponse:
-    """The answer to a request for a list, as its query wants it."""
     query = call.request.query
     every = [row async for row in iterate_in_slices(rows)]
     if "sort" in query:
@@ -64,7 +63,6 @@ async def list_response(call: ApiCall, rows: Iterable[Row]) -> HttpResponse:
 
 
 def item_response(call: ApiCall, row: Row) -> HttpResponse:
-    """The answer to a request for one thing, with the columns asked for."""
     columns = _columns(call.request.query.get("columns"))
     return HttpResponse(200, encode_json(_select(row, columns) if columns else row), JSON_HEADERS)
 
@@ -131,7 +129,7 @@ def _at(row: Any, path: list[str]) -> Any:
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """An order for whatever a column holds: nothing, then numbers, then text."""
+    """Orders null before numbers before strings."""
     if value is None:
         return 0, 0
     if isinstance(value, bool | int | float):
@@ -139,20 +137,9 @@ def _rank(value: Any) -> tuple[int, Any]:
     return 2, str(value)
 
 
-# Regular expressions for filters of lists, matched in linear time.
-#
-# Any user of the management API may send a pattern, and the broker matches it on its event loop.
-# Python's `re` backtracks: a pattern of a few characters can take it years. Here a pattern becomes
-# a nondeterministic automaton with at most `MAX_PATTERN_STATES` states, and all of its states
-# advance together over a name, one character at a time. Sets of states that were seen before are
-# remembered.
-#
-# The syntax is that of `re` without what needs backtracking: no references to groups, no looking
-# ahead or behind, no word boundaries. `$` is the end of the name.
-
 MAX_PATTERN_LENGTH: Final = 256
 MAX_PATTERN_STATES: Final = 256
-#: Steps from one set of states to the next that are remembered before starting over.
+#: Cached transitions between sets of states.
 MAX_PATTERN_STEPS: Final = 4096
 
 _TOKEN: Final = re.compile(
@@ -169,13 +156,20 @@ _TOKEN: Final = re.compile(
 _BOUNDS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _MATCH: Final = -1
 
-#: A state: an atom and the state behind it, an anchor and the state behind it, or a fork.
+#: A state: an atom or an anchor, or None for a fork; and the states that follow.
 _State = tuple[re.Pattern[str] | str | None, tuple[int, ...]]
-_Piece = list[_State]  #: states numbered from 0; whatever leads to their number ends the piece
+_Piece = list[_State]  #: states numbered from 0; a transition to their count leaves the piece
 
 
 class LinearRegex:
-    """Raises `ValueError` where the text is no pattern, or one that is not supported."""
+    """A regular expression that is matched in linear time.
+
+    Any user may send a pattern, and the broker matches it on its event loop. `re` backtracks: a
+    short pattern can take years. Here a pattern becomes a nondeterministic automaton with at most
+    `MAX_PATTERN_STATES` states, which advance together over a name. The syntax is that of `re`
+    without references, lookaround and word boundaries; `$` is the end of the name. Raises
+    `ValueError` for an invalid or unsupported pattern.
+    """
 
     __slots__ = ("_first", "_flags", "_position", "_states", "_steps", "_text")
 
@@ -192,7 +186,6 @@ class LinearRegex:
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
     def search(self, text: str) -> bool:
-        """Whether the pattern matches anywhere in the text."""
         current = self._first
         for character in text:
             if _MATCH in current:
@@ -217,7 +210,7 @@ class LinearRegex:
         return known
 
     def _reached(self, numbers: set[int], anchors: str) -> frozenset[int]:
-        """The states that are reached without a character, at a place with these anchors."""
+        """The states that are reached without a character, at a position with these anchors."""
         found: set[int] = set()
         waiting = list(numbers)
         while waiting:
@@ -231,7 +224,7 @@ class LinearRegex:
                     waiting += following
         return frozenset(found)
 
-    # Reading: each returns the states of what it has read.
+    # Parsing: each method returns the states of its piece.
 
     def _alternatives(self, depth: int) -> _Piece:
         piece = self._sequence(depth)
@@ -272,7 +265,7 @@ class LinearRegex:
             least = int(token["least"] or 0)
             most = least if not token["comma"] else int(token["most"]) if token["most"] else None
             if most is not None and most < least:
-                raise ValueError(f"{token[0]}: the most is less than the least")
+                raise ValueError(f"{token[0]}: the maximum is less than the minimum")
         self._position = token.end()
         again = self._peek()
         if again is not None and again["repeat"]:

@@ -1,4 +1,7 @@
-"""`…/publish` and `…/get`: a message by hand, for tests and for looking into a queue."""
+"""`…/publish` and `…/get`: publish a message, get messages from a queue.
+
+`HttpPublisher` and `HttpFetcher` are terminals of the contract without a socket.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,6 @@ from penstock.core.basic_properties import (
 from penstock.core.errors import AccessRefused, NoRoute, PreconditionFailed
 from penstock.core.units import parse_count
 from penstock.server.management.api_call import (
-    AccessLevel,
     ApiCall,
     ApiRoute,
     number_field,
@@ -46,17 +48,17 @@ _KINDS: Final[dict[str, type]] = {
 }
 _PROPERTIES: Final = {field.name: _KINDS.get(field.name, str) for field in fields(BasicProperties)}
 
-#: How messages are answered once they have been shown: done with, or failed, and requeued or not.
-_ANSWERS: Final[dict[str, tuple[bool, bool]]] = {
+#: The acknowledgement modes: whether to confirm, otherwise whether to requeue.
+_ACK_MODES: Final[dict[str, tuple[bool, bool]]] = {
     "ack_requeue_true": (False, True),
     "ack_requeue_false": (True, False),
     "reject_requeue_true": (False, True),
     "reject_requeue_false": (False, False),
 }
 
-#: What of one large body is shown at most; `payload_bytes` says how much there is.
+#: The largest part of a body in a response; `payload_bytes` is its full size.
 MAX_SHOWN_BYTES: Final = 16 << 20
-#: What all bodies of one answer may take.
+#: The limit of all bodies in one response.
 MAX_RESPONSE_BYTES: Final = 64 << 20
 
 
@@ -89,17 +91,17 @@ def _decoded(payload: Any, encoding: Any) -> bytes:
     try:
         return base64.b64decode(payload, validate=True)
     except (binascii.Error, ValueError):
-        raise bad_request("payload: this is no base64") from None
+        raise bad_request("payload: invalid base64") from None
 
 
 def _properties(call: ApiCall, given: Any) -> BasicProperties:
-    if given == []:  # how some clients write an empty object
+    if given == []:  # an empty object of some clients
         given = {}
     values = table_field({"properties": given}, "properties")
     for name, value in values.items():
         kind = _PROPERTIES.get(name)
         if kind is None:
-            raise bad_request(f"properties: there is no property {name!r}")
+            raise bad_request(f"properties: unknown property {name!r}")
         if not isinstance(value, kind) or isinstance(value, bool):
             raise bad_request(f"properties.{name}: expected a {kind.__name__}, not {value!r}")
     properties = BasicProperties(**values)
@@ -117,8 +119,8 @@ async def get(call: ApiCall) -> HttpResponse:
     body = await call.body()
     _, ackmode, encoding = required_fields(body, "count", "ackmode", "encoding")
     count = number_field(body, "count", 0)
-    if ackmode not in _ANSWERS:
-        raise bad_request(f"ackmode: {ackmode!r} is none of {', '.join(_ANSWERS)}")
+    if ackmode not in _ACK_MODES:
+        raise bad_request(f"ackmode: {ackmode!r} is not one of {', '.join(_ACK_MODES)}")
     if encoding not in ("auto", "base64"):
         raise bad_request(f"unsupported encoding: {encoding}")
     call.access.check("read", "queue", call.name)
@@ -132,14 +134,14 @@ async def get(call: ApiCall) -> HttpResponse:
             delivery = fetching.next()
             if delivery is None:
                 break
-            # What is shown is seen before it is answered: the count is what is left behind it.
+            # Not acknowledged yet: the message count is that of the messages behind it.
             rows.append(await _row(queue, delivery, limit, encoding))
             size += len(rows[-1]["payload"])
     except BaseException:
-        fetching.fail(requeue=True)  # nobody saw them
+        fetching.fail(requeue=True)  # they were not sent
         raise
-    done, requeue = _ANSWERS[ackmode]
-    if done:
+    confirm, requeue = _ACK_MODES[ackmode]
+    if confirm:
         fetching.confirm()
     else:
         fetching.fail(requeue)
@@ -175,18 +177,13 @@ def _encoded(content: bytes, encoding: str) -> tuple[str, str]:
 
 
 routes: Final = (
-    ApiRoute("POST", "/api/exchanges/{vhost}/{name}/publish", AccessLevel.MANAGEMENT, publish),
-    ApiRoute("POST", "/api/queues/{vhost}/{name}/get", AccessLevel.MANAGEMENT, get),
+    ApiRoute("POST", "/api/exchanges/{vhost}/{name}/publish", publish),
+    ApiRoute("POST", "/api/queues/{vhost}/{name}/get", get),
 )
 
 
-# A terminal without a socket: it carries one message to an exchange, or some from a queue.
-#
-# What AMQP terminals do for a client, this does for one HTTP request, by the same verbs.
-
-
 class HttpPublisher:
-    """Posts a message, and waits until it is safe or has found no queue."""
+    """Posts a message and waits for its confirm."""
 
     def __init__(
         self,
@@ -200,7 +197,7 @@ class HttpPublisher:
         self._outcome: asyncio.Future[bool] = kernel.loop.create_future()
 
     async def post(self, message: Message) -> bool:
-        """Whether a queue took it; raises what the exchange or a queue refused it with."""
+        """Returns whether it was routed; raises if it was refused."""
         message.flags |= MANDATORY
         channel = Channel(self, self._exchange)
         channel.check_topic = self._check_topic
@@ -216,7 +213,7 @@ class HttpPublisher:
     def channel_forward(
         self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
     ) -> None:
-        raise AssertionError("an exchange forwards nothing")
+        raise AssertionError("exchanges do not forward")
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         if not self._outcome.done():
@@ -232,43 +229,41 @@ class HttpPublisher:
 
 
 class HttpFetcher:
-    """Takes messages from the head of a queue, one at a time, and owes an answer for each."""
+    """Gets messages one at a time, and confirms or fails all of them."""
 
     def __init__(self, kernel: Kernel, queue: Queue) -> None:
         self._kernel = kernel
         self._queue = queue
-        self._got: list[Delivery] = []
-        self._owed: list[tuple[Channel, Delivery]] = []
+        self._received: list[Delivery] = []
+        self._unsettled: list[tuple[Channel, Delivery]] = []
 
     def next(self) -> Delivery | None:
-        """The next message, or None when the queue is empty."""
+        """None if the queue is empty."""
         channel = Channel(self, self._queue)
         self._queue.channel_open(channel, {"pull": True})
         self._queue.channel_request(channel, 1)
-        # Of a large message only the first fragment has come: its body is read from the spool.
+        # Of a large message only the opening is forwarded; its body is read from the spool.
         self._queue.channel_close(channel)
-        if not self._got:
+        if not self._received:
             return None
         self._kernel.metrics.delivered += 1
-        delivery = self._got.pop()
-        self._owed.append((channel, delivery))
+        delivery = self._received.pop()
+        self._unsettled.append((channel, delivery))
         return delivery
 
     def confirm(self) -> None:
-        """Done with everything that was taken."""
-        for channel, delivery in self._owed:
+        for channel, delivery in self._unsettled:
             self._queue.channel_confirm(channel, delivery)
-        self._kernel.metrics.acknowledged += len(self._owed)
+        self._kernel.metrics.acknowledged += len(self._unsettled)
         self._end()
 
     def fail(self, requeue: bool) -> None:
-        """Put everything back, or reject it."""
-        for channel, delivery in self._owed:
+        for channel, delivery in self._unsettled:
             self._queue.channel_failure(channel, delivery, requeue)
         self._end()
 
     def _end(self) -> None:
-        self._owed.clear()
+        self._unsettled.clear()
         self._kernel.write_batch.flush()
 
     def channel_forward(
@@ -277,10 +272,10 @@ class HttpFetcher:
         if isinstance(fragment, Fragment):
             fragment.bucket.release()
         elif delivery is not None:
-            self._got.append(delivery)
+            self._received.append(delivery)
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
         raise AssertionError("nothing was posted")
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
-        """The queue is gone; whoever fetches finds it empty."""
+        """The queue was deleted: `next` returns None."""

@@ -1,7 +1,7 @@
-"""`/metrics` for Prometheus: the broker's figures, and apart from them those of each queue.
+"""`/metrics` and `/metrics/detailed` for Prometheus; rates of counters for the API.
 
-`/metrics` needs no password: it has totals only. `/metrics/detailed` names virtual hosts and
-queues, so it asks for a user with the tag `monitoring`; Prometheus sends one by `basic_auth`.
+`/metrics` has totals only and needs no authentication. `/metrics/detailed` names virtual hosts and
+queues and needs a user with the tag `monitoring` (`basic_auth` in Prometheus).
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ from penstock.server.management.http import HttpResponse
 
 _TEXT: Final = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
 
-#: A figure of a queue: its field in `describe`, its name outside, and what it means.
-QUEUE_FIGURES: Final = (
+#: Metrics of a queue: the field in `describe`, the name, the help text.
+QUEUE_METRICS: Final = (
     ("messages_ready", "queue_messages_ready", "Messages waiting in the queue."),
-    ("messages_unacknowledged", "queue_messages_unacknowledged", "Delivered, not yet answered."),
+    (
+        "messages_unacknowledged",
+        "queue_messages_unacknowledged",
+        "Messages not acknowledged.",
+    ),
     ("consumers", "queue_consumers", "Consumers of the queue."),
     ("memory", "queue_memory_bytes", "Memory that the queue's messages take."),
     ("message_bytes_ready", "queue_message_bytes_ready", "Bodies waiting in the queue."),
@@ -41,7 +45,7 @@ async def detailed(call: ApiCall) -> HttpResponse:
 
 
 async def _by_queue(call: ApiCall, wanted: str | None) -> AsyncIterator[bytes]:
-    for field, name, meaning in QUEUE_FIGURES:
+    for field, name, meaning in QUEUE_METRICS:
         lines = [f"# HELP penstock_{name} {meaning}", f"# TYPE penstock_{name} gauge"]
         for vhost in list(call.broker.vhosts.values()):
             if wanted is not None and vhost.name != wanted:
@@ -59,23 +63,18 @@ def _escaped(text: str) -> str:
 
 
 routes: Final = (
-    ApiRoute("GET", "/metrics", AccessLevel.ANYONE, metrics),
-    ApiRoute("GET", "/metrics/detailed", AccessLevel.MONITORING, detailed),
-    ApiRoute("GET", "/metrics/per-object", AccessLevel.MONITORING, detailed),
+    ApiRoute("GET", "/metrics", metrics, AccessLevel.ANYONE),
+    ApiRoute("GET", "/metrics/detailed", detailed, AccessLevel.MONITORING),
+    ApiRoute("GET", "/metrics/per-object", detailed, AccessLevel.MONITORING),
 )
 
 
-# Rates: how fast the broker's counters grow, from samples taken once a second.
-#
-# A minute of them is kept, for the page's curve and for `msg_rates_age`. A rate is over the last
-# few seconds, so that a burst shows at once and a single second's chance does not.
-
 SAMPLE_SECONDS: Final = 1.0
 MAX_SAMPLES: Final = 61
-#: How many seconds a rate is over.
+#: The period of a rate.
 RATE_SECONDS: Final = 5
 
-#: RabbitMQ's name of a counter, and ours.
+#: Names of counters in RabbitMQ and in `Metrics`.
 MESSAGE_STATS: Final = {
     "publish": "published",
     "confirm": "confirmed",
@@ -99,6 +98,8 @@ _READ: Final = attrgetter(*_COUNTERS)
 
 
 class RateSampler:
+    """Samples counters once a second, for a minute; a rate is over the last few seconds."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> None:
         self._loop = loop
         self._metrics = metrics
@@ -116,9 +117,8 @@ class RateSampler:
         self._samples.append((time.time(), _READ(self._metrics)))
         self._timer = self._loop.call_later(SAMPLE_SECONDS, self._sample)
 
-    def of(self, names: dict[str, str], age: int = 0) -> dict[str, Any]:
-        """Counters under RabbitMQ's names, each with its rate; with samples of the last `age`
-        seconds, newest first, when asked."""
+    def rates(self, names: dict[str, str], age: int = 0) -> dict[str, Any]:
+        """Counters with their rates; with `age`, also samples of so many seconds, newest first."""
         figures: dict[str, Any] = {}
         for name, attribute in names.items():
             column = _COUNTERS.index(attribute)
@@ -130,13 +130,13 @@ class RateSampler:
         recent = list(self._samples)[-RATE_SECONDS - 1 :]
         details: dict[str, Any] = {"rate": self._slope(recent, column)}
         if age > 0:
-            kept = list(self._samples)[-age - 1 :]
+            samples = list(self._samples)[-age - 1 :]
             details["samples"] = [
                 {"sample": counters[column], "timestamp": int(at * 1000)}
-                for at, counters in reversed(kept)
+                for at, counters in reversed(samples)
             ]
-            details["avg_rate"] = self._slope(kept, column)
-            details["avg"] = sum(counters[column] for _, counters in kept) / len(kept)
+            details["avg_rate"] = self._slope(samples, column)
+            details["avg"] = sum(counters[column] for _, counters in samples) / len(samples)
         return details
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""`/api/overview`, `/api/nodes`, `/api/whoami`: the broker as a whole."""
+"""`/api/overview`, `/api/nodes`, `/api/whoami`; `/`: the management page, one file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from penstock.server.broker import Broker
 
 
-#: The version of RabbitMQ whose management API this is; clients look at it to know what to expect.
+#: The version of RabbitMQ's management API, which clients check.
 RABBITMQ_VERSION: Final = "3.10.8"
 
-#: What RabbitMQ calls the protocols of our listeners.
+#: RabbitMQ's names of protocols.
 PROTOCOLS: Final = {"amqps": "amqp/ssl", "mqtts": "mqtt/ssl", "ws": "http/web-mqtt"}
 
 
@@ -78,9 +78,9 @@ async def overview(call: ApiCall) -> HttpResponse:
             "node": node_name(broker),
             "rates_mode": "basic",
             "exchange_types": exchange_types(),
-            "message_stats": call.rates.of(rates.MESSAGE_STATS, seconds),
-            "churn_rates": call.rates.of(rates.CHURN, seconds),
-            "traffic": call.rates.of(rates.TRAFFIC, seconds),
+            "message_stats": call.rates.rates(rates.MESSAGE_STATS, seconds),
+            "churn_rates": call.rates.rates(rates.CHURN, seconds),
+            "traffic": call.rates.rates(rates.TRAFFIC, seconds),
             "queue_totals": {
                 "messages": metrics.ready + metrics.unacknowledged,
                 "messages_ready": metrics.ready,
@@ -151,8 +151,8 @@ def describe_node(broker: Broker) -> dict[str, Any]:
 
 
 def started() -> float:
-    """When the process began, in seconds since the epoch."""
-    # The process's name comes second, in parentheses, and may hold anything.
+    """The start of the process, in seconds since the epoch."""
+    # The second field is the process name in parentheses, which may contain anything.
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     since_boot = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - since_boot + ticks / os.sysconf("SC_CLK_TCK")
@@ -176,37 +176,15 @@ async def cluster_name(call: ApiCall) -> HttpResponse:
     return json_response({"name": call.broker.settings.server_name})
 
 
-async def extensions(call: ApiCall) -> HttpResponse:
-    return json_response([])
-
-
 async def empty_list(call: ApiCall) -> HttpResponse:
-    """What RabbitMQ has and Penstock has not: there are none, which is an answer too."""
+    """For features of RabbitMQ that Penstock does not have."""
     return json_response([])
 
-
-routes: Final = (
-    ApiRoute("GET", "/api/overview", AccessLevel.MANAGEMENT, overview),
-    ApiRoute("GET", "/api/nodes", AccessLevel.MONITORING, nodes),
-    ApiRoute("GET", "/api/nodes/{name}", AccessLevel.MONITORING, node),
-    ApiRoute("GET", "/api/whoami", AccessLevel.MANAGEMENT, whoami),
-    ApiRoute("GET", "/api/cluster-name", AccessLevel.MANAGEMENT, cluster_name),
-    ApiRoute("GET", "/api/extensions", AccessLevel.MANAGEMENT, extensions),
-    ApiRoute("GET", "/api/policies", AccessLevel.MANAGEMENT, empty_list),
-    ApiRoute("GET", "/api/policies/{vhost}", AccessLevel.MANAGEMENT, empty_list),
-    ApiRoute("GET", "/api/operator-policies", AccessLevel.MANAGEMENT, empty_list),
-    ApiRoute("GET", "/api/parameters", AccessLevel.MANAGEMENT, empty_list),
-    ApiRoute("GET", "/api/global-parameters", AccessLevel.MANAGEMENT, empty_list),
-    ApiRoute("GET", "/api/vhost-limits", AccessLevel.MANAGEMENT, empty_list),
-)
-
-
-# `/`: a page for people, one file without a framework. It asks the API, as anybody may.
 
 PAGE_HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
     "cache-control": "no-cache",
-    # Everything the page needs is in it; it talks to nobody but this broker.
+    # The page is self-contained and connects to this broker only.
     "content-security-policy": (
         "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -221,4 +199,18 @@ async def management_page(call: ApiCall) -> HttpResponse:
     return HttpResponse(200, files(__package__).joinpath("page.html").read_bytes(), PAGE_HEADERS)
 
 
-page_routes: Final = (ApiRoute("GET", "/", AccessLevel.ANYONE, management_page),)
+routes: Final = (
+    ApiRoute("GET", "/api/overview", overview),
+    ApiRoute("GET", "/api/nodes", nodes, AccessLevel.MONITORING),
+    ApiRoute("GET", "/api/nodes/{name}", node, AccessLevel.MONITORING),
+    ApiRoute("GET", "/api/whoami", whoami),
+    ApiRoute("GET", "/api/cluster-name", cluster_name),
+    ApiRoute("GET", "/api/extensions", empty_list),
+    ApiRoute("GET", "/api/policies", empty_list),
+    ApiRoute("GET", "/api/policies/{vhost}", empty_list),
+    ApiRoute("GET", "/api/operator-policies", empty_list),
+    ApiRoute("GET", "/api/parameters", empty_list),
+    ApiRoute("GET", "/api/global-parameters", empty_list),
+    ApiRoute("GET", "/api/vhost-limits", empty_list),
+    ApiRoute("GET", "/", management_page, AccessLevel.ANYONE),
+)

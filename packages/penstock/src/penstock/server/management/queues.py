@@ -1,4 +1,9 @@
-"""`/api/queues`, streams included."""
+"""`/api/queues`, including streams; and `/api/streams`, with ranges as an Arrow IPC stream.
+
+A range is encoded and sent batch by batch, at the speed of the reader and in bounded memory. It
+ends at the last offset on disk; `X-Next-Offset` is where to continue. Read permission on the stream
+is enough: this is a way to consume. Arrow is loaded with the first range.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +34,13 @@ from penstock.server.management.overview import node_name
 if TYPE_CHECKING:
     from penstock.broker.log.log import Log
 
+_log = get_logger("penstock.management")
 
-#: Fields RabbitMQ has of every queue, where a queue of ours says nothing else.
-_USUAL: Final[dict[str, Any]] = {
+ARROW: Final = "application/vnd.apache.arrow.stream"
+_RANGE: Final = ("from", "to", "timestamp")
+
+#: Defaults of fields that RabbitMQ has for every queue.
+_DEFAULTS: Final[dict[str, Any]] = {
     "policy": None,
     "operator_policy": None,
     "effective_policy_definition": {},
@@ -48,7 +57,7 @@ def describe_queue(node: str, queue: Queue) -> Row:
     ready = described.get("message_bytes_ready", described.get("message_bytes", 0))
     return {
         "node": node,
-        **_USUAL,
+        **_DEFAULTS,
         "message_bytes": ready,
         "message_bytes_ready": ready,
         **described,
@@ -123,33 +132,6 @@ async def list_queue_bindings(call: ApiCall) -> HttpResponse:
     return await list_response(call, bindings_to_destination(call.vhost, call.queue))
 
 
-_PATH: Final = "/api/queues/{vhost}/{name}"
-
-routes: Final = (
-    ApiRoute("GET", "/api/queues", AccessLevel.MANAGEMENT, list_queues),
-    ApiRoute("GET", "/api/queues/{vhost}", AccessLevel.MANAGEMENT, list_queues),
-    ApiRoute("GET", _PATH, AccessLevel.MANAGEMENT, get_queue),
-    ApiRoute("PUT", _PATH, AccessLevel.MANAGEMENT, put_queue),
-    ApiRoute("DELETE", _PATH, AccessLevel.MANAGEMENT, delete_queue),
-    ApiRoute("DELETE", f"{_PATH}/contents", AccessLevel.MANAGEMENT, purge_queue),
-    ApiRoute("GET", f"{_PATH}/bindings", AccessLevel.MANAGEMENT, list_queue_bindings),
-)
-
-
-# `/api/streams`: what streams there are, and ranges of one as an Arrow IPC stream.
-#
-# A range is made and sent batch by batch: as fast as the reader takes it, in bounded memory, and
-# others have their turn between batches. It ends where the log is safely on disk; `X-Next-Offset`
-# says where to go on. Arrow itself is loaded when the first range is asked for.
-#
-# Any user who may read the stream may read a range of it: this is a way to consume, not to manage.
-
-_log = get_logger("penstock.management")
-
-ARROW: Final = "application/vnd.apache.arrow.stream"
-_RANGE: Final = ("from", "to", "timestamp")
-
-
 def describe_stream(stream: Stream) -> Row:
     log = stream.log
     return {
@@ -189,7 +171,7 @@ async def get_stream(call: ApiCall) -> HttpResponse:
     call.access.check("read", "queue", call.name)
     stream = call.queue
     if not isinstance(stream, Stream):
-        raise NotFound(f"'{call.name}' in vhost '{call.vhost.name}' is a queue and no stream")
+        raise NotFound(f"'{call.name}' in vhost '{call.vhost.name}' is a queue, not a stream")
     if not any(key in query for key in _RANGE):
         return item_response(call, describe_stream(stream))
     start, stop = _range(call, stream.log)
@@ -204,7 +186,7 @@ async def get_stream(call: ApiCall) -> HttpResponse:
 
 
 async def _load_arrow() -> None:
-    """Loading takes a fifth of a second, once: in a thread, so that the broker goes on."""
+    """In a thread, because it takes a fifth of a second."""
     try:
         await asyncio.to_thread(import_module, "penstock.broker.log.arrow")
     except ImportError:
@@ -212,18 +194,18 @@ async def _load_arrow() -> None:
 
 
 def _range(call: ApiCall, log: Log) -> tuple[int, int]:
-    """From which offset to before which, as far as there is anything committed."""
+    """The first offset and the end, within what is committed."""
     query = call.request.query
     committed = log.synced_offset
     start = _start(query, log)
     stop = min(_offset("to", query["to"]), committed) if "to" in query else committed
     bounds = {"first_offset": log.first_offset, "next_offset": committed}
     if start < log.first_offset:
-        why = f"offset {start} is no longer kept: the first is {log.first_offset}"
-        raise ApiError(410, "gone", why, **bounds)
+        reason = f"offset {start} was deleted: the first is {log.first_offset}"
+        raise ApiError(410, "gone", reason, **bounds)
     if start > committed:
-        why = f"offset {start} is not there yet: the next is {committed}"
-        raise ApiError(416, "range_not_satisfiable", why, **bounds)
+        reason = f"offset {start} does not exist yet: the next is {committed}"
+        raise ApiError(416, "range_not_satisfiable", reason, **bounds)
     if "to" in query and int(query["to"]) < start:
         raise bad_request(f"to={query['to']} is before from={start}")
     return start, max(start, stop)
@@ -232,7 +214,7 @@ def _range(call: ApiCall, log: Log) -> tuple[int, int]:
 def _start(query: Any, log: Log) -> int:
     if "timestamp" in query:
         if "from" in query:
-            raise bad_request("from and timestamp: one of them says where to begin")
+            raise bad_request("use either from or timestamp")
         return min(log.find(_offset("timestamp", query["timestamp"])), log.synced_offset)
     match query.get("from", "first"):
         case "first":
@@ -264,8 +246,8 @@ async def _arrow(stream: Stream, start: int, stop: int) -> AsyncIterator[bytes |
             yield piece
         for batch in arrow.record_batches(stream.log, start, stop, stream.load):
             if stream.log.first_offset > expected:
-                _log.warning("retention overtook a reader", stream=stream.name, offset=expected)
-                raise ConnectionAbortedError(f"offset {expected} is no longer kept")
+                _log.warning("offset out of range", stream=stream.name, offset=expected)
+                raise ConnectionAbortedError(f"offset {expected} was deleted")
             writer.write_batch(batch)
             expected = batch.column(0)[-1].as_py() + 1
             for piece in out.take():
@@ -276,7 +258,7 @@ async def _arrow(stream: Stream, start: int, stop: int) -> AsyncIterator[bytes |
 
 
 class _Pieces:
-    """Where Arrow writes: pieces to be sent on, small ones joined."""
+    """The sink of the Arrow writer."""
 
     closed = False
 
@@ -288,17 +270,26 @@ class _Pieces:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """`take` returns everything."""
 
     def close(self) -> None:
-        """Whoever reads takes what is left."""
+        """`take` returns the rest."""
 
     def take(self) -> list[bytes]:
         pieces, self._pieces = self._pieces, []
         return [b"".join(pieces)] if pieces else []
 
 
-stream_routes: Final = (
-    ApiRoute("GET", "/api/streams", AccessLevel.USER, list_streams),
-    ApiRoute("GET", "/api/streams/{name}", AccessLevel.USER, get_stream),
+_PATH: Final = "/api/queues/{vhost}/{name}"
+
+routes: Final = (
+    ApiRoute("GET", "/api/queues", list_queues),
+    ApiRoute("GET", "/api/queues/{vhost}", list_queues),
+    ApiRoute("GET", _PATH, get_queue),
+    ApiRoute("PUT", _PATH, put_queue),
+    ApiRoute("DELETE", _PATH, delete_queue),
+    ApiRoute("DELETE", f"{_PATH}/contents", purge_queue),
+    ApiRoute("GET", f"{_PATH}/bindings", list_queue_bindings),
+    ApiRoute("GET", "/api/streams", list_streams, AccessLevel.USER),
+    ApiRoute("GET", "/api/streams/{name}", get_stream, AccessLevel.USER),
 )

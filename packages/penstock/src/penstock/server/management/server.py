@@ -1,4 +1,4 @@
-"""The management server: its listeners, and the way of a request from the socket to a handler."""
+"""The management server: listeners, host and origin checks, authentication, dispatch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from penstock.core.addresses import ListenAddress
 from penstock.core.errors import (
     AccessRefused,
     AuthenticationFailed,
-    ConfigurationError,
     ConnectionForced,
     NotFound,
 )
@@ -33,18 +32,6 @@ from penstock.server.management import (
     queues,
     users,
     vhosts,
-)
-from penstock.server.management import (
-    content as overlay,
-)
-from penstock.server.management import (
-    exchanges as bindings,
-)
-from penstock.server.management import (
-    overview as page,
-)
-from penstock.server.management import (
-    queues as streams,
 )
 from penstock.server.management.api_call import (
     AccessLevel,
@@ -67,13 +54,13 @@ if TYPE_CHECKING:
     from penstock.server.broker import Broker
 
 
-#: How long answers under way may take once the broker closes.
+#: How long responses in progress may take when the broker closes.
 SHUTDOWN_SECONDS: Final = 2.0
 
-#: What a browser says of our own pages; those of another port of the same machine are none.
+#: Values of Sec-Fetch-Site for our own pages; another port of the same host is not one.
 SAME_SITE_VALUES: Final = frozenset({"same-origin", "none"})
 
-#: Who asks for what needs no name.
+#: The user of routes without authentication.
 NO_USER: Final = User("")
 
 _REFUSED: Final = {
@@ -81,6 +68,24 @@ _REFUSED: Final = {
     AccessLevel.MONITORING: "Not monitor user",
     AccessLevel.ADMINISTRATOR: "Not administrator user",
 }
+
+ROUTES: Final = tuple(
+    route
+    for module in (
+        overview,
+        vhosts,
+        connections,
+        exchanges,
+        queues,
+        messages,
+        users,
+        definitions,
+        content,
+        health,
+        metrics,
+    )
+    for route in module.routes
+)
 
 _log = get_logger("penstock.management")
 
@@ -95,33 +100,25 @@ class ManagementServer:
         self._servers: list[SocketListener] = []
         self._connections: set[HttpConnection] = set()
 
-    # Life.
-
     async def listen(self, address: ListenAddress, context: ssl.SSLContext | None) -> ListenAddress:
-        """Open a listener; returns the address it really has."""
+        """Returns the address with its actual port."""
         loop = self._broker.kernel.loop
-        try:
-            server = await bind_listener(
-                loop,
-                address.host,
-                address.port,
-                lambda: HttpConnection(loop, self._connections, self.answer),
-                self._broker.connection_limiter,
-                context if address.tls else None,
-                self._broker.settings.handshake_timeout,
-            )
-        except OSError as error:
-            raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from error
+        server, actual = await bind_listener(
+            self._broker,
+            address,
+            lambda: HttpConnection(loop, self._connections, self.answer),
+            context,
+        )
         self._servers.append(server)
-        return ListenAddress(address.scheme, address.host, server.sockets[0].getsockname()[1])
+        return actual
 
     def streams_url(self, address: ListenAddress) -> str:
-        """Where clients find ranges of streams; they may come from other machines."""
+        """The URL of stream ranges for clients, which may be on other hosts."""
         host = socket.gethostname() if address.host in ("0.0.0.0", "::") else address.host
         return f"{ListenAddress(address.scheme, host, address.port)}/api/streams"
 
     async def close(self) -> None:
-        """Stop accepting; what is being answered gets a little time."""
+        """Stop accepting; responses in progress get some time."""
         self._rates.stop()
         for server in self._servers:
             server.close()
@@ -133,9 +130,7 @@ class ManagementServer:
                 connection.close()
             else:
                 connection.abort()
-        await asyncio.sleep(0)  # the sockets close in the loop's next round
-
-    # Answering.
+        await asyncio.sleep(0)  # sockets close in the next pass of the loop
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         try:
@@ -163,7 +158,7 @@ class ManagementServer:
         return await route.handler(ApiCall(self._broker, self._rates, request, user, names))
 
     def _check_site(self, request: HttpRequest) -> None:
-        """A browser that remembers a password would lend it to any page that sends a form."""
+        """Protect against cross-site requests: a browser sends its password with any form."""
         host, origin = request.headers.get("host"), request.headers.get("origin")
         try:
             self._policy.check_host(host)
@@ -173,7 +168,7 @@ class ManagementServer:
                     origin is None
                     and request.headers.get("sec-fetch-site", "none") not in SAME_SITE_VALUES
                 ):
-                    raise AccessRefused("another site's page may not change anything here")
+                    raise AccessRefused("cross-site requests are refused")
         except AccessRefused as error:
             raise ApiError(403, "forbidden", str(error)) from None
 
@@ -195,30 +190,11 @@ class ManagementServer:
 def _credentials(authorization: str) -> tuple[str, bytes]:
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic":
-        raise AuthenticationFailed("a name and a password are needed")
+        raise AuthenticationFailed("a user name and a password are required")
     try:
         name, _, password = base64.b64decode(encoded, validate=True).partition(b":")
     except binascii.Error:
-        raise AuthenticationFailed("these are no credentials") from None
+        raise AuthenticationFailed(
+            "invalid credentials: expected base64 of NAME:PASSWORD"
+        ) from None
     return name.decode("utf-8", "replace"), password
-
-
-# Every path there is.
-
-ROUTES: Final[tuple[ApiRoute, ...]] = (
-    *overview.routes,
-    *vhosts.routes,
-    *connections.routes,
-    *exchanges.routes,
-    *queues.routes,
-    *bindings.binding_routes,
-    *messages.routes,
-    *users.routes,
-    *definitions.routes,
-    *streams.stream_routes,
-    *content.routes,
-    *overlay.overlay_routes,
-    *health.routes,
-    *metrics.routes,
-    *page.page_routes,
-)

@@ -1,6 +1,6 @@
 """`/api/users`, `/api/permissions`, `/api/topic-permissions`.
 
-A change waits for the disk, and hashing takes its time: both happen in a thread.
+Changes wait for the disk and hash passwords, so they run in a thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def list_users(call: ApiCall) -> HttpResponse:
 
 
 async def list_idle_users(call: ApiCall) -> HttpResponse:
-    """Those without access to any virtual host."""
+    """Users without access to any virtual host."""
     idle = {user.name for user in call.broker.users.all() if not user.permissions}
     users = call.broker.users.export()["users"]
     return await list_response(call, [row for row in users if row["name"] in idle])
@@ -41,7 +41,7 @@ async def get_user(call: ApiCall) -> HttpResponse:
 
 
 async def put_user(call: ApiCall) -> HttpResponse:
-    """Make a user or change one: a password, a hash of one, or neither, which lets nobody in."""
+    """Without a password or a password hash nobody can log in as the user."""
     body = await call.body()
     if "tags" not in body:
         raise bad_request("tags_not_present")
@@ -52,7 +52,7 @@ async def put_user(call: ApiCall) -> HttpResponse:
         "tags": list(tags_from_json(body["tags"], "tags")),
         "password_hash": text_field(body, "password_hash"),
     }
-    if "client_ids" in body:  # ours; without it, those a user has stay
+    if "client_ids" in body:  # an extension; without it they do not change
         entry["client_ids"] = text_field(body, "client_ids")
     if "password" in body:
         entry["password"] = text_field(body, "password")
@@ -83,7 +83,7 @@ async def delete_users(call: ApiCall) -> HttpResponse:
 
 
 def _permissions(call: ApiCall, kind: str = "permissions") -> Iterable[Row]:
-    """Those of the user or the virtual host in the path, or all."""
+    """Of the user and the virtual host in the path, if there are any."""
     exported = call.broker.users.export()[kind]
     vhost, user = call.names.get("vhost"), call.names.get("user")
     if user is not None and vhost is None:
@@ -164,7 +164,7 @@ async def put_topic_permissions(call: ApiCall) -> HttpResponse:
 
 
 async def delete_topic_permissions(call: ApiCall) -> HttpResponse:
-    """Of one exchange, or of all in the virtual host."""
+    """Of one exchange, or of all exchanges in the virtual host."""
     exchange = call.names.get("exchange")
     existing = [row["exchange"] for row in _permissions(call, "topic_permissions")]
     if not existing or (exchange is not None and exchange not in existing):
@@ -174,32 +174,26 @@ async def delete_topic_permissions(call: ApiCall) -> HttpResponse:
     return NO_CONTENT
 
 
-_ADMINISTRATOR: Final = AccessLevel.ADMINISTRATOR
 _TOPICS: Final = "/api/topic-permissions"
+_ROUTES: Final = (
+    ("GET", "/api/users", list_users),
+    ("GET", "/api/users/without-access", list_idle_users),
+    ("POST", "/api/users/bulk-delete", delete_users),
+    ("GET", "/api/users/{name}", get_user),
+    ("PUT", "/api/users/{name}", put_user),
+    ("DELETE", "/api/users/{name}", delete_user),
+    ("GET", "/api/users/{user}/permissions", list_permissions),
+    ("GET", "/api/users/{user}/topic-permissions", list_topic_permissions),
+    ("GET", "/api/vhosts/{vhost}/permissions", list_permissions),
+    ("GET", "/api/vhosts/{vhost}/topic-permissions", list_topic_permissions),
+    ("GET", "/api/permissions", list_permissions),
+    ("GET", "/api/permissions/{vhost}/{user}", get_permissions),
+    ("PUT", "/api/permissions/{vhost}/{user}", put_permissions),
+    ("DELETE", "/api/permissions/{vhost}/{user}", delete_permissions),
+    ("GET", f"{_TOPICS}/{{vhost}}/{{user}}", get_topic_permissions),
+    ("PUT", f"{_TOPICS}/{{vhost}}/{{user}}", put_topic_permissions),
+    ("DELETE", f"{_TOPICS}/{{vhost}}/{{user}}", delete_topic_permissions),
+    ("DELETE", f"{_TOPICS}/{{vhost}}/{{user}}/{{exchange}}", delete_topic_permissions),
+)
 
-routes: Final = (
-    ApiRoute("GET", "/api/users", _ADMINISTRATOR, list_users),
-    ApiRoute("GET", "/api/users/without-access", _ADMINISTRATOR, list_idle_users),
-    ApiRoute("POST", "/api/users/bulk-delete", _ADMINISTRATOR, delete_users),
-    ApiRoute("GET", "/api/users/{name}", _ADMINISTRATOR, get_user),
-    ApiRoute("PUT", "/api/users/{name}", _ADMINISTRATOR, put_user),
-    ApiRoute("DELETE", "/api/users/{name}", _ADMINISTRATOR, delete_user),
-    ApiRoute("GET", "/api/users/{user}/permissions", _ADMINISTRATOR, list_permissions),
-    ApiRoute("GET", "/api/users/{user}/topic-permissions", _ADMINISTRATOR, list_topic_permissions),
-    ApiRoute("GET", "/api/vhosts/{vhost}/permissions", _ADMINISTRATOR, list_permissions),
-    ApiRoute(
-        "GET", "/api/vhosts/{vhost}/topic-permissions", _ADMINISTRATOR, list_topic_permissions
-    ),
-    ApiRoute("GET", "/api/permissions", _ADMINISTRATOR, list_permissions),
-    ApiRoute("GET", "/api/permissions/{vhost}/{user}", _ADMINISTRATOR, get_permissions),
-    ApiRoute("PUT", "/api/permissions/{vhost}/{user}", _ADMINISTRATOR, put_permissions),
-    ApiRoute("DELETE", "/api/permissions/{vhost}/{user}", _ADMINISTRATOR, delete_permissions),
-    ApiRoute("GET", _TOPICS, _ADMINISTRATOR, list_topic_permissions),
-    ApiRoute("GET", f"{_TOPICS}/{{vhost}}/{{user}}", _ADMINISTRATOR, get_topic_permissions),
-    ApiRoute("PUT", f"{_TOPICS}/{{vhost}}/{{user}}", _ADMINISTRATOR, put_topic_permissions),
-    ApiRoute("DELETE", f"{_TOPICS}/{{vhost}}/{{user}}", _ADMINISTRATOR, delete_topic_permissions),
-    ApiRoute(
-        "DELETE", f"{_TOPICS}/{{vhost}}/{{user}}/{{exchange}}", _ADMINISTRATOR,
-        delete_topic_permissions,
-    ),
-)  # fmt: skip
+routes: Final = tuple(ApiRoute(*route, AccessLevel.ADMINISTRATOR) for route in _ROUTES)

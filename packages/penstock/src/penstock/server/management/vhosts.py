@@ -18,11 +18,11 @@ FULL_PERMISSION: Final = Permission(".*", ".*", ".*")
 
 
 def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
-    kept = dict(call.broker.topology.all("vhost")).get(("vhost", vhost.name), {})
-    metadata = {"description": "", "tags": [], **kept}
+    stored = dict(call.broker.topology.all("vhost")).get(("vhost", vhost.name), {})
+    metadata = {"description": "", "tags": [], **stored}
     queues = [queue.describe() for queue in vhost.queues.values()]
     ready = sum(queue["messages_ready"] for queue in queues)
-    unanswered = sum(queue["messages_unacknowledged"] for queue in queues)
+    unacknowledged = sum(queue["messages_unacknowledged"] for queue in queues)
     return {
         "name": vhost.name,
         "description": metadata["description"],
@@ -31,14 +31,14 @@ def describe_vhost(call: ApiCall, vhost: VirtualHost) -> dict[str, Any]:
         "default_queue_type": "classic",
         "tracing": False,
         "cluster_state": {node_name(call.broker): "running"},
-        "messages": ready + unanswered,
+        "messages": ready + unacknowledged,
         "messages_ready": ready,
-        "messages_unacknowledged": unanswered,
+        "messages_unacknowledged": unacknowledged,
     }
 
 
 def _visible(call: ApiCall) -> list[VirtualHost]:
-    """Who monitors sees all, others what they may enter."""
+    """All for users with the tag `monitoring`, otherwise those with access."""
     if call.allows(AccessLevel.MONITORING):
         return list(call.broker.vhosts.values())
     return call.vhosts()
@@ -58,7 +58,7 @@ async def get_vhost(call: ApiCall) -> HttpResponse:
 
 
 async def put_vhost(call: ApiCall) -> HttpResponse:
-    """A new one belongs to whoever made it, as in RabbitMQ."""
+    """The user gets full permissions on a new virtual host, as in RabbitMQ."""
     body = await call.body()
     broker = call.broker
     is_new = call.name not in broker.vhosts
@@ -91,8 +91,8 @@ async def delete_vhost(call: ApiCall) -> HttpResponse:
 
 
 routes: Final = (
-    ApiRoute("GET", "/api/vhosts", AccessLevel.MANAGEMENT, list_vhosts),
-    ApiRoute("GET", "/api/vhosts/{name}", AccessLevel.MANAGEMENT, get_vhost),
-    ApiRoute("PUT", "/api/vhosts/{name}", AccessLevel.ADMINISTRATOR, put_vhost),
-    ApiRoute("DELETE", "/api/vhosts/{name}", AccessLevel.ADMINISTRATOR, delete_vhost),
+    ApiRoute("GET", "/api/vhosts", list_vhosts),
+    ApiRoute("GET", "/api/vhosts/{name}", get_vhost),
+    ApiRoute("PUT", "/api/vhosts/{name}", put_vhost, AccessLevel.ADMINISTRATOR),
+    ApiRoute("DELETE", "/api/vhosts/{name}", delete_vhost, AccessLevel.ADMINISTRATOR),
 )
