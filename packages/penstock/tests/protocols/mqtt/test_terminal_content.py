@@ -71,7 +71,7 @@ async def test_a_text_in_the_language_that_is_too_long_is_told_so(house: House) 
     _, body = await writer.hear(PUBACK)
     number, reason, told = mqtt_wire.decode_acknowledgement(PUBACK, body)
     assert (number, reason) == (1, ReasonCode.QUOTA_EXCEEDED)
-    assert "too long" in told[MqttProperty.REASON_STRING]
+    assert "too large" in told[MqttProperty.REASON_STRING]
 
 
 @pytest.mark.parametrize("topic", ["$content", TOPIC])

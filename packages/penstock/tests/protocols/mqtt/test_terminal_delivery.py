@@ -123,7 +123,7 @@ async def test_much_in_one_turn_waits_for_the_next(house: House) -> None:
     writer = await house.connected("writer")
     writer.say(*[published(5, "a", b"." * 100_000)] * 6)
     await caller.until_got(6)
-    assert not caller.terminal.writer.write_blocked
+    assert not caller.terminal.output.write_blocked
 
 
 async def test_who_asks_and_asks_and_does_not_read_is_not_read_from(house: House) -> None:

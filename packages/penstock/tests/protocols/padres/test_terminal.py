@@ -195,7 +195,7 @@ async def test_what_a_queue_is_bound_to_by_content_is_counted_too(tmp_path: Path
         wanted = [{"x-subscription": f"[class,eq,k{number}]"} for number in range(4)]
         for arguments in wanted[:3]:
             vhost.bind("content", one, "", arguments)
-        with pytest.raises(ResourceExhausted, match="one has asked for 3"):
+        with pytest.raises(ResourceExhausted, match="'one' has 3 of 3"):
             vhost.bind("content", one, "", wanted[3])
         vhost.bind("content", other, "", wanted[3])
         vhost.unbind("content", one, "", wanted[0])

@@ -97,7 +97,7 @@ async def test_text_is_not_taken(server: Server) -> None:
     async with server.client() as client:
         await client.send("text")
 
-        assert await closed(client) == (1003, "only binary frames are taken")
+        assert await closed(client) == (1003, "only binary frames are supported")
         assert await server.terminal.lost is None
         assert server.terminal.heard.empty()
 

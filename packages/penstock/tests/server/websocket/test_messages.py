@@ -86,7 +86,7 @@ async def test_over_tls_a_mistake_has_its_code_too(tmp_path: Path) -> None:
     async with Server(timeout=30, tls=tls_context(settings)).running() as server:
         async with server.client(ssl=trusting) as client:
             await client.send("text")
-            assert await closed(client) == (1003, "only binary frames are taken")
+            assert await closed(client) == (1003, "only binary frames are supported")
 
 
 # Pressure.

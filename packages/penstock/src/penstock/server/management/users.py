@@ -190,6 +190,7 @@ _ROUTES: Final = (
     ("GET", "/api/permissions/{vhost}/{user}", get_permissions),
     ("PUT", "/api/permissions/{vhost}/{user}", put_permissions),
     ("DELETE", "/api/permissions/{vhost}/{user}", delete_permissions),
+    ("GET", _TOPICS, list_topic_permissions),
     ("GET", f"{_TOPICS}/{{vhost}}/{{user}}", get_topic_permissions),
     ("PUT", f"{_TOPICS}/{{vhost}}/{{user}}", put_topic_permissions),
     ("DELETE", f"{_TOPICS}/{{vhost}}/{{user}}", delete_topic_permissions),
