@@ -116,15 +116,15 @@ def _worked(browser: Browser, url: str) -> str:
     with page_of(browser, url) as page:
         page.goto("/jobs")
         page.get_by_role("tab", name="Build").click()
-        page.get_by_role("button", name="Use made-up data").click()
-        page.get_by_role("tabpanel").get_by_label("Name of the job").fill("reference-2026")
+        page.get_by_role("button", name="Use synthetic data").click()
+        page.get_by_role("tabpanel").get_by_label("Job id").fill("reference-2026")
         page.get_by_role("button", name="Build models").click()
-        page.get_by_text("What the models look at").wait_for()
+        page.get_by_text("Features of the models").wait_for()
         picture(page, "jobs-models", whole=True)
         page.get_by_role("link", name="Predict with these models").click()
         page.get_by_text("signatures from").wait_for()
-        page.get_by_role("button", name="Use made-up samples").click()
-        page.get_by_role("tabpanel").get_by_label("Name of the job").fill("river-may")
+        page.get_by_role("button", name="Use synthetic samples").click()
+        page.get_by_role("tabpanel").get_by_label("Job id").fill("river-may")
         page.get_by_role("button", name="Predict", exact=True).click()
         page.get_by_text("Confusion matrix").wait_for()
         found = page.url
@@ -132,8 +132,8 @@ def _worked(browser: Browser, url: str) -> str:
             page.goto("/jobs")
             page.get_by_role("tab", name="Trial run").click()
             panel = page.get_by_role("tabpanel")
-            panel.get_by_label("Seconds it takes").fill(str(seconds))
-            panel.get_by_label("Name of the job").fill(name)
+            panel.get_by_label("Duration in seconds").fill(str(seconds))
+            panel.get_by_label("Job id").fill(name)
             panel.get_by_role("button", name="Start").click()
             page.wait_for_url(f"**/{name}")
     return found
@@ -144,7 +144,7 @@ def _mistaken(page: Page) -> None:
     page.goto("/jobs")
     file = page.locator("input[type=file]").first
     file.set_input_files({"name": "river.csv", "mimeType": "text/csv", "buffer": rows.encode()})
-    page.get_by_text("have to be mended").wait_for()
+    page.get_by_text(" problems").wait_for()
 
 
 def hives(browser: Browser) -> None:

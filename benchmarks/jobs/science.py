@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.jobs import spark_scoring
 from benchmarks.usage import usage_of
 from penstock_jobs.science import spark as building
-from penstock_jobs.science import spark_simulation, synthetic
+from penstock_jobs.science import synthetic
 from penstock_jobs.science.classifiers import CONFIGURATIONS
 from penstock_jobs.science.decay import decay_coefficients
 from penstock_jobs.science.indicators import INDICATORS
@@ -89,10 +90,10 @@ def builds(
 def judged(samples: Sequence[int], cores: int) -> Iterator[Judged]:
     model = _quick_model()
     with _session(cores) as spark:
-        spark_simulation.score_simulated(spark, model, model.matrix, 20_000)
+        spark_scoring.score_simulated(spark, model, model.matrix, 20_000)
         for count in samples:
             seconds, cpu = _timed(
-                lambda: spark_simulation.score_simulated(spark, model, model.matrix, count)  # noqa: B023
+                lambda: spark_scoring.score_simulated(spark, model, model.matrix, count)  # noqa: B023
             )
             yield Judged(count, seconds, cpu, usage_of([os.getpid()]).rss_bytes)
 
@@ -112,7 +113,7 @@ def small(runs: int, cores: int) -> Small:
         for _ in range(runs + 1):
             begun = time.perf_counter()
             frame = spark.createDataFrame(rows, names)
-            found = spark_simulation.predict(frame, model).collect()
+            found = spark_scoring.predict(frame, model).collect()
             spans.append(time.perf_counter() - begun)
             assert len(found) == 3 * len(rows)
         return Small(len(rows), runs, median(spans[1:]))

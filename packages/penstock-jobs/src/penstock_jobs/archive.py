@@ -1,7 +1,7 @@
-"""A zip from a stranger: looked through before anything of it is written, and bounded.
+"""Zip archives from untrusted senders: checked and bounded before they are read.
 
-What would be written elsewhere than below the place it is unpacked to, what is no plain file, and
-what unpacks to more than it may is refused as a whole, before it is unpacked.
+An archive is refused as a whole if an entry has a path outside the archive, is not a plain file, or
+is too large.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from penstock.core.units import MiB
@@ -19,25 +19,14 @@ from penstock_jobs.errors import JobFormatError
 
 ENTRIES: Final = 1_000
 BYTES: Final = 64 * MiB
-#: Each file has one of these: counted before there is an object for each.
+#: Each file has one: they are counted before `zipfile` creates an object for each.
 _DIRECTORY_ENTRY: Final = b"PK\x01\x02"
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED: Final = 1
 
 
-def unpack(data: bytes, place: Path, *, most_bytes: int = BYTES) -> list[Path]:
-    """Below `place`, which exists; the files that were made."""
-    made = []
-    for name, content in contents(data, most_bytes=most_bytes).items():
-        target = place / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
-        made.append(target)
-    return made
-
-
 def contents(data: bytes, *, most_bytes: int = BYTES) -> dict[str, bytes]:
-    """Name → content."""
+    """The files, by name."""
     if (count := data.count(_DIRECTORY_ENTRY)) > ENTRIES:
         raise JobFormatError(f"the zip has {count:,} files; at most {ENTRIES:,} are accepted")
     try:
@@ -46,11 +35,11 @@ def contents(data: bytes, *, most_bytes: int = BYTES) -> dict[str, bytes]:
             _check(entries, most_bytes)
             return {_name(entry): _content(archive, entry) for entry in entries}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-        raise JobFormatError(f"not a zip that can be read: {error}") from error
+        raise JobFormatError(f"not a readable zip: {error}") from error
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """The same bytes for the same files, whenever it is done."""
+    """Deterministic: the same files give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -72,14 +61,14 @@ def _check(entries: list[zipfile.ZipInfo], most_bytes: int) -> None:
     for entry in entries:
         if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _METHODS:
             raise JobFormatError(
-                f"the zip has {entry.filename!r} encrypted, or packed in a rare way"
+                f"the zip has {entry.filename!r} encrypted, or in an unsupported compression"
             )
         path = PurePosixPath(_name(entry))
         mode = entry.external_attr >> 16
         if path.is_absolute() or ".." in path.parts or ":" in path.parts[0] or not path.name:
-            raise JobFormatError(f"the zip has a file outside its place: {entry.filename!r}")
+            raise JobFormatError(f"the zip has a file with an unsafe path: {entry.filename!r}")
         if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            raise JobFormatError(f"the zip has something that is no file: {entry.filename!r}")
+            raise JobFormatError(f"the zip has an entry that is not a file: {entry.filename!r}")
         if str(path) in names:
             raise JobFormatError(f"the zip has {entry.filename!r} twice")
         names.add(str(path))
@@ -89,5 +78,5 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with archive.open(entry) as packed:
         content = packed.read(entry.file_size)
         if packed.read(1):
-            raise JobFormatError(f"{entry.filename!r} unpacks to more than it says")
+            raise JobFormatError(f"{entry.filename!r} is larger than its header states")
     return content

@@ -1,4 +1,4 @@
-"""Asking for work and following it, without a database.
+"""Submits jobs and follows them, without a database.
 
     async with JobsClient("amqp://localhost") as jobs:
         job = await jobs.submit(Fake("1", duration=10))
@@ -6,15 +6,13 @@
             print(f"{response.progress:.0%}")
         response = await job.result()
 
-`penstock_jobs.client` has the same without `async`. The URL says by which protocol
-(`penstock_jobs.queue.requester`).
+`BlockingJobsClient` has the same methods without `async`. The scheme of the URL names the protocol.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from types import TracebackType
 from typing import Self
 
 from penstock.client.blocking_client import BlockingClient, EventLoopThread
@@ -27,26 +25,25 @@ from penstock_jobs.queue.topology import Durability
 
 
 class SubmittedJob:
-    """One that was asked for; loop over it for its responses, the last one last."""
+    """Iterate over it for its responses; the final one is the last."""
 
     def __init__(self, identity: str, client: JobsClient) -> None:
         self.id = identity
         self._client = client
-        self._responses: asyncio.Queue[JobResponse | None] = asyncio.Queue()  # None: no more come
+        self._responses: asyncio.Queue[JobResponse | None] = asyncio.Queue()  # None: the end
         self._final: asyncio.Future[JobResponse] = asyncio.get_running_loop().create_future()
 
-    def hear(self, response: JobResponse) -> None:
-        """What comes after the final response is a copy, or late."""
+    def receive(self, response: JobResponse) -> None:
+        """A response after the final one is late or repeated, and ignored."""
         if not self._final.done():
             self._responses.put_nowait(response)
             if response.final:
                 self._final.set_result(response)
 
     def fail(self, error: PenstockError) -> None:
-        """Whatever becomes of it, it will not be heard of."""
         if not self._final.done():
             self._final.set_exception(error)
-            self._final.exception()  # nobody may ask, which is no mistake
+            self._final.exception()  # avoids a warning if nobody awaits it
             self._responses.put_nowait(None)
 
     async def __aiter__(self) -> AsyncGenerator[JobResponse, None]:
@@ -57,8 +54,7 @@ class SubmittedJob:
         await self._final
 
     async def result(self, *, raises: bool = True) -> JobResponse:
-        """The final response; an error in it is raised, unless that is not wanted. Without one
-        it waits as long as it takes, unless the broker will not have us back."""
+        """Wait for the final response. With `raises`, its error is raised as `JobFailed`."""
         response = await asyncio.shield(self._final)
         if raises and response.error is not None:
             raise JobFailed(response.error)
@@ -76,9 +72,9 @@ class JobsClient:
         durability: Durability = Durability.DURABLE,
         retry_seconds: float = 0.0,
     ) -> None:
-        self._requester_connection = requester_connection(url, durability, retry_seconds)
+        self._connection = requester_connection(url, durability, retry_seconds)
         self._jobs: dict[str, SubmittedJob] = {}
-        self._failure: PenstockError | None = None  # why nothing is heard any more
+        self._failure: PenstockError | None = None
 
     async def submit(
         self,
@@ -86,64 +82,49 @@ class JobsClient:
         options: JobOptions | None = None,
         form: MessageFormat = MessageFormat.JSON,
     ) -> SubmittedJob:
-        """Returns when the broker has it safe."""
+        """Returns when the broker has confirmed it."""
         if self._failure is not None:
             raise self._failure
         job = self._jobs[request.id] = SubmittedJob(request.id, self)
         try:
-            await self._requester_connection.send(request, options or JobOptions(), form)
+            await self._connection.send(request, options or JobOptions(), form)
         except BaseException:
             del self._jobs[request.id]
             raise
         return job
 
     async def cancel(self, identity: str) -> None:
-        await self._requester_connection.cancel(identity)
+        await self._connection.cancel(identity)
 
     async def open(self) -> Self:
-        await self._requester_connection.open(self._hear, self._fail)
+        await self._connection.open(self._receive, self._fail)
         return self
 
     async def close(self) -> None:
-        await self._requester_connection.close()
+        await self._connection.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _fail(self, error: PenstockError) -> None:
-        """The broker will not have us back."""
         self._failure = error
         for job in self._jobs.values():
             job.fail(error)
         self._jobs.clear()
 
-    def _hear(self, body: bytes) -> None:
+    def _receive(self, body: bytes) -> None:
         try:
             response, _ = read_response(body)
         except PenstockError:
-            return  # not one of ours
+            return  # no response to a job
         job = self._jobs.get(response.id)
         if job is not None:
-            job.hear(response)
+            job.receive(response)
             if response.final:
                 del self._jobs[response.id]
-
-
-# Asking for work and following it, for programs that wait.
-#
-# with JobsClient("amqp://localhost") as jobs:
-#     job = jobs.submit(Fake("1", duration=10))
-#     for response in job:
-#         print(f"{response.progress:.0%}")
-#     response = job.result()
 
 
 class BlockingSubmittedJob:

@@ -1,4 +1,4 @@
-"""What can go wrong with jobs."""
+"""The errors of jobs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from penstock.core.errors import PenstockError
 
 
 class JobFormatError(PenstockError):
-    """A message is not a request or response, and this is where."""
+    """A message is not a valid request or response."""
 
 
 class CommandError(PenstockError):
-    """A command could not be run, or did not do what was asked."""
+    """A command could not be run."""
 
 
 class JobFailed(PenstockError):
-    """A piece of work did not come to a good end; says why, and whether it may the next time."""
+    """A job failed; `again` tells whether a retry may succeed."""
 
     def __init__(self, text: str, *, again: bool = True) -> None:
         super().__init__(text)
@@ -25,23 +25,23 @@ class JobFailed(PenstockError):
 
 
 class JobTimeout(PenstockError, TimeoutError):
-    """A piece of work that took longer than it may."""
+    """A job exceeded its time limit."""
 
 
 class WorkNotPermitted(PenstockError):
-    """A function or program that the worker was not told it may use."""
+    """A function or program that is not allowed on the worker."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatasetProblem:
-    """A cell that cannot be used: the row as a person counts, the names being the first."""
+    """A cell that cannot be used; row 1 has the names of the columns."""
 
     row: int
     column: str
     text: str
 
     def __str__(self) -> str:
-        place = ", ".join(
+        position = ", ".join(
             part
             for part in (
                 f"row {self.row}" if self.row else "",
@@ -49,11 +49,11 @@ class DatasetProblem:
             )
             if part
         )
-        return f"{place}: {self.text}" if place else self.text
+        return f"{position}: {self.text}" if position else self.text
 
 
 class DatasetError(PenstockError):
-    """A data set that cannot be worked on, with everything that is wrong with it."""
+    """A data set that cannot be used, with all its problems."""
 
     def __init__(self, problems: Sequence[DatasetProblem]) -> None:
         self.problems = tuple(problems)

@@ -1,7 +1,7 @@
-"""What is asked for and what is answered, whatever it looks like on the wire.
+"""Requests, responses and records of jobs, independent of their encoding.
 
-A data set is columns of text, not all of one length, as they came: what a cell means is for the
-work to say, with the row and the column of what it cannot read.
+A data set is columns of text, possibly of different lengths, as received. Each type of job parses
+the cells, and reports the row and the column of what it cannot parse.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pydantic import (
 
 from penstock.core.errors import PreconditionFailed
 
-#: A name that is not known is more likely a mistake than a message from the future.
+#: An unknown name is more likely a mistake than a newer version.
 _STRICT: Final = ConfigDict(extra="forbid")
 
 
@@ -55,9 +55,9 @@ Binary = Annotated[
     WithJsonSchema({"type": "string", "contentEncoding": "base64"}),
 ]
 Id = Annotated[str, Field(min_length=1, max_length=255)]
-#: Where a function is: the module and the name in it.
+#: `module:name`
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=255)]
-#: In the folder of the work, not elsewhere.
+#: In the folder of the job, not elsewhere.
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")]
 #: Text, column by column.
 Dataset = Mapping[str, tuple[str, ...]]
@@ -66,7 +66,7 @@ Dataset = Mapping[str, tuple[str, ...]]
 @with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class Aging:
-    """How an indicator fades: trials of (hours, log10 of the value), at a time of the year."""
+    """How an indicator decays: trials of (hours, log10 of the value), in a season."""
 
     trials: tuple[tuple[tuple[Finite, Finite], ...], ...]
     position: Finite | None = None  #: in the year: 0.0 winter, 0.5 summer
@@ -78,7 +78,7 @@ Agings = Mapping[str, tuple[Aging, ...]]
 @with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class Fake:
-    """Work that only takes time, and tells how much of it has gone."""
+    """A job that only takes time and reports progress."""
 
     id: Id
     duration: NotNegative = 10.0
@@ -100,14 +100,14 @@ class BuildModels:
 class PredictModels:
     id: Id
     dataset: Dataset = field(default_factory=dict)
-    models: Binary = b""  #: the zip that building them gave
+    models: Binary = b""  #: the zip of a `build_models` response
     type: Literal["predict_models"] = "predict_models"
 
 
 @with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A Python function, `module:name`, of those that the worker was told it may call."""
+    """A Python function that is allowed on the worker."""
 
     id: Id
     function: Function
@@ -119,7 +119,7 @@ class FunctionCall:
 @with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class SparkCall:
-    """The same for a function whose first argument is a Spark session."""
+    """A function whose first argument is a Spark session."""
 
     id: Id
     function: Function
@@ -131,8 +131,7 @@ class SparkCall:
 @with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """A program and its arguments, of those that the worker was told it may run; with files that
-    are there when it begins."""
+    """A program that is allowed on the worker, its arguments, and files for its folder."""
 
     id: Id
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -149,31 +148,31 @@ JobRequest = Annotated[
 @with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class VoteResult:
-    """What one way of voting made of the samples; while it goes on, the two counts alone."""
+    """The prediction of one voting scheme; in progress responses only the two counts."""
 
     name: str
     total_samples: Count
     predicted_samples: Count
     test_error: Share | None = None
     dataset: Dataset | None = None
-    #: Predicted class → how many of each real class, in the order of the columns.
+    #: Predicted class → the number of samples of each real class, in the order of the columns.
     confusion: Mapping[str, tuple[Count, ...]] | None = None
 
 
 @with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class JobResponse:
-    """How far it is, or how it ended: `progress` 1 is the last one there will be."""
+    """The progress of a job, or its end: a `progress` of 1 marks the final response."""
 
     id: Id
     type: Annotated[str, Field(min_length=1)]
     progress: Share = 1.0
     start: datetime | None = None
-    end: datetime | None = None  #: of the work; an estimate while it goes on
+    end: datetime | None = None  #: an estimate while the job runs
     error: str | None = None
     results: tuple[VoteResult, ...] = ()
     models: Binary = b""
-    #: What a function returned; of a command its status, output and errors. Not in XML.
+    #: The value of a function; of a command its status, output and errors. Not in XML.
     value: JsonValue = None
 
     @property
@@ -181,11 +180,9 @@ class JobResponse:
         return self.progress >= 1.0
 
 
-# How a job should be done, beside what: by headers, so that every form of request has them.
-
-#: The first and three more: what fails by chance seldom fails four times.
+#: Attempts, the first included: a random failure seldom happens four times.
 ATTEMPTS: Final = 4
-#: As many levels as the queues are declared with.
+#: The number of levels the queues are declared with.
 PRIORITIES: Final = 10
 
 _ATTEMPTS_HEADER: Final = "job-attempts"
@@ -195,23 +192,25 @@ _HARD_LIMIT_HEADER: Final = "job-hard"
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
+    """Options of a request; they travel as headers, so every format has them."""
+
     priority: int = 0  #: 0 to 9; the highest first
-    attempts: int | None = None  #: at most so many, or as the worker has it
-    soft: float | None = None  #: seconds after which it is asked to end
+    attempts: int | None = None  #: at most; None: the worker's default
+    soft: float | None = None  #: seconds after which the job is asked to end
     hard: float | None = None  #: seconds after which it is ended
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority < PRIORITIES:
-            raise PreconditionFailed(f"priority {self.priority}: 0 to {PRIORITIES - 1} there are")
+            raise PreconditionFailed(f"priority {self.priority}: must be 0 to {PRIORITIES - 1}")
         if self.attempts is not None and not 1 <= self.attempts <= 100:
-            raise PreconditionFailed(f"attempts {self.attempts}: 1 to 100 may be made")
+            raise PreconditionFailed(f"attempts {self.attempts}: must be 1 to 100")
         for limit in (self.soft, self.hard):
             if limit is not None and not 0 < limit < float("inf"):
-                raise PreconditionFailed(f"a limit of {limit} seconds")
+                raise PreconditionFailed(f"time limit {limit}: must be positive, in seconds")
 
 
 def write_options(options: JobOptions) -> dict[str, Any]:
-    """As headers; the priority is a property of its own."""
+    """The headers; the priority is a property."""
     headers: dict[str, Any] = {}
     if options.attempts is not None:
         headers[_ATTEMPTS_HEADER] = options.attempts
@@ -223,7 +222,7 @@ def write_options(options: JobOptions) -> dict[str, Any]:
 
 
 def read_options(headers: Mapping[str, Any], priority: int | None = None) -> JobOptions:
-    """What cannot be read is an error: a limit that is ignored is worse than a refusal."""
+    """An unreadable option is an error, because ignoring a limit is worse than a refusal."""
     try:
         attempts, soft, hard = (
             headers.get(name) for name in (_ATTEMPTS_HEADER, _SOFT_LIMIT_HEADER, _HARD_LIMIT_HEADER)
@@ -235,20 +234,17 @@ def read_options(headers: Mapping[str, Any], priority: int | None = None) -> Job
             None if hard is None else float(hard),
         )
     except (TypeError, ValueError) as error:
-        raise PreconditionFailed(f"options that cannot be read: {error}") from error
-
-
-# A job as those see it who ask about it: where it stands, and what came of it.
+        raise PreconditionFailed(f"invalid job option: {error}") from error
 
 
 class JobState(StrEnum):
-    WAITING = "waiting"  #: in its queue; nobody has begun
-    RUNNING = "running"  #: a worker is at it
-    RETRYING = "retrying"  #: it failed, and will be tried again
-    DONE = "done"  #: there is a result
-    FAILED = "failed"  #: it will not be tried again by itself; it lies with the dead letters
-    CANCELLED = "cancelled"  #: somebody did not want it any more
-    REFUSED = "refused"  #: it was never begun: what was asked cannot be understood
+    WAITING = "waiting"  #: The request is in its queue.
+    RUNNING = "running"  #: A worker runs an attempt.
+    RETRYING = "retrying"  #: An attempt failed, and another will follow.
+    DONE = "done"  #: The result is available.
+    FAILED = "failed"  #: The last attempt failed; the request is a dead letter.
+    CANCELLED = "cancelled"  #: A user cancelled it.
+    REFUSED = "refused"  #: The request is invalid, so the job never started.
 
     @property
     def final(self) -> bool:
@@ -263,27 +259,25 @@ FINAL_STATES: Final = frozenset(
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     id: str
-    kind: str  #: the request's type: fake, build_models, predict_models, call, command, spark
+    kind: str  #: the type of the request
     state: JobState
     submitted: datetime
-    changed: datetime  #: the last time anything was heard of it
+    changed: datetime  #: when the last message about it arrived
     progress: float = 0.0
     start: datetime | None = None
-    end: datetime | None = None  #: expected while it runs; when it was, afterwards
-    error: str | None = None  #: of the last attempt, if that failed
-    attempts: int = 0  #: how often it was begun
+    end: datetime | None = None  #: an estimate while it runs
+    error: str | None = None  #: of the last attempt, if it failed
+    attempts: int = 0
     worker: str | None = None
     priority: int = 0
-    #: What came of it in a few figures; the whole is `Jobs.result`.
+    #: A few figures of the result.
     summary: Mapping[str, Any] = field(default_factory=dict)
-    #: Rises with each change of any job: what a watcher has seen, it need not see again.
+    #: Rises with each change of any job.
     revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """One thing that happened to a job."""
-
     at: datetime
     state: JobState
     progress: float
@@ -293,6 +287,6 @@ class JobEvent:
 @dataclass(frozen=True, slots=True)
 class JobPage:
     records: tuple[JobRecord, ...]
-    total: int  #: of all that match, on all pages
+    total: int  #: of all pages
     page: int  #: the first is 1
     size: int

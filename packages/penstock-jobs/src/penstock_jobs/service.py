@@ -1,22 +1,14 @@
-"""Jobs as a program on a server asks for them: submit, look, watch, cancel, try again.
+"""Jobs for the HTTP API and the pages: submitted through the broker, read from the history.
 
-    async with Jobs("amqp://localhost", database) as jobs:
-        identity = await jobs.submit(Fake("1", duration=10))
-        async for record in jobs.watch(identity):
-            print(record.state, record.progress)
-        response = await jobs.result(identity)
-
-The broker has the work, PostgreSQL what became of it. An open `JobService` also keeps the history;
-any number of them may, in as many processes.
+A job that does not exist is `NotFound`, an operation its state does not allow `PreconditionFailed`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from penstock.core.errors import PenstockError, PreconditionFailed
 from penstock.wire.amqp091.address import parse_amqp_url
@@ -61,15 +53,8 @@ class JobService:
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    # Asking.
 
     async def submit(
         self,
@@ -77,25 +62,26 @@ class JobService:
         options: JobOptions | None = None,
         form: MessageFormat = MessageFormat.JSON,
     ) -> str:
-        """Returns when the broker has it safe. An id that is taken is a `PreconditionFailed`."""
+        """Returns when the broker has confirmed it."""
         options = options or JobOptions()
-        written = write_request(request, form)
+        encoded = write_request(request, form)
         now = datetime.now(UTC)
         change = waiting_change(
-            request, written.body, written.content_type, now, now, priority=options.priority
+            request, encoded.body, encoded.content_type, now, now, priority=options.priority
         )
         await asyncio.to_thread(self._repository.begin, change)
         try:
-            request_properties = RequestProperties(options=options)
-            said = write_request_properties(written, request.id, request_properties)
-            await self._requester.send_written(request.type, written.body, said)
+            properties = write_request_properties(
+                encoded, request.id, RequestProperties(options=options)
+            )
+            await self._requester.send_encoded(request.type, encoded.body, properties)
         except PenstockError:
             await asyncio.to_thread(self._repository.forget, request.id)
             raise
         return request.id
 
     async def cancel(self, identity: str) -> JobRecord:
-        """Whether it waits or runs. The record as it is now: the end of it is told by a worker."""
+        """Cancel a waiting or running job. Returns the present record: a worker reports the end."""
         record = await self.get(identity)
         if record.state.final:
             raise PreconditionFailed(f"job {identity!r} has ended: it is {record.state}")
@@ -104,33 +90,31 @@ class JobService:
         return record
 
     async def retry(self, identity: str) -> JobRecord:
-        """Ask again for one that has ended, and not well."""
+        """Submit a failed or cancelled job again."""
         record = await self.get(identity)
         if record.state not in (JobState.FAILED, JobState.CANCELLED):
-            raise PreconditionFailed(f"job {identity!r} is {record.state}: nothing to try again")
+            raise PreconditionFailed(
+                f"job {identity!r} is {record.state}: only failed and cancelled jobs can be retried"
+            )
         if record.state is JobState.FAILED and await self._requester.replay({identity}):
-            return await self._asked_again(identity, record)
-        kept = await asyncio.to_thread(self._repository.content, identity, "request")
-        request, form = read_request(kept.body)
+            return await self._next_record(identity, record)
+        stored = await asyncio.to_thread(self._repository.content, identity, "request")
+        request, form = read_request(stored.body)
         run = await asyncio.to_thread(self._repository.run, identity)
-        request_properties = RequestProperties(
-            run=run + 1, options=JobOptions(priority=record.priority)
-        )
-        await self._requester.send(request, form, request_properties)
-        return await self._asked_again(identity, record)
+        properties = RequestProperties(run=run + 1, options=JobOptions(priority=record.priority))
+        await self._requester.send(request, form, properties)
+        return await self._next_record(identity, record)
 
     async def replay(self, ids: Collection[str] | None = None) -> int:
-        """Ask again for dead letters, all or some. How many there were."""
+        """Submit dead letters again, all or some. Returns how many."""
         return len(await self._requester.replay(ids))
 
-    async def _asked_again(self, identity: str, before: JobRecord) -> JobRecord:
+    async def _next_record(self, identity: str, before: JobRecord) -> JobRecord:
         with self._feed.watcher(identity) as watcher:
             record = await self.get(identity)
             while record.revision <= before.revision:
-                record = await watcher.next()
+                record = (await watcher.next_batch())[-1]
             return record
-
-    # Looking.
 
     async def get(self, identity: str) -> JobRecord:
         return await asyncio.to_thread(self._repository.get, identity)
@@ -156,18 +140,16 @@ class JobService:
         return await asyncio.to_thread(self._repository.counts)
 
     async def result(self, identity: str) -> JobResponse:
-        """The final response; `NotFound` if there is none yet, or no more."""
-        kept = await asyncio.to_thread(self._repository.content, identity, "response")
-        return (await asyncio.to_thread(read_response, kept.body))[0]
+        """The final response; `NotFound` if there is none yet, or it has expired."""
+        stored = await asyncio.to_thread(self._repository.content, identity, "response")
+        return (await asyncio.to_thread(read_response, stored.body))[0]
 
     async def request(self, identity: str) -> JobRequest:
-        kept = await asyncio.to_thread(self._repository.content, identity, "request")
-        return (await asyncio.to_thread(read_request, kept.body))[0]
-
-    # Watching.
+        stored = await asyncio.to_thread(self._repository.content, identity, "request")
+        return (await asyncio.to_thread(read_request, stored.body))[0]
 
     async def watch(self, identity: str, after: int = 0) -> AsyncIterator[JobRecord]:
-        """As it is now, unless that was seen (`after` is its revision), and as it changes; to the
+        """The present record, if its revision is later than `after`, then each change up to the
         end of the job."""
         with self._feed.watcher(identity) as watcher:
             record = await self.get(identity)
@@ -184,7 +166,7 @@ class JobService:
                         return
 
     async def watch_all(self, after: int | None = None) -> AsyncIterator[JobRecord]:
-        """Changes of any job: from now on, or since a revision."""
+        """Changes of all jobs, from now on or since a revision."""
         with self._feed.watcher() as watcher:
             if after is not None:
                 while records := await asyncio.to_thread(self._repository.since, after):
@@ -195,50 +177,8 @@ class JobService:
                 if after is None or record.revision > after:
                     yield record
 
-
-# What the edges ask of jobs: `penstock_jobs.service.JobService` is it, and tests have one in
-# memory.
-
-
-class JobBackend(Protocol):
-    """A job that is not there is `NotFound`, one that is not so far `PreconditionFailed`."""
-
-    async def submit(
-        self,
-        request: JobRequest,
-        options: JobOptions | None = None,
-        form: MessageFormat = MessageFormat.JSON,
-    ) -> str: ...
-
-    async def get(self, identity: str) -> JobRecord: ...
-
-    async def events(self, identity: str) -> tuple[JobEvent, ...]: ...
-
-    async def list(
-        self,
-        page: int = 1,
-        size: int = 50,
-        state: JobState | None = None,
-        kind: str | None = None,
-        text: str | None = None,
-    ) -> JobPage: ...
-
-    def watch(self, identity: str, after: int = 0) -> AsyncIterator[JobRecord]:
-        """The record as it is and then each change, up to a final one."""
-
-    def watch_all(self, after: int | None = None) -> AsyncIterator[JobRecord]:
-        """Changes of any job, from now on or since a revision."""
-
-    async def result(self, identity: str) -> JobResponse: ...
-
-    async def request(self, identity: str) -> JobRequest: ...
-
-    async def cancel(self, identity: str) -> JobRecord: ...
-
-    async def retry(self, identity: str) -> JobRecord: ...
-
-    async def dead(self, page: int = 1, size: int = 50) -> JobPage: ...
-
-    async def replay(self, ids: Collection[str] | None = None) -> int: ...
-
-    async def counts(self) -> dict[JobState, int]: ...
+    async def changed_records(self) -> AsyncIterator[Sequence[JobRecord]]:
+        """Batches of changed jobs, from now on. A slow reader gets the latest records only."""
+        with self._feed.watcher() as watcher:
+            while True:
+                yield await watcher.next_batch()

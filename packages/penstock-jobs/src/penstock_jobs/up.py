@@ -1,4 +1,4 @@
-"""What jobs adds to `penstock up`: a worker."""
+"""The part of `penstock up`: a job worker."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ JOBS: Final = "jobs"
 
 
 def extend(options: UpOptions) -> Extension:
-    def worker(found: Addresses) -> list[str]:
+    def worker(addresses: Addresses) -> list[str]:
         words = options.bare_command("job", "worker", "--fork", "2", "--retry-seconds", "60")
-        return [*words, *options.amqp_and_database(found)]
+        return [*words, *options.amqp_and_database(addresses)]
 
     if not (options.pipeline and options.applications):
         return Extension()

@@ -1,4 +1,4 @@
-"""`penstock job api`: jobs over HTTP, until it is told to stop."""
+"""`penstock job api`: jobs over HTTP."""
 
 from __future__ import annotations
 
@@ -31,37 +31,39 @@ def api(
     ] = "amqp://localhost",
     database: Database = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 lets the system choose.")] = 8081,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 for any free port.")
+    ] = 8081,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="PENSTOCK_JOBS_TOKEN",
-            help="Answer only who sends it: Authorization: Bearer TOKEN. By default one that is "
-            "made on the first start and kept under --data. Others see command lines: use the "
-            "variable.",
+            help="The token of requests: Authorization: Bearer TOKEN. By default one is "
+            "generated on the first start and stored under --data. Prefer the environment "
+            "variable: other users can see command lines.",
             show_envvar=True,
         ),
     ] = None,
     no_token: Annotated[
         bool,
-        typer.Option("--no-token", help="Answer every program and user of this machine."),
+        typer.Option(
+            "--no-token", help="Accept requests of all programs and users of this machine."
+        ),
     ] = False,
     origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="A site whose pages may use the API; may be repeated."),
+        typer.Option(metavar="URL", help="An origin whose pages may use the API; repeatable."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="A name it is reached by, beside addresses; may be repeated."
-        ),
+        typer.Option(metavar="NAME", help="An accepted host name, beside addresses; repeatable."),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(metavar="TYPE", help="What may be asked for; may be repeated."),
+        typer.Option(metavar="TYPE", help="An accepted type of job; repeatable."),
     ] = None,
     max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1024, help="The largest request.")
+        int, typer.Option("--max-bytes", min=1024, help="The maximum size of a request.")
     ] = 64 * MiB,
     data: Data = None,
     file: ConfigFile = None,
@@ -71,13 +73,13 @@ def api(
         typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
     ] = False,
 ) -> None:
-    """Serve jobs over HTTP: one line when it is ready, a clean stop on SIGTERM or Ctrl-C."""
+    """Serve jobs over HTTP. Prints one line when ready, stops cleanly on SIGTERM or Ctrl-C."""
     from penstock_jobs.http.guard import ApiLimits
 
     if not token and not is_local_only(host):
         raise ConfigurationError(
-            f"--host {host}: without a token, everybody who reaches this address may use the API. "
-            "Set PENSTOCK_JOBS_TOKEN, or listen on 127.0.0.1, behind a proxy that asks"
+            f"--host {host}: without a token, everybody who reaches this address can use the API. "
+            "Set PENSTOCK_JOBS_TOKEN, or listen on 127.0.0.1 behind a proxy with authentication"
         )
     home = prepare(file, pairs, data).settings.data
     if not token and not no_token:
@@ -93,20 +95,22 @@ def api(
 
 
 def _stored_token(path: Path) -> str:
-    """The token in the file, which is its owner's alone; one is made if there is none."""
+    """The token in the file, which only its owner can read; generated if there is none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as file:
                 file.write(secrets.token_urlsafe(32))
-        found = path.read_text().strip()
+        token = path.read_text().strip()
     except OSError as error:
-        raise ConfigurationError(f"{path}: the token cannot be kept: {error.strerror}") from error
-    if not found:
-        raise ConfigurationError(f"{path}: the token is empty; remove the file for a new one")
+        raise ConfigurationError(f"{path}: the token cannot be stored: {error.strerror}") from error
+    if not token:
+        raise ConfigurationError(
+            f"{path}: the token is empty; remove the file to generate a new one"
+        )
     typer.echo(f"penstock job api token: {path}", err=True)
-    return found
+    return token
 
 
 async def _run(

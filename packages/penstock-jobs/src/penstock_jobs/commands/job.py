@@ -1,4 +1,4 @@
-"""`penstock job`: ask for work, do it, and look after what was asked for."""
+"""`penstock job`: submit, run and inspect jobs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     from penstock_jobs.queue.requester import JobRequester
 
 
-# The commands of the Ichnaea application, by its names: `fake:process`, `build-models:request`.
-
-Verbose = Annotated[bool, typer.Option("--verbose", help="Say more.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Log more.")]
 
 
 def add_ichnaea_commands(app: typer.Typer) -> None:
-    """A worker of each type, and a request; not in the help, where ours are."""
+    """The commands of the Ichnaea application, hidden: `fake:process`, `build-models:request`."""
     for kind in ("fake", "build-models", "predict-models"):
         app.command(f"{kind}:process", hidden=True)(_process(kind))
     app.command("process", hidden=True)(worker)
@@ -60,7 +58,7 @@ def _process(kind: str) -> Callable[..., None]:
         connection_type: ConnectionType = None,
         verbose: Verbose = False,
     ) -> None:
-        """Do this type of work, as the Ichnaea worker does: by a script, one error an answer."""
+        """Run jobs of this type as the Ichnaea worker does: by a script, without retries."""
         worker(
             url=url,
             types=[kind],
@@ -78,41 +76,41 @@ def _process(kind: str) -> Callable[..., None]:
     return process
 
 
-app = typer.Typer(no_args_is_help=True, help="Long computations: ask, do, look after.")
+app = typer.Typer(no_args_is_help=True, help="Submit, run and inspect jobs.")
 app.add_typer(submit, name="submit")
 app.command("worker")(worker)
 app.command("api")(api)
 add_ichnaea_commands(app)
 
-Identity = Annotated[str, typer.Argument(metavar="ID", help="The job.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.")]
 
 
 @app.command("list")
 def list_(
     state: Annotated[str | None, typer.Option(help="waiting, running, done, failed, …")] = None,
     kind: Annotated[str | None, typer.Option("--type", help="fake, build_models, …")] = None,
-    page: Annotated[int, typer.Option(min=1, help="The first is 1.")] = 1,
-    size: Annotated[int, typer.Option(min=1, max=1000, help="Jobs on a page.")] = 25,
+    page: Annotated[int, typer.Option(min=1, help="Page number, from 1.")] = 1,
+    size: Annotated[int, typer.Option(min=1, max=1000, help="Jobs per page.")] = 25,
     database: DatabaseUrl = None,
     data: Data = None,
 ) -> None:
-    """Show jobs, the newest first."""
+    """List jobs, newest first."""
     from penstock_jobs.history.repository import JobRepository
     from penstock_jobs.model import JobState
 
     if state is not None and state not in set(JobState):
         raise typer.BadParameter(f"--state {state}: one of {', '.join(JobState)}")
     with history(database, data) as store:
-        found = JobRepository(store).page(page, size, JobState(state) if state else None, kind)
-    for record in found.records:
+        jobs = JobRepository(store).page(page, size, JobState(state) if state else None, kind)
+    for record in jobs.records:
         typer.echo(_line(record))
-    shown = min(page * size, found.total)
-    typer.echo(f"{shown} of {found.total}", err=True)
+    shown = min(page * size, jobs.total)
+    typer.echo(f"{shown} of {jobs.total}", err=True)
 
 
 @app.command()
 def show(identity: Identity, database: DatabaseUrl = None, data: Data = None) -> None:
-    """Show one job: where it stands, and what happened to it."""
+    """Show one job with its events."""
     from penstock_jobs.history.repository import JobRepository
 
     with history(database, data) as store:
@@ -130,53 +128,53 @@ def show(identity: Identity, database: DatabaseUrl = None, data: Data = None) ->
 
 @app.command()
 def cancel(identity: Identity, url: BrokerUrl = DEFAULT_URL) -> None:
-    """Do not want it any more, whether it waits or runs."""
+    """Cancel a waiting or running job."""
 
     async def cancel_request(requester: JobRequester) -> None:
         await requester.cancel(identity)
 
     asyncio.run(_with_requester(url, cancel_request))
-    typer.echo(f"{identity}: all workers are told")
+    typer.echo(f"{identity}: cancel request sent")
 
 
 @app.command()
 def retry(
-    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Dead ones.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of dead letters.")],
     url: BrokerUrl = DEFAULT_URL,
 ) -> None:
-    """Ask again for jobs that failed for good."""
+    """Submit failed jobs again."""
     _replay(url, ids)
 
 
 @app.command()
 def dead(
-    replay: Annotated[bool, typer.Option("--replay", help="Ask again for all of them.")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="Submit all of them again.")] = False,
     url: BrokerUrl = DEFAULT_URL,
 ) -> None:
-    """Show the dead letters: jobs that failed for good, and why."""
+    """List the dead letters: jobs that failed permanently, with their errors."""
     if replay:
         _replay(url, None)
         return
 
-    async def look(requester: JobRequester) -> None:
+    async def list_dead(requester: JobRequester) -> None:
         for request, error in await requester.dead():
             typer.echo(f"{request.id}  {request.type}  {error}")
 
-    asyncio.run(_with_requester(url, look))
+    asyncio.run(_with_requester(url, list_dead))
 
 
 def _replay(url: str, ids: list[str] | None) -> None:
-    async def ask(requester: JobRequester) -> None:
-        found = await requester.replay(None if ids is None else set(ids))
-        for identity in found:
-            typer.echo(f"{identity}: asked for again")
-        missing = sorted(set(ids or ()) - set(found))
+    async def replay(requester: JobRequester) -> None:
+        replayed = await requester.replay(None if ids is None else set(ids))
+        for identity in replayed:
+            typer.echo(f"{identity}: submitted again")
+        missing = sorted(set(ids or ()) - set(replayed))
         for identity in missing:
-            typer.echo(f"{identity}: not among the dead letters", err=True)
+            typer.echo(f"{identity}: no dead letter with this id", err=True)
         if missing:
             raise typer.Exit(3)
 
-    asyncio.run(_with_requester(url, ask))
+    asyncio.run(_with_requester(url, replay))
 
 
 async def _with_requester(url: str, use: Callable[[JobRequester], Awaitable[None]]) -> None:

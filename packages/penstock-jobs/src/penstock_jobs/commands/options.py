@@ -1,4 +1,4 @@
-"""Flags that the commands about jobs share, and what they lead to."""
+"""Options that the job commands share, and the readers of their files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from penstock_jobs.queue.topology import Durability
     from penstock_store import Database
 
-#: Of a folder of trials.
+#: The names of trials in a folder.
 _TRIALS: Final = "env%column%-%aging%.txt"
-#: Headings of the help.
-ICHNAEA: Final = "As the Ichnaea commands have them"
+#: A heading of the help.
+ICHNAEA: Final = "Options of the Ichnaea commands"
 
 BrokerUrl = Annotated[
     str,
@@ -31,7 +31,7 @@ BrokerUrl = Annotated[
         "--uri",
         metavar="URL",
         envvar="PENSTOCK_URL",
-        help="The broker: amqp:// or amqps://; for work and requests also amqp+1.0://.",
+        help="The broker: amqp:// or amqps://; workers and submit also accept amqp+1.0://.",
     ),
 ]
 DatabaseUrl = Annotated[
@@ -40,13 +40,13 @@ DatabaseUrl = Annotated[
         "--database",
         metavar="URL",
         envvar="PENSTOCK_DATABASE",
-        help="The history's PostgreSQL; by default the embedded one of the data directory.",
+        help="PostgreSQL of the history; by default the embedded one in the data directory.",
     ),
 ]
 Compatible = Annotated[
     bool,
     typer.Option(
-        "--compatible", help="Declare queues as the Ichnaea clients do: not durable, unbounded."
+        "--compatible", help="Declare queues as the Ichnaea clients do: transient and unbounded."
     ),
 ]
 ConnectionType = Annotated[
@@ -55,13 +55,12 @@ ConnectionType = Annotated[
         "--connection-type",
         metavar="NAME",
         hidden=True,
-        help="Qpid speaks AMQP 1.0, RabbitMQ 0-9-1; the URL says the same.",
+        help="Qpid means AMQP 1.0, RabbitMQ means 0-9-1; prefer the scheme of the URL.",
     ),
 ]
 
 
 def broker_url(url: str, connection_type: str | None) -> str:
-    """The URL, with the scheme that the Ichnaea option means."""
     if connection_type is None or connection_type.lower() == "rabbitmq":
         return url
     if connection_type.lower() != "qpid":
@@ -104,42 +103,42 @@ def read_dataset(path: Path, form: str = "Csv") -> Dataset:
         return read_csv(read_file(path))
     request = read_request(read_file(path))
     if not isinstance(request, BuildModels | PredictModels):
-        raise ConfigurationError(f"{path}: there is no data set in it")
+        raise ConfigurationError(f"{path}: the request has no data set")
     return request.dataset
 
 
 def read_agings(pattern: str, positions: str = "") -> Agings:
-    """By a folder, or a pattern such as `aging/env%column%-%aging%.txt`; `positions` says what the
-    names of seasons mean, where they are not in English or Catalan."""
+    """From a folder, or a pattern such as `aging/env%column%-%aging%.txt`. `positions` maps names
+    of seasons that are not English or Catalan."""
     from penstock_jobs.model import Aging
     from penstock_jobs.science.decay import read_trials
     from penstock_jobs.science.indicators import indicator, season
 
-    place = Path(pattern)
-    folder, name = (place, _TRIALS) if place.is_dir() else (place.parent, place.name)
-    shape = re.escape(name).replace("%column%", "(?P<column>.+)")
-    shape = shape.replace("%aging%", "(?P<aging>[^-]+)")
+    path = Path(pattern)
+    folder, name = (path, _TRIALS) if path.is_dir() else (path.parent, path.name)
+    expression = re.escape(name).replace("%column%", "(?P<column>.+)")
+    expression = expression.replace("%aging%", "(?P<aging>[^-]+)")
     known = _positions(positions)
     found: dict[str, tuple[Aging, ...]] = {}
     for file in sorted(folder.glob("*")):
-        means = re.fullmatch(shape, file.name, re.IGNORECASE)
-        if means is None or (column := indicator(means["column"])) is None:
+        match = re.fullmatch(expression, file.name, re.IGNORECASE)
+        if match is None or (column := indicator(match["column"])) is None:
             continue
-        when = season(means["aging"])
-        position = known.get(means["aging"].lower(), None if when is None else when.position)
+        when = season(match["aging"])
+        position = known.get(match["aging"].lower(), None if when is None else when.position)
         if position is not None:
             aging = Aging(read_trials(read_file(file), file.name), position)
             found[column] = (*found.get(column, ()), aging)
     if not found:
-        raise NotFound(f"{pattern}: no files env<NAME>-<SEASON>.txt of an indicator")
+        raise NotFound(f"{pattern}: no files env<NAME>-<SEASON>.txt of indicators")
     return found
 
 
 def _positions(text: str) -> dict[str, float]:
-    """`Estiu:0.5,Hivern:0`, by the name in small letters."""
+    """From `Estiu:0.5,Hivern:0`, by lower-case name."""
     try:
         pairs = [pair.replace("=", ":").rpartition(":") for pair in text.split(",") if pair]
         return {name.strip().lower(): float(position) for name, _, position in pairs}
     except ValueError:
-        message = f"--aging-positions {text}: names and positions in the year, as Estiu:0.5"
+        message = f"--aging-positions {text}: must be names and positions in the year, as Estiu:0.5"
         raise typer.BadParameter(message) from None

@@ -1,7 +1,7 @@
-"""`penstock science`: source tracking as a command, in the words of the script it stands in for.
+"""`penstock science`: source tracking as a command, with the interface of the Ichnaea script.
 
-A worker that runs a script with `--aging=DIR --models=ZIP build data.csv` can run this one: it has
-the same arguments and prints the same lines.
+It takes the same arguments (`--aging=DIR --models=ZIP build data.csv`) and prints the same lines,
+so a worker can run it as its script.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typer
 from penstock.core.errors import ConfigurationError
 from penstock_jobs.commands.options import read_agings, read_file
 
-app = typer.Typer(no_args_is_help=True, help="Where pollution in water comes from.")
+app = typer.Typer(no_args_is_help=True, help="Source tracking of water pollution.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +31,38 @@ def science(
     context: typer.Context,
     aging: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Trials of how indicators fade: env%column%-%aging%.txt."),
+        typer.Option(metavar="DIR", help="Decay trials of indicators: env%column%-%aging%.txt."),
     ] = None,
     models: Annotated[
         Path | None,
-        typer.Option(metavar="ZIP", help="The models: written by build, read by predict."),
+        typer.Option(metavar="ZIP", help="The model file: written by build, read by predict."),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", hidden=True)] = False,
     verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False,
 ) -> None:
-    """Where pollution in water comes from, by the indicators that are counted in it."""
+    """Source tracking of water pollution, by the indicators counted in samples."""
     context.obj = SciencePaths(aging, models)
 
 
 @app.command()
 def install() -> None:
-    """Nothing is left to install; scripts of this kind are asked to."""
+    """Does nothing; part of the interface of the Ichnaea script."""
 
 
 @app.command()
 def build(
     context: typer.Context,
     data: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
-    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
     ages: Annotated[
         bool,
-        typer.Option("--ages/--fresh", help="Models for all ages and both seasons, or one set."),
+        typer.Option(
+            "--ages/--fresh",
+            help="Models for all ages and both seasons, or for fresh samples only.",
+        ),
     ] = False,
     master: Annotated[
-        str, typer.Option(envvar="PENSTOCK_SPARK_MASTER", metavar="URL", help="Where Spark runs.")
+        str, typer.Option(envvar="PENSTOCK_SPARK_MASTER", metavar="URL", help="The Spark master.")
     ] = "local[*]",
 ) -> None:
     """Build models from samples of known origin."""
@@ -86,10 +89,10 @@ def predict(
     context: typer.Context,
     data: Annotated[Path, typer.Argument(help="The samples, a CSV.")],
     explain: Annotated[
-        bool, typer.Option("--explain", help="Add how sure, how old, how thin, and by what.")
+        bool, typer.Option("--explain", help="Add confidence, age, dilution and deciding features.")
     ] = False,
 ) -> None:
-    """Say where samples come from."""
+    """Predict the origin of samples."""
     from penstock_jobs.science.matrix import prepare, read_csv
     from penstock_jobs.science.model_file import load_model
     from penstock_jobs.science.prediction import SourcePredictor
@@ -99,13 +102,13 @@ def predict(
     samples = prepare(read_csv(read_file(data)))
     for number in range(1, len(samples) + 1):
         typer.echo(f"***New sample, # {number} / {len(samples)}")
-    found = SourcePredictor(model).predict(samples.values, samples.seasons)
-    for each in found.values():
+    predictions = SourcePredictor(model).predict(samples.values, samples.seasons)
+    for each in predictions.values():
         for line in prediction_lines(data.stem, samples, each):
             typer.echo(line)
     if explain:
         typer.echo("Explained:")
-        for line in data_frame(explanation(found["ERROR2"]), samples.samples):
+        for line in data_frame(explanation(predictions["ERROR2"]), samples.samples):
             typer.echo(line)
 
 
@@ -113,16 +116,14 @@ def predict(
 def validate(
     context: typer.Context,
     data: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
-    samples: Annotated[int, typer.Option(min=50, help="Simulated ones to judge by.")] = 1_000,
-    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+    samples: Annotated[int, typer.Option(min=50, help="Simulated samples for validation.")] = 1_000,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
     methods: Annotated[
-        str, typer.Option(metavar="NAME,…", help="Kinds of classifiers that vote; none is all.")
+        str, typer.Option(metavar="NAME,…", help="Kinds of classifiers; empty for all.")
     ] = "lda,bayes,logistic,knn",
-    boosted: Annotated[
-        bool, typer.Option(help="The other method as well: one gradient-boosted model.")
-    ] = True,
+    boosted: Annotated[bool, typer.Option(help="Also validate gradient-boosted trees.")] = True,
 ) -> None:
-    """Say how good methods are, on simulated samples whose base was kept from them."""
+    """Validate the methods on simulated samples whose base was held out."""
     from penstock_jobs.science import validation
     from penstock_jobs.science.classifiers import CONFIGURATIONS
     from penstock_jobs.science.decay import decay_coefficients
@@ -132,7 +133,9 @@ def validate(
     wanted = [name for name in methods.split(",") if name]
     kinds = {each.kind for each in CONFIGURATIONS}
     if unknown := [name for name in wanted if name not in kinds]:
-        raise typer.BadParameter(f"--methods {unknown[0]}: there are {', '.join(sorted(kinds))}")
+        raise typer.BadParameter(
+            f"--methods {unknown[0]}: must be one of {', '.join(sorted(kinds))}"
+        )
     typer.echo(validation.comparison_heading())
     for score in validation.compare_methods(
         prepare(read_csv(read_file(data))),
@@ -150,9 +153,9 @@ def sources(
     context: typer.Context,
     reference: Annotated[Path, typer.Argument(help="The reference matrix, a CSV.")],
     data: Annotated[Path, typer.Argument(help="The samples, a CSV.")],
-    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
 ) -> None:
-    """Say which of four sources samples have: human, cattle, pig or poultry."""
+    """Predict one of four sources: human, cattle, pig or poultry."""
     from penstock_jobs.science.boosted import SourceClassifier
     from penstock_jobs.science.decay import decay_coefficients
     from penstock_jobs.science.matrix import prepare, read_csv
@@ -160,18 +163,20 @@ def sources(
     trials = decay_coefficients(read_agings(str(_given(context.obj.aging, "--aging"))))
     known = prepare(read_csv(read_file(reference)))
     samples = prepare(read_csv(read_file(data)))
-    found = SourceClassifier(known, trials, seed=seed).predict(samples.values, samples.seasons)
-    for name, source, sure in zip(samples.samples, found.sources, found.confidence, strict=True):
-        typer.echo(f"{name:<16}{source or 'nothing was counted':<10}{sure:6.2f}")
-    right, known_ones = found.right(samples.samples)
-    typer.echo(f"{right} of {known_ones} are what their ids say")
+    classifier = SourceClassifier(known, trials, seed=seed)
+    prediction = classifier.predict(samples.values, samples.seasons)
+    rows = zip(samples.samples, prediction.sources, prediction.confidence, strict=True)
+    for name, source, confidence in rows:
+        typer.echo(f"{name:<16}{source or 'no counts':<10}{confidence:6.2f}")
+    correct, labelled = prediction.right(samples.samples)
+    typer.echo(f"{correct} of {labelled} match the source in their id")
 
 
 @app.command()
 def fake(
     span: Annotated[str, typer.Argument(metavar="DURATION:INTERVAL", help="In seconds.")] = "10:1",
 ) -> None:
-    """Take time, and tell how much of it has gone."""
+    """Take time and print progress."""
     try:
         duration, interval = (float(part) for part in span.split(":"))
     except ValueError as error:
@@ -189,37 +194,35 @@ def fake(
 
 @app.command()
 def synthesize(
-    place: Annotated[Path, typer.Argument(help="A folder for the files.")],
-    seed: Annotated[int, typer.Option(help="The same one gives the same files.")] = 1,
+    folder: Annotated[Path, typer.Argument(help="The folder for the files.")],
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same files.")] = 1,
 ) -> None:
-    """Make data to try this with: a reference, samples, and trials of how indicators fade."""
+    """Write synthetic data: a reference, samples, and decay trials."""
+    from penstock_jobs.formats.csv import write_csv
     from penstock_jobs.science import synthetic
     from penstock_jobs.science.indicators import season_at
 
-    trials = place / "aging"
+    trials = folder / "aging"
     trials.mkdir(parents=True, exist_ok=True)
-    (place / "reference.csv").write_text(synthetic.csv_text(synthetic.reference_columns(seed)))
-    (place / "samples.csv").write_text(synthetic.csv_text(synthetic.test_columns(seed)))
+    (folder / "reference.csv").write_text(write_csv(synthetic.reference_columns(seed)))
+    (folder / "samples.csv").write_text(write_csv(synthetic.test_columns(seed)))
     for name, agings in synthetic.agings(seed).items():
         for aging in agings:
             season = season_at(aging.position or 0.0)
             assert season is not None
             file = trials / f"env{name.replace('.', '')}-{season.name.capitalize()}.txt"
             file.write_text(synthetic.trials_text(aging))
-    typer.echo(f"reference.csv, samples.csv and aging/ are in {place}")
+    typer.echo(f"reference.csv, samples.csv and aging/ are in {folder}")
 
 
 class _PrintedProgress:
-    """Progress as lines that a worker reads."""
-
     def __init__(self) -> None:
-        self._begun = time.time()
+        self._start = time.time()
 
     def __call__(self, share: float, finish: datetime | None = None) -> None:
-        """When it is not known when it will end, that is estimated by the share."""
         typer.echo(f"percent: {100 * share:.1f}%")
-        if share > 0 and finish is None:
-            left = (time.time() - self._begun) * (1 - share) / share
+        if share > 0 and finish is None:  # estimated from the share
+            left = (time.time() - self._start) * (1 - share) / share
             finish = datetime.now(UTC) + timedelta(seconds=left)
         if finish is not None:
             typer.echo(f"finish: {finish.isoformat(timespec='seconds')}")
@@ -227,5 +230,5 @@ class _PrintedProgress:
 
 def _given(path: Path | None, option: str) -> Path:
     if path is None:
-        raise ConfigurationError(f"{option} is missing: it says where; before the command's name")
+        raise ConfigurationError(f"{option} is missing: add it before the name of the subcommand")
     return path

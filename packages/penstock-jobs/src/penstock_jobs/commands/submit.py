@@ -1,4 +1,4 @@
-"""`penstock job submit`: ask for work, see how far it is, and keep what comes of it."""
+"""`penstock job submit`: submit a job, show its progress, store its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
 
 import typer
@@ -33,30 +32,34 @@ if TYPE_CHECKING:
     from penstock_jobs.model import JobRequest, JobResponse
 
 
-app = typer.Typer(no_args_is_help=True, help="Ask for work, and wait for what comes of it.")
+app = typer.Typer(no_args_is_help=True, help="Submit a job and wait for its result.")
 
-Identity = Annotated[str | None, typer.Option("--id", help="Its name; by default a new one.")]
-Priority = Annotated[int, typer.Option(min=0, max=9, help="The highest is done first.")]
-Attempts = Annotated[int | None, typer.Option(min=1, max=100, help="At most so many.")]
+Identity = Annotated[
+    str | None, typer.Option("--id", help="The id of the job; by default a new one.")
+]
+Priority = Annotated[int, typer.Option(min=0, max=9, help="The highest runs first.")]
+Attempts = Annotated[int | None, typer.Option(min=1, max=100, help="The most attempts.")]
 Limit = Annotated[
     str | None,
-    typer.Option("--limit", metavar="TIME", help="It may take so long, such as 90s or 2h."),
+    typer.Option("--limit", metavar="TIME", help="Time limit, such as 90s or 2h."),
 ]
-Detach = Annotated[bool, typer.Option("--detach", help="Print its id and do not wait.")]
-AsXml = Annotated[bool, typer.Option("--xml", help="Send it in the form of the Ichnaea clients.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Print what would be sent, and send nothing.")]
-DatasetFile = Annotated[Path, typer.Option("--dataset", help="Samples, a CSV with ; and ,.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Print the id and do not wait.")]
+AsXml = Annotated[bool, typer.Option("--xml", help="Send XML, as the Ichnaea clients do.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Print the request and do not send it.")]
+DatasetFile = Annotated[
+    Path, typer.Option("--dataset", help="Samples: a CSV with ; between cells.")
+]
 DatasetForm = Annotated[
-    str, typer.Option("--dataset-format", metavar="Csv|Xml", help="How the data set is written.")
+    str, typer.Option("--dataset-format", metavar="Csv|Xml", help="The format of the data set.")
 ]
-#: A `JobRequest`: what it is made of is loaded when one is made.
+#: A `JobRequest`, whose module is loaded when a command runs.
 SubmitValue = Any
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Where the result goes.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="The file for the result.")]
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitOptions:
-    """The flags that all have."""
+    """The options of all submit commands."""
 
     url: BrokerUrl = DEFAULT_URL
     identity: Identity = None
@@ -69,7 +72,7 @@ class SubmitOptions:
     compatible: Compatible = False
     connection_type: ConnectionType = None
 
-    def ask(self, request: JobRequest, output: Path | None) -> None:
+    def submit(self, request: JobRequest, output: Path | None) -> None:
         from penstock_jobs.formats import MessageFormat, write_request
 
         form = MessageFormat.XML if self.xml or self.compatible else MessageFormat.JSON
@@ -87,37 +90,36 @@ class SubmitOptions:
 
         limit = None if self.limit is None else parse_duration(self.limit)
         options = JobOptions(self.priority, self.attempts, limit)
-        kept = durability(self.compatible)
         url = broker_url(self.url, self.connection_type)
-        async with JobsClient(url, durability=kept) as jobs:
+        async with JobsClient(url, durability=durability(self.compatible)) as jobs:
             job = await jobs.submit(request, options, form)
             if self.detach:
                 typer.echo(job.id)
                 return None
             with JobProgressBar(f"{request.type} {job.id}") as bar:
                 async for response in job:
-                    bar.move(response)
+                    bar.update(response)
             return await job.result(raises=False)
 
 
 def submit_command(make: Callable[..., SubmitValue]) -> Callable[..., None]:
-    """A command that asks for what `make` makes, with the flags of `make` and those that all have.
-    `make` is given the name of the job first; an `output` is where its result goes."""
-    own, shared = _flags(make), _flags(SubmitOptions)
+    """A command that submits the request of `make`, with the options of `make` and those of all.
+    The first argument of `make` is the id of the job; `output` is the file for the result."""
+    own, shared = _options(make), _options(SubmitOptions)
     del own["identity"]
 
     def command(**given: Any) -> None:
-        how = SubmitOptions(**{name: given.pop(name) for name in shared})
-        how.ask(make(how.identity or new_id(), **given), given.get("output"))
+        options = SubmitOptions(**{name: given.pop(name) for name in shared})
+        options.submit(make(options.identity or new_id(), **given), given.get("output"))
 
-    flags = [*own.values(), *shared.values()]
-    command.__signature__ = Signature(flags)  # type: ignore[attr-defined]
-    command.__annotations__ = {flag.name: flag.annotation for flag in flags}
+    parameters = [*own.values(), *shared.values()]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
     command.__name__, command.__doc__ = make.__name__, make.__doc__
     return command
 
 
-def _flags(source: Callable[..., object]) -> dict[str, Parameter]:
+def _options(source: Callable[..., object]) -> dict[str, Parameter]:
     hints = get_type_hints(source, include_extras=True)
     return {
         name: parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name])
@@ -132,7 +134,7 @@ def fake(
     duration: Annotated[float, typer.Option(min=0.0, help="In seconds.")] = 10.0,
     interval: Annotated[float, typer.Option(min=0.001, help="In seconds.")] = 1.0,
 ) -> SubmitValue:
-    """Ask for work that only takes time."""
+    """Submit a job that only takes time."""
     from penstock_jobs.model import Fake
 
     return Fake(identity, duration, interval)
@@ -144,16 +146,16 @@ def build(
     identity: str,
     dataset: DatasetFile,
     aging: Annotated[
-        str, typer.Option(help="A folder of trials, or a pattern: env%column%-%aging%.txt.")
+        str, typer.Option(help="A folder of decay trials, or a pattern: env%column%-%aging%.txt.")
     ],
     aging_positions: Annotated[
         str,
-        typer.Option(metavar="NAME:0.5,…", help="What its seasons' names mean, of the year."),
+        typer.Option(metavar="NAME:0.5,…", help="Positions of season names in the year."),
     ] = "",
     dataset_format: DatasetForm = "Csv",
     output: Output = None,
 ) -> SubmitValue:
-    """Ask for models, from samples of known origin; the result is a zip."""
+    """Build models from samples of known origin; the result is a zip."""
     from penstock_jobs.model import BuildModels
 
     trials = read_agings(aging, aging_positions)
@@ -165,11 +167,11 @@ def build(
 def predict(
     identity: str,
     dataset: DatasetFile,
-    models: Annotated[Path, typer.Option("--data", "--models", help="The zip of a build.")],
+    models: Annotated[Path, typer.Option("--data", "--models", help="The zip of a build job.")],
     dataset_format: DatasetForm = "Csv",
     output: Output = None,
 ) -> SubmitValue:
-    """Ask where samples come from; the result is XML, or a few lines."""
+    """Predict the origin of samples; the result is XML, or a few lines."""
     from penstock_jobs.model import PredictModels
 
     return PredictModels(identity, read_dataset(dataset, dataset_format), read_file(models))
@@ -184,23 +186,20 @@ def _show(response: JobResponse, output: Path | None) -> None:
     if response.models:
         target = output or Path("models.zip")
         target.write_bytes(response.models)
-        typer.echo(f"{response.id}: the models are in {target}")
+        typer.echo(f"{response.id}: models written to {target}")
     elif response.results:
         for each in response.results:
             error = "" if each.test_error is None else f", error {each.test_error:.2%}"
             typer.echo(f"{each.name}: {each.predicted_samples}/{each.total_samples}{error}")
         if output is not None:
             output.write_bytes(write_response(response))
-            typer.echo(f"{response.id}: the result is in {output}")
+            typer.echo(f"{response.id}: result written to {output}")
     else:
         typer.echo(f"{response.id}: done")
 
 
-# A bar that says how far a job is, and when it will be done.
-
-
 class JobProgressBar:
-    """On standard error: standard output is for results."""
+    """On standard error; standard output is for results."""
 
     def __init__(self, title: str) -> None:
         self._progress = Progress(
@@ -213,7 +212,7 @@ class JobProgressBar:
         )
         self._task = self._progress.add_task(title, total=1.0, left="waiting")
 
-    def move(self, response: JobResponse) -> None:
+    def update(self, response: JobResponse) -> None:
         left = "running"
         if response.end is not None:
             seconds = max((response.end - datetime.now(UTC)).total_seconds(), 0.0)
@@ -225,10 +224,5 @@ class JobProgressBar:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()

@@ -1,10 +1,11 @@
-"""`penstock job worker`: take requests and do the work, until told to stop."""
+"""`penstock job worker`: consume requests and run jobs."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,23 +26,23 @@ from penstock_jobs.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
     from penstock_jobs.worker.factory import WorkerPlan
     from penstock_jobs.worker.history_check import HistoryCheck
 
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", "-t", metavar="TYPE", help="Only these types of work; repeatable."),
+    typer.Option("--type", "-t", metavar="TYPE", help="Only these types; repeatable."),
 ]
-Fork = Annotated[int, typer.Option("--fork", "-n", min=1, help="So many jobs at a time.")]
+Fork = Annotated[int, typer.Option("--fork", "-n", min=1, help="Number of jobs to run at once.")]
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", metavar="MODULE[:NAME]", help="Functions that may be called."),
+    typer.Option(
+        "--allow", metavar="MODULE[:NAME]", help="Functions that requests may call; repeatable."
+    ),
 ]
 Program = Annotated[
     list[str] | None,
-    typer.Option("--program", metavar="PATH", help="Programs that may be run as commands."),
+    typer.Option("--program", metavar="PATH", help="Programs that requests may run; repeatable."),
 ]
 Script = Annotated[
     str | None,
@@ -49,7 +50,7 @@ Script = Annotated[
         "--ichnaea-script",
         "-i",
         metavar="COMMAND",
-        help="Does fake, build and predict instead of what is built in.",
+        help="Runs fake, build and predict jobs instead of the built-in code.",
         rich_help_panel=ICHNAEA,
     ),
 ]
@@ -57,62 +58,65 @@ Shell = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="Where scripts and commands run: here, or ssh://user@host.",
+        help="Where scripts and commands run: empty for this machine, or ssh://user@host.",
         rich_help_panel=ICHNAEA,
     ),
 ]
 RequestQueue = Annotated[
     str | None,
-    typer.Option(help="Where requests are taken from.", rich_help_panel=ICHNAEA),
+    typer.Option(help="The queue to consume requests from.", rich_help_panel=ICHNAEA),
 ]
 ResponseExchange = Annotated[
     str | None,
-    typer.Option(help="Where responses go.", rich_help_panel=ICHNAEA),
+    typer.Option(help="The exchange to publish responses to.", rich_help_panel=ICHNAEA),
 ]
 ResponseQueue = Annotated[
     str | None,
-    typer.Option(metavar="A,B", help="Queues to bind to the responses.", rich_help_panel=ICHNAEA),
+    typer.Option(
+        metavar="A,B", help="Queues to bind to the response exchange.", rich_help_panel=ICHNAEA
+    ),
 ]
-Keys = Annotated[list[Path] | None, typer.Option("--key", help="A key for SSH.")]
-KnownHosts = Annotated[Path | None, typer.Option(help="Hosts that SSH may trust.")]
+Keys = Annotated[
+    list[Path] | None, typer.Option("--key", help="A private key for SSH; repeatable.")
+]
+KnownHosts = Annotated[Path | None, typer.Option(help="The known_hosts file for SSH.")]
 Spark = Annotated[
     str,
     typer.Option(
         envvar="PENSTOCK_SPARK_MASTER",
         metavar="MASTER",
-        help="Where models are built, such as local[*]; without, here and one after the other.",
+        help="The Spark master that builds models, such as local[*]; by default without Spark.",
     ),
 ]
 Methods = Annotated[
-    str, typer.Option(metavar="A,B", help="Classifiers that a build tries; by default all.")
+    str,
+    typer.Option(metavar="A,B", help="Kinds of classifiers to build models with; by default all."),
 ]
-Attempts = Annotated[int, typer.Option(min=1, max=100, help="How often work is tried.")]
-Recycle = Annotated[
-    int | None, typer.Option(min=1, help="A process is replaced after so many pieces of work.")
-]
+Attempts = Annotated[int, typer.Option(min=1, max=100, help="Attempts per job.")]
+Recycle = Annotated[int | None, typer.Option(min=1, help="Replace a process after so many tasks.")]
 Database = Annotated[
     str | None,
     typer.Option(
         "--database",
         metavar="URL",
         envvar="PENSTOCK_DATABASE",
-        help="Keep the history here, and answer nothing twice that it knows of.",
+        help="PostgreSQL for the history; it also prevents jobs from running twice.",
     ),
 ]
 Metrics = Annotated[
-    int | None, typer.Option(min=0, max=65535, help="A port for Prometheus, on loopback.")
+    int | None, typer.Option(min=0, max=65535, help="Port for Prometheus metrics, on loopback.")
 ]
 
 Soft = Annotated[
-    str | None, typer.Option(metavar="TIME", help="When work is asked to end: 90s, 2h.")
+    str | None,
+    typer.Option(metavar="TIME", help="Time after which a job is asked to end: 90s, 2h."),
 ]
-Hard = Annotated[str | None, typer.Option(metavar="TIME", help="When it is ended.")]
+Hard = Annotated[str | None, typer.Option(metavar="TIME", help="Time after which a job is ended.")]
 Grace = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="On a stop, jobs may take so long before they are given "
-        "back; by default as long as they like.",
+        help="On a stop, time for running jobs before they are requeued; by default no limit.",
     ),
 ]
 
@@ -145,16 +149,16 @@ def worker(
     response_exchange: ResponseExchange = None,
     response_queue: ResponseQueue = None,
     connection_type: ConnectionType = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
     with_stdin: Annotated[
         bool,
         typer.Option("--stop-with-stdin", help="Stop when standard input ends.", hidden=True),
     ] = False,
 ) -> None:
-    """Take requests and do the work: one line when it is ready, a clean stop on SIGTERM."""
-    from penstock_jobs.worker.completion import JobRetryPolicy
+    """Consume requests and run jobs. Prints one line when ready, stops cleanly on SIGTERM."""
+
     from penstock_jobs.worker.factory import WorkerPlan
-    from penstock_jobs.worker.worker import WorkerSettings
+    from penstock_jobs.worker.worker import JOB_RETRIES, WorkerSettings
 
     configure_logs(LogSettings(level="info" if verbose else "warning"))
     plan = WorkerPlan(
@@ -175,15 +179,15 @@ def worker(
         retry_seconds=retry_seconds if patience is None else patience,
         settings=WorkerSettings(
             slots=fork,
-            backoff=JobRetryPolicy(attempts),
+            retry_policy=replace(JOB_RETRIES, attempts=attempts),
             soft=None if soft is None else parse_duration(soft),
             hard=None if hard is None else parse_duration(hard),
             response_exchange=response_exchange,
         ),
     )
-    where = broker_url(url, connection_type)
-    stopping = None if grace is None else parse_duration(grace)
-    asyncio.run(_run(where, plan, database, metrics, stopping, with_stdin))
+    seconds = None if grace is None else parse_duration(grace)
+    broker = broker_url(url, connection_type)
+    asyncio.run(_run(broker, plan, database, metrics, seconds, with_stdin))
 
 
 async def _run(
@@ -202,7 +206,9 @@ async def _run(
         )
         worker = build_worker(url, plan, history_check)
         if metrics is not None:
-            _serve(opened, worker.worker_metrics.registry, metrics)
+            port, close = serve_metrics(metrics, worker.metrics.registry)
+            opened.callback(close)
+            typer.echo(f"penstock job worker metrics: http://127.0.0.1:{port}/metrics")
         await worker.open()
         typer.echo(f"penstock job worker ready: {worker.name}, {', '.join(worker.types)}")
         await worker.run(stop, grace)
@@ -222,9 +228,3 @@ async def _history(
     await recorder.open()
     opened.push_async_callback(recorder.close)
     return HistoryCheck(repository)
-
-
-def _serve(opened: AsyncExitStack, registry: CollectorRegistry, port: int) -> None:
-    bound, close = serve_metrics(port, registry)
-    opened.callback(close)
-    typer.echo(f"penstock job worker figures: http://127.0.0.1:{bound}/metrics")

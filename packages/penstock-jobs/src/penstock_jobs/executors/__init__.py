@@ -1,1 +1,1 @@
-"""Kinds of work: what is done for each type of request, one class each."""
+"""Executors: how the jobs of each type are run."""

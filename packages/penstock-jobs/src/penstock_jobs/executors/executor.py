@@ -1,13 +1,12 @@
-"""What a kind of work is: it begins an attempt, tells how far it is, and says how it ended.
+"""The interface of executors: start an attempt, report its progress and its end.
 
-A new kind is one class. One whose work is a coroutine keeps `AsyncExecutor` and is wrapped in
-`TaskExecutor`; one that has processes or callbacks of its own keeps `JobExecutor`.
+A new type of job is one class. If its work is a coroutine it implements `AsyncExecutor` and is
+wrapped in `TaskExecutor`; if it has processes or callbacks of its own it implements `JobExecutor`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
@@ -22,21 +21,24 @@ from penstock_jobs.errors import (
 from penstock_jobs.model import Fake, JobRequest, VoteResult
 from penstock_jobs.shells.shell import TimeLimits
 
+#: The shortest interval between two progress reports of a fake job.
+_SHORTEST_SECONDS: Final = 0.01
+
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What came of it, as the response carries it."""
+    """The result of an attempt, as the response carries it."""
 
     results: tuple[VoteResult, ...] = ()
     models: bytes = b""
     value: Any = None
-    seconds: float | None = None  #: that the work itself took, where that is known
+    seconds: float | None = None  #: of the work itself, where known
 
 
 class AttemptListener(Protocol):
-    """Whom an attempt tells; after `done` or `failed` nothing more."""
+    """Nothing is reported after `done` or `failed`."""
 
-    def told(
+    def progress(
         self, share: float, finish: datetime | None = None, results: tuple[VoteResult, ...] = ()
     ) -> None: ...
 
@@ -46,17 +48,15 @@ class AttemptListener(Protocol):
 
 
 class Attempt(Protocol):
-    """Work that goes on."""
-
-    def end(self, reason: str) -> None:
-        """At once, with all that it has started; `failed` is told then."""
+    def terminate(self, reason: str) -> None:
+        """End it at once, with all processes it has started; `failed` is reported then."""
 
     @property
-    def underway(self) -> bool:
-        """Whether it has begun, and does not wait behind others."""
+    def is_started(self) -> bool:
+        """Whether it runs and does not wait behind others."""
 
     def withdraw(self) -> bool:
-        """Do not begin, if it has not; whether that was so. Nothing is told then."""
+        """Remove it if it has not started, without a report; whether that was so."""
 
 
 class JobExecutor(Protocol):
@@ -64,59 +64,54 @@ class JobExecutor(Protocol):
     def types(self) -> tuple[str, ...]: ...
 
     @property
-    def ahead(self) -> bool:
-        """Whether it can be given more than there is room for, to go on with at once."""
+    def can_prefetch(self) -> bool:
+        """Whether it accepts more attempts than there are slots."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    def begin(
-        self, request: JobRequest, limits: TimeLimits, report: AttemptListener
+    def start(
+        self, request: JobRequest, limits: TimeLimits, listener: AttemptListener
     ) -> Attempt: ...
 
 
-ProgressCallback = Callable[..., None]
-
-
 class AsyncExecutor(Protocol):
-    """A kind whose work is a coroutine, which ends what it does when it is cancelled."""
+    """An executor whose work is a coroutine, which stops the work when it is cancelled."""
 
     @property
     def types(self) -> tuple[str, ...]: ...
 
-    async def open(self) -> None: ...
-
     async def close(self) -> None: ...
 
-    async def carry_out(
-        self, request: Any, limits: TimeLimits, report: AttemptListener
+    async def run(
+        self, request: Any, limits: TimeLimits, listener: AttemptListener
     ) -> JobOutcome: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutor:
-    """Keeps `JobExecutor`: each attempt of the work is a task."""
+    """Implements `JobExecutor`: each attempt is a task."""
 
-    work: AsyncExecutor
-    ahead: bool = False
+    executor: AsyncExecutor
+    can_prefetch: bool = False
     _running: set[TaskAttempt] = field(default_factory=set)
 
     @property
     def types(self) -> tuple[str, ...]:
-        return self.work.types
+        return self.executor.types
 
     async def open(self) -> None:
-        await self.work.open()
+        """Nothing to open."""
 
     async def close(self) -> None:
         for attempt in list(self._running):
             attempt.task.cancel()
         await asyncio.gather(*(each.task for each in self._running), return_exceptions=True)
-        await self.work.close()
+        await self.executor.close()
 
-    def begin(self, request: JobRequest, limits: TimeLimits, report: AttemptListener) -> Attempt:
-        attempt = TaskAttempt(self.work, request, limits, report)
+    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Attempt:
+        attempt = TaskAttempt(self.executor, request, limits, listener)
         self._running.add(attempt)
         attempt.task.add_done_callback(lambda _: self._running.discard(attempt))
         return attempt
@@ -126,87 +121,85 @@ class TaskAttempt:
     __slots__ = ("_reason", "task")
 
     def __init__(
-        self, work: AsyncExecutor, request: JobRequest, limits: TimeLimits, report: AttemptListener
+        self,
+        executor: AsyncExecutor,
+        request: JobRequest,
+        limits: TimeLimits,
+        listener: AttemptListener,
     ) -> None:
         self._reason = ""
-        self.task = asyncio.create_task(self._run(work, request, limits, report))
+        self.task = asyncio.create_task(self._run(executor, request, limits, listener))
 
-    def end(self, reason: str) -> None:
+    def terminate(self, reason: str) -> None:
         self._reason = reason
         self.task.cancel()
 
     @property
-    def underway(self) -> bool:
+    def is_started(self) -> bool:
         return True
 
     def withdraw(self) -> bool:
         return False
 
     async def _run(
-        self, work: AsyncExecutor, request: JobRequest, limits: TimeLimits, report: AttemptListener
+        self,
+        executor: AsyncExecutor,
+        request: JobRequest,
+        limits: TimeLimits,
+        listener: AttemptListener,
     ) -> None:
         try:
-            outcome = await work.carry_out(request, limits, report)
+            outcome = await executor.run(request, limits, listener)
         except asyncio.CancelledError:
-            report.failed(JobFailed(self._reason or "it was ended"))
+            listener.failed(JobFailed(self._reason or "it was ended"))
         except Exception as error:
-            report.failed(error)
+            listener.failed(error)
         else:
-            report.done(outcome)
+            listener.done(outcome)
 
 
 def is_permanent(error: Exception) -> bool:
-    """Whether it would be the same the next time."""
+    """Whether a retry would fail in the same way."""
     if isinstance(error, JobFailed):
         return not error.again
     return isinstance(error, DatasetError | JobFormatError | WorkNotPermitted)
 
 
 def error_text(error: Exception) -> str:
-    """For whoever asked."""
-    told = (JobFailed, DatasetError, JobFormatError, WorkNotPermitted, JobTimeout)
-    if isinstance(error, told):
+    own = (JobFailed, DatasetError, JobFormatError, WorkNotPermitted, JobTimeout)
+    if isinstance(error, own):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-# Work that only takes time.
-
-#: However short the interval that is asked for.
-_SHORTEST_SECONDS: Final = 0.01
-
-
 class FakeExecutor:
+    """Runs jobs that only take time."""
+
     types = ("fake",)
 
-    async def open(self) -> None:
-        """There is nothing to open."""
-
     async def close(self) -> None:
-        """Nor to close."""
+        """Nothing to close."""
 
-    async def carry_out(
-        self, request: Fake, limits: TimeLimits, report: AttemptListener
-    ) -> JobOutcome:
+    async def run(self, request: Fake, limits: TimeLimits, listener: AttemptListener) -> JobOutcome:
         if not request.duration:
             return JobOutcome(seconds=0.0)
         limit = min((each for each in (limits.soft, limits.hard) if each is not None), default=None)
         try:
             async with asyncio.timeout(limit):
-                await _pass(request, report)
+                await _wait(request, listener)
         except TimeoutError:
             raise JobTimeout(f"ended after {limit:g} seconds") from None
         return JobOutcome()
 
 
-async def _pass(request: Fake, report: AttemptListener) -> None:
+async def _wait(request: Fake, listener: AttemptListener) -> None:
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    start = loop.time()
     finish = datetime.now(UTC) + timedelta(seconds=request.duration)
     interval = max(request.interval, _SHORTEST_SECONDS)
     steps = 0
-    while (gone := steps * interval) < request.duration:
-        report.told(gone / request.duration, finish)
+    while (elapsed := steps * interval) < request.duration:
+        listener.progress(elapsed / request.duration, finish)
         steps += 1
-        due = begun + min(steps * interval, request.duration)
+        due = start + min(steps * interval, request.duration)
         await asyncio.sleep(max(due - loop.time(), 0.0))

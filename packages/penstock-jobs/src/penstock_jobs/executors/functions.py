@@ -1,4 +1,4 @@
-"""Python functions, in processes of their own; those that need Spark in one that has a session."""
+"""Python functions, run in a pool of processes; Spark functions in a process with a session."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from penstock_jobs.shells.shell import TimeLimits
 
 
 class FunctionExecutor:
-    """Keeps `Kind`, for functions that may be called: `allowed` names modules, with all below
-    them, or functions (`module:name`). What a module has from others is not its own, and has to be
-    named itself."""
+    """Implements `JobExecutor` for allowed functions.
 
-    ahead = True
+    `allowed` names modules, including their submodules, or functions (`module:name`). A function
+    that a module has imported must be named itself.
+    """
+
+    can_prefetch = True
 
     def __init__(self, pool: ProcessPool, allowed: Sequence[str], *, spark: bool = False) -> None:
         self.types = ("spark",) if spark else ("call",)
@@ -30,30 +32,30 @@ class FunctionExecutor:
         self._allowed = tuple(allowed)
 
     async def open(self) -> None:
-        """Spark takes long to start: that is done when it is needed."""
+        """Spark starts with the first call, because it takes long."""
         if self._warm:
             await self._pool.open()
 
     async def close(self) -> None:
         await self._pool.close()
 
-    def begin(self, request: JobRequest, limits: TimeLimits, report: AttemptListener) -> Attempt:
+    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Attempt:
         assert isinstance(request, FunctionCall | SparkCall)
         if not is_permitted(request.function, self._allowed):
-            raise WorkNotPermitted(f"{request.function} is not among what may be called here")
+            raise WorkNotPermitted(f"the function {request.function} is not allowed on this worker")
         return run_in_pool(
             self._pool,
             request.function,
             request.arguments,
             dict(request.keywords),
             limits,
-            report,
+            listener,
             _outcome,
-            own=request.function not in self._allowed,
+            own_only=request.function not in self._allowed,
         )
 
 
-def _moment(seconds: float | None) -> datetime | None:
+def _timestamp(seconds: float | None) -> datetime | None:
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (TypeError, ValueError, OverflowError, OSError):
@@ -77,105 +79,100 @@ def run_in_pool(
     arguments: tuple[Any, ...],
     keywords: dict[str, Any],
     limits: TimeLimits,
-    report: AttemptListener,
+    listener: AttemptListener,
     outcome: Callable[[Any, float], JobOutcome],
     *,
-    plain: bool = True,
-    own: bool = True,
+    as_json: bool = True,
+    own_only: bool = True,
 ) -> Attempt:
-    """Begin a function in a pool, within its limits; `plain` and `own` are `PoolTask`'s."""
-    attempt = PoolAttempt(pool, report, outcome)
+    """Start a function in a pool, within its limits; `as_json` and `own_only` as in `PoolTask`."""
+    attempt = PoolAttempt(pool, listener, outcome)
     attempt.pool_task = PoolTask(
         function,
         arguments,
         keywords,
-        plain,
-        attempt.told,
+        as_json,
+        attempt.progress,
         attempt.done,
         attempt.failed,
         attempt.lost,
-        own,
+        own_only,
     )
-    attempt.within(limits)
-    pool.begin(attempt.pool_task)
+    attempt.set_timers(limits)
+    pool.submit(attempt.pool_task)
     return attempt
 
 
 class PoolAttempt:
-    __slots__ = ("_limit", "_outcome", "_pool", "_report", "_timers", "pool_task")
+    __slots__ = ("_limit", "_listener", "_outcome", "_pool", "_timers", "pool_task")
 
     def __init__(
         self,
         pool: ProcessPool,
-        report: AttemptListener,
+        listener: AttemptListener,
         outcome: Callable[[Any, float], JobOutcome],
     ) -> None:
         self._pool = pool
-        self._report = report
+        self._listener = listener
         self._outcome = outcome
         self._timers: list[asyncio.TimerHandle] = []
         self._limit = 0.0
         self.pool_task: PoolTask
 
-    def within(self, limits: TimeLimits) -> None:
+    def set_timers(self, limits: TimeLimits) -> None:
         loop = asyncio.get_running_loop()
         if limits.soft is not None:
-            self._timers.append(loop.call_later(limits.soft, self._ask, limits.soft))
+            self._timers.append(loop.call_later(limits.soft, self._interrupt, limits.soft))
             if limits.hard is None:
                 late = limits.soft + limits.grace
-                self._timers.append(loop.call_later(late, self._end_late, late))
+                self._timers.append(loop.call_later(late, self._end_after, late))
         if limits.hard is not None:
-            self._timers.append(loop.call_later(limits.hard, self._end_late, limits.hard))
+            self._timers.append(loop.call_later(limits.hard, self._end_after, limits.hard))
 
-    def end(self, reason: str) -> None:
-        self._pool.end(self.pool_task, reason)
+    def terminate(self, reason: str) -> None:
+        self._pool.terminate(self.pool_task, reason)
 
     @property
-    def underway(self) -> bool:
-        return self._pool.underway(self.pool_task)
+    def is_started(self) -> bool:
+        return self._pool.is_started(self.pool_task)
 
     def withdraw(self) -> bool:
         withdrawn = self._pool.withdraw(self.pool_task)
         if withdrawn:
-            self._settle()
+            self._cancel_timers()
         return withdrawn
 
-    # What the pool says.
-
-    def told(self, share: float, finish: float | None) -> None:
-        """As the function says it: what is no share, or no time, is nothing."""
+    def progress(self, share: float, finish: float | None) -> None:
         if math.isfinite(share):
-            self._report.told(min(max(share, 0.0), 1.0), _moment(finish))
+            self._listener.progress(min(max(share, 0.0), 1.0), _timestamp(finish))
 
     def done(self, value: Any, seconds: float) -> None:
-        self._settle()
-        self._report.done(self._outcome(value, seconds))
+        self._cancel_timers()
+        self._listener.done(self._outcome(value, seconds))
 
     def failed(self, kind: str, text: str, again: bool) -> None:
-        self._settle()
+        self._cancel_timers()
         if self._limit and kind == JobTimeout.__name__:
-            self._report.failed(JobTimeout(f"ended after {self._limit:g} seconds"))
+            self._listener.failed(JobTimeout(f"ended after {self._limit:g} seconds"))
             return
-        words = text if not again else f"{kind}: {text}" if text else kind
-        self._report.failed(JobFailed(words, again=again))
+        named = f"{kind}: {text}" if text else kind
+        self._listener.failed(JobFailed(named if again else text, again=again))
 
     def lost(self, reason: str) -> None:
-        self._settle()
+        self._cancel_timers()
         if self._limit:
-            self._report.failed(JobTimeout(reason))
+            self._listener.failed(JobTimeout(reason))
         else:
-            self._report.failed(JobFailed(reason))
+            self._listener.failed(JobFailed(reason))
 
-    # Limits.
-
-    def _settle(self) -> None:
+    def _cancel_timers(self) -> None:
         for timer in self._timers:
             timer.cancel()
 
-    def _ask(self, seconds: float) -> None:
+    def _interrupt(self, seconds: float) -> None:
         self._limit = seconds
-        self._pool.ask(self.pool_task)
+        self._pool.interrupt(self.pool_task)
 
-    def _end_late(self, seconds: float) -> None:
+    def _end_after(self, seconds: float) -> None:
         self._limit = seconds
-        self._pool.end(self.pool_task, f"ended after {seconds:g} seconds")
+        self._pool.terminate(self.pool_task, f"ended after {seconds:g} seconds")

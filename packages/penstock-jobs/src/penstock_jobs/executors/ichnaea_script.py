@@ -1,35 +1,26 @@
-"""The three types of the Ichnaea clients, done by a script with the arguments theirs has:
+"""The three Ichnaea types, run by a script with the arguments of the Ichnaea script:
 
     SCRIPT --aging=DIR --models=ZIP build data.csv | predict test.csv | fake DURATION:INTERVAL
 
-Any executable that keeps to it will do, `penstock science` for one; here or on another machine.
+Any executable with these arguments works, for example `penstock science`, here or on another
+machine.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock_jobs.errors import CommandError, JobFailed
-from penstock_jobs.executors.commands import ProgressLines, check_outcome
+from penstock_jobs.executors.commands import ProgressReader, check_outcome
 from penstock_jobs.executors.executor import AttemptListener, JobOutcome
-from penstock_jobs.model import (
-    Aging,
-    BuildModels,
-    Dataset,
-    Fake,
-    JobRequest,
-    PredictModels,
-    VoteResult,
-)
-from penstock_jobs.shells.shell import Shell, TimeLimits, WorkFolder
+from penstock_jobs.formats.csv import write_csv
+from penstock_jobs.model import Aging, BuildModels, Fake, JobRequest, PredictModels, VoteResult
+from penstock_jobs.shells.shell import CommandShell, TimeLimits, WorkFolder
 
 _SAMPLE: Final = re.compile(r"\*\*\*New sample, # (\d+) / (\d+)")
-#: The last line of each scheme: what was predicted, the confusion matrix row by row, the error.
+#: The last line of a scheme: predicted samples, the confusion matrix row by row, the error.
 _SUMMARY: Final = re.compile(
     r".*-([A-Z][A-Z0-9_]*): (\d+)/(\d+), (\d+) (\d+) (\d+) (\d+), ([\d.]+)%"
 )
@@ -39,94 +30,84 @@ _MODELS: Final = "models.zip"
 class IchnaeaScriptExecutor:
     types = ("fake", "build_models", "predict_models")
 
-    def __init__(self, shell: Callable[[], Shell], script: Sequence[str]) -> None:
-        self._make_shell = shell
-        self._shell: Shell | None = None
+    def __init__(self, shell: CommandShell, script: Sequence[str]) -> None:
+        self._shell = shell
         self._script = tuple(script)
 
-    async def open(self) -> None:
-        self._shell = self._make_shell()
-
     async def close(self) -> None:
-        if self._shell is not None:
-            await self._shell.close()
+        await self._shell.close()
 
-    async def carry_out(
-        self, request: JobRequest, limits: TimeLimits, report: AttemptListener
+    async def run(
+        self, request: JobRequest, limits: TimeLimits, listener: AttemptListener
     ) -> JobOutcome:
-        assert self._shell is not None, "not opened"
         async with self._shell.folder() as folder:
             try:
                 if isinstance(request, Fake):
-                    return await self._fake(folder, request, limits, report)
+                    return await self._fake(folder, request, limits, listener)
                 if isinstance(request, BuildModels):
-                    return await self._build(folder, request, limits, report)
+                    return await self._build(folder, request, limits, listener)
                 assert isinstance(request, PredictModels)
-                return await self._predict(folder, request, limits, report)
+                return await self._predict(folder, request, limits, listener)
             except CommandError as error:
                 raise JobFailed(f"failed command result: {error}") from error
 
     async def _fake(
-        self, folder: WorkFolder, request: Fake, limits: TimeLimits, report: AttemptListener
+        self, folder: WorkFolder, request: Fake, limits: TimeLimits, listener: AttemptListener
     ) -> JobOutcome:
         span = f"{request.duration:g}:{request.interval:g}"
         check_outcome(
-            await folder.run([*self._script, "fake", span], ProgressLines(report).hear, limits)
+            await folder.run([*self._script, "fake", span], ProgressReader(listener).read, limits)
         )
         return JobOutcome()
 
     async def _build(
-        self, folder: WorkFolder, request: BuildModels, limits: TimeLimits, report: AttemptListener
+        self,
+        folder: WorkFolder,
+        request: BuildModels,
+        limits: TimeLimits,
+        listener: AttemptListener,
     ) -> JobOutcome:
-        data = await folder.write("data.csv", csv_text(request.dataset))
+        data = await folder.write("data.csv", write_csv(request.dataset).encode())
         for name, text in _trial_files(request):
             await folder.write(f"aging/{name}", text)
         options = [f"--aging={folder.path}/aging", f"--models={folder.path}/{_MODELS}"]
-        ended = await folder.run(
-            [*self._script, *options, "build", data], ProgressLines(report).hear, limits
+        outcome = await folder.run(
+            [*self._script, *options, "build", data], ProgressReader(listener).read, limits
         )
-        check_outcome(ended)
+        check_outcome(outcome)
         try:
             return JobOutcome(models=await folder.read(_MODELS))
-        except CommandError as error:  # theirs ends well even when R did not
-            said = ended.errors.strip() or ended.output.strip()
-            raise JobFailed(f"no models were built: {said[-2_000:] or error}") from error
+        except CommandError as error:  # the Ichnaea script succeeds even if R failed
+            output = outcome.errors.strip() or outcome.output.strip()
+            raise JobFailed(f"no models were built: {output[-2_000:] or error}") from error
 
     async def _predict(
         self,
         folder: WorkFolder,
         request: PredictModels,
         limits: TimeLimits,
-        report: AttemptListener,
+        listener: AttemptListener,
     ) -> JobOutcome:
-        data = await folder.write("test.csv", csv_text(request.dataset))
+        data = await folder.write("test.csv", write_csv(request.dataset).encode())
         models = await folder.write(_MODELS, request.models)
         lines: list[str] = []
-        heard = ProgressLines(report)
+        progress = ProgressReader(listener)
 
-        def hear(line: str) -> None:
+        def read(line: str) -> None:
             lines.append(line)
-            if found := _SAMPLE.match(line):
-                at, count = int(found[1]), int(found[2])
-                report.told((at - 1) / max(count, 1), None, (VoteResult("", count, at - 1),))
+            if match := _SAMPLE.match(line):
+                at, count = int(match[1]), int(match[2])
+                listener.progress((at - 1) / max(count, 1), None, (VoteResult("", count, at - 1),))
             else:
-                heard.hear(line)
+                progress.read(line)
 
         command = [*self._script, f"--models={models}", "predict", data]
-        ended = await folder.run(command, hear, limits)
-        check_outcome(ended)
+        outcome = await folder.run(command, read, limits)
+        check_outcome(outcome)
         results = tuple(read_predictions(lines))
         if not results:
-            raise JobFailed(f"nothing was predicted: {ended.errors.strip()[-2_000:]}")
+            raise JobFailed(f"nothing was predicted: {outcome.errors.strip()[-2_000:]}")
         return JobOutcome(results)
-
-
-def csv_text(dataset: Dataset) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter=";", lineterminator="\n")
-    writer.writerow(dataset)
-    writer.writerows(zip_longest(*dataset.values(), fillvalue=""))
-    return text.getvalue().encode()
 
 
 def _trial_files(request: BuildModels) -> Iterator[tuple[str, bytes]]:
@@ -137,7 +118,6 @@ def _trial_files(request: BuildModels) -> Iterator[tuple[str, bytes]]:
 
 
 def _season(aging: Aging) -> str:
-    """Half a year around the middle is summer."""
     position = 0.5 if aging.position is None else aging.position % 1
     return "Summer" if 0.25 <= position < 0.75 else "Winter"
 
@@ -149,7 +129,7 @@ def _trials(aging: Aging) -> bytes:
 
 
 def read_predictions(lines: Sequence[str]) -> Iterator[VoteResult]:
-    """What the script prints of each way of voting."""
+    """One result for each scheme the script prints."""
     table: list[str] = []
     inside = False
     for line in lines:
@@ -172,7 +152,7 @@ def read_predictions(lines: Sequence[str]) -> Iterator[VoteResult]:
 
 
 def read_table(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """A data frame as R prints it: columns side by side, and below each other where many."""
+    """A data frame as R prints it: blocks of columns, one block below the other."""
     columns: dict[str, list[str]] = {}
     names: list[str] = []
     for line in lines:

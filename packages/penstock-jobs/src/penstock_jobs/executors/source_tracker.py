@@ -1,4 +1,7 @@
-"""Source tracking, built in: models are built on Spark or here, predictions made in the pool."""
+"""The built-in source tracking: models are built on Spark or in the pool, predictions in the pool.
+
+The functions at the end run in the processes of the pool.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +24,28 @@ PlainAgings = dict[str, tuple[tuple[float | None, Any], ...]]
 
 
 class SourceTrackingExecutor:
-    """Keeps `Kind`. Without a pool that has Spark, models are built one search after the other.
-    `methods` are the kinds of classifiers that are tried; none is all."""
+    """Implements `JobExecutor`. Without a pool with Spark, searches run one after the other.
+    `methods` are kinds of classifiers; empty means all."""
 
     types = ("build_models", "predict_models")
-    ahead = False
+    can_prefetch = False
 
     def __init__(
-        self, pool: ProcessPool, on_spark: ProcessPool | None, methods: Sequence[str] = ()
+        self, pool: ProcessPool, spark_pool: ProcessPool | None, methods: Sequence[str] = ()
     ) -> None:
         self._pool = pool
-        self._on_spark = on_spark
+        self._spark_pool = spark_pool
         self._methods = tuple(methods)
 
     async def open(self) -> None:
-        """Pools are opened when they are needed."""
+        """The pools start with their first task."""
 
     async def close(self) -> None:
         await self._pool.close()
-        if self._on_spark is not None:
-            await self._on_spark.close()
+        if self._spark_pool is not None:
+            await self._spark_pool.close()
 
-    def begin(self, request: JobRequest, limits: TimeLimits, report: AttemptListener) -> Attempt:
+    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Attempt:
         if isinstance(request, PredictModels):
             arguments: tuple[Any, ...] = (dict(request.dataset), request.models)
             function, pool, outcome = "predict", self._pool, _predicted
@@ -50,12 +53,12 @@ class SourceTrackingExecutor:
             assert isinstance(request, BuildModels)
             arguments = (dict(request.dataset), _plain(request), self._methods)
             outcome = _built
-            if self._on_spark is None:
+            if self._spark_pool is None:
                 function, pool = "build", self._pool
             else:
-                function, pool = "build_on_spark", self._on_spark
-        place = f"{__name__}:{function}"
-        return run_in_pool(pool, place, arguments, {}, limits, report, outcome, plain=False)
+                function, pool = "build_on_spark", self._spark_pool
+        name = f"{__name__}:{function}"
+        return run_in_pool(pool, name, arguments, {}, limits, listener, outcome, as_json=False)
 
 
 def _plain(request: BuildModels) -> PlainAgings:
@@ -72,9 +75,6 @@ def _built(value: Any, seconds: float) -> JobOutcome:
 
 def _predicted(value: Any, seconds: float) -> JobOutcome:
     return JobOutcome(tuple(VoteResult(**each) for each in value), seconds=seconds)
-
-
-# What follows runs in processes of the pool.
 
 
 def build(
@@ -138,5 +138,5 @@ def predict(dataset: dict[str, tuple[str, ...]], models: bytes) -> list[dict[str
     from penstock_jobs.science.report import prediction_result
 
     samples = prepare(dataset)
-    found = SourcePredictor(load_model(models)).predict(samples.values, samples.seasons)
-    return [asdict(prediction_result(samples, each)) for each in found.values()]
+    predictions = SourcePredictor(load_model(models)).predict(samples.values, samples.seasons)
+    return [asdict(prediction_result(samples, each)) for each in predictions.values()]

@@ -1,7 +1,7 @@
-"""How requests and responses look on the wire: XML and MIME as the Ichnaea clients have them, JSON.
+"""Encodings of requests and responses: JSON, and the XML and MIME of the Ichnaea clients.
 
-`read_request` and `read_response` take any of them; what a message says of itself is not trusted,
-because those clients mislabel theirs.
+`read_request` and `read_response` detect the format from the content, because the Ichnaea clients
+label their messages wrongly.
 """
 
 from penstock_jobs.formats.message import (

@@ -1,4 +1,4 @@
-"""Requests and responses as JSON, for clients that begin today. Binary data is in base64."""
+"""Requests and responses as JSON, for new clients. Binary data is in base64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock_jobs.model import JobRequest, JobResponse
 
 T = TypeVar("T")
 
-#: Fifty thousand samples have so many, in twenty columns.
+#: Fifty thousand samples in twenty columns.
 MAX_VALUES: Final = 1_000_000
 
 _REQUEST: Final[TypeAdapter[JobRequest]] = TypeAdapter(JobRequest)
@@ -36,15 +36,15 @@ def write_response(response: JobResponse) -> bytes:
 
 
 def schema() -> dict[str, Any]:
-    """What is valid, as a JSON Schema: a request or a response."""
+    """The JSON Schema of requests and responses."""
     _, both = TypeAdapter.json_schemas(
         [("request", "validation", _REQUEST), ("response", "validation", _RESPONSE)],
-        title="Jobs of Penstock",
-        description="Requests for long computations, and the responses to them.",
+        title="Penstock Jobs",
+        description="Requests of long-running jobs, and their responses.",
     )
     for kind in both["$defs"].values():
         if "const" in kind.get("properties", {}).get("type", {}):
-            kind["required"].append("type")  # it is what tells one kind from another
+            kind["required"].append("type")  # the discriminator
     return both
 
 
@@ -53,27 +53,23 @@ def _read(adapter: TypeAdapter[T], data: bytes) -> T:
     try:
         return adapter.validate_json(data)
     except ValidationError as error:
-        raise JobFormatError("; ".join(_sentence(each) for each in error.errors()[:5])) from error
+        raise JobFormatError("; ".join(_error_text(each) for each in error.errors()[:5])) from error
 
 
-def _sentence(error: Any) -> str:
-    place = ".".join(str(step) for step in error["loc"])
-    return f"{place}: {error['msg']}" if place else str(error["msg"])
+def _error_text(error: Any) -> str:
+    path = ".".join(str(step) for step in error["loc"])
+    return f"{path}: {error['msg']}" if path else str(error["msg"])
 
 
-# How many values a text in JSON has, before any of them is made.
-#
-# A value of two bytes becomes an object of fifty and more: the size of a text says little of what
-# it takes to read it.
-
-#: A string is passed over as one, even if nothing ends it: what is in it is no value.
+#: A string matches as a whole, even an unterminated one: separators in it do not count.
 _SEPARATOR: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[,\[{]', re.DOTALL)
 
 
 def check_json(data: bytes, most: int) -> None:
-    """Refused if it has more values than that; whether it is JSON at all is not looked at."""
+    """Limit the number of values before parsing: two bytes can become an object of fifty or more.
+    The syntax is not checked."""
     if len(data) <= most:
-        return  # a value and its separator have two bytes
+        return  # a value and its separator take two bytes
     separators = 0
     for found in _SEPARATOR.finditer(data):
         separators += data[found.start()] != 0x22

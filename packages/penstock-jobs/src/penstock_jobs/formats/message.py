@@ -1,4 +1,8 @@
-"""Any form in, one model out: what the bytes look like decides, not what is said about them."""
+"""Reads requests and responses in any format, detected from the bytes, and writes them.
+
+XML cannot carry binary data, so a message with models, or of a type that may have models, is sent
+as MIME, which the Ichnaea clients expect. They expect predictions as bare XML, labelled as MIME.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,13 @@ T = TypeVar("T")
 
 
 class MessageFormat(Enum):
-    """How a message is written, and the content type it says that with."""
-
     XML = "text/xml"
     MIME = "multipart/mixed"
     JSON = "application/json"
 
 
 def read_request(data: bytes) -> tuple[JobRequest, MessageFormat]:
-    """The request and how it was written, for who is asked in a form answers in it."""
+    """The request and its format, in which the response is written."""
     return _read(data, xml.read_request, json.read_request)
 
 
@@ -45,7 +47,7 @@ def _read(
     if len(texts) != 1 or len(others) > 1:
         kinds = ", ".join(part.content_type for part in parts) or "none"
         raise JobFormatError(
-            f"one part text/xml and at most one application/zip make it; here: {kinds}"
+            f"expected one part text/xml and at most one application/zip; got: {kinds}"
         )
     return from_xml(texts[0].strip(), others[0] if others else b""), form
 
@@ -58,14 +60,8 @@ def detect_format(data: bytes) -> MessageFormat:
         return MessageFormat.MIME
     if start.startswith(b"<") or start in (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb"):
         return MessageFormat.XML
-    raise JobFormatError("neither XML (<), nor MIME (--), nor JSON ({)")
+    raise JobFormatError("the message is neither XML (<), MIME (--) nor JSON ({)")
 
-
-# A model in the form that is asked for.
-#
-# XML has no place for binary data: a message that has some, or is of a type whose messages may,
-# goes as MIME, as the Ichnaea clients expect it. Their predictions come back as bare XML, though
-# labelled as MIME like the rest.
 
 ZIP: Final = "application/zip"
 

@@ -1,7 +1,7 @@
-"""A message of several parts, as the Ichnaea clients write them: the XML, and a zip in base64.
+"""Messages of several parts, as the Ichnaea clients write them: the XML, and a zip in base64.
 
-Their content type names no boundary, so it is taken from the first line of the message. What is
-cut short or has no end is refused: half a zip is no zip.
+Their content type names no boundary, so it is taken from the first line of the message. Truncated
+messages are refused.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from penstock_jobs.errors import JobFormatError
 _BOUNDARY: Final = re.compile(
     rb"--([0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?])[ \t]*\r?\n"
 )
-#: What a line of base64 may hold.
+#: Characters per line of base64.
 _LINE: Final = 76
 _HEAD_END: Final = re.compile(rb"\r?\n(?:\r?\n|\Z)")
 _BLANKS: Final = b" \t\r\n\v\f"
 MAX_PARTS: Final = 16
-#: Of the headers of a part.
 MAX_HEAD_BYTES: Final = 16 * 1024
 
 
@@ -40,22 +39,22 @@ def read(data: bytes) -> list[MimePart]:
     opening = _BOUNDARY.match(data)
     if opening is None:
         raise JobFormatError("the first line is not a boundary (two hyphens and a name)")
-    frontier = re.compile(rb"(?:^|\r?\n)--" + re.escape(opening[1]) + rb"(--)?[ \t]*(?=\r?\n|$)")
+    delimiter = re.compile(rb"(?:^|\r?\n)--" + re.escape(opening[1]) + rb"(--)?[ \t]*(?=\r?\n|$)")
     parts: list[MimePart] = []
-    begin = None
-    for line in frontier.finditer(data):
-        if begin is not None:
-            parts.append(_part(data[begin : line.start()], len(parts) + 1))
+    start = None
+    for line in delimiter.finditer(data):
+        if start is not None:
+            parts.append(_part(data[start : line.start()], len(parts) + 1))
         if line[1]:
             return parts
         if len(parts) == MAX_PARTS:
             raise JobFormatError(f"more than {MAX_PARTS} parts")
-        begin = line.end()
-    raise JobFormatError(f"the boundary that ends it, --{opening[1].decode()}--, is missing")
+        start = line.end()
+    raise JobFormatError(f"the final boundary --{opening[1].decode()}-- is missing")
 
 
 def _part(data: bytes, number: int) -> MimePart:
-    """What is between two boundaries: a line end, headers, an empty line, the content."""
+    """Parse the text between two boundaries."""
     text = data.removeprefix(b"\r\n").removeprefix(b"\n")
     if text.startswith((b"\r\n", b"\n")):
         head, content = b"", text.removeprefix(b"\r\n").removeprefix(b"\n")
@@ -63,7 +62,7 @@ def _part(data: bytes, number: int) -> MimePart:
         found = _HEAD_END.search(text, 0, MAX_HEAD_BYTES)
         if found is None:
             raise JobFormatError(
-                f"part {number}: no empty line ends its headers within {MAX_HEAD_BYTES:,} bytes"
+                f"part {number}: no end of the headers within {MAX_HEAD_BYTES:,} bytes"
             )
         head, content = text[: found.start()], text[found.end() :]
     headers = _headers(head, number)
@@ -93,19 +92,19 @@ def _decoded(content: bytes, encoding: str, number: int) -> bytes:
         return quopri.decodestring(content)
     if encoding in ("", "7bit", "8bit", "binary"):
         return content
-    raise JobFormatError(f"part {number}: there is no transfer encoding {encoding!r}")
+    raise JobFormatError(f"part {number}: unknown transfer encoding {encoding!r}")
 
 
 def write(parts: list[MimePart]) -> bytes:
-    """Text as it is, everything else in base64."""
-    frontier = f"=_Part_{secrets.token_hex(12)}".encode()
+    """Text parts as they are, all others in base64."""
+    boundary = f"=_Part_{secrets.token_hex(12)}".encode()
     pieces: list[bytes] = []
     for part in parts:
-        pieces += [b"--", frontier, b"\r\nContent-Type: ", part.content_type.encode()]
+        pieces += [b"--", boundary, b"\r\nContent-Type: ", part.content_type.encode()]
         if part.content_type.startswith("text/"):
             pieces += [b"\r\n\r\n", part.content, b"\r\n"]
         else:
             pieces.append(b"\r\nContent-Transfer-Encoding: base64\r\n\r\n")
             encoded = base64.b64encode(part.content) or b"\r\n"
             pieces += [encoded[at : at + _LINE] + b"\r\n" for at in range(0, len(encoded), _LINE)]
-    return b"".join([*pieces, b"--", frontier, b"--\r\n"])
+    return b"".join([*pieces, b"--", boundary, b"--\r\n"])

@@ -1,6 +1,8 @@
-"""Requests and responses as XML, in the words of the Ichnaea clients.
+"""Requests and responses as XML, in the vocabulary of the Ichnaea clients.
 
-What binary data goes with them (models) is not in here: MIME carries it beside.
+The parser is for untrusted input: it refuses document types, which all attacks on XML parsers need,
+and bounds depth, number of elements and size of a tag; its time is linear in the size. Binary data
+is not in the XML: MIME carries it.
 """
 
 from __future__ import annotations
@@ -30,11 +32,8 @@ from penstock_jobs.model import (
 
 T = TypeVar("T")
 
-#: What XML 1.0 has no way to write; the output of a command may have it all.
+#: Characters that XML 1.0 cannot represent; the output of a command may have them.
 _UNWRITABLE: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-# Reading.
 
 
 def read_request(data: bytes, models: bytes = b"") -> JobRequest:
@@ -51,7 +50,7 @@ def read_request(data: bytes, models: bytes = b"") -> JobRequest:
         return BuildModels(identity, _dataset(root), _agings(root))
     if kind == "predict_models":
         return PredictModels(identity, _dataset(root), models)
-    raise JobFormatError(f"{root}: there is no work of type {kind!r}")
+    raise JobFormatError(f"{root}: unknown type {kind!r}")
 
 
 def read_response(data: bytes, models: bytes = b"") -> JobResponse:
@@ -71,14 +70,14 @@ def read_response(data: bytes, models: bytes = b"") -> JobResponse:
 def _root(data: bytes, name: str) -> XmlElement:
     root = parse_xml(data)
     if root.name != name:
-        raise JobFormatError(f"{root}: a <{name}> was expected")
+        raise JobFormatError(f"{root}: expected <{name}>")
     return root
 
 
 def _required(element: XmlElement, name: str) -> str:
     value = element.attributes.get(name, "").strip()
     if not value:
-        raise JobFormatError(f"{element}: it has no {name}")
+        raise JobFormatError(f"{element}: attribute {name} is missing")
     return value
 
 
@@ -122,7 +121,7 @@ def _columns(element: XmlElement, read: Callable[[XmlElement], T]) -> dict[str, 
     for column in element.all("column"):
         name = _required(column, "name")
         if name in columns:
-            raise JobFormatError(f"{column}: there are two columns {name!r}")
+            raise JobFormatError(f"{column}: duplicate column {name!r}")
         columns[name] = tuple(read(value) for value in column.all("value"))
     return columns
 
@@ -133,7 +132,7 @@ def _agings(parent: XmlElement) -> Agings:
     for column in element.all("column") if element is not None else ():
         name = _required(column, "name")
         if name in agings:
-            raise JobFormatError(f"{column}: there are two columns {name!r}")
+            raise JobFormatError(f"{column}: duplicate column {name!r}")
         agings[name] = tuple(
             Aging(
                 tuple(_trial(trial) for trial in aging.all("trial")),
@@ -167,9 +166,6 @@ def _result(element: XmlElement) -> VoteResult:
     )
 
 
-# Writing.
-
-
 def write_request(request: JobRequest) -> bytes:
     if isinstance(request, Fake):
         attributes = _attributes(
@@ -177,10 +173,10 @@ def write_request(request: JobRequest) -> bytes:
         )
         return _document("request", attributes, ())
     if not isinstance(request, BuildModels | PredictModels):
-        raise JobFormatError(f"work of type {request.type!r} is asked for in JSON")
-    content = [_written_dataset(request.dataset)]
+        raise JobFormatError(f"type {request.type!r} has no XML format; use JSON")
+    content = [_write_dataset(request.dataset)]
     if isinstance(request, BuildModels) and request.agings:
-        content.append(_written_agings(request.agings))
+        content.append(_write_agings(request.agings))
     return _document("request", _attributes(id=request.id, type=request.type), content)
 
 
@@ -193,7 +189,7 @@ def write_response(response: JobResponse) -> bytes:
         end=None if response.end is None else format_time(response.end),
         error=response.error,
     )
-    return _document("response", attributes, map(_written_result, response.results))
+    return _document("response", attributes, map(_write_result, response.results))
 
 
 def _document(name: str, attributes: str, content: Iterable[str]) -> bytes:
@@ -212,7 +208,7 @@ def _attributes(**values: object) -> str:
     )
 
 
-#: In an attribute a reader would make blanks of them.
+#: Parsers turn them into spaces inside attributes.
 _LINES: Final = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 
 
@@ -228,18 +224,18 @@ def _value(text: str, key: float | None = None) -> str:
     return _element("value", _attributes(key=key), _text(text))
 
 
-def _written_columns(columns: Mapping[str, Iterable[object]]) -> Iterator[str]:
+def _write_columns(columns: Mapping[str, Iterable[object]]) -> Iterator[str]:
     for name, values in columns.items():
         content = "".join(_value(str(value)) for value in values)
         yield _element("column", _attributes(name=name), content)
 
 
-def _written_dataset(dataset: Dataset) -> str:
-    return _element("dataset", "", "".join(_written_columns(dataset)))
+def _write_dataset(dataset: Dataset) -> str:
+    return _element("dataset", "", "".join(_write_columns(dataset)))
 
 
-def _written_agings(agings: Agings) -> str:
-    def written(aging: Aging) -> str:
+def _write_agings(agings: Agings) -> str:
+    def write(aging: Aging) -> str:
         trials = (
             _element("trial", "", "".join(_value(str(value), key) for key, value in trial))
             for trial in aging.trials
@@ -247,36 +243,29 @@ def _written_agings(agings: Agings) -> str:
         return _element("aging", _attributes(position=aging.position), "".join(trials))
 
     columns = (
-        _element("column", _attributes(name=name), "".join(map(written, each)))
+        _element("column", _attributes(name=name), "".join(map(write, each)))
         for name, each in agings.items()
     )
     return _element("agings", "", "".join(columns))
 
 
-def _written_result(result: VoteResult) -> str:
+def _write_result(result: VoteResult) -> str:
     attributes = _attributes(
         name=result.name,
         predictedSamples=result.predicted_samples,
         testError=result.test_error,
         totalSamples=result.total_samples,
     )
-    content = "" if result.dataset is None else _written_dataset(result.dataset)
+    content = "" if result.dataset is None else _write_dataset(result.dataset)
     if result.confusion is not None:
-        content += _element("confusionMatrix", "", "".join(_written_columns(result.confusion)))
+        content += _element("confusionMatrix", "", "".join(_write_columns(result.confusion)))
     return _element("result", attributes, content)
 
 
-# XML from strangers, read into plain elements: no entities, no document types, nothing fetched.
-#
-# Everything that makes XML dangerous begins with a document type declaration, so none is accepted;
-# depth, number of elements and size of a tag are bounded, and the time it takes is in proportion to
-# the size.
-
-#: A request has seven levels.
 MAX_DEPTH: Final = 16
-#: Ten thousand samples in twenty columns; an element takes some 300 bytes of memory.
+#: Ten thousand samples in twenty columns; an element takes about 300 bytes of memory.
 MAX_ELEMENTS: Final = 200_000
-#: Of a tag with its attributes, which exist all at once; one may hold the output of a command.
+#: Of a tag with its attributes; one may hold the output of a command.
 MAX_TAG_BYTES: Final = 4 * MiB
 _FEED_BYTES: Final = 256 * 1024
 
@@ -303,16 +292,16 @@ def parse_xml(data: bytes) -> XmlElement:
     parser = expat.ParserCreate()
     parser.buffer_text = True
     open_elements = [XmlElement("", {}, 0)]
-    #: Of each open element: a string that grew piece by piece would be copied for each of them.
+    #: The pieces of text of each open element; joined at its end, which is linear.
     texts: list[list[str]] = [[]]
     elements = 0
 
-    def begin(name: str, attributes: dict[str, str]) -> None:
+    def start(name: str, attributes: dict[str, str]) -> None:
         nonlocal elements
         elements += 1
         line = parser.CurrentLineNumber
         if len(open_elements) > MAX_DEPTH:
-            raise JobFormatError(f"line {line}: elements in elements, more than {MAX_DEPTH} deep")
+            raise JobFormatError(f"line {line}: elements are nested more than {MAX_DEPTH} deep")
         if elements > MAX_ELEMENTS:
             raise JobFormatError(f"line {line}: more than {MAX_ELEMENTS:,} elements")
         element = XmlElement(name, attributes, line)
@@ -327,9 +316,9 @@ def parse_xml(data: bytes) -> XmlElement:
         texts[-1].append(text)
 
     def refuse(*_: object) -> None:
-        raise JobFormatError(f"line {parser.CurrentLineNumber}: a document type is not accepted")
+        raise JobFormatError(f"line {parser.CurrentLineNumber}: document types are not accepted")
 
-    parser.StartElementHandler = begin
+    parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = characters
     parser.StartDoctypeDeclHandler = refuse
@@ -344,19 +333,16 @@ def parse_xml(data: bytes) -> XmlElement:
     except expat.ExpatError as error:
         reason = expat.errors.messages[error.code]
         raise JobFormatError(f"line {error.lineno}, column {error.offset + 1}: {reason}") from error
-    except (LookupError, ValueError) as error:  # an encoding that there is not
+    except (LookupError, ValueError) as error:  # an unknown encoding
         raise JobFormatError(f"not readable as XML: {error}") from error
     return open_elements[0].children[0]
-
-
-# Points in time as the XML has them: `2014-09-25T16:17:51.000+0200`.
 
 
 def format_time(time: datetime) -> str:
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
     text = time.isoformat(timespec="milliseconds")
-    return text[:-3] + text[-2:]  # the zone without its colon
+    return text[:-3] + text[-2:]  # the zone has no colon
 
 
 def parse_time(text: str) -> datetime:

@@ -1,1 +1,1 @@
-"""What became of jobs, in PostgreSQL: fed by the messages that jobs are made of."""
+"""The history: job records in PostgreSQL, written from copies of requests and responses."""

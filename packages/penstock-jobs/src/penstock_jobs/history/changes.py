@@ -1,7 +1,7 @@
-"""What messages say of jobs, as changes that can be put in order.
+"""Requests and responses as changes of job records.
 
-Messages may be told in another order than they happened, or twice. A change has a place in the
-life of its job (`order`): of two the later holds, whichever came first.
+Messages may arrive out of order, or twice. Each change has a position in the life of its job
+(`order`): of two changes the later one holds, whichever arrives first.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ from penstock_jobs.queue.properties import (
 
 FINAL_RANK: Final = 1_000_000
 _DIGEST_BYTES: Final = 16
-#: Of what a function returned, in a summary.
-_FIGURES: Final = 10
+#: Of a returned dictionary, in a summary.
+_MAX_FIGURES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message to keep."""
-
     content_type: str
     body: bytes
 
@@ -65,31 +63,23 @@ class JobChange:
 
 
 def digest(body: bytes) -> bytes:
-    """Tells whether two requests with the same id are the same."""
+    """Distinguishes requests of the same id."""
     return blake2b(body, digest_size=_DIGEST_BYTES).digest()
 
 
-def from_request(body: bytes, said: BasicProperties, now: datetime) -> JobChange | None:
-    """A request that is on its way to a worker; nothing, if it cannot be understood: the worker
-    will say so."""
+def from_request(body: bytes, properties: BasicProperties, now: datetime) -> JobChange | None:
+    """None if the request cannot be read: a worker will refuse it."""
     try:
         request, _ = read_request(body)
-        request_properties = read_request_properties(said)
-    except (JobFormatError, PenstockError):
+        given = read_request_properties(properties)
+    except PenstockError:
         return None
     submitted = now
-    if request_properties.submitted is not None:
-        submitted = min(
-            now, datetime.fromtimestamp(min(request_properties.submitted, 1 << 34), UTC)
-        )
+    if given.submitted is not None:
+        submitted = min(now, datetime.fromtimestamp(min(given.submitted, 1 << 34), UTC))
+    content_type = properties.content_type or ""
     return waiting_change(
-        request,
-        body,
-        said.content_type or "",
-        now,
-        submitted,
-        request_properties.run,
-        request_properties.options.priority,
+        request, body, content_type, now, submitted, given.run, given.options.priority
     )
 
 
@@ -116,64 +106,64 @@ def waiting_change(
     )
 
 
-def from_response(body: bytes, said: BasicProperties, now: datetime) -> JobChange | None:
+def from_response(body: bytes, properties: BasicProperties, now: datetime) -> JobChange | None:
     try:
         response, _ = read_response(body)
     except JobFormatError:
         return None
-    told = read_response_properties(said, final=response.final, error=response.error)
-    refused = told.state is JobState.REFUSED
+    given = read_response_properties(properties, final=response.final, error=response.error)
+    refused = given.state is JobState.REFUSED
     return JobChange(
         response.id,
         response.type,
-        told.state,
-        # A job that is there already is not touched by the refusal of another with its name.
-        0 if refused else told.run,
-        _rank(told),
+        given.state,
+        # The refusal of a request does not change another job with the same id.
+        0 if refused else given.run,
+        _rank(given),
         now,
-        response.progress if told.state is not JobState.RETRYING else 0.0,
+        response.progress if given.state is not JobState.RETRYING else 0.0,
         start=response.start,
         end=response.end,
-        error=response.error or told.error or None,
-        attempts=0 if refused else told.attempt,
-        worker=told.worker or None,
+        error=response.error or given.error or None,
+        attempts=0 if refused else given.attempt,
+        worker=given.worker or None,
         summary=summary(response),
-        response=StoredMessage(said.content_type or "", body) if told.state.final else None,
+        response=StoredMessage(properties.content_type or "", body) if given.state.final else None,
     )
 
 
-def _rank(told: ResponseProperties) -> int:
-    if told.state.final:
+def _rank(given: ResponseProperties) -> int:
+    if given.state.final:
         return FINAL_RANK
-    if told.state is JobState.WAITING:
+    if given.state is JobState.WAITING:
         return 0
-    return 2 * told.attempt + (told.state is JobState.RETRYING)
+    return 2 * given.attempt + (given.state is JobState.RETRYING)
 
 
 def summary(response: JobResponse) -> dict[str, Any]:
-    """A few figures of a result."""
-    found: dict[str, Any] = {}
+    """A few figures of the result."""
+    figures: dict[str, Any] = {}
     if isinstance(response.value, dict):
-        figures = (each for each in response.value.items() if isinstance(each[1], int | float))
-        found.update(islice(figures, _FIGURES))
+        numbers = (each for each in response.value.items() if isinstance(each[1], int | float))
+        figures.update(islice(numbers, _MAX_FIGURES))
     if response.results:
         last = response.results[-1]
-        found["samples"] = last.total_samples
-        found["predicted"] = last.predicted_samples
-        found["error"] = last.test_error
+        figures["samples"] = last.total_samples
+        figures["predicted"] = last.predicted_samples
+        figures["error"] = last.test_error
     if response.models:
-        found["models_bytes"] = len(response.models)
-    return found
+        figures["models_bytes"] = len(response.models)
+    return figures
 
 
 def merge_changes(changes: Iterable[JobChange]) -> list[JobChange]:
-    """One for each job: the latest, with what only the others knew."""
+    """One change per job: the latest, with the fields that only earlier ones have."""
     latest: dict[str, JobChange] = {}
     for change in changes:
-        there = latest.get(change.id)
-        if there is not None:
-            # What is told twice holds as it was told first.
-            first, last = (there, change) if change.order > there.order else (change, there)
+        known = latest.get(change.id)
+        if known is not None:
+            # Of two equal changes the first one holds.
+            first, last = (known, change) if change.order > known.order else (change, known)
             change = replace(
                 last,
                 submitted=first.submitted or last.submitted,

@@ -1,7 +1,7 @@
-"""Changes of jobs as they happen, to any number of watchers.
+"""Changes of jobs, for any number of watchers.
 
-The database tells that there is news; one reading of it serves all watchers of the process. A
-watcher that is slow is not sent everything in between: of each job it gets the latest.
+PostgreSQL notifies about changes; one query serves all watchers of the process. A slow watcher gets
+the latest record of each job, not every change in between.
 """
 
 from __future__ import annotations
@@ -9,47 +9,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 import psycopg
 from psycopg.sql import SQL, Identifier
 
 from penstock.core.errors import PenstockError
-from penstock.core.logs import get_logger
+from penstock.core.retry import RetryPolicy, retry_async
 from penstock_jobs.history.repository import CHANNEL, JobRepository
 from penstock_jobs.model import JobRecord
 
-log = get_logger(__name__)
-
-_READ: Final = 1_000
-#: Without a word from the database we look ourselves: the connection may be gone unnoticed.
+_BATCH: Final = 1_000
+#: Seconds without a notification after which the database is polled: the connection may be dead.
 _POLL_SECONDS: Final = 15.0
-_RETRY_SECONDS: Final = 1.0
+_RETRIES: Final = RetryPolicy.fixed(1.0)
 
 
 class JobChangeWatcher:
-    """What one who watches has not taken yet."""
+    """The latest records that the consumer has not read yet."""
 
     def __init__(self, identity: str | None) -> None:
         self.identity = identity
         self._latest: dict[str, JobRecord] = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def tell(self, record: JobRecord) -> None:
+    def add(self, record: JobRecord) -> None:
         if self.identity is None or record.id == self.identity:
             self._latest.pop(record.id, None)  # in the order of the last change
             self._latest[record.id] = record
-            self._news.set()
+            self._changed.set()
 
-    async def next(self) -> JobRecord:
+    async def next_batch(self) -> list[JobRecord]:
         while not self._latest:
-            self._news.clear()
-            await self._news.wait()
-        return self._latest.pop(next(iter(self._latest)))
+            self._changed.clear()
+            await self._changed.wait()
+        batch, self._latest = self._latest, {}
+        return list(batch.values())
 
     async def __aiter__(self) -> AsyncIterator[JobRecord]:
         while True:
-            yield await self.next()
+            for record in await self.next_batch():
+                yield record
 
 
 class JobChangeFeed:
@@ -61,7 +61,7 @@ class JobChangeFeed:
 
     async def open(self) -> None:
         self._seen = await asyncio.to_thread(self._repository.last_revision)
-        self._task = asyncio.create_task(self._follow())
+        self._task = asyncio.create_task(self._follow_forever())
 
     async def close(self) -> None:
         if self._task is not None:
@@ -70,7 +70,7 @@ class JobChangeFeed:
 
     @contextmanager
     def watcher(self, identity: str | None = None) -> Iterator[JobChangeWatcher]:
-        """Of one job or of all; of what is told from now on."""
+        """Watches one job or all, from now on."""
         watcher = JobChangeWatcher(identity)
         self._watchers.add(watcher)
         try:
@@ -78,32 +78,27 @@ class JobChangeFeed:
         finally:
             self._watchers.discard(watcher)
 
-    async def _follow(self) -> None:
-        while True:
-            try:
-                connection = await psycopg.AsyncConnection.connect(
-                    self._repository.url, autocommit=True, application_name="penstock jobs"
-                )
-                async with connection:
-                    await connection.execute(SQL("LISTEN {}").format(Identifier(CHANNEL)))
-                    await self._read()
-                    await self._listen(connection)
-            except (psycopg.Error, OSError, PenstockError) as error:
-                log.warning("changes of jobs are waited for", reason=str(error))
-                await asyncio.sleep(_RETRY_SECONDS)
+    async def _follow_forever(self) -> None:
+        errors = (psycopg.Error, OSError, PenstockError)
+        await retry_async(self._follow, _RETRIES, lambda error: isinstance(error, errors))
 
-    async def _listen(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        while True:
-            async for _ in connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
-                pass
-            await self._read()
+    async def _follow(self) -> None:
+        connection = await psycopg.AsyncConnection.connect(
+            self._repository.url, autocommit=True, application_name="penstock jobs"
+        )
+        async with connection:
+            await connection.execute(SQL("LISTEN {}").format(Identifier(CHANNEL)))
+            while True:
+                await self._read()
+                async for _ in connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
+                    pass
 
     async def _read(self) -> None:
         while True:
-            records = await asyncio.to_thread(self._repository.since, self._seen, _READ)
+            records = await asyncio.to_thread(self._repository.since, self._seen, _BATCH)
             for record in records:
                 self._seen = max(self._seen, record.revision)
                 for watcher in tuple(self._watchers):
-                    watcher.tell(record)
-            if len(records) < _READ:
+                    watcher.add(record)
+            if len(records) < _BATCH:
                 return

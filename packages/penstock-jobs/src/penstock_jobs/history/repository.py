@@ -1,7 +1,7 @@
-"""The history's tables: changes written in batches, records read.
+"""The tables of the history: changes are written in batches, records are read.
 
-All that write take one lock for the length of a batch, so that revisions rise in the order of
-commits: who has seen one has seen all before it. Blocking; those on a loop call it in a thread.
+Each batch is written under one lock, so revisions rise in the order of commits: a reader that has
+seen a revision has seen all before it. Blocking; call it in a thread.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from penstock_jobs.history.changes import JobChange, StoredMessage, merge_change
 from penstock_jobs.model import JobEvent, JobPage, JobRecord, JobState
 from penstock_store import Connection, Database
 
-#: What NOTIFY is sent on.
+#: The channel of NOTIFY.
 CHANNEL: Final = "penstock_jobs"
-#: Jobs that are remembered, at most, however young.
-MAX_PAGE_SIZE: Final = 1_000_000
-_SWEEP: Final = 5_000
+#: The most jobs that are stored.
+MAX_JOBS: Final = 1_000_000
+_CLEANUP_BATCH: Final = 5_000
 _LOCK: Final = int.from_bytes(b"job hist")
 
 _COLUMNS: Final = (
-    "id, kind, state, submitted_at, changed_at, progress, started_at, ends_at, error, attempts, "
-    "worker, priority, summary, revision"
+    "id, kind, state, submitted_at AS submitted, changed_at AS changed, progress, "
+    'started_at AS start, ends_at AS "end", error, attempts, worker, priority, summary, revision'
 )
 _MERGE: Final = """
-    INSERT INTO job AS there (
+    INSERT INTO job AS known (
         id, kind, state, run, rank, priority, progress, submitted_at, changed_at, started_at,
         ends_at, error, attempts, worker, digest, summary)
     SELECT id, kind, state, run, rank, priority, progress, coalesce(submitted_at, changed_at),
@@ -36,44 +36,44 @@ _MERGE: Final = """
         %s::text[], %s::text[], %s::text[], %s::int[], %s::int[], %s::int[], %s::float8[],
         %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::text[],
         %s::int[], %s::text[], %s::bytea[], %s::text[]
-    ) AS told (
+    ) AS given (
         id, kind, state, run, rank, priority, progress, submitted_at, changed_at, started_at,
         ends_at, error, attempts, worker, digest, summary)
     ON CONFLICT (id) DO UPDATE SET
         state = excluded.state, run = excluded.run, rank = excluded.rank,
-        priority = CASE WHEN excluded.rank = 0 THEN excluded.priority ELSE there.priority END,
+        priority = CASE WHEN excluded.rank = 0 THEN excluded.priority ELSE known.priority END,
         progress = excluded.progress, changed_at = excluded.changed_at,
         started_at = CASE WHEN excluded.rank = 0 THEN NULL
-            ELSE coalesce(excluded.started_at, there.started_at) END,
+            ELSE coalesce(excluded.started_at, known.started_at) END,
         ends_at = CASE WHEN excluded.rank = 0 THEN NULL
-            ELSE coalesce(excluded.ends_at, there.ends_at) END,
+            ELSE coalesce(excluded.ends_at, known.ends_at) END,
         error = excluded.error,
         attempts = excluded.attempts,
-        worker = coalesce(excluded.worker, there.worker),
-        digest = coalesce(there.digest, excluded.digest),
+        worker = coalesce(excluded.worker, known.worker),
+        digest = coalesce(known.digest, excluded.digest),
         summary = excluded.summary,
         revision = nextval('job_revision'),
         expires_at = now() + interval '30 days'
     WHERE (excluded.run, excluded.rank, excluded.progress)
-        > (there.run, there.rank, there.progress)
+        > (known.run, known.rank, known.progress)
     RETURNING id
 """
 _EVENTS: Final = """
     INSERT INTO job_event (job_id, at, state, progress, run, rank, text)
-    SELECT told.* FROM unnest(
+    SELECT given.* FROM unnest(
         %s::text[], %s::timestamptz[], %s::text[], %s::float8[], %s::int[], %s::int[], %s::text[]
-    ) AS told (job_id, at, state, progress, run, rank, text)
-    JOIN job ON job.id = told.job_id
+    ) AS given (job_id, at, state, progress, run, rank, text)
+    JOIN job ON job.id = given.job_id
     ON CONFLICT DO NOTHING
 """
 _CONTENT: Final = """
-    INSERT INTO job_content AS there (job_id, what, content_type, body)
-    SELECT told.* FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[])
-        AS told (job_id, what, content_type, body)
-    JOIN job ON job.id = told.job_id
+    INSERT INTO job_content AS known (job_id, what, content_type, body)
+    SELECT given.* FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[])
+        AS given (job_id, what, content_type, body)
+    JOIN job ON job.id = given.job_id
     ON CONFLICT (job_id, what) DO UPDATE
         SET content_type = excluded.content_type, body = excluded.body
-        WHERE there.what = 'response'
+        WHERE known.what = 'response'
 """
 
 
@@ -85,28 +85,25 @@ class JobRepository:
     def url(self) -> str:
         return self._database.url
 
-    # Writing.
-
     def add(self, changes: Sequence[JobChange]) -> None:
-        """As much of them as is news."""
         if not changes:
             return
         with self._database.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            news = merge_changes(changes)
-            changed = _merge(connection, news)
+            merged = merge_changes(changes)
+            changed = _merge(connection, merged)
             _insert_events(connection, changes)
             _insert_requests(connection, changes)
-            _insert_responses(connection, [each for each in news if each.id in changed])
+            _insert_responses(connection, [each for each in merged if each.id in changed])
             _notify(connection)
 
     def begin(self, change: JobChange) -> None:
-        """A job that is about to be asked for; an id that is taken is an error."""
+        """Add a job before its request is published."""
         with self._database.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             taken = connection.execute("SELECT FROM job WHERE id = %s", (change.id,)).rowcount
             if taken:
-                raise PreconditionFailed(f"there is a job {change.id!r} already")
+                raise PreconditionFailed(f"the job {change.id!r} exists already")
             _merge(connection, [change])
             _insert_events(connection, [change])
             _insert_requests(connection, [change])
@@ -115,30 +112,33 @@ class JobRepository:
     def forget(self, identity: str) -> None:
         self._database.execute("DELETE FROM job WHERE id = %s", (identity,))
 
-    def sweep(self) -> int:
-        """Remove what is old, or more than there may be. How many jobs."""
+    def clean_up(self) -> int:
+        """Delete expired jobs, and the oldest beyond the limit. Returns how many."""
         with self._database.transaction() as connection:
             expired = "SELECT id FROM job WHERE expires_at < now() LIMIT %s"
-            old = connection.execute(f"DELETE FROM job WHERE id IN ({expired})", (_SWEEP,)).rowcount
+            old = connection.execute(
+                f"DELETE FROM job WHERE id IN ({expired})", (_CLEANUP_BATCH,)
+            ).rowcount
             many = connection.execute(
                 """
                 DELETE FROM job WHERE revision IN (
                     SELECT revision FROM job ORDER BY revision LIMIT least(%s, greatest(0,
                         (SELECT reltuples::bigint FROM pg_class WHERE relname = 'job') - %s)))
                 """,
-                (_SWEEP, MAX_PAGE_SIZE),
+                (_CLEANUP_BATCH, MAX_JOBS),
             ).rowcount
         return old + many
 
-    # Reading.
-
     def get(self, identity: str) -> JobRecord:
-        return self._one(f"SELECT {_COLUMNS} FROM job WHERE id = %s", identity)
+        rows = self._database.rows(f"SELECT {_COLUMNS} FROM job WHERE id = %s", (identity,))
+        if not rows:
+            raise NotFound(f"there is no job {identity!r}")
+        return _record(rows[0])
 
     def run(self, identity: str) -> int:
-        """How often it was asked for."""
-        found = self._database.rows("SELECT run FROM job WHERE id = %s", (identity,))
-        return found[0]["run"] if found else 0
+        """How often it was submitted."""
+        rows = self._database.rows("SELECT run FROM job WHERE id = %s", (identity,))
+        return rows[0]["run"] if rows else 0
 
     def page(
         self,
@@ -165,17 +165,16 @@ class JobRepository:
         assert count is not None
         return JobPage(tuple(map(_record, rows)), count["count"], page, size)
 
-    def since(self, revision: int, most: int = 1_000) -> list[JobRecord]:
-        """What changed after a revision, in order."""
+    def since(self, revision: int, limit: int = 1_000) -> list[JobRecord]:
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM job WHERE revision > %s ORDER BY revision LIMIT %s",
-            (revision, most),
+            (revision, limit),
         )
         return [_record(row) for row in rows]
 
     def last_revision(self) -> int:
-        found = self._database.rows("SELECT coalesce(max(revision), 0) AS last FROM job")
-        return int(found[0]["last"])
+        rows = self._database.rows("SELECT coalesce(max(revision), 0) AS last FROM job")
+        return int(rows[0]["last"])
 
     def events(self, identity: str) -> tuple[JobEvent, ...]:
         self.get(identity)
@@ -200,11 +199,11 @@ class JobRepository:
 
     def counts(self) -> dict[JobState, int]:
         rows = self._database.rows("SELECT state, count(*) FROM job GROUP BY state")
-        found = {row["state"]: row["count"] for row in rows}
-        return {state: found.get(state.value, 0) for state in JobState}
+        counts = {row["state"]: row["count"] for row in rows}
+        return {state: counts.get(state.value, 0) for state in JobState}
 
     def known(self, ids: Iterable[str]) -> dict[str, tuple[int, JobState, bytes | None]]:
-        """Of those that are there: the run, where it stands, and what was asked."""
+        """Run, state and digest of those that exist."""
         rows = self._database.rows(
             "SELECT id, run, state, digest FROM job WHERE id = ANY(%s)", (list(ids),)
         )
@@ -213,76 +212,74 @@ class JobRepository:
             for row in rows
         }
 
-    def _one(self, statement: str, identity: str) -> JobRecord:
-        rows = self._database.rows(statement, (identity,))
-        if not rows:
-            raise NotFound(f"there is no job {identity!r}")
-        return _record(rows[0])
-
 
 def _merge(connection: Connection, changes: Sequence[JobChange]) -> set[str]:
-    """Which jobs it changed: what was known already, or is overtaken, changes none."""
-    columns: list[list[Any]] = [
-        [each.id for each in changes],
-        [each.kind for each in changes],
-        [each.state.value for each in changes],
-        [each.run for each in changes],
-        [each.rank for each in changes],
-        [each.priority for each in changes],
-        [each.progress for each in changes],
-        [each.submitted for each in changes],
-        [each.at for each in changes],
-        [each.start for each in changes],
-        [each.end for each in changes],
-        [_storable(each.error) for each in changes],
-        [each.attempts for each in changes],
-        [each.worker for each in changes],
-        [each.digest for each in changes],
-        [json.dumps(each.summary) for each in changes],
+    """Returns the ids of the changed jobs; a repeated or outdated change changes none."""
+    rows = [
+        (
+            each.id,
+            each.kind,
+            each.state.value,
+            each.run,
+            each.rank,
+            each.priority,
+            each.progress,
+            each.submitted,
+            each.at,
+            each.start,
+            each.end,
+            _storable(each.error),
+            each.attempts,
+            each.worker,
+            each.digest,
+            json.dumps(each.summary),
+        )
+        for each in changes
     ]
-    return {row["id"] for row in connection.execute(_MERGE, columns).fetchall()}
+    return {row["id"] for row in connection.execute(_MERGE, _columns(rows)).fetchall()}
 
 
 def _insert_events(connection: Connection, changes: Sequence[JobChange]) -> None:
-    told = {(each.id, each.run, each.rank): each for each in changes if each.run}
-    events = list(told.values())
-    if events:
-        columns: list[list[Any]] = [
-            [each.id for each in events],
-            [each.at for each in events],
-            [each.state.value for each in events],
-            [each.progress for each in events],
-            [each.run for each in events],
-            [each.rank for each in events],
-            [_storable(each.error or each.worker or "") for each in events],
-        ]
-        connection.execute(_EVENTS, columns)
+    events = {(each.id, each.run, each.rank): each for each in changes if each.run}
+    rows = [
+        (
+            each.id,
+            each.at,
+            each.state.value,
+            each.progress,
+            each.run,
+            each.rank,
+            _storable(each.error or each.worker or ""),
+        )
+        for each in events.values()
+    ]
+    if rows:
+        connection.execute(_EVENTS, _columns(rows))
 
 
 def _insert_requests(connection: Connection, changes: Sequence[JobChange]) -> None:
-    """The first of a job stays."""
-    kept: dict[tuple[str, str], StoredMessage] = {}
-    for each in changes:
-        if each.request is not None:
-            kept.setdefault((each.id, "request"), each.request)
-    _insert_messages(connection, kept)
+    """The first request of a job stays."""
+    stored = {each.id: each.request for each in reversed(changes) if each.request}
+    _insert_messages(connection, "request", stored)
 
 
 def _insert_responses(connection: Connection, changes: Sequence[JobChange]) -> None:
-    """The first final one of a run stays; the next run's takes its place."""
-    kept = {(each.id, "response"): each.response for each in changes if each.response and each.run}
-    _insert_messages(connection, kept)
+    """The first final response of a run stays; the next run replaces it."""
+    stored = {each.id: each.response for each in changes if each.response and each.run}
+    _insert_messages(connection, "response", stored)
 
 
-def _insert_messages(connection: Connection, kept: Mapping[tuple[str, str], StoredMessage]) -> None:
-    if kept:
-        columns: list[list[Any]] = [
-            [identity for identity, _ in kept],
-            [what for _, what in kept],
-            [each.content_type for each in kept.values()],
-            [each.body for each in kept.values()],
-        ]
-        connection.execute(_CONTENT, columns)
+def _insert_messages(
+    connection: Connection, what: str, stored: Mapping[str, StoredMessage]
+) -> None:
+    if stored:
+        rows = [(key, what, each.content_type, each.body) for key, each in stored.items()]
+        connection.execute(_CONTENT, _columns(rows))
+
+
+def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """As arrays for `unnest`."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _notify(connection: Connection) -> None:
@@ -290,24 +287,9 @@ def _notify(connection: Connection) -> None:
 
 
 def _storable(text: str | None) -> str | None:
-    """PostgreSQL has no way to store a NUL."""
+    """PostgreSQL cannot store a NUL."""
     return None if text is None else text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _record(row: dict[str, Any]) -> JobRecord:
-    return JobRecord(
-        row["id"],
-        row["kind"],
-        JobState(row["state"]),
-        row["submitted_at"],
-        row["changed_at"],
-        row["progress"],
-        row["started_at"],
-        row["ends_at"],
-        row["error"],
-        row["attempts"],
-        row["worker"],
-        row["priority"],
-        row["summary"],
-        row["revision"],
-    )
+    return JobRecord(**{**row, "state": JobState(row["state"])})

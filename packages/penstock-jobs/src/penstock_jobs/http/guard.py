@@ -1,7 +1,7 @@
-"""What is refused before anything is read: too much, from elsewhere, or without the token.
+"""Checks before a request is read: host, origin, token, size.
 
-A page of another site can make a browser send a form here, even to loopback; which names and sites
-are answered is for `core/host_policy.py` to say.
+A page of another site can make a browser send a form to this API, even on loopback;
+`penstock.core.host_policy` decides which hosts and origins are accepted.
 """
 
 from __future__ import annotations
@@ -17,29 +17,26 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.core.errors import AuthenticationFailed, ContentTooLarge, PenstockError
 from penstock.core.host_policy import HostPolicy, check_scope
 from penstock.core.units import MiB, parse_count
-from penstock_jobs.http.problems import problem_response
+from penstock_jobs.http.schemas import PROBLEMS
 
-#: Without a token these can be asked for: they tell nothing of jobs.
+#: Available without a token: they reveal nothing about jobs.
 _PUBLIC_PATHS: Final = ("/health", "/openapi.json")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
-    """What the API accepts, and from whom."""
-
     body_bytes: int = 64 * MiB
-    token: str | None = None  #: to be sent as `Authorization: Bearer …`
-    origins: frozenset[str] = frozenset()  #: sites whose pages may use the API, `https://host`
-    hosts: frozenset[str] = frozenset()  #: names it is reached by beside addresses and localhost
-    #: Types of requests. Those that run commands of the sender's choice are not among them unless
-    #: somebody wants that.
+    token: str | None = None  #: expected as `Authorization: Bearer …`
+    origins: frozenset[str] = frozenset()  #: origins of pages that may use the API: `https://host`
+    hosts: frozenset[str] = frozenset()  #: accepted names beside addresses and localhost
+    #: Accepted types; by default none that runs code of the sender's choice.
     kinds: frozenset[str] = field(
         default_factory=lambda: frozenset(("fake", "build_models", "predict_models"))
     )
 
 
 class RequestGuard:
-    """ASGI, around the application."""
+    """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, limits: ApiLimits) -> None:
         self._app = app
@@ -51,13 +48,13 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         try:
-            self._look(scope, Headers(scope=scope))
+            self._check(scope, Headers(scope=scope))
         except PenstockError as error:
-            await problem_response(error, scope["path"])(scope, receive, send)
+            await PROBLEMS.from_error(error, scope["path"])(scope, receive, send)
             return
         await self._app(scope, _bounded(receive, self._limits.body_bytes), send)
 
-    def _look(self, scope: Scope, headers: Headers) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
         check_scope(self._policy, scope)
         token = self._limits.token
         if (
@@ -76,14 +73,14 @@ class RequestGuard:
 
 
 def _bounded(receive: Receive, most: int) -> Callable[[], Awaitable[Message]]:
-    """The length a sender tells is not all there may be: what comes is counted."""
-    got = 0
+    """Counts the body, because the content length may be wrong or missing."""
+    size = 0
 
     async def counted() -> Message:
-        nonlocal got
+        nonlocal size
         message = await receive()
-        got += len(message.get("body", b""))
-        if got > most:
+        size += len(message.get("body", b""))
+        if size > most:
             raise _too_large(most)
         return message
 
@@ -91,4 +88,4 @@ def _bounded(receive: Receive, most: int) -> Callable[[], Awaitable[Message]]:
 
 
 def _too_large(most: int) -> ContentTooLarge:
-    return ContentTooLarge(f"a request may have {most:,} bytes here")
+    return ContentTooLarge(f"the request is larger than {most:,} bytes")

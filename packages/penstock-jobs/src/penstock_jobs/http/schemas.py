@@ -1,4 +1,4 @@
-"""What the API answers with, as its description shows it."""
+"""The models of the API, its errors, and the parts of its description FastAPI cannot derive."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from typing import Annotated, Any, Final
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from penstock_jobs.http.problems import MEDIA_TYPE, DatasetCell
-from penstock_jobs.model import JobEvent, JobPage, JobRecord, JobRequest, JobState
+from penstock.core.errors import (
+    AccessRefused,
+    AuthenticationFailed,
+    ConfigurationError,
+    ContentTooLarge,
+    NotFound,
+    PreconditionFailed,
+    Unsupported,
+)
+from penstock_jobs.errors import DatasetError, JobFormatError
+from penstock_jobs.model import JobPage, JobRecord, JobRequest, JobState
+from penstock_store.http.problems import Problem, ProblemMapper, ProblemRule
 
-#: Ids that can be part of an address; others' jobs may have any, and are found by listing.
+#: Ids that can be part of an address. Jobs of other programs may have others, and are listed.
 ID_PATTERN = r"^[A-Za-z0-9_~@:+\-][A-Za-z0-9_.~@:+\-]{0,254}$"
 JobId = Annotated[str, Path(description="The job's id.", examples=["build-2026-05-05"])]
 
@@ -34,92 +44,128 @@ _EXAMPLE: dict[str, Any] = {
 
 
 class Job(BaseModel):
-    """Where a job stands."""
+    """A job."""
 
-    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"example": _EXAMPLE})
 
     id: str
-    kind: str = Field(description="The request's type.")
+    kind: str = Field(description="The type of the request.")
     state: JobState
-    progress: float = Field(ge=0, le=1, description="Of the work, 0 to 1.")
+    progress: float = Field(ge=0, le=1, description="The share that is done, 0 to 1.")
     submitted: datetime
-    changed: datetime = Field(description="The last time anything was heard of it.")
+    changed: datetime = Field(description="When the last message about it arrived.")
     start: datetime | None
-    end: datetime | None = Field(description="Expected while it runs; when it was, afterwards.")
-    error: str | None = Field(description="Of the last attempt, if that failed.")
-    attempts: int = Field(description="How often it was begun.")
+    end: datetime | None = Field(description="An estimate while the job runs.")
+    error: str | None = Field(description="Of the last attempt, if it failed.")
+    attempts: int = Field(description="Attempts so far.")
     worker: str | None
     priority: int
-    summary: dict[str, Any] = Field(description="What came of it, in a few figures.")
+    summary: dict[str, Any] = Field(description="A few figures of the result.")
     revision: int = Field(description="Rises with each change of any job; the id of events.")
 
     @classmethod
     def of(cls, record: JobRecord) -> Job:
-        return cls(
-            id=record.id,
-            kind=record.kind,
-            state=record.state,
-            progress=record.progress,
-            submitted=record.submitted,
-            changed=record.changed,
-            start=record.start,
-            end=record.end,
-            error=record.error,
-            attempts=record.attempts,
-            worker=record.worker,
-            priority=record.priority,
-            summary=dict(record.summary),
-            revision=record.revision,
-        )
+        return cls.model_validate(record)
 
 
 class Jobs(BaseModel):
-    """A page of jobs, the newest first."""
+    """A page of jobs, newest first."""
 
     jobs: list[Job]
-    total: int = Field(description="Of all that match, on all pages.")
+    total: int = Field(description="Jobs on all pages.")
     page: int
     size: int
 
     @classmethod
-    def of(cls, found: JobPage) -> Jobs:
-        jobs = [Job.of(record) for record in found.records]
-        return cls(jobs=jobs, total=found.total, page=found.page, size=found.size)
+    def of(cls, page: JobPage) -> Jobs:
+        jobs = [Job.of(record) for record in page.records]
+        return cls(jobs=jobs, total=page.total, page=page.page, size=page.size)
 
 
 class JobEventEntry(BaseModel):
-    """One thing that happened to a job."""
+    """A change of a job."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     at: datetime
     state: JobState
     progress: float
     text: str = ""
 
-    @classmethod
-    def of(cls, event: JobEvent) -> JobEventEntry:
-        return cls(at=event.at, state=event.state, progress=event.progress, text=event.text)
-
 
 class JobCounts(BaseModel):
-    """How many jobs are in each state."""
+    """The number of jobs in each state."""
 
     counts: dict[JobState, int]
 
 
 class DeadLetterReplay(BaseModel):
-    """Which of the dead letters to send again."""
+    """The dead letters to submit again."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"ids": ["a", "b"]}})
 
-    ids: list[str] | None = Field(None, description="All of them, if none are named.")
+    ids: list[str] | None = Field(None, description="All of them if there is no list.")
 
 
 class DeadLetterReplayResult(BaseModel):
     replayed: int
 
 
+class DatasetCell(BaseModel):
+    """A problem of a data set; row 1 has the names of the columns."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    row: int = Field(description="0: the whole data set")
+    column: str
+    text: str
+
+
+class ProblemDetails(Problem):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "urn:penstock:problem:data",
+                "title": "Unprocessable Entity",
+                "status": 422,
+                "detail": "row 4, column FC: 'many' is not a number",
+                "instance": "/jobs",
+                "problems": [{"row": 4, "column": "FC", "text": "'many' is not a number"}],
+            }
+        }
+    )
+
+    problems: list[DatasetCell] | None = None
+
+
+def _dataset_problems(error: Exception) -> dict[str, Any]:
+    if not isinstance(error, DatasetError):
+        return {}
+    return {"problems": [DatasetCell.model_validate(each) for each in error.problems]}
+
+
+PROBLEMS: Final = ProblemMapper(
+    (
+        ProblemRule(JobFormatError, 400, name="form"),
+        ProblemRule(ConfigurationError, 422, name="values"),
+        ProblemRule(DatasetError, 422, name="data"),
+        ProblemRule(NotFound, 404, name="not-found"),
+        ProblemRule(AuthenticationFailed, 401, name="not-signed-in"),
+        ProblemRule(AccessRefused, 403, name="refused"),
+        ProblemRule(PreconditionFailed, 409, name="conflict"),
+        ProblemRule(ContentTooLarge, 413, name="too-large"),
+        ProblemRule(Unsupported, 415, name="media-type"),
+        ProblemRule(ConnectionError, 503, name="unavailable"),
+    ),
+    _dataset_problems,
+    retry_seconds=5,
+)
+
+
 class CheckedDataset(BaseModel):
-    """What a data set has, and everything that is wrong with it."""
+    """The contents of a data set, and all its problems."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     usable: bool
     samples: int
@@ -129,13 +175,11 @@ class CheckedDataset(BaseModel):
     problems: list[DatasetCell]
 
 
-# What the API's description says of bodies that FastAPI does not read itself, with examples.
-
 _COMPONENTS: Final = "#/components/schemas/{model}"
 
 _EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "fake": {
-        "summary": "Ten seconds of nothing, told once a second",
+        "summary": "Ten seconds of waiting, with progress every second",
         "value": {"type": "fake", "id": "trial-1", "duration": 10, "interval": 1},
     },
     "build": {
@@ -148,7 +192,7 @@ _EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "predict": {
-        "summary": "Where samples come from; the models in base64",
+        "summary": "The origin of samples; the models are in base64",
         "value": {
             "type": "predict_models",
             "id": "river-7",
@@ -163,7 +207,7 @@ _FORM: Final[dict[str, Any]] = {
     "required": ["type"],
     "properties": {
         "type": {"type": "string", "enum": ["fake", "build_models", "predict_models"]},
-        "id": {"type": "string", "description": "Made up if there is none."},
+        "id": {"type": "string", "description": "Generated if there is none."},
         "dataset": {"type": "string", "format": "binary", "description": "A CSV."},
         "aging": {
             "type": "array",
@@ -179,7 +223,7 @@ _FORM: Final[dict[str, Any]] = {
 #: The body of `POST /jobs`.
 REQUEST_BODY: Final[dict[str, Any]] = {
     "required": True,
-    "description": "What is wanted. JSON, the XML and MIME of the Ichnaea clients, or a form.",
+    "description": "The request: JSON, the XML or MIME of the Ichnaea clients, or a form.",
     "content": {
         "application/json": {
             "schema": {"$ref": "#/components/schemas/JobRequest"},
@@ -202,7 +246,7 @@ DATASET_BODY: Final[dict[str, Any]] = {
 }
 RESULT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "The result, as asked for by `as` or `Accept`.",
+        "description": "The result, in the format of `as` or `Accept`.",
         "content": {
             "application/json": {"schema": {"type": "object"}},
             "text/xml": {"schema": {"type": "string"}},
@@ -226,27 +270,26 @@ EVENT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Responses with problem details, for the statuses a route may answer with."""
-    schema = {"$ref": "#/components/schemas/ProblemDetails"}
-    names = {
-        400: "It cannot be read.",
+    """The error responses of a route; their content is added to the OpenAPI document."""
+    descriptions = {
+        400: "The request cannot be read.",
         401: "The token is missing or wrong.",
-        403: "It is not allowed here.",
-        404: "There is no such job, or nothing of the kind.",
-        409: "Its state does not allow it, or the id is taken.",
-        413: "It is too large.",
-        415: "The content type is not understood.",
-        422: "It can be read and cannot be used: what is wrong, and where.",
-        503: "The broker or the database does not answer; `Retry-After` says when to try again.",
+        403: "The server does not allow this type of job.",
+        404: "The job or the resource does not exist.",
+        409: "The state of the job does not allow it, or the id exists already.",
+        413: "The request is too large.",
+        415: "The content type is not supported.",
+        422: "A value is invalid; `errors` or `problems` tell which.",
+        503: "The broker or the database is unavailable; retry after `Retry-After` seconds.",
     }
     return {
-        status: {"description": names[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        status: {"description": descriptions[status]}
         for status in sorted({*statuses, 401, 422, 503})
     }
 
 
 def add_request_schemas(description: dict[str, Any]) -> dict[str, Any]:
-    """The description with what `REQUEST_BODY` refers to; an id may be left out over HTTP."""
+    """Add the schemas that `REQUEST_BODY` refers to; over HTTP the id is optional."""
     schema = TypeAdapter(JobRequest).json_schema(ref_template=_COMPONENTS)
     schemas = description["components"]["schemas"]
     for name, kind in schema.pop("$defs").items():

@@ -1,7 +1,8 @@
-"""A request out of an HTTP body: JSON, the Ichnaea clients' XML and MIME, or a form with files.
+"""Requests from HTTP bodies: JSON, the XML and MIME of the Ichnaea clients, or a form with files.
 
-The first three are sniffed as messages are, whatever their label; a form is what its content type
-says. A request without an id is given one. What may be large is read beside the loop.
+The format of the first three is detected, whatever the content type. A request without an id gets
+one. Files of a form are checked at once: all problems of a data set are reported together, each
+with its row and column. Large bodies are parsed in a thread.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from penstock_jobs.formats import MessageFormat, read_request
 from penstock_jobs.http.schemas import ID_PATTERN
 from penstock_jobs.model import Aging, Agings, BuildModels, Dataset, JobRequest, PredictModels
 from penstock_jobs.science import model_file
-from penstock_jobs.science.decay import file_means, read_trials
+from penstock_jobs.science.decay import parse_file_name, read_trials
 from penstock_jobs.science.indicators import ANIMAL, HUMAN, INDICATORS
-from penstock_jobs.science.matrix import SampleMatrix, prepare, read_csv
+from penstock_jobs.science.matrix import SampleMatrix, decode_text, prepare, read_csv
 from penstock_jobs.science.model import FOLDS
 
 FORM_MEDIA_TYPE: Final = "multipart/form-data"
-#: A form has the trials of each indicator in each season, and more.
+#: Enough for the trials of each indicator in each season.
 MAX_FILES: Final = 200
 MAX_FIELDS: Final = 20
-#: So far an object that is empty is looked for its end.
+#: How far an empty object is searched for its end.
 _BLANKS: Final = 64
-_SENT: Final = (
+_MEDIA_TYPES: Final = (
     "application/json",
     "text/xml",
     "application/xml",
@@ -50,17 +51,17 @@ _ID: Final = re.compile(ID_PATTERN)
 
 
 async def read_submission(http: HttpRequest) -> tuple[JobRequest, MessageFormat]:
-    """What is asked for, and in which form; refused if it cannot be understood."""
+    """The request and its format."""
     kind = http.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if kind not in _SENT:
-        raise Unsupported(f"{kind!r} is not understood here; there are {', '.join(_SENT)}")
+    if kind not in _MEDIA_TYPES:
+        raise Unsupported(f"content type {kind!r} is not supported; use {', '.join(_MEDIA_TYPES)}")
     if kind == FORM_MEDIA_TYPE:
         request, form = await _from_form(http), MessageFormat.JSON
     else:
         body = await http.body()
-        request, form = await asyncio.to_thread(_read, body)
+        request, form = await asyncio.to_thread(read_request, _with_id(body))
     if not _ID.fullmatch(request.id):
-        raise ConfigurationError(f"the id {request.id!r} could not be part of an address")
+        raise ConfigurationError(f"id {request.id!r}: cannot be part of a URL")
     return request, form
 
 
@@ -68,12 +69,8 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def _read(body: bytes) -> tuple[JobRequest, MessageFormat]:
-    return read_request(_with_id(body))
-
-
 def _with_id(body: bytes) -> bytes:
-    """Of a key that is there twice the last holds: this id is the request's if it has no other."""
+    """Insert an id in front: of a repeated key JSON takes the last, so it only fills a gap."""
     start, brace, rest = body.partition(b"{")
     if not brace or start.strip():
         return body
@@ -106,33 +103,24 @@ def _request(texts: Mapping[str, str], files: Mapping[str, Mapping[str, bytes]])
         models = _one(files, "models")
         model_file.load_model(models)
         return PredictModels(identity, dataset, models)
-    raise JobFormatError(
-        f"the field 'type' is {kind!r}: fake, build_models or predict_models is wanted"
-    )
+    raise JobFormatError(f"field 'type' is {kind!r}: must be fake, build_models or predict_models")
 
 
 def _one(files: Mapping[str, Mapping[str, bytes]], name: str) -> bytes:
     found = list(files.get(name, {}).values())
     if len(found) != 1:
-        raise JobFormatError(f"one file is wanted in the field {name!r}; there are {len(found)}")
+        raise JobFormatError(f"field {name!r}: expected one file, got {len(found)}")
     return found[0]
 
 
-# Files that somebody hands in: checked at once, cell by cell, and made parts of a request.
-#
-# Everything that is wrong with a data set is found in one go, each problem with its row and column,
-# so that a person mends the file once.
-
-#: What a zip begins with.
-_ZIP: Final = b"PK"
+_ZIP_MAGIC: Final = b"PK"
 #: Of all trials, unpacked: a line of four bytes becomes objects of more than a hundred.
 MAX_TRIALS_BYTES: Final = 4 * MiB
-#: A data set of more cells is not looked at by eye.
 PREVIEW_ROWS: Final = 200
 
 
 class DatasetPurpose(Enum):
-    """What a data set is for: a reference needs samples of both origins, and enough of them."""
+    """A reference for building models needs enough samples of both origins."""
 
     BUILD = "build_models"
     PREDICT = "predict_models"
@@ -140,10 +128,8 @@ class DatasetPurpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DatasetCheck:
-    """A data set that was looked through; it can be used if there are no problems."""
-
     columns: Dataset
-    rows: tuple[tuple[str, ...], ...]  #: as they came, the names first, for a person to look at
+    rows: tuple[tuple[str, ...], ...]  #: for a preview, the names first
     problems: tuple[DatasetProblem, ...]
     samples: int = 0
     humans: int = 0
@@ -152,6 +138,10 @@ class DatasetCheck:
     @property
     def animals(self) -> int:
         return self.samples - self.humans
+
+    @property
+    def usable(self) -> bool:
+        return not self.problems
 
 
 def check_dataset(data: bytes, purpose: DatasetPurpose) -> DatasetCheck:
@@ -165,15 +155,15 @@ def check_dataset(data: bytes, purpose: DatasetPurpose) -> DatasetCheck:
     names = tuple(name for name in INDICATORS if name in columns)
     humans = int((matrix.origins == HUMAN).sum())
     if not names:
-        text = f"no indicator is in it; there are {', '.join(INDICATORS)}"
+        text = f"no indicators; the indicators are {', '.join(INDICATORS)}"
         problems = (DatasetProblem(1, "", text), *problems)
     if not len(matrix):
-        problems = (DatasetProblem(2, "", "no samples are in it"), *problems)
+        problems = (DatasetProblem(2, "", "no samples"), *problems)
     return DatasetCheck(columns, rows, tuple(problems), len(matrix), humans, names)
 
 
 def read_dataset(data: bytes, purpose: DatasetPurpose) -> Dataset:
-    """The columns; refused with everything that is wrong."""
+    """The columns; raises `DatasetError` with all problems."""
     checked = check_dataset(data, purpose)
     if checked.problems:
         raise DatasetError(checked.problems)
@@ -181,12 +171,12 @@ def read_dataset(data: bytes, purpose: DatasetPurpose) -> Dataset:
 
 
 def read_agings(files: Mapping[str, bytes]) -> Agings:
-    """Trials from `env<NAME>-<SEASON>.txt`, one by one or in zips; others are left aside."""
+    """Trials from files `env<NAME>-<SEASON>.txt`, single or in zips; others are ignored."""
     found: dict[str, tuple[Aging, ...]] = {}
     for name, content in _unzipped(files).items():
-        meant = file_means(name.rpartition("/")[2])
-        if meant is not None:
-            column, season = meant
+        parsed = parse_file_name(name.rpartition("/")[2])
+        if parsed is not None:
+            column, season = parsed
             aging = Aging(read_trials(content, name), season.position)
             found[column] = (*found.get(column, ()), aging)
     if not found:
@@ -199,7 +189,7 @@ def _unzipped(files: Mapping[str, bytes]) -> dict[str, bytes]:
     plain: dict[str, bytes] = {}
     left = MAX_TRIALS_BYTES
     for name, content in files.items():
-        zipped = content.startswith(_ZIP)
+        zipped = content.startswith(_ZIP_MAGIC)
         found = archive.contents(content, most_bytes=left) if zipped else {name: content}
         left -= sum(map(len, found.values()))
         if left < 0:
@@ -223,10 +213,7 @@ def _lacking(matrix: SampleMatrix) -> tuple[DatasetProblem, ...]:
 
 
 def _rows(data: bytes) -> tuple[tuple[str, ...], ...]:
-    """As a person wrote them, whatever is wrong with them."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
+    """For a preview, even if the data set is invalid."""
+    text = decode_text(data)
     lines = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=";")
     return tuple(tuple(row) for row, _ in zip(lines, range(PREVIEW_ROWS + 1), strict=False))

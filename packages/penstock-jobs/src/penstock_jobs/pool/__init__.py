@@ -1,1 +1,1 @@
-"""Processes that Python functions run in, so that they can be ended, and hold up nobody's loop."""
+"""A pool of processes for Python functions, so that they can be ended and never block the loop."""

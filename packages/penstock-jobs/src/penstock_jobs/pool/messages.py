@@ -1,7 +1,6 @@
-"""What the worker and its processes send each other: lists of plain values, in `marshal`'s form.
+"""The messages between a worker and its processes: lists of plain values, encoded by `marshal`.
 
-Both ends are the same interpreter and trust each other; nothing of it comes from outside. Bytes in,
-values out.
+Both ends run the same interpreter and trust each other; no value comes from outside.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from typing import Any, Final
 
 _SIZE: Final = Struct(">I")
 
-# To a process, by the line that work comes by: (verb, number, …).
-DO: Final = "do"  #: function, arguments, keywords, and of `pool.Piece` plain and own
-# To a process, by the line of orders, which is heard while it works: (verb, number).
-INTERRUPT: Final = "ask"  #: to end: its time is over
-GIVE_BACK: Final = "back"  #: give back all that has not begun
+# To a process, on the task socket: (verb, number, …).
+RUN: Final = "run"  #: function, arguments, keywords, `as_json` and `own_only` of `PoolTask`
+# To a process, on the control socket, which a thread reads during a task: (verb, number).
+INTERRUPT: Final = "interrupt"  #: raise an exception in the task: its time is over
+RETURN: Final = "return"  #: return all tasks that have not started
 # From a process: (verb, number, …).
-READY: Final = "ready"  #: it can be given work
-PROGRESS: Final = "told"  #: share, finish as seconds since 1970 or None
-DONE: Final = "done"  #: what it returned, and the seconds that took
-FAILED: Final = "failed"  #: the exception's type, its text, whether trying again makes sense
+READY: Final = "ready"  #: it accepts tasks
+PROGRESS: Final = "progress"  #: share, finish as seconds since 1970 or None
+DONE: Final = "done"  #: the returned value, the duration in seconds
+FAILED: Final = "failed"  #: the exception's type, its text, whether to retry
 
 
 def pack_messages(items: list[tuple[Any, ...]]) -> bytes:
@@ -31,8 +30,6 @@ def pack_messages(items: list[tuple[Any, ...]]) -> bytes:
 
 
 class PoolMessageReader:
-    """What has come, as far as it has not been handed out."""
-
     __slots__ = ("_rest",)
 
     def __init__(self) -> None:

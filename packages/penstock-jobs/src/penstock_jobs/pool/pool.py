@@ -1,9 +1,9 @@
-"""A number of processes, and which of them does what.
+"""A pool of processes, and which of them runs which task.
 
-A piece of work goes to the process that has least to do. While work is known to be short a process
-is given several pieces at once; when one of them turns out to be long, what waits behind it is
-asked for again. A process that dies fails the piece it was at; what waited there goes elsewhere.
-After so many pieces a process is replaced by a new one: memory that leaks goes with it.
+A task goes to the process with the fewest tasks. While tasks are short a process gets several at
+once; when one turns out to be long, the tasks behind it are returned. A process that dies fails the
+task it was running; those that waited there go to other processes. After `recycle` tasks a process
+is replaced, which bounds memory leaks.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from penstock.core.logs import get_logger
 from penstock_jobs.pool.messages import (
-    DO,
     DONE,
-    GIVE_BACK,
     INTERRUPT,
     PROGRESS,
     READY,
+    RETURN,
+    RUN,
     PoolMessageReader,
     pack_messages,
 )
@@ -31,217 +31,192 @@ from penstock_jobs.shells.reaper import reaper_command
 
 log = get_logger(__name__)
 
-#: How much one process is given ahead.
+#: The most tasks that one process has at a time.
 _MAX_QUEUED: Final = 64
-#: Longer than that is long: what waits behind it is looked for another place.
+#: A longer task has the tasks behind it moved to other processes.
 _LONG_SECONDS: Final = 0.05
 _RESTART_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class PoolTask:
-    """Work, and whom to tell of it."""
-
     function: str
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
-    plain: bool  #: what it returns is to be JSON
-    told: Callable[[float, float | None], None]
-    done: Callable[[Any, float], None]  #: what it returned, and the seconds that took
-    failed: Callable[[str, str, bool], None]  #: type, text, whether to try again
-    lost: Callable[[str], None]  #: its process went, for this reason
-    own: bool = True  #: it has to be its module's own, and not what that has from others
+    as_json: bool  #: the returned value is encoded as JSON
+    on_progress: Callable[[float, float | None], None]
+    on_done: Callable[[Any, float], None]  #: the returned value, the duration in seconds
+    on_failed: Callable[[str, str, bool], None]  #: type, text, whether to retry
+    on_lost: Callable[[str], None]  #: the reason why its process ended
+    own_only: bool = True  #: the function must be defined by its module
     number: int = 0
-    place: PoolProcess | None = None
+    process: PoolProcess | None = None
 
 
 class ProcessPool:
-    def __init__(self, size: int, *, most: int | None = None, master: str = "") -> None:
-        """`most` pieces a process does before another takes its place; with a `master`, processes
-        have a Spark session and functions get it first."""
+    def __init__(self, size: int, *, recycle: int | None = None, master: str = "") -> None:
+        """With a `master`, each process has a Spark session, the first argument of functions."""
         self._size = size
-        self._most = most
+        self._recycle = recycle
         self._master = master
         self._numbers = 0
-        self._processes: dict[PoolProcess, dict[int, PoolTask]] = {}  # in the order they are done
-        self._waiting: dict[int, PoolTask] = {}  # for a process, in the order they are placed
-        self._reasons: dict[PoolProcess, str] = {}  # why we ended it
+        self._processes: dict[PoolProcess, dict[int, PoolTask]] = {}  # tasks in their order
+        self._waiting: dict[int, PoolTask] = {}  # for a process
+        self._reasons: dict[PoolProcess, str] = {}  # why the pool ended a process
         self._closing = False
-        self._starting: set[asyncio.Task[None]] = set()
-        self._first = asyncio.Event()
-        self._look: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._first_ready = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        """Returns when one process is ready. One that is not opened begins with the first piece."""
-        self._fill()
-        await self._first.wait()
+        """Returns when one process is ready. Without `open` the first task starts processes."""
+        self._start_processes()
+        await self._first_ready.wait()
 
     async def close(self) -> None:
         self._closing = True
-        if self._look is not None:
-            self._look.cancel()
-        await asyncio.gather(*self._starting, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         processes = list(self._processes)
         for process in processes:
             process.end()
         for process in processes:
-            await process.ended()
+            await process.wait()
 
-    def begin(self, pool_task: PoolTask) -> None:
+    def submit(self, task: PoolTask) -> None:
         self._numbers += 1
-        pool_task.number = self._numbers
+        task.number = self._numbers
         if not self._processes:
-            self._fill()
-        self._place(pool_task)
-        if self._look is None:
-            loop = asyncio.get_running_loop()
-            self._look = loop.call_later(_LONG_SECONDS, self._look_around, {})
-
-    def withdraw(self, pool_task: PoolTask) -> bool:
-        """Do not begin it, if no process has it; whether that was so."""
-        return self._waiting.pop(pool_task.number, None) is not None
-
-    def underway(self, pool_task: PoolTask) -> bool:
-        """Whether a process is at it, as far as has been heard."""
-        process = pool_task.place
-        return process is not None and next(iter(self._processes[process]), 0) == pool_task.number
-
-    def ask(self, pool_task: PoolTask) -> None:
-        """To end by itself, by an exception."""
-        if pool_task.place is not None:
-            pool_task.place.order(INTERRUPT, pool_task.number)
-
-    def end(self, pool_task: PoolTask, reason: str) -> None:
-        """At once: its process is ended, if it has begun."""
-        process = pool_task.place
-        if process is None:
-            if self.withdraw(pool_task):
-                pool_task.lost(reason)
-            return
-        if not self.underway(pool_task):
-            self._processes[process].pop(pool_task.number)  # whatever comes of it
-            pool_task.lost(reason)
-            return
-        self._reasons[process] = reason
-        process.end()
-
-    # Placing.
-
-    def _place(self, pool_task: PoolTask) -> None:
+            self._start_processes()
         process = None if self._waiting else self._least_busy()
         if process is None:
-            self._waiting[pool_task.number] = pool_task
+            self._waiting[task.number] = task
         else:
-            self._give(pool_task, process)
+            self._send(task, process)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_LONG_SECONDS, self._check_durations, {})
 
-    def _give(self, pool_task: PoolTask, process: PoolProcess) -> None:
-        pool_task.place = process
-        process.begun += 1
-        self._processes[process][pool_task.number] = pool_task
-        work = (
-            pool_task.function,
-            pool_task.arguments,
-            pool_task.keywords,
-            pool_task.plain,
-            pool_task.own,
-        )
-        process.send((DO, pool_task.number, *work))
+    def withdraw(self, task: PoolTask) -> bool:
+        """Remove a task that no process has; whether that was so."""
+        return self._waiting.pop(task.number, None) is not None
+
+    def is_started(self, task: PoolTask) -> bool:
+        process = task.process
+        return process is not None and next(iter(self._processes[process]), 0) == task.number
+
+    def interrupt(self, task: PoolTask) -> None:
+        """Raise an exception in the task."""
+        if task.process is not None:
+            task.process.send_control(INTERRUPT, task.number)
+
+    def terminate(self, task: PoolTask, reason: str) -> None:
+        """At once; the process of a started task is ended."""
+        process = task.process
+        if process is None:
+            if self.withdraw(task):
+                task.on_lost(reason)
+        elif not self.is_started(task):
+            self._processes[process].pop(task.number)  # its result is ignored
+            task.on_lost(reason)
+        else:
+            self._reasons[process] = reason
+            process.end()
+
+    def _send(self, task: PoolTask, process: PoolProcess) -> None:
+        task.process = process
+        process.task_count += 1
+        self._processes[process][task.number] = task
+        call = task.function, task.arguments, task.keywords, task.as_json, task.own_only
+        process.send((RUN, task.number, *call))
 
     def _least_busy(self) -> PoolProcess | None:
         best, least = None, _MAX_QUEUED
-        for process, pieces in self._processes.items():
-            if len(pieces) < least and self._takes(process):
-                best, least = process, len(pieces)
+        for process, tasks in self._processes.items():
+            accepts = process.ready and not process.has_long_task and not self._is_worn(process)
+            if len(tasks) < least and accepts:
+                best, least = process, len(tasks)
         return best
 
-    def _takes(self, process: PoolProcess) -> bool:
-        return process.ready and not process.long and not self._worn(process)
+    def _is_worn(self, process: PoolProcess) -> bool:
+        return self._recycle is not None and process.task_count >= self._recycle
 
-    def _worn(self, process: PoolProcess) -> bool:
-        return self._most is not None and process.begun >= self._most
-
-    def _place_waiting(self) -> None:
+    def _send_waiting(self) -> None:
         while self._waiting and (process := self._least_busy()) is not None:
-            self._give(self._next(), process)
+            self._send(self._waiting.pop(next(iter(self._waiting))), process)
 
-    def _next(self) -> PoolTask:
-        return self._waiting.pop(next(iter(self._waiting)))
+    def _put_back(self, tasks: list[PoolTask]) -> None:
+        """To the front of the queue, in their order."""
+        for task in tasks:
+            task.process = None
+        self._waiting = {task.number: task for task in tasks} | self._waiting
 
-    def _put_back(self, pieces: list[PoolTask]) -> None:
-        """To the front, in their order."""
-        for pool_task in pieces:
-            pool_task.place = None
-        self._waiting = {pool_task.number: pool_task for pool_task in pieces} | self._waiting
-
-    def _look_around(self, firsts: dict[PoolProcess, int]) -> None:
-        """Every now and then: is one at the same piece as the last time, with others behind it?"""
-        now: dict[PoolProcess, int] = {}
-        busy = False
-        for process, pieces in self._processes.items():
-            if pieces:
-                busy = True
-                now[process] = first = next(iter(pieces))
-                if firsts.get(process) == first:
-                    process.long = True
-                    if len(pieces) > 1:
-                        process.order(GIVE_BACK)
-        self._look = None
-        if busy or self._waiting:
+    def _check_durations(self, former: dict[PoolProcess, int]) -> None:
+        """Find processes that run the same task as at the last check, with others behind it."""
+        current: dict[PoolProcess, int] = {}
+        for process, tasks in self._processes.items():
+            if tasks:
+                current[process] = first = next(iter(tasks))
+                if former.get(process) == first:
+                    process.has_long_task = True
+                    if len(tasks) > 1:
+                        process.send_control(RETURN)
+        self._timer = None
+        if current or self._waiting:
             loop = asyncio.get_running_loop()
-            self._look = loop.call_later(_LONG_SECONDS, self._look_around, now)
+            self._timer = loop.call_later(_LONG_SECONDS, self._check_durations, current)
 
-    # What processes say.
-
-    def _heard(self, process: PoolProcess, item: tuple[Any, ...]) -> None:
-        verb, number = item[0], item[1]
-        pieces = self._processes[process]
+    def _received(self, process: PoolProcess, message: tuple[Any, ...]) -> None:
+        verb, number = message[0], message[1]
+        tasks = self._processes[process]
         if verb == READY:
             process.ready = True
-            self._first.set()
+            self._first_ready.set()
         elif verb == PROGRESS:
-            if pool_task := pieces.get(number):
-                pool_task.told(item[2], item[3])
+            if task := tasks.get(number):
+                task.on_progress(message[2], message[3])
             return
-        elif verb == GIVE_BACK:
-            back = [pool_task for each in item[2] if (pool_task := pieces.pop(each, None))]
-            process.begun -= len(back)
-            # One that was slow to begin gives back all: there is nothing then that takes long.
-            process.long = process.long and bool(pieces)
-            self._put_back(back)
+        elif verb == RETURN:
+            returned = [task for each in message[2] if (task := tasks.pop(each, None))]
+            process.task_count -= len(returned)
+            # A process that was slow to start returns all its tasks: then none of them is long.
+            process.has_long_task = process.has_long_task and bool(tasks)
+            self._put_back(returned)
         else:
-            process.long = False
-            if pool_task := pieces.pop(number, None):
-                pool_task.place = None
+            process.has_long_task = False
+            if task := tasks.pop(number, None):
+                task.process = None
                 if verb == DONE:
-                    pool_task.done(item[2], item[3])
+                    task.on_done(message[2], message[3])
                 else:
-                    pool_task.failed(item[2], item[3], item[4])
-        if self._worn(process) and not pieces:
-            self._reasons[process] = "its process had done its share"
+                    task.on_failed(message[2], message[3], message[4])
+        if self._is_worn(process) and not tasks:
+            self._reasons[process] = "its process was recycled"
             process.end()
-        self._place_waiting()
+        self._send_waiting()
 
     def _gone(self, process: PoolProcess) -> None:
-        pieces = list(self._processes.pop(process).values())
+        tasks = list(self._processes.pop(process).values())
         reason = self._reasons.pop(process, "its process ended")
-        self._start_task(process.ended())
+        self._start_task(process.wait())
         if self._closing:
             return
-        if pieces:
-            log.warning("a process of the pool ended", pid=process.pid, reason=reason)
-            first, *rest = pieces
+        if tasks:
+            log.warning("pool process ended", pid=process.pid, reason=reason)
+            first, *rest = tasks
             self._put_back(rest)
-            first.place = None
-            first.lost(reason)
+            first.process = None
+            first.on_lost(reason)
         if process.ready:
-            self._fill()
-        else:  # it could not even start, and the next may not either
-            asyncio.get_running_loop().call_later(_RESTART_SECONDS, self._fill)
-        self._place_waiting()
+            self._start_processes()
+        else:  # it failed to start, and so may the next
+            asyncio.get_running_loop().call_later(_RESTART_SECONDS, self._start_processes)
+        self._send_waiting()
 
-    def _fill(self) -> None:
+    def _start_processes(self) -> None:
         while len(self._processes) < self._size and not self._closing:
-            process = PoolProcess(self._heard, self._gone)
+            process = PoolProcess(self._received, self._gone)
             self._processes[process] = {}
             self._start_task(self._start(process))
 
@@ -249,38 +224,35 @@ class ProcessPool:
         try:
             await process.start(self._master)
         except OSError as error:
-            log.warning("a process of the pool cannot be started", reason=str(error))
+            log.warning("pool process not started", reason=str(error))
             self._gone(process)
 
-    def _start_task(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
-
-
-# One process of the pool as the worker sees it.
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 class PoolProcess(asyncio.Protocol):
-    """Started by `start`, below a reaper: all it has started ends with it."""
+    """The worker's side of a process, which runs below a reaper: its descendants end with it."""
 
     def __init__(
         self,
-        heard: Callable[[PoolProcess, tuple[Any, ...]], None],
+        received: Callable[[PoolProcess, tuple[Any, ...]], None],
         gone: Callable[[PoolProcess], None],
     ) -> None:
         self.ready = False
-        self.long = False  #: it is at something that takes long
-        self.begun = 0  #: how many pieces of work it was given in its life
-        self._heard = heard
+        self.has_long_task = False
+        self.task_count = 0  #: since its start
+        self._received = received
         self._gone = gone
         self._message_reader = PoolMessageReader()
         self._transport: asyncio.Transport | None = None
-        self._orders: asyncio.Transport | None = None
+        self._control: asyncio.Transport | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._reaper: socket.socket | None = None  # closed, it ends the process
-        self._out: list[tuple[Any, ...]] = []
-        self._gathering = False  # something was written in this turn of the loop
+        self._reaper: socket.socket | None = None  # closing it ends the process
+        self._batch: list[tuple[Any, ...]] = []
+        self._batching = False  # something was written in this pass of the loop
 
     @property
     def pid(self) -> int:
@@ -288,77 +260,74 @@ class PoolProcess(asyncio.Protocol):
         return self._process.pid
 
     async def start(self, master: str = "") -> None:
-        """Raises OSError where the system has no room for another process."""
-        line, their_line = socket.socketpair()
-        orders, their_orders = socket.socketpair()
-        self._reaper, their_reaper = socket.socketpair()
-        theirs = their_line.fileno(), their_orders.fileno()
-        command = [sys.executable, "-m", "penstock_jobs.pool.child", *map(str, theirs), master]
+        """Raises OSError if the system cannot start another process."""
+        tasks, child_tasks = socket.socketpair()
+        control, child_control = socket.socketpair()
+        self._reaper, child_reaper = socket.socketpair()
+        sockets = child_tasks.fileno(), child_control.fileno()
+        command = [sys.executable, "-m", "penstock_jobs.pool.child", *map(str, sockets), master]
         try:
-            with their_line, their_orders, their_reaper:
-                # Not asyncio's, which waits for processes in ways of its own: ours end with their
-                # line.
+            with child_tasks, child_control, child_reaper:
+                # Not asyncio's subprocess: the end of the socket is the end of the process.
                 self._process = subprocess.Popen(  # noqa: ASYNC220
-                    reaper_command(command, their_reaper.fileno(), *theirs),
+                    reaper_command(command, child_reaper.fileno(), *sockets),
                     stdin=subprocess.DEVNULL,
-                    pass_fds=(their_reaper.fileno(), *theirs),
+                    pass_fds=(child_reaper.fileno(), *sockets),
                     start_new_session=True,
                 )
         except OSError:
-            for ours in (line, orders, self._reaper):
-                ours.close()
+            for own in (tasks, control, self._reaper):
+                own.close()
             raise
         loop = asyncio.get_running_loop()
-        self._orders, _ = await loop.create_unix_connection(asyncio.Protocol, sock=orders)
-        await loop.create_unix_connection(lambda: self, sock=line)
+        self._control, _ = await loop.create_unix_connection(asyncio.Protocol, sock=control)
+        await loop.create_unix_connection(lambda: self, sock=tasks)
 
-    def order(self, verb: str, number: int = 0) -> None:
-        """Heard although it is at work."""
-        if self._orders is not None and not self._orders.is_closing():
-            self._orders.write(pack_messages([(verb, number)]))
+    def send_control(self, verb: str, number: int = 0) -> None:
+        """Read by the process even while it runs a task."""
+        if self._control is not None and not self._control.is_closing():
+            self._control.write(pack_messages([(verb, number)]))
 
-    def send(self, item: tuple[Any, ...]) -> None:
-        """Work: the first at once, for the process may have nothing else to do; what follows in
-        this turn of the loop together."""
-        if self._gathering:
-            self._out.append(item)
+    def send(self, message: tuple[Any, ...]) -> None:
+        """The first task of a pass of the loop is written at once, for an idle process; those that
+        follow are written together."""
+        if self._batching:
+            self._batch.append(message)
             return
-        self._gathering = True
-        self._write([item])
+        self._batching = True
+        self._write([message])
         asyncio.get_running_loop().call_soon(self._flush)
 
     def end(self) -> None:
-        """At once, with everything it has started."""
+        """At once, with all processes it has started."""
         if self._reaper is not None:
             self._reaper.close()
 
-    async def ended(self) -> None:
-        """Returns when there is nothing left of it."""
-        for line in (self._transport, self._orders):
-            if line is not None:
-                line.close()
+    async def wait(self) -> None:
+        """Returns when the process has ended."""
+        for transport in (self._transport, self._control):
+            if transport is not None:
+                transport.close()
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
 
     def _flush(self) -> None:
-        self._gathering = False
-        if self._out:
-            out, self._out = self._out, []
-            self._write(out)
+        self._batching = False
+        if self._batch:
+            batch, self._batch = self._batch, []
+            self._write(batch)
 
-    def _write(self, items: list[tuple[Any, ...]]) -> None:
+    def _write(self, messages: list[tuple[Any, ...]]) -> None:
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(pack_messages(items))
-
-    # The line.
+            self._transport.write(pack_messages(messages))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        for item in self._message_reader.feed(data):
-            self._heard(self, item)
+        for message in self._message_reader.feed(data):
+            self._received(self, message)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.end()  # what it has left behind
+        self.end()  # ends descendants that are left
         self._gone(self)

@@ -1,7 +1,7 @@
-"""A worker's broker over AMQP 0-9-1.
+"""A worker's connection over AMQP 0-9-1.
 
-Requests are taken, answered and acknowledged on one channel, in transactions (`amqp091.py`).
-Progress goes by another channel, wishes come by a third.
+One channel consumes requests and settles them in transactions. A second channel publishes progress,
+a third consumes cancel requests.
 """
 
 from __future__ import annotations
@@ -45,10 +45,13 @@ from penstock_jobs.queue.worker_connection import (
 log = get_logger(__name__)
 
 _FLUSH_SECONDS: Final = 30.0
+#: How long stored cancel requests may take to be read before the worker starts without them.
+_CATCH_UP_SECONDS: Final = 10.0
+_CONTROL_PREFETCH: Final = 500
 
 
 class Amqp091WorkerConnection:
-    """Keeps `penstock_jobs.queue.worker_connection.WorkerConnection`."""
+    """Implements `penstock_jobs.queue.worker_connection.WorkerConnection`."""
 
     def __init__(
         self,
@@ -62,30 +65,30 @@ class Amqp091WorkerConnection:
         retry_seconds: float = 0.0,
         name: str = "penstock job worker",
     ) -> None:
-        """`queue` is where requests are taken from, if not from the usual one of their type;
-        `responses` an exchange to send them to instead, and queues to bind to it."""
+        """`queue` replaces the request queue of the type; `responses` is an exchange that replaces
+        the response exchange of each type, and queues to bind to it."""
         self._kinds = tuple(kinds)
         self._queue = queue
         self._responses = responses
         self._durability = durability
-        self._prefetch = self._wanted = prefetch
+        self._prefetch = self._wanted_prefetch = prefetch
         self._link = AmqpRecoveringConnection(
             address, name, self._prepare, retry_seconds=retry_seconds
         )
         self._listener: WorkerListener
-        self._commits = TransactionBatcher()
-        self._work: AmqpClientChannel | None = None
+        self._transactions = TransactionBatcher()
+        self._requests: AmqpClientChannel | None = None
         self._progress: AmqpClientChannel | None = None
         self._consumers: list[str] = []
-        self._consumed = 0
+        self._consumer_number = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def epoch(self) -> int:
-        return self._commits.epoch
+        return self._transactions.epoch
 
     async def open(self, listener: WorkerListener) -> None:
-        self._listener = self._commits.listener = listener
+        self._listener = self._transactions.listener = listener
         await self._link.open()
 
     async def close(self) -> None:
@@ -98,8 +101,6 @@ class Amqp091WorkerConnection:
         assert self._link.failed is not None
         return await asyncio.shield(self._link.failed)
 
-    # A connection.
-
     async def _prepare(self, connection: AmqpClientConnection) -> None:
         exchange, queues = self._responses
         for kind in self._kinds:
@@ -110,95 +111,97 @@ class Amqp091WorkerConnection:
         self._progress = await connection.channel()
         await receive_cancel_requests(connection, self._listener.cancel_requested)
         channel = await connection.channel()
-        channel.on_deliveries = self._take
-        channel.on_closed = lambda error: self._lose(connection, error)
-        channel.on_cancelled = lambda _: connection.abandon()  # its queue is gone: declare it again
+        channel.on_deliveries = self._receive
+        channel.on_closed = lambda error: self._channel_closed(connection, error)
+        channel.on_cancelled = lambda _: (
+            connection.abandon()
+        )  # reconnect to declare its queue again
         await channel.select()
-        self._commits.begin(channel)
-        self._work = channel
+        self._transactions.attach(channel)
+        self._requests = channel
         self._consumers.clear()
         self._prefetch = 0
-        await self._keep_pace()
+        await self._apply_prefetch()
 
     async def _consume(self, channel: AmqpClientChannel) -> None:
-        """A consumer for each type, named after it; no name comes twice on a channel."""
+        """One consumer per type; its tag begins with the type and is unique on the channel."""
         if self._prefetch:
             await channel.prefetch(self._prefetch)
             for kind in self._kinds:
-                self._consumed += 1
-                consumer = f"{kind}.{self._consumed}"
+                self._consumer_number += 1
+                consumer = f"{kind}.{self._consumer_number}"
                 self._consumers.append(consumer)
                 await channel.consume(self._queue or request_name(kind), consumer)
 
-    def _lose(self, connection: AmqpClientConnection, error: PenstockError) -> None:
-        self._work = None
-        unsure = self._commits.lose()
+    def _channel_closed(self, connection: AmqpClientConnection, error: PenstockError) -> None:
+        self._requests = None
+        unconfirmed = self._transactions.detach()
         if not connection.lost.done():
-            log.warning("the broker closed the channel of requests", reason=str(error))
+            log.warning("request channel closed by broker", reason=str(error))
             connection.abandon()
-        self._listener.lost()
-        self._listener.unsettled(unsure)
+        self._listener.connection_lost()
+        self._listener.unconfirmed(unconfirmed)
 
-    # Taking.
-
-    def _take(self, contents: list[AmqpContent]) -> None:
+    def _receive(self, contents: list[AmqpContent]) -> None:
         epoch = self.epoch
         deliveries = []
         for content in contents:
-            self._commits.took(content.tag)
+            self._transactions.add_delivery(content.tag)
             try:
-                said = decode_header(content.header)
+                properties = decode_header(content.header)
             except WireSyntaxError:
-                said = BasicProperties(delivery_mode=PERSISTENT)
+                properties = BasicProperties(delivery_mode=PERSISTENT)
             deliveries.append(
                 JobDelivery(
                     content.consumer.partition(".")[0],
                     content.tag,
                     epoch,
                     content.body,
-                    said,
+                    properties,
                     content.redelivered,
                 )
             )
-        self._listener.taken(deliveries)
+        self._listener.received(deliveries)
 
-    def pace(self, prefetch: int) -> None:
-        self._wanted = prefetch
-        if not self._commits.held:
-            self._commits.hold()
-            self._start(self._change_pace())
+    def set_prefetch(self, prefetch: int) -> None:
+        self._wanted_prefetch = prefetch
+        if not self._transactions.paused:
+            self._transactions.paused = True
+            self._start(self._change_prefetch())
 
-    async def _change_pace(self) -> None:
-        """While no commit is under way: RabbitMQ closes a channel that is asked anything else."""
-        await self._commits.quiet()
-        with suppress(PenstockError):  # a new connection begins at the pace that is wanted then
-            await self._keep_pace()
+    async def _change_prefetch(self) -> None:
+        """Between commits: RabbitMQ closes a channel that gets another method during a commit."""
+        await self._transactions.wait_committed()
+        with suppress(PenstockError):  # a new connection starts with the wanted prefetch
+            await self._apply_prefetch()
 
-    async def _keep_pace(self) -> None:
-        """Consume at the pace that is wanted, however often that changes meanwhile."""
-        self._commits.hold()
+    async def _apply_prefetch(self) -> None:
+        """The loop covers a prefetch that changes meanwhile."""
+        self._transactions.paused = True
         try:
-            while (channel := self._work) is not None and self._wanted != self._prefetch:
+            while (
+                channel := self._requests
+            ) is not None and self._wanted_prefetch != self._prefetch:
                 while self._consumers:
                     await channel.cancel(self._consumers.pop())
-                self._prefetch = self._wanted
+                self._prefetch = self._wanted_prefetch
                 await self._consume(channel)
         finally:
-            self._commits.release()
-
-    # Settling.
+            self._transactions.resume()
 
     def settle(self, settlement: JobSettlement) -> None:
-        self._commits.settle(settlement)
+        self._transactions.settle(settlement)
 
-    def give_back(self, delivery: JobDelivery) -> None:
-        self._commits.give_back(delivery)
+    def requeue(self, delivery: JobDelivery) -> None:
+        self._transactions.requeue(delivery)
 
-    def delay(self, settlement: JobSettlement, again: JobMessage, seconds: float) -> None:
-        self._start(self._delay(settlement, again, seconds))
+    def retry_later(self, settlement: JobSettlement, retry: JobMessage, seconds: float) -> None:
+        self._start(self._retry_later(settlement, retry, seconds))
 
-    async def _delay(self, settlement: JobSettlement, again: JobMessage, seconds: float) -> None:
-        """The queue of the delay is declared anew each time: it goes when it is not used."""
+    async def _retry_later(
+        self, settlement: JobSettlement, retry: JobMessage, seconds: float
+    ) -> None:
+        """The retry queue is declared each time, because it expires when it is not used."""
         kind = settlement.delivery.kind
         level = math.ceil(seconds)
         try:
@@ -207,139 +210,126 @@ class Amqp091WorkerConnection:
             await declare_retry(channel, kind, level, self._queue or request_name(kind))
             await channel.close()
         except PenstockError as error:
-            # Without a connection it comes again anyway; without the queue it would be lost.
-            log.warning("a failed job is tried again at once", reason=str(error))
-            self.give_back(settlement.delivery)
-            self._listener.unsettled([settlement])
+            # Without the queue the request would be lost, so it is requeued at once.
+            log.warning("retry queue unavailable, request requeued", reason=str(error))
+            self.requeue(settlement.delivery)
+            self._listener.unconfirmed([settlement])
             return
-        waits = JobMessage("", retry_name(kind, level), again.body, again.said)
-        messages = [*settlement.messages, waits]
-        self.settle(JobSettlement(settlement.delivery, messages, settlement.token))
+        delayed = JobMessage("", retry_name(kind, level), retry.body, retry.properties)
+        messages = [*settlement.messages, delayed]
+        self.settle(JobSettlement(settlement.delivery, messages, settlement.job))
 
     async def flush(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_SECONDS):
-                await self._commits.idle()
+                await self._transactions.wait_idle()
 
-    def tell(self, message: JobMessage) -> None:
+    def publish_progress(self, message: JobMessage) -> None:
         channel = self._progress
         if channel is not None and channel.failure is None:
-            channel.publish(message.exchange, message.key, message.body, message.said)
+            channel.publish(message.exchange, message.key, message.body, message.properties)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
-
-
-# What ends on a channel of requests, by transactions.
-#
-# A final response and the acknowledgement of its request happen together, so a worker that is
-# killed leaves either both or neither. While one commit is under way, what ends meanwhile gathers
-# for the next. Over another channel what was handed out before cannot be settled: each has its
-# epoch.
 
 
 class TransactionBatcher:
-    #: Whom it tells what was settled, and what may not have been; there is one before a channel.
-    listener: WorkerListener
+    """Settles requests on a channel in transactions.
+
+    A transaction has the final responses and the acknowledgements of their requests, so a killed
+    worker leaves both or neither. Settlements that arrive during a commit form the next
+    transaction. A delivery can be settled on its own channel only; each channel has an epoch.
+    """
+
+    listener: WorkerListener  #: set before a channel is attached
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.held = False  #: none is begun
+        self.paused = False  #: no commit is started, so that the channel can be used otherwise
         self._channel: AmqpClientChannel | None = None
         self._unacknowledged: dict[int, None] = {}  # tags, in order
         self._ready: list[JobSettlement] = []
-        self._returns: list[JobDelivery] = []
-        self._under_way: list[JobSettlement] = []
+        self._requeued: list[JobDelivery] = []
+        self._committing: list[JobSettlement] = []
         self._scheduled = False
-        self._idle = asyncio.Event()  # there is nothing to settle
+        self._idle = asyncio.Event()  # nothing is left to settle
         self._idle.set()
-        self._quiet = asyncio.Event()  # no commit is under way
-        self._quiet.set()
+        self._no_commit = asyncio.Event()
+        self._no_commit.set()
 
-    # A channel.
-
-    def begin(self, channel: AmqpClientChannel) -> None:
+    def attach(self, channel: AmqpClientChannel) -> None:
         self._channel = channel
         self._unacknowledged.clear()
         self.epoch += 1
 
-    def lose(self) -> list[JobSettlement]:
-        """The channel went: what was not committed is not ours any more. What may be settled."""
+    def detach(self) -> list[JobSettlement]:
+        """The channel closed. Returns the settlements that are not confirmed."""
         self._channel = None
         self.epoch += 1
-        unsure = self._under_way + self._ready
-        self._under_way, self._ready, self._returns = [], [], []
+        unconfirmed = self._committing + self._ready
+        self._committing, self._ready, self._requeued = [], [], []
         self._idle.set()
-        self._quiet.set()
-        return unsure
+        self._no_commit.set()
+        return unconfirmed
 
-    def hold(self) -> None:
-        """Begin no commit until it is released: the channel is to be asked something else."""
-        self.held = True
-
-    def release(self) -> None:
-        self.held = False
-        if self._ready or self._returns:
+    def resume(self) -> None:
+        self.paused = False
+        if self._ready or self._requeued:
             self._schedule()
 
-    async def quiet(self) -> None:
-        """Returns when no commit is under way."""
-        await self._quiet.wait()
+    async def wait_committed(self) -> None:
+        await self._no_commit.wait()
 
-    async def idle(self) -> None:
-        """Returns when nothing is left to be settled."""
+    async def wait_idle(self) -> None:
         await self._idle.wait()
 
-    # What is to be settled.
-
-    def took(self, tag: int) -> None:
+    def add_delivery(self, tag: int) -> None:
         self._unacknowledged[tag] = None
 
     def settle(self, settlement: JobSettlement) -> None:
         self._ready.append(settlement)
         self._schedule()
 
-    def give_back(self, delivery: JobDelivery) -> None:
+    def requeue(self, delivery: JobDelivery) -> None:
         if delivery.epoch == self.epoch:
-            self._returns.append(delivery)
+            self._requeued.append(delivery)
             self._schedule()
 
     def _schedule(self) -> None:
         self._idle.clear()
-        if not self._scheduled and not self.held and self._quiet.is_set():
+        if not self._scheduled and not self.paused and self._no_commit.is_set():
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._commit)
 
     def _commit(self) -> None:
-        """Everything that is ready, in one transaction and one write."""
+        """Commit everything that is ready, in one transaction and one write."""
         self._scheduled = False
-        if self.held:
+        if self.paused:
             return
         channel, current = self._channel, self.epoch
         stale = [each for each in self._ready if each.delivery.epoch != current]
         batch = [each for each in self._ready if each.delivery.epoch == current]
-        returns, self._ready, self._returns = self._returns, [], []
+        requeued, self._ready, self._requeued = self._requeued, [], []
         if stale:
-            self.listener.unsettled(stale)
-        if channel is None or not (batch or returns):
+            self.listener.unconfirmed(stale)
+        if channel is None or not (batch or requeued):
             self._idle.set()
             return
         for settlement in batch:
-            for each in settlement.messages:
-                channel.publish(each.exchange, each.key, each.body, each.said)
+            for message in settlement.messages:
+                channel.publish(message.exchange, message.key, message.body, message.properties)
         self._acknowledge(channel, {each.delivery.tag for each in batch})
-        for delivery in returns:
+        for delivery in requeued:
             self._unacknowledged.pop(delivery.tag, None)
             channel.reject(delivery.tag, requeue=True)
-        self._under_way = batch
-        self._quiet.clear()
+        self._committing = batch
+        self._no_commit.clear()
         channel.commit().add_done_callback(self._committed)
 
     def _acknowledge(self, channel: AmqpClientChannel, tags: set[int]) -> None:
-        """As many as can be by one word."""
+        """One acknowledgement covers the oldest deliveries, up to the first that is not settled."""
         upto = 0
         for tag in self._unacknowledged:
             if tag not in tags:
@@ -354,35 +344,28 @@ class TransactionBatcher:
 
     def _committed(self, answer: asyncio.Future[MethodArguments]) -> None:
         if answer.cancelled() or answer.exception() is not None:
-            return  # it was lost with its channel
-        batch, self._under_way = self._under_way, []
-        self._quiet.set()
+            return  # `detach` has reported it
+        batch, self._committing = self._committing, []
+        self._no_commit.set()
         self.listener.settled(batch)
-        if self._ready or self._returns:
+        if self._ready or self._requeued:
             self._schedule()
         else:
             self._idle.set()
 
 
-# Hearing the wishes about jobs: those of the past, and then each as it comes.
-
-#: How long the wishes of the past may take to be read, before work begins without them.
-_CATCH_UP_SECONDS: Final = 10.0
-_CONTROL_PREFETCH: Final = 500
-
-
 async def receive_cancel_requests(
     connection: AmqpClientConnection, cancel_requested: Callable[[CancelRequest], None]
 ) -> None:
-    """From the first that is kept. Returns when those of the past are known: when a mark of our
-    own, put behind them, has come back."""
+    """Consume the stream from its first message. Returns when the stored cancel requests are read:
+    when a mark, published after them, is received."""
     mark = json.dumps({"mark": uuid.uuid4().hex}).encode()
     caught_up = asyncio.Event()
     try:
         await declare_control(connection)
         channel = await connection.channel()
 
-        def hear(contents: list[AmqpContent]) -> None:
+        def receive(contents: list[AmqpContent]) -> None:
             for content in contents:
                 if (cancel_request := read_cancel_request(content.body)) is not None:
                     cancel_requested(cancel_request)
@@ -390,17 +373,17 @@ async def receive_cancel_requests(
                     caught_up.set()
             channel.ack(contents[-1].tag, multiple=True)
 
-        channel.on_deliveries = hear
+        channel.on_deliveries = receive
         channel.publish(
             "", CONTROL, mark, BasicProperties("application/json", delivery_mode=PERSISTENT)
         )
         await channel.prefetch(_CONTROL_PREFETCH)
-        await channel.consume(CONTROL, "wishes", {"x-stream-offset": "first"})
+        await channel.consume(CONTROL, "cancel", {"x-stream-offset": "first"})
         async with asyncio.timeout(_CATCH_UP_SECONDS):
             await caught_up.wait()
     except TimeoutError:
-        log.warning("wishes to cancel are not all known yet", stream=CONTROL)
+        log.warning("cancel request replay timed out", stream=CONTROL)
     except PenstockError as error:
         if connection.lost.done():
             raise
-        log.warning("nothing can be cancelled: this broker has no streams", reason=str(error))
+        log.warning("cancel requests unavailable: the broker has no streams", reason=str(error))

@@ -1,7 +1,7 @@
-"""What is said of a request and of a response beside their bodies: by properties and headers.
+"""Properties and headers of requests and responses.
 
-Clients that know nothing of it lose nothing. `job-run` counts how often a job was asked for by
-hand, `job-attempt` how often it was begun in that run: a response belongs to one attempt.
+All headers are optional, so clients that do not know them still work. `job-run` counts how often a
+job was submitted by hand, `job-attempt` the attempts within that run.
 """
 
 from __future__ import annotations
@@ -21,126 +21,123 @@ ATTEMPT: Final = "job-attempt"
 STATE: Final = "job-state"
 WORKER: Final = "job-worker"
 ERROR: Final = "job-error"
-#: Of a final response: the request was handed out before, so it may have been answered before.
+#: Of a final response whose request was redelivered: the same response may exist already.
 REPEATED: Final = "job-again"
-#: Where the property is lost on the way.
+#: For protocols that do not carry the property.
 REPLY_TO: Final = "job-reply-to"
-#: A header is no place for the output of a command.
+#: An error may be the output of a command, too long for a header.
 _ERROR_LENGTH: Final = 2_000
 _SHORT: Final = 255
 _FINAL: Final = uuid.UUID("7d0e7a52-6a8e-5b0c-9f5e-0c9d5f5c8a11")
+_DEFAULTS: Final = JobOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestProperties:
-    """What came with a request."""
-
     reply_to: str = ""
     correlation_id: str | None = None
     run: int = 1
-    attempt: int = 1  #: which this is, the first being 1
-    options: JobOptions = JobOptions()  # noqa: RUF009 - frozen
+    attempt: int = 1
+    options: JobOptions = _DEFAULTS
     submitted: int | None = None  #: seconds since 1970, by the requester's clock
     persistent: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseProperties:
-    """What goes with a response."""
-
     state: JobState
     run: int
     attempt: int
     worker: str = ""
     error: str = ""
-    again: bool = False  #: it may have been said before
+    repeated: bool = False
 
 
-_PLAIN: Final = JobOptions()
-
-
-def read_request_properties(said: BasicProperties) -> RequestProperties:
-    headers = said.headers
-    if headers is None and said.priority is None:
+def read_request_properties(properties: BasicProperties) -> RequestProperties:
+    headers = properties.headers
+    if headers is None and properties.priority is None:  # the common case, without parsing
         return RequestProperties(
-            said.reply_to or "", said.correlation_id, 1, 1, _PLAIN, said.timestamp, said.persistent
+            properties.reply_to or "",
+            properties.correlation_id,
+            1,
+            1,
+            _DEFAULTS,
+            properties.timestamp,
+            properties.persistent,
         )
     headers = headers or {}
     return RequestProperties(
-        said.reply_to or str(headers.get(REPLY_TO, ""))[:_SHORT],
-        said.correlation_id,
+        properties.reply_to or str(headers.get(REPLY_TO, ""))[:_SHORT],
+        properties.correlation_id,
         _number(headers, RUN),
         _number(headers, ATTEMPT),
-        read_options(headers, said.priority),
-        said.timestamp,
-        said.persistent,
+        read_options(headers, properties.priority),
+        properties.timestamp,
+        properties.persistent,
     )
 
 
 def write_request_properties(
-    written: EncodedMessage,
-    identity: str,
-    request_properties: RequestProperties,
-    message_id: str | None = None,
+    encoded: EncodedMessage, identity: str, request: RequestProperties
 ) -> BasicProperties:
-    headers = write_options(request_properties.options)
-    if request_properties.run > 1:
-        headers[RUN] = request_properties.run
+    headers = write_options(request.options)
+    if request.run > 1:
+        headers[RUN] = request.run
     return BasicProperties(
-        written.content_type,
+        encoded.content_type,
         headers or None,
-        delivery_mode=PERSISTENT if request_properties.persistent else TRANSIENT,
-        priority=request_properties.options.priority or None,
-        correlation_id=request_properties.correlation_id,
-        reply_to=request_properties.reply_to or routing_key(identity),
-        message_id=message_id,
-        timestamp=request_properties.submitted or int(time.time()),
+        delivery_mode=PERSISTENT if request.persistent else TRANSIENT,
+        priority=request.options.priority or None,
+        correlation_id=request.correlation_id,
+        reply_to=request.reply_to or routing_key(identity),
+        timestamp=request.submitted or int(time.time()),
     )
 
 
-def final_message_id(identity: str, run: int, asked: bytes = b"") -> str:
-    """The same for all final responses to one run of one job, whoever answers and however often:
-    by it a second one is known. A refusal goes by what was `asked` as well, for the id may be
-    another's."""
-    return str(uuid.uuid5(_FINAL, f"{identity}\0{run}\0{asked.hex()}"))
+def final_message_id(identity: str, run: int, request_digest: bytes = b"") -> str:
+    """The same for all final responses to one run of a job, so that receivers can deduplicate.
+
+    A refusal includes the digest of the request, because its id may belong to another job.
+    """
+    return str(uuid.uuid5(_FINAL, f"{identity}\0{run}\0{request_digest.hex()}"))
 
 
-def repeated_response(said: BasicProperties) -> BasicProperties:
-    """A response that is sent once more, for want of knowing whether it was."""
-    return replace(said, headers={**(said.headers or {}), REPEATED: 1})
+def repeated_response(properties: BasicProperties) -> BasicProperties:
+    """The properties of a response that is sent again because it was not confirmed."""
+    return replace(properties, headers={**(properties.headers or {}), REPEATED: 1})
 
 
 def write_response_properties(
-    written: EncodedMessage,
-    request_properties: RequestProperties,
-    told: ResponseProperties,
+    encoded: EncodedMessage,
+    request: RequestProperties,
+    response: ResponseProperties,
     message_id: str | None = None,
 ) -> BasicProperties:
-    headers: dict[str, Any] = {STATE: told.state.value, WORKER: told.worker}
-    if told.attempt > 1:
-        headers[ATTEMPT] = told.attempt
-    if told.run > 1:
-        headers[RUN] = told.run
-    if told.error:
-        headers[ERROR] = told.error[:_ERROR_LENGTH]
-    if told.again:
+    headers: dict[str, Any] = {STATE: response.state.value, WORKER: response.worker}
+    if response.attempt > 1:
+        headers[ATTEMPT] = response.attempt
+    if response.run > 1:
+        headers[RUN] = response.run
+    if response.error:
+        headers[ERROR] = response.error[:_ERROR_LENGTH]
+    if response.repeated:
         headers[REPEATED] = 1
+    persistent = request.persistent and response.state.final
     return BasicProperties(
-        written.content_type,
+        encoded.content_type,
         headers,
-        delivery_mode=PERSISTENT
-        if request_properties.persistent and told.state.final
-        else TRANSIENT,
-        correlation_id=request_properties.correlation_id,
+        delivery_mode=PERSISTENT if persistent else TRANSIENT,
+        correlation_id=request.correlation_id,
         message_id=message_id,
     )
 
 
 def read_response_properties(
-    said: BasicProperties, *, final: bool, error: str | None
+    properties: BasicProperties, *, final: bool, error: str | None
 ) -> ResponseProperties:
-    """What a response says of itself; of one by somebody else's worker, what can be told."""
-    headers = said.headers or {}
+    """For a response of another worker without headers, the state follows from `final` and
+    `error`."""
+    headers = properties.headers or {}
     try:
         state = JobState(headers.get(STATE, ""))
     except ValueError:
@@ -154,44 +151,46 @@ def read_response_properties(
     )
 
 
-def retry_properties(said: BasicProperties, attempt: int, milliseconds: int) -> BasicProperties:
-    """A request as it goes to wait for its next attempt."""
-    headers = {**(said.headers or {}), ATTEMPT: attempt}
-    return replace(said, headers=_ours(headers), expiration=str(milliseconds))
+def retry_properties(
+    properties: BasicProperties, attempt: int, milliseconds: int
+) -> BasicProperties:
+    headers = {**(properties.headers or {}), ATTEMPT: attempt}
+    return replace(properties, headers=_job_headers(headers), expiration=str(milliseconds))
 
 
-def dead_letter_properties(said: BasicProperties, error: str) -> BasicProperties:
-    """A request as it goes to the dead letters."""
-    headers = {**(said.headers or {}), ERROR: error[:_ERROR_LENGTH]}
-    return replace(said, headers=_ours(headers), expiration=None)
+def dead_letter_properties(properties: BasicProperties, error: str) -> BasicProperties:
+    headers = {**(properties.headers or {}), ERROR: error[:_ERROR_LENGTH]}
+    return replace(properties, headers=_job_headers(headers), expiration=None)
 
 
-def replay_properties(said: BasicProperties, run: int) -> BasicProperties:
-    """A dead request as it is asked for again."""
-    headers = {**(said.headers or {}), RUN: run}
+def replay_properties(properties: BasicProperties, run: int) -> BasicProperties:
+    """The properties of a dead letter that is submitted again."""
+    headers = {**(properties.headers or {}), RUN: run}
     for name in (ATTEMPT, ERROR):
         headers.pop(name, None)
-    return replace(said, headers=_ours(headers), expiration=None, timestamp=int(time.time()))
+    return replace(
+        properties, headers=_job_headers(headers), expiration=None, timestamp=int(time.time())
+    )
 
 
 def routing_key(text: str) -> str:
-    """As a routing key, if it can be one."""
+    """The text, or nothing if it is too long for a routing key."""
     return text if len(text.encode("utf-8", "surrogateescape")) <= _SHORT else ""
 
 
-def format_of(said: BasicProperties, body: bytes) -> MessageFormat:
-    """The form to answer in what could not be read as any."""
+def format_of(properties: BasicProperties, body: bytes) -> MessageFormat:
+    """The format to respond in to a request that cannot be read."""
     start = body.lstrip()[:2]
     if start.startswith(b"<"):
         return MessageFormat.XML
     if start == b"--":
         return MessageFormat.MIME
-    labelled = (said.content_type or "").partition(";")[0].strip()
-    return next((form for form in MessageFormat if form.value == labelled), MessageFormat.JSON)
+    label = (properties.content_type or "").partition(";")[0].strip()
+    return next((form for form in MessageFormat if form.value == label), MessageFormat.JSON)
 
 
-def _ours(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what brokers have added on the way, and strangers for fun."""
+def _job_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the headers that brokers and other programs have added."""
     return {
         name: value
         for name, value in headers.items()

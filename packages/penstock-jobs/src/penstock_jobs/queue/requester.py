@@ -1,4 +1,4 @@
-"""Sends requests, wishes about them, and takes dead letters up again."""
+"""Sends requests and cancel requests, replays dead letters, and receives responses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final, Protocol
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, AmqpRecoveringConnection
+from penstock.client.url import BrokerProtocol, protocol_of
 from penstock.core.basic_properties import PERSISTENT, BasicProperties, decode_header
 from penstock.core.errors import PenstockError
 from penstock.wire.amqp091.address import AmqpAddress, parse_amqp_url
 from penstock.wire.amqp091.content import AmqpContent
 from penstock.wire.amqp091.errors import AmqpConnectionLost
-from penstock_jobs.errors import JobFormatError
-from penstock_jobs.formats import EncodedMessage, MessageFormat, read_request, write_request
+from penstock_jobs.formats import MessageFormat, read_request, write_request
 from penstock_jobs.model import JobOptions, JobRequest
 from penstock_jobs.queue.properties import (
     ERROR,
@@ -37,9 +37,17 @@ from penstock_jobs.queue.topology import (
 )
 from penstock_jobs.queue.worker_connection import CancelRequest, write_cancel_request
 
+#: A requester's response queue is deleted when it was not used for so long.
+_QUEUE_MILLISECONDS: Final = 600_000
+
+#: Called with the body of each response.
+ResponseCallback = Callable[[bytes], None]
+#: Called with the reason when no more responses will arrive.
+FailureCallback = Callable[[PenstockError], None]
+
 
 class JobRequester:
-    """Over a connection of its own, which mends itself; nothing is sent twice knowingly."""
+    """Sends requests over a connection of its own, which recovers by itself."""
 
     def __init__(
         self,
@@ -64,29 +72,29 @@ class JobRequester:
         self,
         request: JobRequest,
         form: MessageFormat = MessageFormat.JSON,
-        request_properties: RequestProperties | None = None,
-    ) -> EncodedMessage:
-        """Returns when the broker has it safe. What was sent."""
-        written = write_request(request, form)
-        said = write_request_properties(
-            written, request.id, request_properties or RequestProperties()
+        properties: RequestProperties | None = None,
+    ) -> None:
+        """Returns when the broker has confirmed it."""
+        encoded = write_request(request, form)
+        await self.send_encoded(
+            request.type,
+            encoded.body,
+            write_request_properties(encoded, request.id, properties or RequestProperties()),
         )
-        await self.send_written(request.type, written.body, said)
-        return written
 
-    async def send_written(self, kind: str, body: bytes, said: BasicProperties) -> None:
-        """A connection that breaks before the broker's word is tried again, with the same id."""
+    async def send_encoded(self, kind: str, body: bytes, properties: BasicProperties) -> None:
+        """Sent again, with the same id, if the connection is lost before the confirm."""
         while True:
             try:
-                channel = await self._ready(kind)
+                channel = await self._ready_channel(kind)
                 return await channel.publish_safely(
-                    request_name(kind), "", body, said, mandatory=True
+                    request_name(kind), "", body, properties, mandatory=True
                 )
             except AmqpConnectionLost:
                 continue
 
     async def cancel(self, identity: str, run: int | None = None) -> None:
-        """Tell all workers, and those that will come; of a run, where it is known which."""
+        """Publish a cancel request to all workers, present and future."""
         body = write_cancel_request(CancelRequest(identity, time.time(), run))
         while True:
             try:
@@ -94,7 +102,7 @@ class JobRequester:
                 if CONTROL not in self._declared:
                     await declare_control(connection)
                     self._declared.add(CONTROL)
-                channel = await self._ready(None)
+                channel = await self._ready_channel(None)
                 return await channel.publish_safely(
                     "", CONTROL, body, BasicProperties("application/json", delivery_mode=PERSISTENT)
                 )
@@ -102,115 +110,93 @@ class JobRequester:
                 continue
 
     async def dead(
-        self, kinds: Collection[str] = TYPES, most: int = 1_000
+        self, kinds: Collection[str] = TYPES, limit: int = 1_000
     ) -> list[tuple[JobRequest, str]]:
-        """Dead letters, and what was wrong; they stay where they are."""
-        found: list[tuple[JobRequest, str]] = []
+        """Dead letters with their errors; they stay in their queues."""
+        letters: list[tuple[JobRequest, str]] = []
 
-        def look(content: AmqpContent, request: JobRequest) -> bool:
+        def list_only(content: AmqpContent, request: JobRequest) -> bool:
             headers = decode_header(content.header).headers or {}
-            found.append((request, str(headers.get(ERROR, ""))))
+            letters.append((request, str(headers.get(ERROR, ""))))
             return False
 
-        await self._walk(kinds, most, look)
-        return found
+        await self._replay(kinds, limit, list_only)
+        return letters
 
-    async def replay(self, ids: Collection[str] | None = None, most: int = 10_000) -> list[str]:
-        """Ask for dead ones again, all or some. Which."""
-        raised_ids: list[str] = []
+    async def replay(self, ids: Collection[str] | None = None, limit: int = 10_000) -> list[str]:
+        """Submit dead letters again, all or some. Returns their ids."""
+        replayed: list[str] = []
 
-        def wanted(_: AmqpContent, request: JobRequest) -> bool:
+        def chosen(_: AmqpContent, request: JobRequest) -> bool:
             if ids is not None and request.id not in ids:
                 return False
-            raised_ids.append(request.id)
+            replayed.append(request.id)
             return True
 
-        await self._walk(TYPES, most, wanted)
-        return raised_ids
+        await self._replay(TYPES, limit, chosen)
+        return replayed
 
-    async def _walk(
-        self, kinds: Collection[str], most: int, wanted: Callable[[AmqpContent, JobRequest], bool]
+    async def _replay(
+        self, kinds: Collection[str], limit: int, chosen: Callable[[AmqpContent, JobRequest], bool]
     ) -> None:
-        """Look at dead letters; those that are wanted are sent again and leave, in one go."""
+        """Read the dead letters; a transaction moves the chosen ones to the request queue."""
         connection = await self._link.connection()
         for kind in kinds:
-            await self._ready(kind)
+            await self._ready_channel(kind)
             channel = await connection.channel()
             await channel.select()
-            for _ in range(most):
+            for _ in range(limit):
                 content = await channel.get(dead_name(kind))
                 if content is None:
                     break
-                request = _request(content)
-                if request is None or not wanted(content, request):
+                try:
+                    request, _form = read_request(content.body)
+                except PenstockError:
                     continue
-                said = decode_header(content.header)
-                again = replay_properties(said, read_request_properties(said).run + 1)
-                channel.publish(request_name(kind), "", content.body, again)
-                channel.ack(content.tag)
+                if chosen(content, request):
+                    former = decode_header(content.header)
+                    run = read_request_properties(former).run + 1
+                    properties = replay_properties(former, run)
+                    channel.publish(request_name(kind), "", content.body, properties)
+                    channel.ack(content.tag)
             await channel.commit()
-            await channel.close()  # what was looked at goes back
+            await channel.close()  # requeues the others
 
     async def _prepare(self, connection: AmqpClientConnection) -> None:
         self._channel = channel = await connection.channel()
         await channel.confirm()
         self._declared.clear()
 
-    async def _ready(self, kind: str | None) -> AmqpClientChannel:
+    async def _ready_channel(self, kind: str | None) -> AmqpClientChannel:
         connection = await self._link.connection()
         if kind is not None and kind not in self._declared:
             await declare(connection, kind, self._durability)
             self._declared.add(kind)
         assert self._channel is not None
         if self._channel.failure is not None and not connection.lost.done():
-            self._channel = await connection.channel()  # it was closed for a mistake
+            self._channel = await connection.channel()  # the broker closed the former channel
             await self._channel.confirm()
         return self._channel
 
 
-def _request(content: AmqpContent) -> JobRequest | None:
-    try:
-        return read_request(content.body)[0]
-    except (JobFormatError, PenstockError):
-        return None
-
-
-# A requester's place on a broker: requests leave from it, and the responses to them come to it.
-#
-# Whichever protocol leads there: `requester_connection` picks it by the URL. Over AMQP 0-9-1
-# responses wait in a queue of the requester's own while its connection is broken.
-
-#: Whose URLs lead to AMQP 1.0.
-_AMQP10_SCHEMES: Final = ("amqp+1.0://", "amqps+1.0://")
-#: Responses to a requester that does not come back.
-_QUEUE_MILLISECONDS: Final = 600_000
-
-#: Told the body of each response.
-ResponseCallback = Callable[[bytes], None]
-#: Told why there will be no other.
-FailureCallback = Callable[[PenstockError], None]
-
-
 class RequesterConnection(Protocol):
-    async def open(self, hear: ResponseCallback, fail: FailureCallback) -> None:
-        """Returns when what is answered from now on is heard."""
+    """Sends requests and receives their responses, over any protocol."""
+
+    async def open(self, on_response: ResponseCallback, on_failure: FailureCallback) -> None:
+        """Returns when responses from now on are received."""
 
     async def send(self, request: JobRequest, options: JobOptions, form: MessageFormat) -> None:
-        """Returns when the broker has it safe."""
+        """Returns when the broker has confirmed it."""
 
     async def cancel(self, identity: str) -> None: ...
 
     async def close(self) -> None: ...
 
 
-def is_amqp10_url(url: str) -> bool:
-    return url.startswith(_AMQP10_SCHEMES)
-
-
 def requester_connection(
     url: str, durability: Durability = Durability.DURABLE, retry_seconds: float = 0.0
 ) -> RequesterConnection:
-    if is_amqp10_url(url):
+    if protocol_of(url) is BrokerProtocol.AMQP10:
         from penstock_jobs.queue.amqp10 import Amqp10RequesterConnection
 
         return Amqp10RequesterConnection(url, retry_seconds)
@@ -218,6 +204,8 @@ def requester_connection(
 
 
 class Amqp091RequesterConnection:
+    """Responses wait in a queue of the requester while its connection is lost."""
+
     def __init__(self, url: str, durability: Durability, retry_seconds: float) -> None:
         address = parse_amqp_url(url)
         self._token = uuid.uuid4().hex
@@ -227,13 +215,13 @@ class Amqp091RequesterConnection:
             address, "penstock jobs client", self._prepare, retry_seconds=retry_seconds
         )
         self._channel: AmqpClientChannel | None = None
-        self._hear: ResponseCallback
+        self._on_response: ResponseCallback
 
-    async def open(self, hear: ResponseCallback, fail: FailureCallback) -> None:
-        self._hear = hear
+    async def open(self, on_response: ResponseCallback, on_failure: FailureCallback) -> None:
+        self._on_response = on_response
         await self._link.open()
         assert self._link.failed is not None
-        self._link.failed.add_done_callback(lambda failed: fail(failed.result()))
+        self._link.failed.add_done_callback(lambda failed: on_failure(failed.result()))
         try:
             await self._requester.open()
         except BaseException:
@@ -251,7 +239,7 @@ class Amqp091RequesterConnection:
     async def close(self) -> None:
         await self._requester.close()
         if self._channel is not None:
-            with suppress(PenstockError):  # without a connection it goes when its time is over
+            with suppress(PenstockError):  # without a connection the queue expires
                 await self._channel.delete_queue(self._queue)
         await self._link.close()
 
@@ -261,10 +249,10 @@ class Amqp091RequesterConnection:
         await channel.declare_queue(self._queue, arguments={"x-expires": _QUEUE_MILLISECONDS})
         await channel.bind(self._queue, RESPONSES, self._token)
 
-        def take(contents: list[AmqpContent]) -> None:
+        def receive(contents: list[AmqpContent]) -> None:
             for content in contents:
-                self._hear(content.body)
+                self._on_response(content.body)
             channel.ack(contents[-1].tag, multiple=True)
 
-        channel.on_deliveries = take
+        channel.on_deliveries = receive
         await channel.consume(self._queue, "responses")

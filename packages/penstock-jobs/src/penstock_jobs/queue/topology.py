@@ -1,11 +1,10 @@
-"""The exchanges and queues of jobs, by the names the Ichnaea clients know.
+"""The exchanges and queues of jobs, by the names the Ichnaea clients use.
 
-A type of work has an exchange for requests (direct) and one for responses (fanout), with queues of
-the same names. Ours are durable, with priorities, and bounded; those of the Ichnaea clients are not
-(`Durability.ICHNAEA`). A queue that is there already is taken as it is. Beside them: queues in
-which failed work waits for its next attempt, and one for what will not be tried again. Responses
-also go to one exchange that tells requesters apart by their reply-to, and all that happens to the
-queue of the history.
+Each type has a direct exchange for requests and a fanout exchange for responses, with queues of the
+same names. The queues are durable, bounded and have priorities; those of the Ichnaea clients are
+not (`Durability.ICHNAEA`). An existing queue is used as it is. Beside them there are queues that
+delay retries, a queue of dead letters per type, an exchange that routes responses by the reply-to
+of their requests, and the queue of the history.
 """
 
 from __future__ import annotations
@@ -19,33 +18,29 @@ from penstock.client.amqp091.connection import AmqpClientConnection
 from penstock.core.errors import PreconditionFailed
 from penstock_jobs.model import PRIORITIES
 
-#: The types whose clients there were before us; they expect a queue of responses to be there.
+#: The types of the Ichnaea clients, which expect a response queue to exist.
 ICHNAEA: Final = ("fake", "build_models", "predict_models")
 TYPES: Final = (*ICHNAEA, "call", "command", "spark")
 
 #: Direct; routing keys are the reply-to of requests.
 RESPONSES: Final = "penstock.jobs.responses"
 HISTORY: Final = "penstock_jobs.history"
-#: A stream of wishes: what is to be cancelled. A worker that comes later reads it as well.
+#: A stream of cancel requests. A worker that starts later reads them, too.
 CONTROL: Final = "penstock.jobs.control"
 
-#: Brokers take back what was not acknowledged for half an hour; a build may take a day.
+#: Brokers requeue a delivery after half an hour without an acknowledgement; a build may take a day.
 _CONSUMER_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
-#: Responses nobody came for.
 _RESPONSE_MILLISECONDS: Final = 24 * 3600 * 1000
-_RESPONSES_KEPT: Final = 100_000
-_KEPT: Final = {"x-message-ttl": _RESPONSE_MILLISECONDS, "x-max-length": _RESPONSES_KEPT}
-#: Dead letters are for a person to look at, who may be on holiday.
-_DEAD_MILLISECONDS: Final = 14 * 24 * 3600 * 1000
-_DEAD_KEPT: Final = 10_000
-#: A queue for a delay goes when nothing was in it for so long.
+_RESPONSE_LIMITS: Final = {"x-message-ttl": _RESPONSE_MILLISECONDS, "x-max-length": 100_000}
+_DEAD_LIMITS: Final = {"x-message-ttl": 14 * 24 * 3600 * 1000, "x-max-length": 10_000}
+#: An unused retry queue is deleted after so long.
 _RETRY_EXPIRES_MILLISECONDS: Final = 3600 * 1000
 _HISTORY_BYTES: Final = 1 << 30
 
 
 class Durability(Enum):
-    DURABLE = "durable"  #: survives the broker's restart
-    ICHNAEA = "ichnaea"  #: as the Ichnaea clients declare theirs: queues that do not
+    DURABLE = "durable"  #: survives a restart of the broker
+    ICHNAEA = "ichnaea"  #: transient queues, as the Ichnaea clients declare them
 
 
 def stem(kind: str) -> str:
@@ -68,21 +63,13 @@ def retry_name(kind: str, seconds: int) -> str:
     return f"{stem(kind)}.retry.{seconds}"
 
 
-def kind_of(name: str) -> str | None:
-    """The type of work that an exchange or queue is for."""
-    words = name.split(".")
-    found = words[1].replace("-", "_") if len(words) > 1 and words[0] == "ichnaea" else None
-    return found if found in TYPES else None
-
-
 async def declare(
     connection: AmqpClientConnection,
     kind: str,
     durability: Durability = Durability.DURABLE,
     queue: str | None = None,
 ) -> None:
-    """What requests and responses of a type need; `queue` is where requests are taken from, if it
-    is not the usual one."""
+    """The exchanges and queues of a type; `queue` replaces its request queue."""
     channel = await connection.channel()
     requests, responses = request_name(kind), response_name(kind)
     await channel.declare_exchange(requests, "direct")
@@ -94,32 +81,34 @@ async def declare(
         "x-max-priority": PRIORITIES - 1,
         "x-consumer-timeout": _CONSUMER_MILLISECONDS,
     }
-    taken = queue or requests
-    channel = await _queue(connection, channel, taken, arguments if durable else {}, durable)
-    await channel.bind(taken, requests)
+    source = queue or requests
+    channel = await _queue(connection, channel, source, arguments if durable else {}, durable)
+    await channel.bind(source, requests)
     if kind in ICHNAEA:
-        channel = await _queue(connection, channel, responses, _KEPT if durable else {}, durable)
+        limits = _RESPONSE_LIMITS if durable else {}
+        channel = await _queue(connection, channel, responses, limits, durable)
         await channel.bind(responses, responses)
-    dead = {"x-message-ttl": _DEAD_MILLISECONDS, "x-max-length": _DEAD_KEPT} if durable else {}
-    channel = await _queue(connection, channel, dead_name(kind), dead, durable)
+    limits = _DEAD_LIMITS if durable else {}
+    channel = await _queue(connection, channel, dead_name(kind), limits, durable)
     await channel.close()
 
 
 async def declare_responses(
     connection: AmqpClientConnection, exchange: str, queues: Sequence[str], durability: Durability
 ) -> None:
-    """Another exchange of responses, or further queues bound to one."""
+    """Another response exchange, or more queues bound to one."""
     channel = await connection.channel()
     await channel.declare_exchange(exchange, "fanout")
     for name in queues:
         durable = durability is Durability.DURABLE
-        channel = await _queue(connection, channel, name, _KEPT if durable else {}, durable)
+        limits = _RESPONSE_LIMITS if durable else {}
+        channel = await _queue(connection, channel, name, limits, durable)
         await channel.bind(name, exchange)
     await channel.close()
 
 
 async def declare_retry(channel: AmqpClientChannel, kind: str, seconds: int, queue: str) -> None:
-    """A queue whose messages come back to `queue` when their time is over."""
+    """A queue whose messages return to `queue` when they expire."""
     await channel.declare_queue(
         retry_name(kind, seconds),
         arguments={
@@ -131,7 +120,7 @@ async def declare_retry(channel: AmqpClientChannel, kind: str, seconds: int, que
 
 
 async def declare_history(connection: AmqpClientConnection) -> None:
-    """A queue that has a copy of every request and every response."""
+    """A queue that receives a copy of every request and every response."""
     for kind in TYPES:
         await declare(connection, kind)
     channel = await connection.channel()
@@ -155,7 +144,7 @@ async def _queue(
     arguments: Mapping[str, Any],
     durable: bool,
 ) -> AmqpClientChannel:
-    """Declared so, or taken as it is found when it was declared otherwise; a channel to go on."""
+    """Declare it, or use it as it is if it exists with other arguments. Returns an open channel."""
     try:
         await channel.declare_queue(name, durable=durable, arguments=arguments)
     except PreconditionFailed:

@@ -1,8 +1,8 @@
-"""What a worker needs of a broker, whichever protocol leads there.
+"""The interface between a worker and a broker, for any protocol.
 
-A request is settled together with the messages that answer it: both or neither, where the protocol
-can promise that. What was handed out is the worker's until its connection goes; what was not
-settled by then will be handed out again, here or elsewhere, and the worker is told which it was.
+A request is settled together with the messages that respond to it, atomically where the protocol
+allows it. Requests that are not settled when a connection is lost are redelivered by the broker,
+and the worker learns which settlements are unconfirmed.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from penstock.core.basic_properties import BasicProperties
 
 
 @dataclass(slots=True)
 class JobDelivery:
-    """A request that was handed out."""
+    """A delivered request."""
 
-    kind: str  #: whose queue it came from
+    kind: str  #: the type of its queue
     tag: int
-    epoch: int  #: of the connection; on another it cannot be settled
+    epoch: int  #: of the connection; it cannot be settled in another epoch
     body: bytes
-    said: BasicProperties
+    properties: BasicProperties
     redelivered: bool
-    handle: Any = None  #: the carrier's own
+    handle: Any = None  #: for the connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,97 +33,88 @@ class JobMessage:
     exchange: str
     key: str
     body: bytes
-    said: BasicProperties
+    properties: BasicProperties
 
 
 @dataclass(slots=True)
 class JobSettlement:
-    """A request, and what answers it. `token` is the worker's own."""
+    """A request to acknowledge, with the messages to publish."""
 
     delivery: JobDelivery
     messages: Sequence[JobMessage]
-    token: Any = None
+    job: Any = None  #: for the worker
 
 
 @dataclass(slots=True)
 class WorkerListener:
-    """Whom a carrier tells, on the loop, and all of one read at once."""
+    """Called on the event loop, once for everything in one read."""
 
-    taken: Callable[[list[JobDelivery]], None]
+    received: Callable[[list[JobDelivery]], None]
     settled: Callable[[list[JobSettlement]], None]
-    #: Their connection went, and they may be settled or not.
-    unsettled: Callable[[list[JobSettlement]], None]
-    #: The connection went: what was handed out, and is not begun, is not ours any more.
-    lost: Callable[[], None]
+    #: The connection closed before the broker confirmed these.
+    unconfirmed: Callable[[list[JobSettlement]], None]
+    #: The connection closed: the broker redelivers every request that is not settled.
+    connection_lost: Callable[[], None]
     cancel_requested: Callable[[CancelRequest], None]
 
 
 class WorkerConnection(Protocol):
     @property
     def epoch(self) -> int:
-        """Of the present connection; another begins with the next."""
+        """Changes with each new connection."""
 
     async def open(self, listener: WorkerListener) -> None:
-        """Declare, and begin to take."""
+        """Declare exchanges and queues and start to consume."""
 
     async def close(self) -> None: ...
 
     async def failed(self) -> Exception:
-        """Returns when there will be no other connection, with the reason."""
+        """Returns the reason when no further connection is attempted."""
 
-    def pace(self, prefetch: int) -> None:
-        """How many of each type may be handed out; 0 is none."""
+    def set_prefetch(self, prefetch: int) -> None:
+        """For each type; 0 stops the consumers."""
 
     def settle(self, settlement: JobSettlement) -> None: ...
 
-    def give_back(self, delivery: JobDelivery) -> None:
-        """Somebody else should have it, or we, later."""
+    def requeue(self, delivery: JobDelivery) -> None: ...
 
-    def delay(self, settlement: JobSettlement, again: JobMessage, seconds: float) -> None:
-        """Settle it now, and let `again` come to its queue when the time is over."""
+    def retry_later(self, settlement: JobSettlement, retry: JobMessage, seconds: float) -> None:
+        """Settle now, and deliver `retry` to the request queue after the delay."""
 
-    def tell(self, message: JobMessage) -> None:
-        """Progress: it is no loss if one is lost."""
+    def publish_progress(self, message: JobMessage) -> None:
+        """Without a confirm: a lost progress message does no harm."""
 
     async def flush(self) -> None:
-        """Returns when all that was to be settled is, or cannot be."""
-
-
-# Wishes about jobs, as they travel to all workers: that one be cancelled.
-
-_CANCEL: Final = "cancel"
+        """Returns when every settlement is confirmed or cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """It holds for what was asked for before it; or for that run and those before, where one is
-    named."""
+    """A message to all workers: cancel a job, up to `run`, or what was submitted before `at`."""
 
     cancel: str
     at: float  #: seconds since 1970
     run: int | None = None
 
-    def holds(self, run: int, submitted: int | None) -> bool:
+    def applies_to(self, run: int, submitted: int | None) -> bool:
         if self.run is not None:
             return run <= self.run
-        # Times of requests are whole seconds: of one that was asked for again, and in the same
-        # second, it is taken that the wish came before.
+        # Requests have times in whole seconds. One that was submitted again in the same second is
+        # taken to be later than the cancel request.
         return run == 1 or (submitted or 0) < int(self.at)
 
 
-def write_cancel_request(cancel_request: CancelRequest) -> bytes:
-    return json.dumps(
-        {_CANCEL: cancel_request.cancel, "at": cancel_request.at, "run": cancel_request.run}
-    ).encode()
+def write_cancel_request(request: CancelRequest) -> bytes:
+    return json.dumps({"cancel": request.cancel, "at": request.at, "run": request.run}).encode()
 
 
 def read_cancel_request(body: bytes) -> CancelRequest | None:
-    """Nothing, if it is not one."""
+    """None for any other message."""
     try:
-        said = json.loads(body)
-        run = said.get("run")
+        fields = json.loads(body)
+        run = fields.get("run")
         return CancelRequest(
-            str(said[_CANCEL]), float(said["at"]), None if run is None else int(run)
+            str(fields["cancel"]), float(fields["at"]), None if run is None else int(run)
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -1,6 +1,8 @@
-"""Another method on the same ground: one gradient-boosted model that lives with gaps.
+"""Gradient-boosted trees as an alternative to the vote of models.
 
-What it learns from is `boosted.py`'s. Age and dilution are estimated for its verdict.
+The trees learn from simulated samples, which are aged, diluted and have gaps, so samples need no
+correction, and every sample gets a prediction. They predict origins (`BoostedPredictor`) or one of
+four sources (`SourceClassifier`).
 """
 
 from __future__ import annotations
@@ -25,22 +27,15 @@ from penstock_jobs.science.prediction import (
 )
 from penstock_jobs.science.simulation import BLOCK, draw_samples
 
-# Gradient-boosted trees that learn from simulated samples, and live with gaps.
-#
-# Samples of a reference are aged, diluted and thinned out by simulation, so nothing has to be taken
-# back, and there is none the trees cannot judge. What they are to tell apart is the caller's:
-# origins
-# (`boosted.py`), or four sources (`boosted.py`).
-#
-# They are grown and asked by one thread. Several that wait for each other at every leaf take a
-# hundred times as long where the machine has other things to do, and save little where it has not.
-
-#: How many samples are simulated to learn from.
+#: Simulated samples for training.
 SAMPLES: Final = 6_000
 _PAIRS: Final = np.triu_indices(len(INDICATORS), 1)
 
 
 class SourceTrees:
+    """Trained and evaluated on one thread: threads that wait for each other at every leaf take a
+    hundred times as long on a busy machine, and save little on an idle one."""
+
     def __init__(
         self,
         values: Floats,
@@ -50,7 +45,6 @@ class SourceTrees:
         samples: int = SAMPLES,
         seed: int = 1,
     ) -> None:
-        """Of reference rows, each with its label."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         blocks = [
@@ -68,29 +62,29 @@ class SourceTrees:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """In the order of their chances."""
+        """In the order of the probabilities."""
         return np.asarray(self._model.classes_)
 
-    def chances(self, values: Floats, seasons: Sequence[int]) -> Floats:
-        """Of each label, for each sample."""
+    def probabilities(self, values: Floats, seasons: Sequence[int]) -> Floats:
+        """Samples x labels."""
+        inputs = _inputs(values, np.asarray(seasons, dtype=np.intp))
         with threadpool_limits(1):
-            found = self._model.predict_proba(_inputs(values, np.asarray(seasons, dtype=np.intp)))
-        return np.asarray(found)
+            return np.asarray(self._model.predict_proba(inputs))
 
 
 def _inputs(values: Floats, seasons: NDArray[np.integer[Any]]) -> Floats:
-    """Logarithms, those of all ratios, and the season; what is missing stays so."""
+    """Logarithms, logarithms of all ratios, and the season; missing stays missing."""
     logs = np.log10(values, where=values > 0, out=np.full_like(values, np.nan))
     ratios = logs[:, _PAIRS[0]] - logs[:, _PAIRS[1]]
-    none = np.where(values <= 0, -1.0, logs)  # looked for, and not found
-    return np.column_stack([none, ratios, seasons])
+    counts = np.where(values <= 0, -1.0, logs)  # counted and not found
+    return np.column_stack([counts, ratios, seasons])
 
 
 SCHEME: Final = "BOOSTED"
 
 
 class BoostedPredictor:
-    """`predict` as `prediction.Predictor` has it."""
+    """Has the `predict` of `prediction.SourcePredictor`."""
 
     def __init__(
         self,
@@ -110,16 +104,16 @@ class BoostedPredictor:
 
     def predict(self, values: Floats, seasons: Sequence[int]) -> dict[str, SourcePredictions]:
         when = np.asarray(seasons, dtype=np.intp)
-        human = self._trees.chances(values, seasons)[:, 1]
+        human = self._trees.probabilities(values, seasons)[:, 1]
         classes = np.where(human > 0.5, HUMAN, ANIMAL).astype(np.int8)
         classes[~np.isfinite(values).any(axis=1)] = 0
         verdicts = {}
         for origin in (HUMAN, ANIMAL):
-            found = correct_samples(values, self._slopes[when], self._known[origin])
-            chance = human if origin == HUMAN else 1 - human
+            corrected = correct_samples(values, self._slopes[when], self._known[origin])
+            probability = human if origin == HUMAN else 1 - human
             of = np.full(len(values), origin, dtype=np.int8)
             verdicts[origin] = HypothesisVerdict(
-                of, chance, found.hours, found.dilutions, found.misfit
+                of, probability, corrected.hours, corrected.dilutions, corrected.misfit
             )
         one, other = verdicts[HUMAN], verdicts[ANIMAL]
         chosen = classes == HUMAN
@@ -132,35 +126,34 @@ class BoostedPredictor:
                 np.maximum(human, 1 - human),
                 np.where(chosen, one.hours, other.hours),
                 np.where(chosen, one.dilutions, other.dilutions),
-                tuple(_there(row) for row in values),
+                tuple(_counted(row) for row in values),
             )
         }
 
 
-def _there(row: Floats) -> tuple[str, ...]:
+def _counted(row: Floats) -> tuple[str, ...]:
     return tuple(name for name, value in zip(INDICATORS, row, strict=True) if np.isfinite(value))
 
 
-# Which of four sources a sample has: human, cattle, pig or poultry, where the ids of a reference
-# say so. The original tells human from animal; this goes further, by trees alone.
-
-#: With fewer of one, what is learnt is those samples and not the source.
-_FEWEST: Final = 5
+#: With fewer samples of a source the trees would learn the samples.
+_MIN_SAMPLES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePrediction:
-    sources: tuple[str, ...]  #: of each sample; empty where nothing was counted
+    sources: tuple[str, ...]  #: of each sample; empty if nothing was counted
     confidence: Floats
 
     def right(self, samples: Sequence[str]) -> tuple[int, int]:
-        """How many have the source that their ids say, of those whose ids say one."""
-        told = [(said, source(name)) for said, name in zip(self.sources, samples, strict=True)]
-        known = [(said, true) for said, true in told if said and true]
-        return sum(said == true for said, true in known), len(known)
+        """The number of correct predictions, and of samples whose ids have a source."""
+        pairs = zip(self.sources, map(source, samples), strict=True)
+        known = [(predicted, real) for predicted, real in pairs if predicted and real]
+        return sum(predicted == real for predicted, real in known), len(known)
 
 
 class SourceClassifier:
+    """Predicts human, cattle, pig or poultry, from a reference whose ids have these sources."""
+
     def __init__(
         self,
         matrix: SampleMatrix,
@@ -173,17 +166,20 @@ class SourceClassifier:
         rows = np.array([row for row, name in enumerate(names) if name], dtype=np.intp)
         labels = np.array([name for name in names if name])
         found, counts = np.unique(labels, return_counts=True)
-        if len(found) < 2 or counts.min() < _FEWEST:
-            told = ", ".join(f"{n} {name}" for name, n in zip(found, counts, strict=True)) or "none"
-            text = f"at least {_FEWEST} samples of each of two sources or more; here: {told}"
+        if len(found) < 2 or counts.min() < _MIN_SAMPLES:
+            present = ", ".join(f"{n} {name}" for name, n in zip(found, counts, strict=True))
+            text = (
+                f"at least {_MIN_SAMPLES} samples of each of two or more sources are needed; "
+                f"here: {present or 'none'}"
+            )
             raise DatasetError([DatasetProblem(0, SAMPLE, text)])
         self._trees = SourceTrees(
             matrix.values[rows], labels, coefficients, samples=samples, seed=seed
         )
 
     def predict(self, values: Floats, seasons: Sequence[int]) -> SourcePrediction:
-        chances = self._trees.chances(values, seasons)
-        names = self._trees.labels[chances.argmax(axis=1)].tolist()
+        probabilities = self._trees.probabilities(values, seasons)
+        names = self._trees.labels[probabilities.argmax(axis=1)].tolist()
         counted = np.asarray(np.isfinite(values).any(axis=1))
-        sources = (name if there else "" for name, there in zip(names, counted, strict=True))
-        return SourcePrediction(tuple(sources), np.where(counted, chances.max(axis=1), 0.0))
+        sources = (name if known else "" for name, known in zip(names, counted, strict=True))
+        return SourcePrediction(tuple(sources), np.where(counted, probabilities.max(axis=1), 0.0))

@@ -1,7 +1,7 @@
-"""Thirty ways to tell two classes apart, each fitted in a moment to a hundred samples.
+"""Thirty classifiers of two classes, for about a hundred samples. All are deterministic.
 
-All of them are deterministic. Support vectors are scikit-learn's; the others are a few lines of
-linear algebra, many times quicker at this size than a general library's checks alone.
+Support vectors are scikit-learn's. The others are a few lines of linear algebra: at this size the
+argument checks of a general library take longer than the fit.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ Labels = NDArray[np.int8]
 #: From features to classes, -1 and 1.
 Decide = Callable[[Floats], Labels]
 
-#: How much of the pooled covariance is replaced by a sphere, so that it can be inverted.
+#: The weight of a sphere in the pooled covariance, which makes it invertible.
 _SHRINKAGE: Final = 0.05
 _PENALTY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClassifierConfiguration:
-    """A kind of classifier and its parameters."""
-
     kind: str
     kernel: str = ""
-    value: float = 0.0  #: the cost, the number of neighbours
+    value: float = 0.0  #: the cost, or the number of neighbours
 
     @property
     def name(self) -> str:
@@ -55,7 +53,7 @@ CONFIGURATIONS: Final = (
 
 
 def fit(configuration: ClassifierConfiguration, x: Floats, y: Labels) -> Decide:
-    """`y` has both classes, -1 and 1."""
+    """`y` must contain both classes, -1 and 1."""
     kind, kernel = configuration.kind, configuration.kernel
     if kind == "svm":
         return _standardised(x, lambda x: _support_vectors(x, y, kernel, configuration.value))
@@ -67,7 +65,7 @@ def fit(configuration: ClassifierConfiguration, x: Floats, y: Labels) -> Decide:
 
 
 def _standardised(x: Floats, fitted: Callable[[Floats], Decide]) -> Decide:
-    """Kernels take all features for equally wide."""
+    """Kernels need features of the same scale."""
     centre, scale = x.mean(axis=0), x.std(axis=0) + 1e-12
     decide = fitted((x - centre) / scale)
     return lambda others: decide((others - centre) / scale)
@@ -117,7 +115,7 @@ def _neighbours(x: Floats, y: Labels, number: int) -> Decide:
 
 
 def _logistic(x: Floats, y: Labels) -> Decide:
-    """By Newton's method, with a penalty: separable classes have no other end."""
+    """By Newton's method, with a penalty, without which separable classes do not converge."""
     centre, scale = x.mean(axis=0), x.std(axis=0) + 1e-12
     design = np.column_stack([(x - centre) / scale, np.ones(len(x))])
     penalty = np.full(design.shape[1], _PENALTY)
@@ -137,12 +135,12 @@ def _logistic(x: Floats, y: Labels) -> Decide:
 
 
 def _squares(x: Floats, others: Floats) -> Floats:
-    """Squared distances, exactly: a hundred rows are few."""
+    """Exact squared distances; fine for a hundred rows."""
     return np.asarray(((x[:, None, :] - others[None, :, :]) ** 2).sum(axis=2))
 
 
 def _width(x: Floats) -> float:
-    """Of the Gauss kernel, as the data have it: one over the median squared distance."""
+    """Of the Gaussian kernel: one over the median squared distance."""
     distances = _squares(x, x)[np.triu_indices(len(x), 1)]
     middle = np.median(distances[distances > 0]) if (distances > 0).any() else 1.0
     return float(1 / middle)
@@ -180,19 +178,18 @@ def _relevance_vectors(x: Floats, y: Labels, kernel: str) -> Decide:
     return lambda others: _signs(similar(others, kept) @ weights + bias)
 
 
-# Relevance vectors: a kernel classifier that keeps few samples, by Bayesian evidence.
-#
-# Every sample has a weight and every weight a precision of its own. Where the evidence says so the
-# precision grows without bound and the sample is left out (M. Tipping, JMLR 1:211-244, 2001).
-
-#: A weight so precisely zero is zero.
-_CERTAIN: Final = 1e4
+#: A weight with a higher precision around zero is removed.
+_MAX_PRECISION: Final = 1e4
 _ROUNDS: Final = 25
 _STEPS: Final = 4
 
 
 def fit_relevance_vectors(kernel: Floats, target: Floats) -> tuple[Floats, NDArray[np.intp], float]:
-    """Weights of the samples that are kept, which these are, and the bias. Targets are 0 and 1."""
+    """Relevance vectors (M. Tipping, JMLR 1:211-244, 2001), for targets 0 and 1.
+
+    Every sample has a weight with a precision of its own. Where the evidence lets the precision
+    grow without bound, the sample is removed. Returns the weights, their samples and the bias.
+    """
     count = len(target)
     scale = np.abs(kernel).max() + 1e-12
     design = np.column_stack([np.ones(count), kernel / scale])
@@ -203,7 +200,7 @@ def fit_relevance_vectors(kernel: Floats, target: Floats) -> tuple[Floats, NDArr
         weights, variances = _posterior(design[:, kept], target, weights, precisions)
         determined = np.clip(1 - precisions * variances, 0.0, 1.0)
         changed = determined / (weights**2 + 1e-12)
-        stays = (changed < _CERTAIN) | (kept == 0)  # the bias is no sample
+        stays = (changed < _MAX_PRECISION) | (kept == 0)  # the bias stays
         settled = bool(stays.all()) and np.abs(np.log(changed / precisions)).max() < 1e-2
         kept, weights, precisions = kept[stays], weights[stays], np.maximum(changed[stays], 1e-9)
         if settled:
@@ -215,7 +212,7 @@ def fit_relevance_vectors(kernel: Floats, target: Floats) -> tuple[Floats, NDArr
 def _posterior(
     design: Floats, target: Floats, weights: Floats, precisions: Floats
 ) -> tuple[Floats, Floats]:
-    """The likeliest weights, and their variances around them."""
+    """The most likely weights and their variances."""
     for _ in range(_STEPS):
         chance = 1 / (1 + np.exp(-np.clip(design @ weights, -30, 30)))
         gradient = design.T @ (target - chance) - precisions * weights

@@ -1,7 +1,7 @@
-"""How fast each indicator fades: slopes of log10 of the count by hours, from trials.
+"""How fast each indicator decays: slopes of log10 of the count per hour, from trials.
 
-Trials come in files, `envFC-Estiu.txt`, or in requests. In a file an empty line separates trials,
-and so does a time of zero, for both were in use.
+Trials come in files, `envFC-Estiu.txt`, or in requests. In a file an empty line or a time of zero
+separates trials: both are in use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock_jobs.errors import DatasetError, DatasetProblem
 from penstock_jobs.model import Aging
@@ -33,30 +32,25 @@ _FILE: Final = re.compile(r"env(?P<column>.+)-(?P<season>[^-]+)\.txt", re.IGNORE
 
 @dataclass(frozen=True, slots=True)
 class DecayCoefficients:
-    """Slopes by hour: seasons x indicators; NaN where there were no trials."""
+    """Slopes per hour: seasons x indicators; NaN without trials."""
 
     slopes: Floats
 
     def of(self, season: Season) -> Floats:
         return np.asarray(self.slopes[season])
 
-    @property
-    def known(self) -> NDArray[np.bool_]:
-        """Indicators whose slope is known in both seasons."""
-        return np.asarray(np.isfinite(self.slopes).all(axis=0))
 
-
-def file_means(name: str) -> tuple[str, Season] | None:
-    """The indicator and the season that a file's name stands for; None: not one of the models'."""
-    found = _FILE.fullmatch(name)
-    if found is None:
+def parse_file_name(name: str) -> tuple[str, Season] | None:
+    """The indicator and the season; None for any other file."""
+    match = _FILE.fullmatch(name)
+    if match is None:
         return None
-    column, when = indicator(found["column"]), season(found["season"])
+    column, when = indicator(match["column"]), season(match["season"])
     return None if column is None or when is None else (column, when)
 
 
 def read_trials(data: bytes, name: str = "") -> tuple[Trial, ...]:
-    """Rows of hours and log10 of the value; what follows `#` is a comment, in Latin-1."""
+    """Rows of hours and log10 of the value, in Latin-1; `#` starts a comment."""
     trials: list[list[tuple[float, float]]] = [[]]
     for number, line in enumerate(data.decode("latin-1").splitlines(), 1):
         text, *_ = line.split("#", 1)
@@ -97,7 +91,7 @@ def decay_coefficients(agings: Mapping[str, Iterable[Aging]]) -> DecayCoefficien
 
 
 def trial_slope(trial: Trial) -> float:
-    """By ordinary least squares; NaN for a trial that was looked at once only."""
+    """By ordinary least squares; NaN for a trial with a single time."""
     hours, values = np.array(trial, dtype=np.float64).reshape(-1, 2).T
     if len(hours) < 2 or np.ptp(hours) == 0:
         return float("nan")

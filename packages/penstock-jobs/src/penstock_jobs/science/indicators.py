@@ -1,4 +1,4 @@
-"""The indicators, the features made of them, and the names they go by in files."""
+"""The indicators, the features derived from them, and their names in files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from enum import IntEnum
 from typing import Final
 
-#: Whose sample it is.
+#: The column with the ids of samples.
 SAMPLE: Final = "CLASS"
-#: When it was taken, where a data set says so.
+#: The optional column with seasons.
 SEASON: Final = "season"
 
 INDICATORS: Final = (
@@ -29,7 +29,7 @@ INDICATORS: Final = (
 AT: Final = {name: at for at, name in enumerate(INDICATORS)}
 #: Given as percentages of FRNAPH.
 SHARES: Final = ("FRNAPH.I", "FRNAPH.II", "FRNAPH.III", "FRNAPH.IV")
-#: In reference matrices too, and not used by the models.
+#: Columns of reference matrices that the models do not use.
 UNUSED: Final = (
     "FTOTAL",
     "COP",
@@ -46,8 +46,8 @@ UNUSED: Final = (
     "Adolescentis",
     "DA",
 )
-#: A sample without any of these says little.
-TELLING: Final = ("FC", "FE", "CL", "SOMCPH", "FRNAPH.II", "GA17", "HBSA.Y", "HBSA.T")
+#: Simulated samples have at least one of these.
+DISCRIMINATIVE: Final = ("FC", "FE", "CL", "SOMCPH", "FRNAPH.II", "GA17", "HBSA.Y", "HBSA.T")
 
 SUMS: Final = {
     "FRNAPH_I_IV": ("FRNAPH.I", "FRNAPH.IV"),
@@ -66,7 +66,7 @@ FEATURES: Final = (*INDICATORS, *SUMS, *DIFFERENCES, RATIO)
 
 HUMAN: Final = 1
 ANIMAL: Final = -1
-#: The part of a sample's id that says where it is from: P1-HM04.
+#: The part of a sample's id with its source: P1-HM04.
 SOURCES: Final = {"HM": "human", "CW": "cattle", "PG": "pig", "PL": "poultry"}
 _SOURCE: Final = re.compile(r"-(HM|CW|PG|PL)")
 
@@ -77,7 +77,7 @@ class Season(IntEnum):
 
     @property
     def position(self) -> float:
-        """In the year, as requests have it."""
+        """In the year, 0 to 1."""
         return self.value / 2
 
 
@@ -90,18 +90,18 @@ _SEASONS: Final = {
 
 
 def column_name(text: str) -> str:
-    """`FRNAPH I` and `HBSA-Y` are `FRNAPH.I` and `HBSA.Y`."""
+    """Normalises `FRNAPH I` and `HBSA-Y` to `FRNAPH.I` and `HBSA.Y`."""
     return re.sub(r"[ -]", ".", text.strip())
 
 
 def indicator(text: str) -> str | None:
-    """The indicator that a file's name means, which leaves out what separates: `FRNAPHIV`."""
+    """The indicator of a file name, which has no separators: `FRNAPHIV`."""
     wanted = re.sub(r"[^0-9A-Z]", "", text.upper())
     return next((name for name in INDICATORS if name.replace(".", "") == wanted), None)
 
 
 def season(text: str) -> Season | None:
-    """By name, or by its position in the year: 0 is winter, 0.5 summer."""
+    """By name, or by the position in the year: 0 is winter, 0.5 summer."""
     named = _SEASONS.get(text.strip().lower())
     if named is not None:
         return named
@@ -123,6 +123,6 @@ def origin(sample: str) -> int:
 
 
 def source(sample: str) -> str | None:
-    """Which of four sources, where the id says so."""
-    found = _SOURCE.search(sample)
-    return None if found is None else SOURCES[found[1]]
+    """One of four sources, if the id has it."""
+    match = _SOURCE.search(sample)
+    return None if match is None else SOURCES[match[1]]

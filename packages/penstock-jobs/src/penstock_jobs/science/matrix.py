@@ -1,7 +1,6 @@
-"""A matrix of samples: from the text of a CSV or a request to numbers, cell by cell.
+"""Matrices of samples: from the text of a CSV or a request to numbers.
 
-Everything that cannot be read is found, not only the first of it, and named by row and column as a
-person counts them: the first row is the names.
+All cells that cannot be parsed are reported, each by row and column; row 1 has the names.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from penstock_jobs.science.indicators import (
 
 Floats = NDArray[np.float64]
 
-#: Of a CSV: more than fifty thousand samples in twenty columns are not looked at.
+#: Of a CSV: fifty thousand samples in twenty columns.
 MAX_CELLS: Final = 1_000_000
 _NUMBER: Final = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
-#: Below what could be counted: a hundredth of the limit stands for it.
+#: A value below the detection limit is taken as this fraction of the limit.
 _CENSORED: Final = 100.0
 
 
@@ -66,27 +65,29 @@ class SampleMatrix:
         )
 
 
-def read_csv(data: bytes) -> dict[str, tuple[str, ...]]:
-    """The columns of a CSV as text; `;` between cells, `"` around those that need it."""
+def decode_text(data: bytes) -> str:
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode("latin-1")
+        return data.decode("latin-1")
+
+
+def read_csv(data: bytes) -> dict[str, tuple[str, ...]]:
+    """The columns as text; cells are separated by `;` and may be quoted."""
+    text = decode_text(data)
     if "\0" in text:
-        raise DatasetError(
-            [DatasetProblem(1, "", "this is not text; a CSV in UTF-8 or Latin-1 is wanted")]
-        )
+        raise DatasetError([DatasetProblem(1, "", "no text; use a CSV in UTF-8 or Latin-1")])
     if text.count(";") + text.count("\n") > MAX_CELLS:
         raise DatasetError([DatasetProblem(0, "", f"more than {MAX_CELLS:,} cells")])
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=";"))
     while rows and not any(cell.strip() for cell in rows[-1]):
         rows.pop()
     if not rows:
-        raise DatasetError([DatasetProblem(1, "", "there is nothing in it")])
+        raise DatasetError([DatasetProblem(1, "", "the file is empty")])
     names = [column_name(name) for name in rows[0]]
     _check_names(names)
     problems = [
-        DatasetProblem(at, "", f"{len(row)} cells where there are {len(names)} columns")
+        DatasetProblem(at, "", f"{len(row)} cells, but {len(names)} columns")
         for at, row in enumerate(rows[1:], 2)
         if len(row) != len(names)
     ]
@@ -98,11 +99,11 @@ def read_csv(data: bytes) -> dict[str, tuple[str, ...]]:
 def _check_names(names: list[str]) -> None:
     if len(names) == 1 and re.search(r"[,\t]", names[0]):
         raise DatasetError(
-            [DatasetProblem(1, names[0], "one column only: cells are separated by ';'")]
+            [DatasetProblem(1, names[0], "only one column: cells must be separated by ';'")]
         )
     known = {SAMPLE, SEASON, *INDICATORS, *UNUSED}
     problems = [
-        DatasetProblem(1, name, "there is no such column" if name else "a column without a name")
+        DatasetProblem(1, name, "unknown column" if name else "a column without a name")
         for name in names
         if name not in known
     ]
@@ -112,13 +113,13 @@ def _check_names(names: list[str]) -> None:
         if times > 1
     ]
     if SAMPLE not in names:
-        problems.append(DatasetProblem(1, SAMPLE, "the column with the samples' ids is missing"))
+        problems.append(DatasetProblem(1, SAMPLE, "the column with the sample ids is missing"))
     if problems:
         raise DatasetError(problems)
 
 
 def prepare(columns: Mapping[str, tuple[str, ...]]) -> SampleMatrix:
-    """The indicators as numbers: what is below detection, and what is a share, made absolute."""
+    """The indicators as absolute numbers; shares and values below detection are converted."""
     named = {column_name(name): cells for name, cells in columns.items()}
     _check_names(list(named))
     samples = tuple(cell.strip() for cell in named[SAMPLE])
@@ -126,7 +127,7 @@ def prepare(columns: Mapping[str, tuple[str, ...]]) -> SampleMatrix:
     values = np.full((len(samples), len(INDICATORS)), np.nan)
     for name, cells in named.items():
         if len(cells) > len(samples):
-            problems.append(DatasetProblem(len(samples) + 2, name, "a cell beside no sample"))
+            problems.append(DatasetProblem(len(samples) + 2, name, "a cell without a sample"))
         elif name in AT:
             for row, cell in enumerate(cells):
                 value = _value(cell)
@@ -150,7 +151,7 @@ def prepare(columns: Mapping[str, tuple[str, ...]]) -> SampleMatrix:
 
 
 def _value(cell: str) -> float | None:
-    """NaN where there is nothing, None where there is no sense in it."""
+    """NaN for an empty cell, None for an invalid one."""
     text = cell.strip()
     if not text:
         return math.nan
@@ -180,30 +181,27 @@ def _seasons(
     return tuple(found)
 
 
-# From counts to what classifiers look at: logarithms, their sums and differences.
-
-
 def logarithm(values: Floats) -> Floats:
-    """log10 of what is there; 0 of what is none; missing stays missing."""
+    """log10; 0 stays 0, missing stays missing."""
     logs = np.log10(values, where=values > 0, out=np.zeros_like(values))
     return np.where(np.isnan(values), np.nan, logs)
 
 
 def features(values: Floats) -> Floats:
-    """Samples x features; missing where a parent is."""
+    """Logarithms, their sums, differences and a ratio: samples x features; NaN if a part is."""
     logs = logarithm(values)
-    made = np.empty((len(values), len(FEATURES)))
-    made[:, : len(AT)] = logs
+    matrix = np.empty((len(values), len(FEATURES)))
+    matrix[:, : len(AT)] = logs
     at = len(AT)
     for one, other in SUMS.values():
-        made[:, at] = logs[:, AT[one]] + logs[:, AT[other]]
+        matrix[:, at] = logs[:, AT[one]] + logs[:, AT[other]]
         at += 1
     for one, other in DIFFERENCES.values():
-        made[:, at] = logs[:, AT[one]] - logs[:, AT[other]]
+        matrix[:, at] = logs[:, AT[one]] - logs[:, AT[other]]
         at += 1
     assert FEATURES[at] == RATIO
     young, total = values[:, AT["HBSA.Y"]], values[:, AT["HBSA.T"]]
     both = (young > 0) & (total > 0)
     ratio = np.divide(young, total, where=both, out=np.ones_like(young))
-    made[:, at] = np.where(both, np.log10(ratio), np.nan)
-    return made
+    matrix[:, at] = np.where(both, np.log10(ratio), np.nan)
+    return matrix

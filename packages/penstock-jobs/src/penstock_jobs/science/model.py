@@ -1,8 +1,14 @@
-"""A built model: the reference it was built from, how indicators fade, and its signatures."""
+"""Source models: the reference, the decay coefficients, and signatures.
+
+A signature is a classifier and a few features that separate the classes. For each configuration a
+forward search adds the feature that improves cross-validation most, up to five, and keeps a
+signature of every size. The search is repeated without the feature found first, so that there are
+signatures for samples in which it was not counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,13 +22,12 @@ from penstock_jobs.science.indicators import ANIMAL, HUMAN, Season
 from penstock_jobs.science.matrix import Floats, SampleMatrix, features
 from penstock_jobs.science.simulation import SECTIONS, aged_values
 
-#: Unless a request says otherwise.
 SEED: Final = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ModelCell:
-    """Models for samples of a season and an age."""
+    """A season and an age that have models of their own."""
 
     season: Season
     section: int
@@ -32,7 +37,7 @@ class ModelCell:
         return SECTIONS[self.section]
 
 
-#: One, fresh samples; or all ages in both seasons.
+#: Fresh samples only, or all ages in both seasons.
 FRESH: Final = (ModelCell(Season.SUMMER, 0),)
 ALL: Final = tuple(ModelCell(season, at) for season in Season for at in range(len(SECTIONS)))
 
@@ -45,14 +50,14 @@ class SourceModel:
     seed: int = SEED
 
     def features_of(self, cell: ModelCell) -> Floats:
-        """The reference as it would be at the cell's age."""
+        """The reference at the age of the cell."""
         slopes = self.coefficients.of(cell.season)
         return features(aged_values(self.matrix.values, slopes, cell.hours))
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureSearch:
-    """One piece of the work of building: independent of all others."""
+    """One search, independent of all others."""
 
     cell: ModelCell
     configuration: ClassifierConfiguration
@@ -68,23 +73,23 @@ def searches(
 
 
 def run_search(model: SourceModel, wanted: SignatureSearch) -> list[Signature]:
-    """The same signatures wherever and whenever it is done."""
+    """Deterministic."""
     cell, configuration = wanted.cell, wanted.configuration
     y = model.matrix.origins
-    place = (model.seed, int(cell.season), cell.section)
+    seed = (model.seed, int(cell.season), cell.section)
     return search(
         configuration,
         model.features_of(cell),
         y,
-        folds(y, place),
-        (*place, CONFIGURATIONS.index(configuration)),
+        folds(y, seed),
+        (*seed, CONFIGURATIONS.index(configuration)),
     )
 
 
 def new_model(
     matrix: SampleMatrix, coefficients: DecayCoefficients, seed: int = SEED
 ) -> SourceModel:
-    """What is there before any search; refused if no search could make anything of it."""
+    """A model without signatures; raises `DatasetError` if no search can succeed."""
     origins = matrix.origins
     for label, name in ((HUMAN, "human"), (ANIMAL, "animal")):
         count = int((origins == label).sum())
@@ -92,14 +97,14 @@ def new_model(
             text = f"{count} {name} samples; at least {FOLDS} of each origin are needed"
             raise DatasetError([DatasetProblem(0, "CLASS", text)])
     if not np.isfinite(coefficients.slopes).any():
-        raise DatasetError([DatasetProblem(0, "", "no trials of how any indicator fades")])
+        raise DatasetError([DatasetProblem(0, "", "no trials of the decay of any indicator")])
     return SourceModel(matrix, coefficients, {}, seed)
 
 
 def with_signatures(
     model: SourceModel, results: Mapping[SignatureSearch, Sequence[Signature]]
 ) -> SourceModel:
-    """With the signatures that were found, in an order that does not depend on who was first."""
+    """Add signatures, in an order that does not depend on the order of the results."""
 
     def order(wanted: SignatureSearch) -> tuple[ModelCell, int]:
         return wanted.cell, CONFIGURATIONS.index(wanted.configuration)
@@ -113,31 +118,21 @@ def with_signatures(
 def build(
     model: SourceModel,
     wanted: Sequence[SignatureSearch],
-    told: Callable[[float], None] = lambda _: None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> SourceModel:
-    """Here and now, one search after the other."""
-    return with_signatures(model, dict(_run_searches(model, wanted, told)))
-
-
-def _run_searches(
-    model: SourceModel, wanted: Sequence[SignatureSearch], told: Callable[[float], None]
-) -> Iterator[tuple[SignatureSearch, list[Signature]]]:
+    """In this process, one search after the other."""
+    results = {}
     for done, each in enumerate(wanted, 1):
-        yield each, run_search(model, each)
-        told(done / len(wanted))
+        results[each] = run_search(model, each)
+        progress(done / len(wanted))
+    return with_signatures(model, results)
 
-
-# The bag of signatures: which few features tell the classes apart, with which classifier.
-#
-# For each configuration a forward search adds the feature that helps cross-validation most, up to
-# five, and keeps what it had at every size. It is repeated without the feature that came first, so
-# that samples in which that one was not counted have models, too.
 
 FOLDS: Final = 10
 REPETITIONS: Final = 5
-LARGEST: Final = 5
-#: A feature that so few samples have is not looked at.
-LEAST_PRESENT: Final = 0.8
+MAX_FEATURES: Final = 5
+#: A feature must be present in this share of the samples.
+MIN_PRESENT: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +143,12 @@ class Signature:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Better ones sort first; of equals, those that ask for less."""
+        """The best sorts first; of equals, the one with fewer features."""
         return -self.score, len(self.features)
 
 
 def folds(y: Labels, seed: Sequence[int]) -> NDArray[np.int8]:
-    """The fold of each sample: classes spread evenly, by chance."""
+    """A random fold for each sample, with classes spread evenly."""
     random = np.random.Generator(np.random.PCG64(list(seed)))
     fold = np.empty(len(y), dtype=np.int8)
     start = 0
@@ -167,7 +162,7 @@ def folds(y: Labels, seed: Sequence[int]) -> NDArray[np.int8]:
 def cross_validate(
     configuration: ClassifierConfiguration, x: Floats, y: Labels, fold: NDArray[np.int8]
 ) -> float:
-    """The mean accuracy over the folds, on the samples that have all these features."""
+    """The mean accuracy over the folds, for samples with all features."""
     whole = np.isfinite(x).all(axis=1)
     x, y, fold = x[whole], y[whole], fold[whole]
     accuracies = []
@@ -187,14 +182,14 @@ def search(
     fold: NDArray[np.int8],
     seed: Sequence[int],
 ) -> list[Signature]:
-    """All signatures of one configuration, in the order they were found."""
+    """All signatures of one configuration, in the order of the search."""
     random = np.random.Generator(np.random.PCG64(list(seed)))
-    enough = np.isfinite(x).mean(axis=0) >= LEAST_PRESENT
+    enough = np.isfinite(x).mean(axis=0) >= MIN_PRESENT
     pool = [int(feature) for feature in np.flatnonzero(enough)]
     found: list[Signature] = []
     for _ in range(min(REPETITIONS, len(pool))):
         chosen: list[int] = []
-        while len(chosen) < min(LARGEST, len(pool)):
+        while len(chosen) < min(MAX_FEATURES, len(pool)):
             rest = [feature for feature in pool if feature not in chosen]
             scores = np.array(
                 [cross_validate(configuration, x[:, [*chosen, each]], y, fold) for each in rest]
@@ -208,6 +203,6 @@ def search(
 
 
 def suitable(bag: Sequence[Signature], present: NDArray[np.bool_], most: int) -> list[Signature]:
-    """The best whose features are all there; equals in the order of the bag."""
+    """The best signatures whose features are present; equals in the order of the bag."""
     fitting = [each for each in bag if all(present[feature] for feature in each.features)]
     return sorted(fitting, key=lambda each: each.rank)[:most]

@@ -1,7 +1,7 @@
-"""A model as a file: a zip of plain data that any machine can read, and nothing that runs.
+"""Model files: a zip of plain data, without code.
 
-Classifiers are not in it: they are fitted again, in a moment, when the file is read. A model comes
-from anybody: what its files decompress and decode to is bounded before that is done.
+Classifiers are not stored; they are fitted again when the file is read, which takes a moment. Files
+are untrusted: the size of what they decompress and decode to is checked first.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from penstock_jobs.science.matrix import SampleMatrix
 from penstock_jobs.science.model import ModelCell, Signature, SourceModel
 from penstock_jobs.science.simulation import SECTIONS
 
-#: What is in the files, by their first version.
 MODEL_SCHEMA: Final = 1
-#: Of its files, unpacked. A thousand samples and fourteen cells of 750 signatures have 3 MiB.
+#: Unpacked. A thousand samples and fourteen cells of 750 signatures have 3 MiB.
 MAX_MODEL_BYTES: Final = 16 * MiB
-#: In each of its JSON files: numbers, strings, lists.
-_VALUES: Final = 500_000
-#: Of the id of a sample.
-_TEXT: Final = 255
+#: Values in a JSON file.
+_MAX_VALUES: Final = 500_000
+#: Length of a sample's id.
+_MAX_TEXT: Final = 255
 _NAMES: Final = {configuration.name: configuration for configuration in CONFIGURATIONS}
 
 
@@ -87,7 +86,7 @@ def load_model(data: bytes) -> SourceModel:
         manifest = _read_json(files["manifest.json"])
         if manifest["schema"] != MODEL_SCHEMA:
             raise JobFormatError(
-                f"a model of version {manifest['schema']}; {MODEL_SCHEMA} is understood here"
+                f"the model has version {manifest['schema']}; only {MODEL_SCHEMA} is supported"
             )
         slopes = _read_json(files["coefficients.json"])
         bags = _read_json(files["signatures.json"])
@@ -98,11 +97,11 @@ def load_model(data: bytes) -> SourceModel:
             int(manifest["seed"]),
         )
     except KeyError as error:
-        raise JobFormatError(f"not a model: {error.args[0]!r} is not in it") from error
+        raise JobFormatError(f"not a model: {error.args[0]!r} is missing") from error
     except (ValueError, TypeError, IndexError, OSError, RecursionError, pa.ArrowException) as error:
         raise JobFormatError(f"not a model: {error}") from error
     if hashlib.sha256(model.matrix.values.tobytes()).hexdigest() != manifest["matrix"]:
-        raise JobFormatError("not the model it was: the matrix has changed")
+        raise JobFormatError("the model is damaged: the matrix has changed")
     return model
 
 
@@ -111,7 +110,7 @@ def _json(value: Any) -> bytes:
 
 
 def _read_json(data: bytes) -> Any:
-    check_json(data, _VALUES)
+    check_json(data, _MAX_VALUES)
     return json.loads(data)
 
 
@@ -137,8 +136,8 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     found: list[str] = []
     for chunk in column.chunks:
         words = chunk.dictionary.to_pylist()
-        if any(len(word) > _TEXT for word in words):
-            raise JobFormatError(f"not a model: a name is longer than {_TEXT} characters")
+        if any(len(word) > _MAX_TEXT for word in words):
+            raise JobFormatError(f"not a model: a name is longer than {_MAX_TEXT} characters")
         found += [words[at] for at in chunk.indices.to_pylist()]
     return found
 
@@ -155,22 +154,14 @@ def _loaded_slopes(slopes: dict[str, dict[str, float | None]]) -> Any:
 def _cell(bag: dict[str, Any]) -> ModelCell:
     cell = ModelCell(Season[bag["season"].upper()], int(bag["section"]))
     if not 0 <= cell.section < len(SECTIONS):
-        raise ValueError(f"there is no section {cell.section}")
+        raise ValueError(f"unknown section {cell.section}")
     return cell
 
 
 def _signature(configuration: str, features: list[str], score: float) -> Signature:
-    places = tuple(FEATURES.index(name) for name in features)
-    return Signature(_NAMES[configuration], places, float(score))
+    indices = tuple(FEATURES.index(name) for name in features)
+    return Signature(_NAMES[configuration], indices, float(score))
 
-
-# A Parquet table from an untrusted sender: every page is checked before any page is decoded.
-#
-# A few bytes of Parquet can stand for any number of values: by the codec, by a dictionary, by run
-# lengths, by strings that repeat their predecessors. The footer that announces sizes is the
-# sender's, too, so the headers of the pages are read here (Thrift's compact protocol) and
-# everything Arrow would allocate is added up first. Codecs and encodings that can multiply beyond
-# that are refused.
 
 MAX_ROWS: Final = 100_000
 #: Of all pages together, decompressed.
@@ -179,12 +170,12 @@ _CHUNKS: Final = 256  #: columns x row groups
 _FOOTER_TEXT: Final = 64 * 1024
 _FOOTER_ITEMS: Final = 1_000
 
-#: At most some twenty bytes for one; gzip has a thousand, Brotli and Zstandard many thousands.
+#: They expand one byte to about twenty; gzip to a thousand, Brotli and Zstandard to many more.
 _CODECS: Final = ("SNAPPY", "UNCOMPRESSED")
 _TYPES: Final = ("DOUBLE", "BYTE_ARRAY")
 #: PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY.
 _ENCODINGS: Final = (0, 2, 8)
-#: Fields of a page header, and of the three headers one of which is in it.
+#: Fields of a page header and of the three headers that it may contain.
 _DECOMPRESSED, _COMPRESSED = 2, 3
 _DATA, _DICTIONARY, _DATA_V2 = 5, 7, 8
 _COUNT: Final = 1
@@ -193,7 +184,13 @@ _DEPTH: Final = 8
 
 
 def read_table(data: bytes, texts: Sequence[str]) -> pa.Table:
-    """The columns `texts` come as dictionaries: a long string in many rows is there once."""
+    """Read a table from an untrusted sender. The columns `texts` are dictionary-encoded.
+
+    A few bytes of Parquet can stand for any number of values, by codec, dictionary, run lengths or
+    repeated strings, and the sizes in the footer are the sender's. So the page headers are parsed
+    here (Thrift's compact protocol), and all that Arrow would allocate is added up, before any page
+    is decoded. Codecs and encodings that could exceed the sum are refused.
+    """
     with pq.ParquetFile(
         pa.BufferReader(data),
         read_dictionary=list(texts),
@@ -235,7 +232,7 @@ def _check_table(data: bytes, footer: pq.FileMetaData) -> None:
 
 
 def _pages(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """How many values each page has, and its size when it is decompressed."""
+    """The number of values and the decompressed size of each page."""
     if not 0 <= at <= end <= len(data):
         raise JobFormatError("the table has pages outside the file")
     while at < end:
@@ -243,7 +240,7 @@ def _pages(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
         compressed, size = header.get(_COMPRESSED, -1), header.get(_DECOMPRESSED, -1)
         kinds = [kind for kind in _ENCODING if kind in header]
         if compressed < 0 or size < 0 or len(kinds) != 1:
-            raise JobFormatError(f"the table has a page that cannot be read, before byte {at:,}")
+            raise JobFormatError(f"the table has an unreadable page before byte {at:,}")
         page = header[kinds[0]]
         if page.get(_ENCODING[kinds[0]]) not in _ENCODINGS:
             raise JobFormatError("the table has a page in an encoding that is not accepted")
@@ -254,7 +251,7 @@ def _pages(data: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _struct(data: bytes, at: int, depth: int = _DEPTH) -> tuple[dict[int, Any], int]:
-    """Field number → value. Who has a field twice may mean two readers to see two values."""
+    """Field number → value. A repeated field is refused: readers might take different values."""
     found: dict[int, Any] = {}
     number = 0
     while byte := data[at]:
@@ -264,19 +261,19 @@ def _struct(data: bytes, at: int, depth: int = _DEPTH) -> tuple[dict[int, Any], 
         else:
             number, at = _integer(data, at)
         if number in found or not depth:
-            raise JobFormatError("the table has a page header that is ambiguous")
+            raise JobFormatError("the table has an ambiguous page header")
         found[number], at = _value(data, at, byte & 0x0F, depth)
     return found, at + 1
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (1, 2):  # the kind is the value: true, false
+    if kind in (1, 2):  # true, false: the kind is the value
         return kind == 1, at
     if kind == 3:
         return data[at], at + 1
     if kind in (4, 5, 6):
         return _integer(data, at)
-    if kind == 8:  # bytes, of which nothing is needed
+    if kind == 8:  # bytes, not needed
         size, at = _varint(data, at)
         return None, at + size
     if kind == 12:
@@ -297,4 +294,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, at
-    raise JobFormatError("the table has a page header with a number that has no end")
+    raise JobFormatError("the table has a page header with an endless number")

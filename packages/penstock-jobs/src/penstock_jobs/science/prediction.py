@@ -1,8 +1,8 @@
-"""Where samples come from: two hypotheses, ten voters for each, and the more certain one holds.
+"""Prediction of the origin: two hypotheses, up to ten voters for each, the more certain one wins.
 
-The votes of classifiers are weighted in three ways (`SCHEMES`); all three are answered, for they
-come from the same votes. When both hypotheses are equally certain the one that the sample fits
-better, once its age and dilution are taken back, holds.
+The votes are weighted in three ways (`SCHEMES`), and all three results are returned. If both
+hypotheses are equally certain, the one wins that the sample fits better after the correction of its
+age and dilution.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HYPOTHESES: Final = (HUMAN, ANIMAL)
 
 @dataclass(frozen=True, slots=True)
 class HypothesisVerdict:
-    """What came out under one hypothesis: the class, or 0 where no model could say."""
+    """The result under one hypothesis; class 0: no model applies."""
 
     classes: Labels
     confidence: Floats
@@ -35,12 +35,12 @@ class HypothesisVerdict:
 
 @dataclass(frozen=True, slots=True)
 class SourcePredictions:
-    """By scheme, for all samples."""
+    """The predictions of one scheme for all samples."""
 
     scheme: str
     human: HypothesisVerdict
     animal: HypothesisVerdict
-    classes: Labels  #: 0 where there is no prediction
+    classes: Labels  #: 0: no prediction
     confidence: Floats
     hours: Floats
     dilutions: Floats
@@ -52,10 +52,10 @@ class SourcePredictions:
 
 
 class SourcePredictor:
-    """A model made ready: everything is fitted once, when it is first asked for."""
+    """Fits each classifier once, on first use."""
 
     def __init__(self, model: SourceModel, *, corrects: bool = True) -> None:
-        """Without correction only to see what it is good for."""
+        """Without correction it is a baseline."""
         self._model = model
         self._corrects = corrects
         origins = model.matrix.origins
@@ -69,7 +69,7 @@ class SourcePredictor:
         }
 
     def predict(self, values: Floats, seasons: Sequence[int]) -> dict[str, SourcePredictions]:
-        """By scheme. Samples do not depend on each other."""
+        """By scheme."""
         when = np.asarray(seasons, dtype=np.intp)
         slopes = self._model.coefficients.slopes[when]
         found: dict[int, tuple[CorrectedSamples, Ballot]] = {}
@@ -88,7 +88,7 @@ class SourcePredictor:
             rows = np.flatnonzero(nearest == number)
             if not len(rows):
                 continue
-            if cell.section:  # models of this age: take back the dilution alone
+            if cell.section:  # models of this age: correct the dilution only
                 fresh = values[rows] * corrected.dilutions[rows, None]
             else:
                 fresh = corrected.values[rows]
@@ -98,7 +98,7 @@ class SourcePredictor:
     def _nearest(
         self, hours: Floats, when: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], list[ModelCell]]:
-        """Of the cells that were built, the nearest in age; those of the season before others."""
+        """The cell nearest in age, of the same season if there is one."""
         cells = sorted(self._panels)
         ages = np.array([cell.hours for cell in cells])
         seasons = np.array([cell.season for cell in cells])
@@ -130,19 +130,12 @@ def _verdict(scheme: str, found: dict[int, tuple[CorrectedSamples, Ballot]]) -> 
     )
 
 
-# The panel of a cell's classifiers, and how votes are counted.
-#
-# Samples in which the same features are there have the same voters. A classifier is asked once for
-# all samples it has to judge, however many patterns of features they have: there are thousands of
-# patterns, and few classifiers.
-
 SCHEMES: Final = ("MAJORITY_VOTE", "ERROR", "ERROR2")
-#: How many models vote.
 VOTERS: Final = 10
 
 
 def weights(scheme: str, scores: Sequence[float]) -> Floats:
-    """They add up to one."""
+    """The weights of votes; their sum is 1."""
     errors = 1 - np.array(scores)
     if scheme == "ERROR2":
         errors = errors**2
@@ -153,14 +146,14 @@ def weights(scheme: str, scores: Sequence[float]) -> Floats:
 
 
 class VoterWeights:
-    """Who votes on samples with a pattern of features, and what their votes weigh."""
+    """The voters for samples with the same features present, and their weights."""
 
-    __slots__ = ("deciding", "places", "weights")
+    __slots__ = ("deciding", "indices", "weights")
 
     def __init__(self, bag: Sequence[Signature], present: NDArray[np.bool_]) -> None:
         chosen = suitable(bag, present, VOTERS)
-        places = {each: at for at, each in enumerate(bag)}
-        self.places = [places[each] for each in chosen]
+        indices = {each: at for at, each in enumerate(bag)}
+        self.indices = [indices[each] for each in chosen]
         self.weights: dict[str, Floats] = {}
         self.deciding: dict[str, tuple[str, ...]] = {}
         for scheme in SCHEMES:
@@ -172,7 +165,7 @@ class VoterWeights:
 
 
 def _deciding(chosen: Sequence[Signature], share: Floats) -> tuple[str, ...]:
-    """The features that voted, most weight first."""
+    """The features of the voters, most weight first."""
     total: dict[str, float] = {}
     for voter, weight in zip(chosen, share, strict=False):
         for feature in voter.features:
@@ -182,10 +175,10 @@ def _deciding(chosen: Sequence[Signature], share: Floats) -> tuple[str, ...]:
 
 
 class Ballot:
-    """What was voted on each sample, and by whom."""
+    """The votes on each sample."""
 
     def __init__(self, samples: int) -> None:
-        self.votes = np.zeros((samples, VOTERS), dtype=np.int8)  #: 0: nobody
+        self.votes = np.zeros((samples, VOTERS), dtype=np.int8)  #: 0: no vote
         self._voters: list[VoterWeights] = []
         self._which = np.full(samples, -1, dtype=np.intp)
 
@@ -194,7 +187,7 @@ class Ballot:
         self._voters.append(voters)
 
     def count(self, scheme: str, favoured: int) -> tuple[Labels, Floats]:
-        """Classes and how certain they are; who is undecided says what is favoured."""
+        """Classes and their confidence; a tie goes to the favoured class."""
         samples = len(self.votes)
         if not self._voters:
             return np.zeros(samples, dtype=np.int8), np.zeros(samples)
@@ -214,7 +207,11 @@ class Ballot:
 
 
 class VotingPanel:
-    """The classifiers of one cell, fitted when they are first needed."""
+    """The classifiers of one cell.
+
+    Samples with the same features present have the same voters. Each classifier is called once for
+    all its samples, because there are thousands of feature patterns and few classifiers.
+    """
 
     def __init__(self, bag: Sequence[Signature], x: Floats, y: Labels) -> None:
         self._bag = list(dict.fromkeys(bag))
@@ -224,24 +221,24 @@ class VotingPanel:
         self._voters: dict[bytes, VoterWeights] = {}
 
     def vote(self, x: Floats, rows: NDArray[np.intp], ballot: Ballot) -> None:
-        """On the samples `x`, which are the ballot's `rows`."""
+        """`x` are the samples in the given rows of the ballot."""
         present = np.isfinite(x)
         _, first, which = np.unique(_codes(present), return_index=True, return_inverse=True)
         patterns = present[first]
         order = np.argsort(which, kind="stable")
         groups = np.split(order, np.searchsorted(which[order], np.arange(1, len(patterns))))
-        asked: dict[int, list[tuple[NDArray[np.intp], int]]] = {}
+        calls: dict[int, list[tuple[NDArray[np.intp], int]]] = {}
         for present, group in zip(patterns, groups, strict=True):
             voters = self._of(present)
-            if voters.places:
+            if voters.indices:
                 ballot.enter(rows[group], voters)
-            for slot, place in enumerate(voters.places):
-                asked.setdefault(place, []).append((group, slot))
-        for place, pieces in asked.items():
-            judged = np.concatenate([group for group, _ in pieces])
-            slots = np.repeat([slot for _, slot in pieces], [len(group) for group, _ in pieces])
-            columns = self._bag[place].features
-            ballot.votes[rows[judged], slots] = self._decide(place)(x[judged][:, columns])
+            for slot, index in enumerate(voters.indices):
+                calls.setdefault(index, []).append((group, slot))
+        for index, parts in calls.items():
+            judged = np.concatenate([group for group, _ in parts])
+            slots = np.repeat([slot for _, slot in parts], [len(group) for group, _ in parts])
+            columns = self._bag[index].features
+            ballot.votes[rows[judged], slots] = self._decide(index)(x[judged][:, columns])
 
     def _of(self, present: NDArray[np.bool_]) -> VoterWeights:
         key = present.tobytes()
@@ -249,45 +246,37 @@ class VotingPanel:
             self._voters[key] = VoterWeights(self._bag, present)
         return self._voters[key]
 
-    def _decide(self, place: int) -> Decide:
-        found = self._fitted.get(place)
+    def _decide(self, index: int) -> Decide:
+        found = self._fitted.get(index)
         if found is None:
-            signature = self._bag[place]
+            signature = self._bag[index]
             x = self._x[:, signature.features]
             whole = np.isfinite(x).all(axis=1)
             found = fit(signature.configuration, x[whole], self._y[whole])
-            self._fitted[place] = found
+            self._fitted[index] = found
         return found
 
 
 def _codes(present: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    """What is present, as a number: numbers are sorted many times quicker than rows."""
+    """The present features as a number: numbers sort much faster than rows."""
     bits = np.zeros((len(present), 32), dtype=np.bool_)
     bits[:, : present.shape[1]] = present
     return np.packbits(bits, axis=1).view(">u4").reshape(-1).astype(np.uint32)
 
 
-# How old and how thin a sample is, if it is of this origin; and what it was when it was fresh.
-#
-# Ratios of two indicators do not change by dilution and change with age at a known rate, so all
-# pairs together, against all reference samples of the origin, give the age by least squares; then
-# what all indicators lack gives the dilution. Both are sums that can be made once for the reference
-# and used for any number of samples at a time.
-
-#: No sample is younger than fresh; and later than this little is left that could tell its age.
-#: Two indicators that fade almost alike give any age at all, which these bounds catch.
+#: The upper limit of an age. Two indicators with almost the same slope can yield any age.
 MAX_SAMPLE_HOURS: Final = 300.0
-#: Samples whose pairs of indicators are looked at together: as many as a processor's cache holds.
-_TOGETHER: Final = 256
+#: Samples per block, so that their pairs of indicators fit the processor's cache.
+_BLOCK: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceStatistics:
-    """What has to be known of the reference samples of one origin."""
+    """Sums over the reference samples of one origin."""
 
-    both: Floats  #: how many have a and b
+    both: Floats  #: number of samples with a and b
     ratios: Floats  #: their sums of log10(a / b)
-    counts: Floats  #: how many have a
+    counts: Floats  #: number of samples with a
     sums: Floats  #: of a
     logs: Floats  #: the mean of log10(a)
 
@@ -318,13 +307,18 @@ class CorrectedSamples:
 def correct_samples(
     samples: Floats, slopes: Floats, known: ReferenceStatistics
 ) -> CorrectedSamples:
-    """Take age and dilution back. `slopes` is by sample and indicator; unknown ones are NaN."""
+    """Estimate and revert age and dilution. `slopes` is by sample and indicator; NaN: unknown.
+
+    Dilution does not change the ratio of two indicators, and age changes it at a known rate. So all
+    pairs, compared with all reference samples, give the age by least squares; the indicators then
+    give the dilution.
+    """
     there = (samples > 0) & np.isfinite(slopes)
     logs = np.log10(samples, where=there, out=np.zeros_like(samples))
     k = np.where(there, slopes, 0.0)
     hours = np.empty(len(samples))
-    for start in range(0, len(samples), _TOGETHER):
-        part = slice(start, start + _TOGETHER)
+    for start in range(0, len(samples), _BLOCK):
+        part = slice(start, start + _BLOCK)
         hours[part] = _hours(logs[part], k[part], there[part], known)
     used = there & (known.counts > 0)
     fading = k * hours[:, None]
@@ -336,7 +330,6 @@ def correct_samples(
 
 
 def uncorrected_samples(samples: Floats) -> CorrectedSamples:
-    """As they came: what correction has to be better than."""
     none = np.zeros(len(samples))
     return CorrectedSamples(samples, none, none + 1.0, none)
 

@@ -1,4 +1,4 @@
-"""What came of a prediction: as a response carries it, and as a command prints it."""
+"""Predictions as tables: for responses, and as text in the layout of R."""
 
 from __future__ import annotations
 
@@ -14,75 +14,79 @@ from penstock_jobs.science.matrix import SampleMatrix
 from penstock_jobs.science.prediction import SourcePredictions
 from penstock_jobs.science.validation import confusion
 
-#: As wide as R prints a table before it goes on below.
+#: The width at which R continues a table below.
 _WIDTH: Final = 80
 
 
-def prediction_table(matrix: SampleMatrix, found: SourcePredictions) -> dict[str, tuple[str, ...]]:
-    """What was counted, what each hypothesis made of it, and the verdict."""
+def prediction_table(
+    matrix: SampleMatrix, predictions: SourcePredictions
+) -> dict[str, tuple[str, ...]]:
+    """The counts, the verdict of each hypothesis, and the prediction."""
 
     def column(values: NDArray[np.floating[Any] | np.integer[Any]]) -> tuple[str, ...]:
         return tuple("" if np.isnan(value) else f"{value:.6g}" for value in values)
 
     columns = {name: column(matrix.values[:, at]) for at, name in enumerate(INDICATORS)}
     columns[SAMPLE] = matrix.samples
-    for name, verdict in (("HM", found.human), ("AN", found.animal)):
+    for name, verdict in (("HM", predictions.human), ("AN", predictions.animal)):
         columns[f"t{name}"] = column(verdict.hours)
         columns[f"d{name}"] = column(verdict.dilutions)
         columns[f"PRED{name}"] = column(verdict.classes)
-    columns["PRED"] = column(found.classes)
+    columns["PRED"] = column(predictions.classes)
     return columns
 
 
-def explanation(found: SourcePredictions) -> dict[str, tuple[str, ...]]:
-    """What a microbiologist asks next: how sure, how old, how thin, and by what."""
+def explanation(predictions: SourcePredictions) -> dict[str, tuple[str, ...]]:
+    """Confidence, age, dilution and deciding features of each sample."""
     named = {HUMAN: "human", ANIMAL: "animal", 0: ""}
     return {
-        "origin": tuple(named[int(each)] for each in found.classes),
-        "confidence": tuple(f"{each:.3f}" for each in found.confidence),
-        "hours": tuple(f"{each:.0f}" for each in found.hours),
-        "dilution": tuple(f"{each:.3g}" for each in found.dilutions),
-        "decided by": tuple(", ".join(each[:5]) for each in found.deciding),
+        "origin": tuple(named[int(each)] for each in predictions.classes),
+        "confidence": tuple(f"{each:.3f}" for each in predictions.confidence),
+        "hours": tuple(f"{each:.0f}" for each in predictions.hours),
+        "dilution": tuple(f"{each:.3g}" for each in predictions.dilutions),
+        "decided by": tuple(", ".join(each[:5]) for each in predictions.deciding),
     }
 
 
-def prediction_result(matrix: SampleMatrix, found: SourcePredictions) -> VoteResult:
-    """The original's table, and what explains it in further columns."""
-    counts = confusion(matrix.origins, found.classes)
+def prediction_result(matrix: SampleMatrix, predictions: SourcePredictions) -> VoteResult:
+    """The table of the Ichnaea script, with the columns of the explanation."""
+    counts = confusion(matrix.origins, predictions.classes)
     return VoteResult(
-        found.scheme,
+        predictions.scheme,
         len(matrix),
-        found.predicted,
-        _error(matrix, found),
-        {**prediction_table(matrix, found), **explanation(found)},
+        predictions.predicted,
+        _error(matrix, predictions),
+        {**prediction_table(matrix, predictions), **explanation(predictions)},
         {"-1": (int(counts[0, 0]), int(counts[1, 0])), "1": (int(counts[0, 1]), int(counts[1, 1]))},
     )
 
 
-def _error(matrix: SampleMatrix, found: SourcePredictions) -> float:
-    if not found.predicted:
+def _error(matrix: SampleMatrix, predictions: SourcePredictions) -> float:
+    if not predictions.predicted:
         return 0.0
-    said = found.classes != 0
-    return float((found.classes[said] != matrix.origins[said]).mean())
+    decided = predictions.classes != 0
+    return float((predictions.classes[decided] != matrix.origins[decided]).mean())
 
 
-def prediction_lines(name: str, matrix: SampleMatrix, found: SourcePredictions) -> Iterator[str]:
-    """As the original prints it, for programs that read that."""
-    counts = confusion(matrix.origins, found.classes)
-    error = f"{100 * _error(matrix, found):.4g}%"
+def prediction_lines(
+    name: str, matrix: SampleMatrix, predictions: SourcePredictions
+) -> Iterator[str]:
+    """In the format of the Ichnaea script, for programs that parse it."""
+    counts = confusion(matrix.origins, predictions.classes)
+    error = f"{100 * _error(matrix, predictions):.4g}%"
     yield "Table:"
-    yield from data_frame(prediction_table(matrix, found))
+    yield from data_frame(prediction_table(matrix, predictions))
     yield "Summary:"
-    yield f"{found.predicted} test samples predicted out of {len(matrix)}"
+    yield f"{predictions.predicted} test samples predicted out of {len(matrix)}"
     yield "Confusion matrix (real\\pred):"
     yield from data_frame({"-1": map(str, counts[:, 0]), "1": map(str, counts[:, 1])}, ("-1", "1"))
     yield f"Test error: {error}"
     cells = " ".join(map(str, counts.reshape(-1)))
-    yield f"{name}-{found.scheme}: {found.predicted}/{len(matrix)}, {cells}, {error}"
+    yield f"{name}-{predictions.scheme}: {predictions.predicted}/{len(matrix)}, {cells}, {error}"
 
 
 def data_frame(columns: Mapping[str, Iterable[str]], rows: Sequence[str] = ()) -> Iterator[str]:
-    """Columns side by side as R has them: right-aligned, below each other where they are many."""
+    """In the layout of R: right-aligned columns, in blocks below each other."""
     cells = {name: [each or "NA" for each in values] for name, values in columns.items()}
     count = len(next(iter(cells.values()), []))
     names = list(rows) or [str(number) for number in range(1, count + 1)]

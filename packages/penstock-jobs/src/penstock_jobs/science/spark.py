@@ -1,7 +1,8 @@
-"""Building models on Spark: each search of a configuration in a cell is a task of its own.
+"""Builds models on Spark: each search of a configuration in a cell is a task.
 
-A search's result depends on the model and the search alone, so it is the same on one core and on a
-thousand. The longest begin first: whoever is last should have little left.
+The data are small and the work is large, so the work is distributed. The result of a search depends
+on the model and the search only, so it is the same on any number of cores. The longest searches
+start first.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_FOUND: Final = "search int, features array<int>, score double"
+_SIGNATURES: Final = "search int, features array<int>, score double"
 _SCHEMA: Final = pa.schema(
     [("search", pa.int32()), ("features", pa.list_(pa.int32())), ("score", pa.float64())]
 )
-#: How long a fit takes, roughly and beside each other.
+#: Rough relative durations of a fit.
 _SEARCH_COST: Final = {"rvm": 20, "svm": 5, "knn": 2, "logistic": 2, "lda": 1, "bayes": 1}
 
 
@@ -38,16 +39,16 @@ def build_on_spark(
     spark: SparkSession,
     model: SourceModel,
     wanted: Sequence[SignatureSearch],
-    told: Callable[[float], None] = lambda _: None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> SourceModel:
     """The model with the signatures of all searches."""
     order = sorted(wanted, key=lambda each: -_SEARCH_COST[each.configuration.kind])
 
-    def carry_out_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                found = run_search(model, order[number])
-                rows = [(number, list(each.features), each.score) for each in found]
+                signatures = run_search(model, order[number])
+                rows = [(number, list(each.features), each.score) for each in signatures]
                 columns = zip(*rows, strict=True)
                 yield pa.record_batch(
                     [
@@ -57,9 +58,9 @@ def build_on_spark(
                     schema=_SCHEMA,
                 )
 
-    pieces = spark.range(0, len(order), 1, len(order)).mapInArrow(carry_out_all, _FOUND)
-    with spark_progress(spark, len(order), told):
-        rows = pieces.collect()
+    tasks = spark.range(0, len(order), 1, len(order)).mapInArrow(run_all, _SIGNATURES)
+    with spark_progress(spark, len(order), progress):
+        rows = tasks.collect()
     results: dict[SignatureSearch, list[Signature]] = {each: [] for each in order}
     for row in rows:
         search = order[row.search]
@@ -67,31 +68,29 @@ def build_on_spark(
     return with_signatures(model, results)
 
 
-# How much of Spark's work is done: by the tasks it has completed.
-
 POLL_SECONDS: Final = 0.2
 
 
 @contextmanager
 def spark_progress(
-    spark: SparkSession, tasks: int, told: Callable[[float], None]
+    spark: SparkSession, tasks: int, progress: Callable[[float], None]
 ) -> Iterator[None]:
-    """What the block makes Spark do is `tasks` tasks; `told` hears the share that is done.
+    """Reports the share of completed tasks of the block, which has `tasks` tasks.
 
-    Over Spark Connect the server's tasks are not to be seen: there is only the end to hear of.
+    Spark Connect does not show the tasks of the server, so only the end is reported.
     """
     if not hasattr(spark, "_jsc"):
         yield
-        told(1.0)
+        progress(1.0)
         return
     context = spark.sparkContext
     group = f"penstock-{uuid.uuid4().hex}"
     context.setJobGroup(group, "watched", interruptOnCancel=True)
     ended = threading.Event()
 
-    def look() -> None:
+    def poll() -> None:
         tracker = context.statusTracker()
-        before = 0.0  # the end is told when everything is at hand
+        reported = 0.0  # 1.0 is reported after the rows are collected
         while not ended.wait(POLL_SECONDS):
             done = 0
             for job in tracker.getJobIdsForGroup(group):
@@ -99,11 +98,11 @@ def spark_progress(
                 stages = [tracker.getStageInfo(each) for each in info.stageIds] if info else []
                 done += sum(stage.numCompletedTasks for stage in stages if stage)
             share = done / tasks
-            if before < share < 1.0:
-                told(share)
-                before = share
+            if reported < share < 1.0:
+                progress(share)
+                reported = share
 
-    watcher = threading.Thread(target=look, name="progress of Spark", daemon=True)
+    watcher = threading.Thread(target=poll, name="spark progress", daemon=True)
     watcher.start()
     try:
         yield
@@ -111,7 +110,4 @@ def spark_progress(
         ended.set()
         watcher.join()
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-    told(1.0)
-
-
-# Source tracking on Spark: the data are small and the work is large, so work is what is spread.
+    progress(1.0)

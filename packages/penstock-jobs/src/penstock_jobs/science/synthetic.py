@@ -1,8 +1,8 @@
-"""Reference data that never were: of the shape, the spread and the gaps of the real ones.
+"""Synthetic reference data with the distribution and the gaps of real data.
 
-Means, spreads and slopes are those measured on a matrix of 103 samples from five laboratories;
-every value is drawn. A factor shared by a sample's indicators (how strong the sewage is) makes them
-go together. The same seed gives the same files.
+Means, spreads and slopes were measured on a matrix of 103 samples from five laboratories; every
+value is drawn. A shared factor correlates the indicators of a sample. The same seed gives the same
+data.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Columns = dict[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Mean and spread of log10 in humans and animals; how many animals' are none or below
-    detection; slopes by hour in winter and summer."""
+    """Mean and spread of log10 in human and animal samples; shares of animal samples that are zero
+    or below detection; slopes per hour in winter and summer."""
 
     human: tuple[float, float]
     animal: tuple[float, float]
@@ -46,7 +46,7 @@ _SHAPES: Final = {
     "HBSA.Y": _Shape((6.41, 0.59), (3.54, 1.62), 0.0, 0.84, (-0.03415, -0.05979)),
     "HBSA.T": _Shape((7.02, 0.58), (7.31, 1.29), 0.0, 0.0, (-0.02453, -0.07313)),
 }
-#: In the files, in their order, with the names they have there; those the models use by their own.
+#: The columns of a file, in order.
 _COLUMNS: Final = (
     *("FC", "FE", "CL", "SOMCPH", "FTOTAL", "FRNAPH", "FRNAPH I", "FRNAPH II", "FRNAPH III"),
     *("FRNAPH IV", "RYC2056", "COP", "ETHYLCOP", "EPICOP", "CHOL", "DiE", "FM-FS", "Hir", "DiC"),
@@ -57,14 +57,14 @@ _SOURCES: Final = (("HM", 54), ("CW", 20), ("PL", 16), ("PG", 13))
 _LABORATORIES: Final = (31, 20, 12, 20, 20)
 _TEST: Final = (("HM", 8), ("PG", 4), ("CW", 2), ("PL", 1))
 _TEST_GAPS: Final = 40
-#: How much of the spread a sample's indicators share.
+#: The share of the spread that the indicators of a sample have in common.
 _SHARED: Final = 0.35
 _TRIAL_NOISE: Final = 0.2
 _LAST_HOURS: Final = {Season.WINTER: 360, Season.SUMMER: 192}
 
 
 def reference_columns(seed: int) -> Columns:
-    """103 samples of known origin, no cell of them empty."""
+    """103 samples of known origin, without gaps."""
     random = np.random.Generator(np.random.PCG64([seed, 1]))
     sources = [source for source, count in _SOURCES for _ in range(count)]
     laboratories = random.permutation(
@@ -79,7 +79,7 @@ def reference_columns(seed: int) -> Columns:
 
 
 def test_columns(seed: int) -> Columns:
-    """15 samples out of a river: aged up to four days in summer, diluted up to a hundred times."""
+    """15 river samples: up to four days old in summer, diluted up to a hundred times."""
     random = np.random.Generator(np.random.PCG64([seed, 2]))
     samples = [f"P6-{source}{at + 1:02}" for source, count in _TEST for at in range(count)]
     hours = random.uniform(0, 96, len(samples))
@@ -155,7 +155,7 @@ def _columns(
 
 
 def _cell(value: float, censored: bool, *, share: bool) -> str:
-    """As a person writes it: a share with two decimals, a count with three digits."""
+    """A share has two decimals, a count three digits."""
     if share:
         return f"{value:.2f}".replace(".", ",")
     if censored:
@@ -163,13 +163,8 @@ def _cell(value: float, censored: bool, *, share: bool) -> str:
     return "0" if value == 0 else f"{value:.2E}".replace(".", ",")
 
 
-def csv_text(columns: Columns) -> str:
-    rows = zip(*columns.values(), strict=True)
-    return "\n".join(";".join(row) for row in (tuple(columns), *rows)) + "\n"
-
-
 def trials_text(aging: Aging) -> str:
-    """A file of trials, as the laboratory keeps it."""
+    """The content of a file of trials."""
     return "\n".join(
         "\n".join(f"{hours:g}\t{value:g}" for hours, value in trial) + "\n"
         for trial in aging.trials

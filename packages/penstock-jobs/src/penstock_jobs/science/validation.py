@@ -1,8 +1,8 @@
-"""How good a method is, on samples whose base was kept from it.
+"""Validation of methods on samples whose base was held out.
 
-Reference samples are split by their id into folds; a method is made from all but one, and judged on
-simulated samples of that one. Beside it stands what costs nothing: to say "human" each time, and
-the same method without taking age and dilution back.
+The reference is split into folds by sample id. A method is built from all folds but one, and scored
+on simulated samples of that one. It is compared with two baselines: "human" for every sample, and
+the same method without the correction of age and dilution.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ class PredictionMethod(Protocol):
     def predict(self, values: Floats, seasons: Sequence[int]) -> dict[str, SourcePredictions]: ...
 
 
-#: From a reference and slopes to a method.
 MethodFactory = Callable[[SampleMatrix, DecayCoefficients], PredictionMethod]
 
 
 @dataclass(frozen=True, slots=True)
 class MethodScore:
-    """What a scheme made of samples whose origin is known."""
+    """The predictions of a scheme for samples of known origin."""
 
     name: str
     truth: Labels
-    classes: Labels  #: 0 where it did not say
-    indicators: NDArray[np.intp]  #: how many each sample had
+    classes: Labels  #: 0: no prediction
+    indicators: NDArray[np.intp]  #: their number in each sample
 
     @property
     def coverage(self) -> float:
@@ -49,12 +48,13 @@ class MethodScore:
 
     @property
     def error(self) -> float:
-        said = self.classes != 0
-        return float((self.classes[said] != self.truth[said]).mean()) if said.any() else 1.0
+        decided = self.classes != 0
+        wrong = self.classes[decided] != self.truth[decided]
+        return float(wrong.mean()) if decided.any() else 1.0
 
     @property
     def confusion(self) -> NDArray[np.intp]:
-        """Real by predicted, animal first."""
+        """Real by predicted class, animal first."""
         return confusion(self.truth, self.classes)
 
     def accuracy_with(self, indicators: int) -> float | None:
@@ -67,14 +67,14 @@ class MethodScore:
 def confusion(truth: Labels, classes: Labels) -> NDArray[np.intp]:
     return np.array(
         [
-            [int(((truth == real) & (classes == said)).sum()) for said in (ANIMAL, HUMAN)]
+            [int(((truth == real) & (classes == predicted)).sum()) for predicted in (ANIMAL, HUMAN)]
             for real in (ANIMAL, HUMAN)
         ]
     )
 
 
 def folds(matrix: SampleMatrix, seed: int) -> NDArray[np.intp]:
-    """By id: samples that share one are never on both sides."""
+    """By id: samples with the same id are in the same fold."""
     random = np.random.Generator(np.random.PCG64([seed, 77]))
     names = sorted(set(matrix.samples))
     order = {name: at for at, name in enumerate(random.permutation(names))}
@@ -89,35 +89,30 @@ def validate(
     samples: int = 1000,
     seed: int = 1,
 ) -> dict[str, MethodScore]:
-    """By scheme, over all folds, and `ALWAYS_HUMAN`."""
+    """The scores of each scheme over all folds, and of `ALWAYS_HUMAN`."""
     fold = folds(matrix, seed)
-    said: dict[str, list[Labels]] = {}
+    classes: dict[str, list[Labels]] = {}
     truths: list[Labels] = []
     counted: list[NDArray[np.intp]] = []
     for number in range(FOLDS):
-        kept, held_out = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        method = make(matrix.take(kept), coefficients)
+        used, held_out = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+        method = make(matrix.take(used), coefficients)
         drawn = draw_samples(matrix.values[held_out], coefficients, samples // FOLDS, seed, number)
         for scheme, found in method.predict(drawn.values, drawn.seasons.tolist()).items():
-            said.setdefault(scheme, []).append(found.classes)
+            classes.setdefault(scheme, []).append(found.classes)
         truths.append(matrix.origins[held_out][drawn.rows])
         counted.append(np.isfinite(drawn.values).sum(axis=1))
     truth, indicators = np.concatenate(truths), np.concatenate(counted)
-    said["ALWAYS_HUMAN"] = [np.full(len(truth), HUMAN, dtype=np.int8)]
+    classes["ALWAYS_HUMAN"] = [np.full(len(truth), HUMAN, dtype=np.int8)]
     return {
         name: MethodScore(name, truth, np.concatenate(each), indicators)
-        for name, each in said.items()
+        for name, each in classes.items()
     }
 
 
-# What the methods are worth beside each other, on the same simulated samples of kept-back base.
-#
-# The vote of models stands beside the same vote without taking age and dilution back, the other
-# method, and saying "human" each time; each with how often it says anything at all.
-
-#: Of the ways to weigh votes, the one that is reported.
-_WEIGHED: Final = "ERROR2"
-#: Simulated samples have so many.
+#: The reported voting scheme.
+_SCHEME: Final = "ERROR2"
+#: Numbers of indicators that are reported.
 _INDICATORS: Final = range(2, 6)
 
 
@@ -130,7 +125,7 @@ def compare_methods(
     seed: int = 1,
     boosted: bool = True,
 ) -> Iterator[MethodScore]:
-    """Each as soon as it is known."""
+    """The vote, the vote without correction, the boosted trees, and "human" for all samples."""
     built: dict[tuple[str, ...], SourceModel] = {}
 
     def vote(part: SampleMatrix, k: DecayCoefficients) -> SourcePredictor:
@@ -141,17 +136,17 @@ def compare_methods(
     def uncorrected(part: SampleMatrix, k: DecayCoefficients) -> SourcePredictor:
         return SourcePredictor(built[part.samples], corrects=False)
 
-    def other(part: SampleMatrix, k: DecayCoefficients) -> BoostedPredictor:
+    def boost(part: SampleMatrix, k: DecayCoefficients) -> BoostedPredictor:
         return BoostedPredictor(part, k, seed=seed)
 
-    found = validate(matrix, coefficients, vote, samples=samples, seed=seed)
-    yield replace(found[_WEIGHED], name="vote of models")
-    plain = validate(matrix, coefficients, uncorrected, samples=samples, seed=seed)
-    yield replace(plain[_WEIGHED], name="no correction")
+    scores = validate(matrix, coefficients, vote, samples=samples, seed=seed)
+    yield replace(scores[_SCHEME], name="vote of models")
+    baseline = validate(matrix, coefficients, uncorrected, samples=samples, seed=seed)
+    yield replace(baseline[_SCHEME], name="no correction")
     if boosted:
-        scores = validate(matrix, coefficients, other, samples=samples, seed=seed)
-        yield replace(scores[SCHEME], name="boosted")
-    yield replace(found["ALWAYS_HUMAN"], name="always human")
+        trees = validate(matrix, coefficients, boost, samples=samples, seed=seed)
+        yield replace(trees[SCHEME], name="boosted")
+    yield replace(scores["ALWAYS_HUMAN"], name="always human")
 
 
 def comparison_heading() -> str:
@@ -159,10 +154,10 @@ def comparison_heading() -> str:
 
 
 def comparison_line(score: MethodScore) -> str:
-    """Coverage, error, and how often it is right by how many indicators were counted."""
+    """Coverage, error, and the accuracy by the number of indicators."""
     by_number = (score.accuracy_with(number) for number in _INDICATORS)
-    right = ["–" if each is None else f"{each:.1%}" for each in by_number]
-    return _comparison_row(score.name, f"{score.coverage:.1%}", f"{score.error:.1%}", right)
+    accuracies = ["–" if each is None else f"{each:.1%}" for each in by_number]
+    return _comparison_row(score.name, f"{score.coverage:.1%}", f"{score.error:.1%}", accuracies)
 
 
 def _comparison_row(name: str, coverage: str, error: str, others: Sequence[str]) -> str:

@@ -1,1 +1,1 @@
-"""Where commands run: on this machine, or on another over SSH."""
+"""Shells: run commands on this machine, or on another over SSH."""

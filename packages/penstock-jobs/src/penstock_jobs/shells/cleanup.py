@@ -1,9 +1,8 @@
-"""Clears away what a worker leaves when the worker itself is gone.
+"""Removes the folders of a worker that was killed.
 
-A worker that is killed cannot remove its folders. This small process reads from a pipe whose other
-end only the worker has: it is told of reapers, which end their commands themselves then, and of
-folders. When the pipe ends it waits for the reapers and removes the folders that it was not told
-are done with.
+This process reads from a pipe whose other end only the worker has. The worker names its reapers,
+which end their commands by themselves when the worker is gone, and its folders. When the pipe ends
+the process waits for the reapers and removes the folders that the worker has not released.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 from contextlib import suppress
 from typing import IO, Final
 
-#: A reaper needs so long for what cannot be killed, and a little more.
+#: A little more than a reaper waits for processes that cannot be killed.
 _WAIT_SECONDS: Final = 10.0
 
 
@@ -29,19 +28,19 @@ class CleanupProcess:
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # what ends the worker's group does not end its guardian
+            start_new_session=True,  # survives a signal to the worker's group
         )
 
     def watch(self, what: str) -> None:
-        """A folder's path, or the number of a reaper's process."""
-        self._say("+", what)
+        """`what` is the path of a folder or the pid of a reaper."""
+        self._write("+", what)
 
     def forget(self, what: str) -> None:
-        self._say("-", what)
+        self._write("-", what)
 
-    def _say(self, sign: str, what: str) -> None:
+    def _write(self, sign: str, what: str) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # without it work goes on; only a crash would leave traces
+        with suppress(BrokenPipeError):  # without it only a crash leaves folders behind
             self._process.stdin.write(f"{sign}{what}\n".encode())
             self._process.stdin.flush()
 
@@ -52,11 +51,10 @@ class CleanupProcess:
         self._process.wait()
 
 
-def run_cleanup(told: IO[bytes]) -> None:
-    """The guardian's side: listen to the end, then clear away."""
+def run_cleanup(pipe: IO[bytes]) -> None:
     folders: dict[str, None] = {}
     reapers: dict[str, int] = {}
-    for line in told:
+    for line in pipe:
         sign, what = line[:1], line[1:].decode().rstrip("\n")
         if not what.isdigit():
             folders |= {what: None}

@@ -1,4 +1,4 @@
-"""Commands on this machine, each below a reaper, which ends all it has started (`reaper.py`)."""
+"""Commands on this machine, each below a reaper that ends all its descendants (`reaper.py`)."""
 
 from __future__ import annotations
 
@@ -24,88 +24,91 @@ from penstock_jobs.shells.shell import (
     wait_within_limits,
 )
 
-#: How long pipes may stay open when the command has ended: what it left behind may hold them.
+#: How long the pipes are read after the command has ended: its descendants may hold them open.
 _PIPES_SECONDS: Final = 2.0
 
 
 class LocalShell:
-    def __init__(self, place: Path | None = None) -> None:
-        """Folders of work are made below `place`, or where temporary files are."""
-        self._place = place
-        self._guardian = CleanupProcess()
+    def __init__(self, parent: Path | None = None) -> None:
+        """Folders are created below `parent`, by default the directory for temporary files."""
+        self._parent = parent
+        self._cleanup: CleanupProcess | None = None
 
     @asynccontextmanager
     async def folder(self) -> AsyncIterator[LocalFolder]:
-        path = Path(tempfile.mkdtemp(prefix="penstock-job-", dir=self._place))
-        self._guardian.watch(str(path))
+        cleanup = self._cleanup = self._cleanup or CleanupProcess()
+        path = Path(tempfile.mkdtemp(prefix="penstock-job-", dir=self._parent))
+        cleanup.watch(str(path))
         try:
-            yield LocalFolder(path, self._guardian)
+            yield LocalFolder(path, cleanup)
         finally:
             await asyncio.to_thread(shutil.rmtree, path, True)
-            self._guardian.forget(str(path))
+            cleanup.forget(str(path))
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._guardian.close)
+        if self._cleanup is not None:
+            await asyncio.to_thread(self._cleanup.close)
+            self._cleanup = None
 
 
 class LocalFolder:
-    def __init__(self, place: Path, guardian: CleanupProcess) -> None:
-        self._place = place
-        self._guardian = guardian
+    def __init__(self, path: Path, cleanup: CleanupProcess) -> None:
+        self._path = path
+        self._cleanup = cleanup
 
     @property
     def path(self) -> str:
-        return str(self._place)
+        return str(self._path)
 
     async def write(self, name: str, content: bytes) -> str:
-        target = self._place / name
+        target = self._path / name
         await asyncio.to_thread(_write, target, content)
         return str(target)
 
     async def read(self, name: str) -> bytes:
         try:
-            return await asyncio.to_thread((self._place / name).read_bytes)
+            return await asyncio.to_thread((self._path / name).read_bytes)
         except OSError as error:
             raise CommandError(f"{name}: {error.strerror}") from error
 
     async def run(
         self,
         command: Sequence[str],
-        told: Callable[[str], None] = lambda _: None,
+        on_line: Callable[[str], None] = lambda _: None,
         limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
     ) -> CommandOutcome:
         async with _pipe() as (output, to_output), _pipe() as (errors, to_errors):
-            orders, their_orders = socket.socketpair()
-            with orders, their_orders:
+            control, reaper_control = socket.socketpair()
+            with control, reaper_control:
                 try:
                     process = await asyncio.create_subprocess_exec(
-                        *reaper_command(command, their_orders.fileno()),
+                        *reaper_command(command, reaper_control.fileno()),
                         stdin=asyncio.subprocess.DEVNULL,
                         stdout=to_output,
                         stderr=to_errors,
-                        cwd=self._place,
+                        cwd=self._path,
                         start_new_session=True,
-                        pass_fds=[their_orders.fileno()],
+                        pass_fds=[reaper_control.fileno()],
                     )
                 except OSError as error:
                     raise CommandError(f"cannot run {command[0]!r}: {error.strerror}") from error
-                for given in (to_output, to_errors, their_orders):
-                    given.close()  # the command has them now, and its end is to be theirs
-                self._guardian.watch(str(process.pid))
+                for given in (to_output, to_errors, reaper_control):
+                    given.close()  # the command has its own copies
+                self._cleanup.watch(str(process.pid))
                 try:
-                    ended = await _attended(process, orders, output, errors, told, limits)
+                    outcome = await _wait(process, control, output, errors, on_line, limits)
                 finally:
-                    self._guardian.forget(str(process.pid))
-                if number := orders.recv(16):
+                    self._cleanup.forget(str(process.pid))
+                if number := control.recv(16):
                     reason = os.strerror(int(number))
                     raise CommandError(f"cannot run {command[0]!r}: {reason}")
-                return ended
+                return outcome
 
 
 @asynccontextmanager
 async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
-    """Our own and not asyncio's, for which a process has not ended before its pipes have: what a
-    command leaves behind may hold them for as long as it likes."""
+    """Not asyncio's own pipe, which delays the end of a process until all its descendants have
+    closed the pipe."""
     read, write = os.pipe()
     reader = asyncio.StreamReader()
     with os.fdopen(write, "wb") as writer:
@@ -118,36 +121,35 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
             transport.close()
 
 
-async def _attended(
+async def _wait(
     process: asyncio.subprocess.Process,
-    orders: socket.socket,
+    control: socket.socket,
     from_output: asyncio.StreamReader,
     from_errors: asyncio.StreamReader,
-    told: Callable[[str], None],
+    on_line: Callable[[str], None],
     limits: TimeLimits,
 ) -> CommandOutcome:
     output, errors = OutputTail(), OutputTail()
     pipes = asyncio.gather(
-        read_lines(from_output.read, output, told), read_lines(from_errors.read, errors)
+        read_lines(from_output.read, output, on_line), read_lines(from_errors.read, errors)
     )
     try:
-        reason = await wait_within_limits(limits, process.wait, partial(_end, process, orders))
+        reason = await wait_within_limits(limits, process.wait, partial(_end, process, control))
     finally:
-        orders.shutdown(socket.SHUT_WR)  # what has not ended is ended now
+        control.shutdown(socket.SHUT_WR)  # ends what is left
         with suppress(TimeoutError):
             await asyncio.wait_for(pipes, _PIPES_SECONDS)
     assert process.returncode is not None
     return CommandOutcome(process.returncode, output.text, errors.text, reason)
 
 
-async def _end(process: asyncio.subprocess.Process, orders: socket.socket, grace: float) -> None:
-    """Ask it to end, and end it when it has not after a while."""
+async def _end(process: asyncio.subprocess.Process, control: socket.socket, grace: float) -> None:
     with suppress(BrokenPipeError):
-        orders.send(b"T")
+        control.send(b"T")
     try:
         await asyncio.wait_for(process.wait(), grace)
     except TimeoutError:
-        orders.shutdown(socket.SHUT_WR)
+        control.shutdown(socket.SHUT_WR)
         await process.wait()
 
 

@@ -1,14 +1,15 @@
-"""Runs one command and ends with it everything it has started, whatever session that is in.
+"""Runs one command and ends all its descendants with it, whatever session they are in.
 
-A process that calls `setsid` leaves its group, and one whose parent ends leaves the tree it came
-from. Linux hands the latter to the nearest ancestor that is a subreaper: this process is one, so
-that all of a command stays below it. It listens to a socket whose other end only the worker has: a
-byte asks the command to end, the end of the socket ends it, and all that is left below is killed.
-A file of its own that needs nothing of ours, so that it starts in a moment.
+A process that calls `setsid` leaves its group, and one whose parent ends leaves the process tree.
+Linux re-parents the latter to the nearest ancestor that is a subreaper; this process is one, so all
+descendants stay below it. It reads a socket whose other end only the worker has: a byte asks the
+command to end, the end of the socket ends it, and all that is left below is killed. It imports
+nothing of Penstock, so that it starts fast.
 
     python -I -S reaper.py SOCKET[,DESCRIPTOR...] WORD...
 
-The descriptors are handed on to the command. One that cannot be run is told by its error number.
+The descriptors are passed to the command. If the command cannot be run, its errno is written to the
+socket.
 """
 
 from __future__ import annotations
@@ -28,32 +29,31 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-#: What cannot be killed (it is another user's, or waits for a disk) is not waited for any longer.
-PATIENCE_SECONDS = 5.0
+#: How long to wait for processes that cannot be killed: another user's, or blocked by a disk.
+KILL_SECONDS = 5.0
 _LIBC = ctypes.CDLL(None)
 
 
-def reaper_command(command: Sequence[str], orders: int, *descriptors: int) -> list[str]:
-    """The words that run a command below a reaper, which is given these descriptors."""
-    numbers = ",".join(map(str, (orders, *descriptors)))
+def reaper_command(command: Sequence[str], control: int, *descriptors: int) -> list[str]:
+    """The command line of a reaper with these descriptors."""
+    numbers = ",".join(map(str, (control, *descriptors)))
     return [sys.executable, "-I", "-S", __file__, numbers, *command]
 
 
 def descendants(root: int) -> list[int]:
-    """Of a process, as they are now."""
     children: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, IndexError):  # it has ended meanwhile
+        with suppress(OSError, IndexError):  # it has ended
             after_name = (process / "stat").read_bytes().rpartition(b")")[2]
             children.setdefault(int(after_name.split()[1]), []).append(int(process.name))
-    found = list(children.get(root, ()))
-    for pid in found:  # which grows meanwhile
-        found += children.get(pid, ())
-    return found
+    pids = list(children.get(root, ()))
+    for pid in pids:  # the loop appends to the list
+        pids += children.get(pid, ())
+    return pids
 
 
 def signal_all(number: signal.Signals) -> int:
-    """To everything below this process; how many could be sent it."""
+    """Signal all descendants. Returns how many were signalled."""
     sent = 0
     for pid in descendants(os.getpid()):
         with suppress(OSError):
@@ -63,8 +63,7 @@ def signal_all(number: signal.Signals) -> int:
 
 
 def kill_all() -> None:
-    """Returns when nothing is left below this process."""
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + KILL_SECONDS
     while signal_all(signal.SIGKILL) and time.monotonic() < until:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -73,51 +72,51 @@ def kill_all() -> None:
 
 
 def _prepare_child() -> None:
-    """In the child: if this process is killed, so is the command."""
+    """The command is killed if this process is."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
-def run_command(command: subprocess.Popen[bytes], orders: socket.socket) -> None:
-    """Until it has ended, or is to be ended."""
+def run_command(command: subprocess.Popen[bytes], control: socket.socket) -> None:
+    """Returns when it has ended, or is to be ended."""
     ended = os.pidfd_open(command.pid)
     while True:
-        ready, _, _ = select.select([ended, orders.fileno()], [], [])
+        ready, _, _ = select.select([ended, control.fileno()], [], [])
         if ended in ready:
             return
-        if not orders.recv(1):
+        if not control.recv(1):
             return
         signal_all(signal.SIGTERM)
 
 
 def main(words: list[str]) -> int:
     number, *handed_on = map(int, words[0].split(","))
-    orders = socket.socket(fileno=number)
-    orders.set_inheritable(False)
+    control = socket.socket(fileno=number)
+    control.set_inheritable(False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the worker decides, over the socket
+        signal.signal(number, signal.SIG_IGN)  # the worker decides
     _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         command = subprocess.Popen(
             words[1:], start_new_session=True, preexec_fn=_prepare_child, pass_fds=handed_on
         )
     except OSError as error:
-        orders.send(str(error.errno).encode())
+        control.send(str(error.errno).encode())
         return 127
     for each in handed_on:
         os.close(each)
-    run_command(command, orders)
+    run_command(command, control)
     if command.poll() is None:
         signal_all(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
-            command.wait(PATIENCE_SECONDS)
+            command.wait(KILL_SECONDS)
     kill_all()
     return -signal.SIGKILL if command.returncode is None else command.returncode
 
 
 def _exit_like(status: int) -> None:
-    """As the command did: by the same signal, if one ended it."""
+    """With the status of the command, or by the signal that ended it."""
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with suppress(OSError, ValueError):

@@ -1,10 +1,10 @@
 """Commands on another machine over SSH: `ssh://user@host:22`.
 
-Nothing has to be installed there. A few lines of `sh` start the command in a session of its own and
-listen to the connection: when that ends, because the work is to end or because we are gone, they
-end the command with everything it has started, and remove its folder. What left the command's group
-is found by descent and by a mark in its environment (`/proc`, on Linux): only a process that drops
-its environment and outlives its parents is not.
+Nothing has to be installed there. A short `sh` script starts the command in a session of its own
+and reads from the connection: when that ends, because the command is to end or the worker is gone,
+the script ends the command with everything it has started and removes its folder. Processes that
+left the command's group are found by descent and by a mark in their environment (`/proc`, on
+Linux); only one that drops its environment and outlives its parents is missed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncssh
 
+from penstock.client.ssh import SshConnection
 from penstock.core.errors import ConfigurationError
 from penstock_jobs.errors import CommandError
 from penstock_jobs.shells.shell import (
@@ -30,7 +31,7 @@ from penstock_jobs.shells.shell import (
     wait_within_limits,
 )
 
-#: Grace, folder, and the command's words. Standard input says by its end that it is over.
+#: Arguments: grace, folder, the words of the command. The end of standard input ends the command.
 _SCRIPT: Final = r"""
 exec 3<&0
 grace=$1 folder=$2; shift 2
@@ -64,7 +65,7 @@ finish() {
 (
   cat <&3
   trap '' TERM
-  processes > "$folder/.processes"  # who loses its parent now is known by this
+  processes > "$folder/.processes"  # finds those that lose their parent now
   send TERM
   sleep "$grace"
   finish
@@ -75,75 +76,52 @@ finish 2>/dev/null
 kill -s TERM $listener 2>/dev/null
 exit $status
 """
-#: How much longer than it should take we wait for the other side to be done.
-_PATIENCE_SECONDS: Final = 10.0
+#: How long the other side may take beyond the grace.
+_EXTRA_SECONDS: Final = 10.0
 
 
 class SshShell:
     def __init__(
         self, url: str, *, keys: Sequence[Path] = (), known_hosts: Path | None = None
     ) -> None:
-        """Without keys, those of the user and its agent; hosts are known by the user's file."""
         parts = urlsplit(url)
         if parts.scheme != "ssh" or not parts.hostname:
-            raise ConfigurationError(f"{url!r} should be ssh://user@host:22")
-        self._place = f"{parts.hostname}:{parts.port or 22}"
-        self._options = {
-            "host": parts.hostname,
-            "port": parts.port or 22,
-            **({"username": unquote(parts.username)} if parts.username else {}),
-            **({"password": unquote(parts.password)} if parts.password else {}),
-            **({"client_keys": [str(key) for key in keys]} if keys else {}),
-            **({"known_hosts": str(known_hosts)} if known_hosts is not None else {}),
-        }
-        self._connection: asyncssh.SSHClientConnection | None = None
-        self._opening = asyncio.Lock()
-
-    async def _connected(self) -> asyncssh.SSHClientConnection:
-        async with self._opening:
-            if self._connection is None or self._connection.is_closed():
-                try:
-                    self._connection = await asyncssh.connect(**self._options)
-                except asyncssh.HostKeyNotVerifiable as error:
-                    raise CommandError(
-                        f"{self._place}: its host key is not known; add it to known_hosts "
-                        f"(ssh-keyscan) if it is the right one: {error.reason}"
-                    ) from error
-                except (OSError, asyncssh.Error) as error:
-                    raise CommandError(f"{self._place}: no connection: {error}") from error
-            return self._connection
+            raise ConfigurationError(f"{url!r}: the form is ssh://user@host:22")
+        self._ssh = SshConnection(
+            parts.hostname,
+            parts.port or 22,
+            user=unquote(parts.username or ""),
+            password=unquote(parts.password or ""),
+            keys=keys,
+            known_hosts=known_hosts,
+            error=CommandError,
+        )
 
     @asynccontextmanager
     async def folder(self) -> AsyncIterator[SshFolder]:
-        connection = await self._connected()
-        made = await connection.run("mktemp -d -t penstock-job-XXXXXXXX", check=False)
-        path = str(made.stdout or "").strip()
-        if made.exit_status or not path:
-            reason = str(made.stderr or "").strip()
-            raise CommandError(f"{self._place}: no folder for the work: {reason}")
+        connection = await self._ssh.get()
+        result = await connection.run("mktemp -d -t penstock-job-XXXXXXXX", check=False)
+        path = str(result.stdout or "").strip()
+        if result.exit_status or not path:
+            reason = str(result.stderr or "").strip()
+            raise CommandError(f"{self._ssh.name}: cannot create a folder: {reason}")
         try:
             yield SshFolder(connection, path)
         finally:
-            with suppress(OSError, asyncssh.Error):  # the listener there does it, else
+            with suppress(OSError, asyncssh.Error):  # otherwise the script removes it
                 await connection.run(shlex.join(["rm", "-rf", path]), check=False)
 
     async def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            await self._connection.wait_closed()
+        await self._ssh.close()
 
 
 class SshFolder:
     def __init__(self, connection: asyncssh.SSHClientConnection, path: str) -> None:
         self._connection = connection
-        self._path = path
-
-    @property
-    def path(self) -> str:
-        return self._path
+        self.path = path
 
     async def write(self, name: str, content: bytes) -> str:
-        target = f"{self._path}/{name}"
+        target = f"{self.path}/{name}"
         try:
             async with self._connection.start_sftp_client() as files:
                 await files.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -157,7 +135,7 @@ class SshFolder:
         try:
             async with (
                 self._connection.start_sftp_client() as files,
-                files.open(f"{self._path}/{name}", "rb") as file,
+                files.open(f"{self.path}/{name}", "rb") as file,
             ):
                 content: Any = await file.read()
                 return bytes(content)
@@ -167,25 +145,26 @@ class SshFolder:
     async def run(
         self,
         command: Sequence[str],
-        told: Callable[[str], None] = lambda _: None,
+        on_line: Callable[[str], None] = lambda _: None,
         limits: TimeLimits = TimeLimits(),  # noqa: B008 - frozen
     ) -> CommandOutcome:
         grace = limits.grace if limits.soft is not None or limits.hard is None else 0.0
-        words = ["sh", "-c", _SCRIPT, "sh", f"{grace:g}", self._path, *command]
+        words = ["sh", "-c", _SCRIPT, "sh", f"{grace:g}", self.path, *command]
         try:
             process = await self._connection.create_process(shlex.join(words), encoding=None)
         except (OSError, asyncssh.Error) as error:
             raise CommandError(f"cannot run {command[0]!r}: {error}") from error
         output, errors = OutputTail(), OutputTail()
         pipes = asyncio.gather(
-            read_lines(process.stdout.read, output, told), read_lines(process.stderr.read, errors)
+            read_lines(process.stdout.read, output, on_line),
+            read_lines(process.stderr.read, errors),
         )
 
         async def end(grace: float) -> None:
             process.stdin.write_eof()
             try:
                 await asyncio.wait_for(
-                    process.wait_closed(), max(grace, GRACE_SECONDS) + _PATIENCE_SECONDS
+                    process.wait_closed(), max(grace, GRACE_SECONDS) + _EXTRA_SECONDS
                 )
             except TimeoutError:
                 process.close()
@@ -194,16 +173,10 @@ class SshFolder:
             reason = await wait_within_limits(limits, process.wait_closed, end)
         finally:
             with suppress(TimeoutError):
-                await asyncio.wait_for(pipes, _PATIENCE_SECONDS)
-        return _outcome(process, output, errors, reason)
-
-
-def _outcome(
-    process: asyncssh.SSHClientProcess[bytes], output: OutputTail, errors: OutputTail, reason: str
-) -> CommandOutcome:
-    status = process.returncode
-    if status is None:
-        raise CommandError("the connection broke before the command ended")
-    if status > 128:  # as `sh` says that a signal ended it
-        status = 128 - status
-    return CommandOutcome(status, output.text, errors.text, reason)
+                await asyncio.wait_for(pipes, _EXTRA_SECONDS)
+        status = process.returncode
+        if status is None:
+            raise CommandError("the SSH connection was lost before the command ended")
+        if status > 128:  # `sh` reports a signal this way
+            status = 128 - status
+        return CommandOutcome(status, output.text, errors.text, reason)

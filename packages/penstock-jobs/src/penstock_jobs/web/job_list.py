@@ -1,4 +1,4 @@
-"""The list of jobs: the newest first, by state and name, a page at a time, alive."""
+"""The list of jobs: newest first, filtered by state and id, updated live."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from nicegui import background_tasks, context, ui
 
 from penstock.core.errors import PenstockError
 from penstock_jobs.model import JobPage, JobRecord, JobState
-from penstock_jobs.service import JobBackend
-from penstock_jobs.web.feed import PageFeed
-from penstock_jobs.web.job_row import JobRow, notify_result
+from penstock_jobs.service import JobService
+from penstock_jobs.web.job_row import JobRow, follow_changes, notify_result
 
 PAGE: Final = 15
-#: The list and the counts are read again at most this often.
+#: The shortest interval between two queries.
 _RELOAD_SECONDS: Final = 0.7
 _TICK_SECONDS: Final = 1.0
 _ANY: Final = "all"
@@ -23,33 +22,25 @@ _SHOWN: Final = (JobState.RUNNING, JobState.WAITING, JobState.DONE, JobState.FAI
 
 
 class JobList:
-    """One visitor's view."""
-
-    def __init__(self, backend: JobBackend, feed: PageFeed) -> None:
-        self._backend = backend
+    def __init__(self, jobs: JobService) -> None:
+        self._jobs = jobs
         self._rows: dict[str, JobRow] = {}
         self._page = 1
         self._text = ""
         self._state: JobState | None = None
         self._stale = asyncio.Event()
         self._draw()
-        leave = feed.listen(self._heard)
-        reading = background_tasks.create(self._keep_fresh(), name="list of jobs")
-
-        def gone() -> None:
-            leave()
-            reading.cancel()
-
-        context.client.on_delete(gone)
+        follow_changes(jobs, self._update)
+        reload = background_tasks.create(self._reload_stale(), name="job list")
+        context.client.on_delete(lambda: reload.cancel())
 
     async def load(self) -> None:
-        counts = await self._backend.counts()
+        counts = await self._jobs.counts()
         for state, figure in self._figures.items():
             figure.set_text(f"{counts.get(state, 0):,}")
         self._replay.set_visibility(bool(counts.get(JobState.FAILED)))
-        self._show(
-            await self._backend.list(self._page, PAGE, self._state, None, self._text or None)
-        )
+        page = await self._jobs.list(self._page, PAGE, self._state, None, self._text or None)
+        self._show(page)
 
     def _draw(self) -> None:
         self._figures: dict[JobState, ui.label] = {}
@@ -63,54 +54,54 @@ class JobList:
             with ui.row().classes("p-list-head"):
                 ui.label("Jobs").classes("p-h2")
                 ui.space()
-                self._replay = ui.button("Try all failed again", icon="replay")
+                self._replay = ui.button("Retry all failed", icon="replay")
                 self._replay.on_click(self._replay_all).props("flat dense no-caps")
                 self._replay.set_visibility(False)
                 options = {_ANY: "All", **{state.value: state.value for state in JobState}}
-                ui.select(options, value=_ANY, on_change=lambda e: self._choose(e.value)).props(
-                    'outlined dense options-dense aria-label="State"'
-                ).classes("p-choice")
-                search = ui.input(placeholder="Find by name")
-                search.on_value_change(lambda e: self._find(e.value))
-                search.props('outlined dense clearable debounce=300 aria-label="Find by name"')
+                ui.select(
+                    options, value=_ANY, on_change=lambda e: self._filter_state(e.value)
+                ).props('outlined dense options-dense aria-label="State"').classes("p-choice")
+                search = ui.input(placeholder="Find by id")
+                search.on_value_change(lambda e: self._filter_text(e.value))
+                search.props('outlined dense clearable debounce=300 aria-label="Find by id"')
                 search.classes("p-search")
             self._list = ui.element("div").classes("p-jobs").props("aria-live=polite")
             with ui.row().classes("p-list-foot") as self._foot:
-                self._back = ui.button(icon="chevron_left", on_click=lambda: self._turn(-1))
+                self._back = ui.button(icon="chevron_left", on_click=lambda: self._change_page(-1))
                 self._where = ui.label().classes("p-muted p-small p-number")
-                self._on = ui.button(icon="chevron_right", on_click=lambda: self._turn(1))
+                self._on = ui.button(icon="chevron_right", on_click=lambda: self._change_page(1))
                 for button, name in ((self._back, "Newer"), (self._on, "Older")):
                     button.props(f"flat round dense aria-label={name}")
         ui.timer(_TICK_SECONDS, self._tick)
 
-    def _show(self, found: JobPage) -> None:
-        names = [record.id for record in found.records]
+    def _show(self, page: JobPage) -> None:
+        names = [record.id for record in page.records]
         if names and names == list(self._rows):
-            for record in found.records:
+            for record in page.records:
                 self._rows[record.id].show(record)
         else:
             self._list.clear()
             with self._list:
                 self._rows = {
-                    record.id: JobRow(record, self._cancel, self._retry) for record in found.records
+                    record.id: JobRow(record, self._cancel, self._retry) for record in page.records
                 }
-                if not found.records:
-                    _nothing(self._state is not None or bool(self._text))
-        pages = max(-(-found.total // PAGE), 1)
+                if not page.records:
+                    _empty(self._state is not None or bool(self._text))
+        pages = max(-(-page.total // PAGE), 1)
         self._foot.set_visibility(pages > 1)
-        self._where.set_text(f"page {self._page} of {pages:,} · {found.total:,} jobs")
+        self._where.set_text(f"page {self._page} of {pages:,} · {page.total:,} jobs")
         self._back.set_enabled(self._page > 1)
         self._on.set_enabled(self._page < pages)
 
-    def _heard(self, news: Sequence[JobRecord]) -> None:
-        for record in news:
+    def _update(self, records: Sequence[JobRecord]) -> None:
+        for record in records:
             row = self._rows.get(record.id)
             if row is None or row.record.state is not record.state:
-                self._stale.set()  # counts have changed, or the list has
+                self._stale.set()  # the counts or the list have changed
             if row is not None:
                 row.show(record)
 
-    async def _keep_fresh(self) -> None:
+    async def _reload_stale(self) -> None:
         while True:
             await self._stale.wait()
             self._stale.clear()
@@ -124,36 +115,36 @@ class JobList:
         for row in self._rows.values():
             row.tick()
 
-    async def _choose(self, state: str) -> None:
+    async def _filter_state(self, state: str) -> None:
         self._state = None if state == _ANY else JobState(state)
         self._page = 1
         await self.load()
 
-    async def _find(self, text: str | None) -> None:
+    async def _filter_text(self, text: str | None) -> None:
         self._text = (text or "").strip()
         self._page = 1
         await self.load()
 
-    async def _turn(self, pages: int) -> None:
+    async def _change_page(self, pages: int) -> None:
         self._page = max(self._page + pages, 1)
         await self.load()
 
     async def _cancel(self, id: str) -> None:  # noqa: A002 - as records have it
-        await notify_result(lambda: self._backend.cancel(id), f"{id} is being cancelled")
+        await notify_result(lambda: self._jobs.cancel(id), f"{id} is being cancelled")
 
     async def _retry(self, id: str) -> None:  # noqa: A002
-        await notify_result(lambda: self._backend.retry(id), f"{id} is tried again")
+        await notify_result(lambda: self._jobs.retry(id), f"{id} is retried")
 
     async def _replay_all(self) -> None:
-        await notify_result(lambda: self._backend.replay(), "All that failed are tried again")
+        await notify_result(lambda: self._jobs.replay(), "All failed jobs are retried")
 
 
-def _nothing(chosen: bool) -> None:
+def _empty(filtered: bool) -> None:
     with ui.column().classes("p-empty w-full"):
         ui.icon("inbox").classes("p-empty-icon")
-        ui.label("None like that" if chosen else "No jobs yet").classes("p-h3")
+        ui.label("No matching jobs" if filtered else "No jobs yet").classes("p-h3")
         ui.label(
-            "No job is in this state under this name."
-            if chosen
-            else "Hand in samples above, or try it with made-up data."
+            "No job has this state and id."
+            if filtered
+            else "Submit samples above, or try it with synthetic data."
         ).classes("p-muted")

@@ -1,4 +1,4 @@
-"""The page of one job: how far it is, what happened, what came of it."""
+"""The page of one job: progress, events, result."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from nicegui import background_tasks, context, ui
+from nicegui import background_tasks, ui
 
 from penstock.core.errors import NotFound, PenstockError
 from penstock_jobs.model import JobEvent, JobRecord, JobState
-from penstock_jobs.service import JobBackend
+from penstock_jobs.service import JobService
 from penstock_jobs.web import job_row, result_view
-from penstock_jobs.web.feed import PageFeed
-from penstock_jobs.web.job_row import RETRYABLE_STATES, JobBar, StateBadge, notify_result
+from penstock_jobs.web.job_row import (
+    RETRYABLE_STATES,
+    JobBar,
+    StateBadge,
+    follow_changes,
+    notify_result,
+)
 
 
 class JobView:
-    """One visitor's view of one job."""
-
-    def __init__(self, backend: JobBackend, feed: PageFeed, record: JobRecord) -> None:
-        self._backend = backend
+    def __init__(self, jobs: JobService, record: JobRecord) -> None:
+        self._jobs = jobs
         self._record = record
         self._draw(record)
         self._show(record)
-        context.client.on_delete(feed.listen(self._heard))
+        follow_changes(jobs, self._update)
 
     async def load(self) -> None:
-        """What is not in the record: events and, at the end, the result."""
-        self._tell(await self._backend.events(self._record.id))
+        """Events and, at the end, the result."""
+        self._show_events(await self._jobs.events(self._record.id))
         self._result.clear()
         if self._record.state is not JobState.DONE:
             return
         try:
-            response = await self._backend.result(self._record.id)
+            response = await self._jobs.result(self._record.id)
         except NotFound:
             with self._result:
-                ui.label("What came of it is no longer kept.").classes("p-muted")
+                ui.label("The result has expired.").classes("p-muted")
             return
         with self._result:
             await result_view.show_result(response)
@@ -58,19 +61,17 @@ class JobView:
                 self._pill = StateBadge()
             self._bar = JobBar()
             with ui.row().classes("items-center w-full"):
-                self._standing = ui.label().classes("p-muted p-number")
+                self._progress = ui.label().classes("p-muted p-number")
                 ui.space()
                 self._cancel = ui.button("Cancel", icon="close", on_click=self._cancelled)
-                self._retry = ui.button("Try again", icon="replay", on_click=self._retried)
+                self._retry = ui.button("Retry", icon="replay", on_click=self._retried)
                 for button in (self._cancel, self._retry):
                     button.props('outline dense no-caps padding="xs md"').classes("p-act")
             self._error = ui.element("div").classes("w-full")
             self._facts = ui.html("", sanitize=False).classes("p-facts")
             self._files = ui.row().classes("items-center p-files")
         self._result = ui.column().classes("w-full gap-4 p-result")
-        with ui.expansion("What happened", value=not record.state.final).classes(
-            "p-card p-happened"
-        ):
+        with ui.expansion("Events", value=not record.state.final).classes("p-card p-happened"):
             self._events = ui.html("", sanitize=False).classes("w-full")
         ui.timer(1.0, self._tick)
 
@@ -89,20 +90,20 @@ class JobView:
 
     def _tick(self) -> None:
         now = datetime.now(UTC)
-        self._standing.set_text(job_row.progress_text(self._record, now))
+        self._progress.set_text(job_row.progress_text(self._record, now))
         self._facts.set_content(_facts(self._record, now))
 
-    def _tell(self, events: Sequence[JobEvent]) -> None:
+    def _show_events(self, events: Sequence[JobEvent]) -> None:
         lines = "".join(_line(event) for event in _notable_events(events))
         self._events.set_content(f"<ol class='p-events'>{lines}</ol>")
 
-    def _heard(self, news: Sequence[JobRecord]) -> None:
-        for record in news:
+    def _update(self, records: Sequence[JobRecord]) -> None:
+        for record in records:
             if record.id == self._record.id:
-                turned = record.state is not self._record.state
+                state_changed = record.state is not self._record.state
                 self._show(record)
-                if turned:
-                    background_tasks.create(self._reload(), name="a job turned")
+                if state_changed:
+                    background_tasks.create(self._reload(), name="job page")
 
     async def _reload(self) -> None:
         try:
@@ -112,16 +113,18 @@ class JobView:
                 ui.label(str(error)).classes("p-bad-text")
 
     async def _cancelled(self) -> None:
-        await notify_result(lambda: self._backend.cancel(self._record.id), "It is being cancelled")
+        await notify_result(
+            lambda: self._jobs.cancel(self._record.id), "The job is being cancelled"
+        )
 
     async def _retried(self) -> None:
-        await notify_result(lambda: self._backend.retry(self._record.id), "It is tried again")
+        await notify_result(lambda: self._jobs.retry(self._record.id), "The job is retried")
 
 
 def _facts(record: JobRecord, now: datetime) -> str:
     facts = {"submitted": job_row.ago(record.submitted, now)}
     if record.start is not None:
-        facts["begun"] = job_row.ago(record.start, now)
+        facts["started"] = job_row.ago(record.start, now)
     if record.state is JobState.RUNNING and record.end is not None:
         facts["expected end"] = f"{record.end.astimezone(UTC):%H:%M:%S} UTC"
     if record.attempts > 1:
@@ -136,7 +139,7 @@ def _facts(record: JobRecord, now: datetime) -> str:
 
 
 def _notable_events(events: Sequence[JobEvent]) -> list[JobEvent]:
-    """Of a row of reports of progress the last: what else happened should not drown in them."""
+    """Of consecutive progress events only the last."""
     return [
         event
         for event, following in zip(events, [*events[1:], None], strict=True)
@@ -147,8 +150,8 @@ def _notable_events(events: Sequence[JobEvent]) -> list[JobEvent]:
 def _line(event: JobEvent) -> str:
     text = escape(event.text.strip().partition("\n")[0])
     share = f" · {event.progress:.0%}" if event.state is JobState.RUNNING else ""
-    look, _ = job_row.STATES[event.state]
+    style, _ = job_row.STATES[event.state]
     return (
-        f"<li class='{look}'><time>{event.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}</time>"
+        f"<li class='{style}'><time>{event.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}</time>"
         f"<span>{event.state.value}{share}</span><span class='p-muted'>{text}</span></li>"
     )

@@ -1,19 +1,25 @@
-"""A job in the list: one line that changes while the job goes on."""
+"""A job in the list, and what both job pages share: states, durations, live updates."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
-from nicegui import ui
+from nicegui import background_tasks, context, ui
 
 from penstock.core.errors import PenstockError
+from penstock.core.logs import get_logger
 from penstock_jobs.model import JobRecord, JobState
+from penstock_jobs.service import JobService
+
+log = get_logger(__name__)
 
 JobAction = Callable[[str], Awaitable[None]]
 RETRYABLE_STATES = (JobState.FAILED, JobState.CANCELLED)
+_UPDATE_SECONDS: Final = 0.15
 _EMPTY_STATES = (JobState.CANCELLED, JobState.REFUSED)
 
 
@@ -22,22 +28,20 @@ def address(id: str) -> str:  # noqa: A002 - as records have it
 
 
 class StateBadge:
-    """The state, as a word with a colour."""
-
     def __init__(self) -> None:
         with ui.element("span").classes("p-pill").props("role=status") as self._pill:
             self._icon = ui.icon("schedule")
             self._word = ui.label()
 
     def show(self, state: JobState) -> None:
-        look, icon = STATES[state]
-        self._pill.classes(replace=f"p-pill {look}")
+        style, icon = STATES[state]
+        self._pill.classes(replace=f"p-pill {style}")
         self._icon.set_name(icon)
         self._word.set_text(state.value)
 
 
 class JobBar:
-    """Progress; of a job that waits, or that nothing came of, an empty one."""
+    """Progress; empty for a job that waits or has no result."""
 
     def __init__(self) -> None:
         self._bar = ui.linear_progress(value=0.0, show_value=False, size="6px")
@@ -46,7 +50,7 @@ class JobBar:
     def show(self, record: JobRecord) -> None:
         colour = {JobState.DONE: "positive", JobState.FAILED: "negative"}.get(record.state)
         self._bar.props(f"color={colour or 'primary'}")
-        # The last response says 1, whatever came of it.
+        # The final response has progress 1, whatever the outcome.
         self._bar.set_value(0.0 if record.state in _EMPTY_STATES else record.progress)
 
 
@@ -60,13 +64,13 @@ class JobRow:
                 self._about = ui.label().classes("p-muted p-small p-ellipsis")
             with ui.element("div").classes("p-job-progress"):
                 self._bar = JobBar()
-                self._standing = ui.label().classes("p-muted p-small p-number p-ellipsis")
+                self._progress = ui.label().classes("p-muted p-small p-number p-ellipsis")
             with ui.element("div").classes("p-job-state"):
                 self._pill = StateBadge()
             with ui.element("div").classes("p-job-acts"):
                 self._cancel = ui.button(icon="close", on_click=lambda: cancel(record.id))
                 self._retry = ui.button(icon="replay", on_click=lambda: retry(record.id))
-                for button, name in ((self._cancel, "Cancel"), (self._retry, "Try again")):
+                for button, name in ((self._cancel, "Cancel"), (self._retry, "Retry")):
                     button.props(f'flat round dense aria-label="{name}"').tooltip(name)
         self.show(record)
 
@@ -79,25 +83,22 @@ class JobRow:
         self.tick()
 
     def tick(self) -> None:
-        """Time has gone by."""
         now = datetime.now(UTC)
         about = f"{kind_name(self.record.kind)} · {ago(self.record.submitted, now)}"
         self._about.set_text(about)
-        self._standing.set_text(progress_text(self.record, now))
+        self._progress.set_text(progress_text(self.record, now))
 
 
-# Jobs in words: what they are called, how long something takes, what their state looks like.
-
-#: Kind → what a person calls it, icon.
+#: Type → title, icon.
 KINDS: Final = {
     "fake": ("Trial run", "hourglass_empty"),
-    "build_models": ("Build of models", "model_training"),
+    "build_models": ("Model building", "model_training"),
     "predict_models": ("Prediction", "biotech"),
     "call": ("Python function", "code"),
     "spark": ("Spark job", "bolt"),
     "command": ("Command", "terminal"),
 }
-#: State → the class of its pill, icon.
+#: State → CSS class, icon.
 STATES: Final = {
     JobState.WAITING: ("", "schedule"),
     JobState.RUNNING: ("busy", "autorenew"),
@@ -139,7 +140,6 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def progress_text(record: JobRecord, now: datetime) -> str:
-    """How far it is, in a line."""
     match record.state:
         case JobState.WAITING:
             return f"waiting for {_rough((now - record.submitted).total_seconds())}"
@@ -148,11 +148,11 @@ def progress_text(record: JobRecord, now: datetime) -> str:
             left = (record.end - now).total_seconds() if record.end else 0.0
             return f"{text} · about {_rough(left)} left" if left > 0 else text
         case JobState.RETRYING:
-            return f"attempt {record.attempts} failed; it is tried again"
+            return f"attempt {record.attempts} failed, retrying"
         case JobState.DONE if record.start and record.end:
             return f"took {span((record.end - record.start).total_seconds())}"
         case JobState.FAILED | JobState.REFUSED:
-            return _first_line(record.error or "no reason was told")
+            return _first_line(record.error or "no reason given")
         case _:
             return ago(record.changed, now)
 
@@ -169,9 +169,6 @@ def _first_line(text: str) -> str:
     return line if len(line) <= 160 else f"{line[:157]}…"
 
 
-# What a visitor asks for is done, and they are told so; or why not.
-
-
 async def notify_result(act: Callable[[], Awaitable[object]], done: str) -> None:
     try:
         await act()
@@ -179,3 +176,19 @@ async def notify_result(act: Callable[[], Awaitable[object]], done: str) -> None
         ui.notify(str(error), type="negative")
     else:
         ui.notify(done, type="positive")
+
+
+def follow_changes(jobs: JobService, show: Callable[[Sequence[JobRecord]], None]) -> None:
+    """Calls `show` with changed jobs while the page is open."""
+    task = background_tasks.create(show_changes(jobs, show), name="job changes")
+    context.client.on_delete(lambda: task.cancel())
+
+
+async def show_changes(jobs: JobService, show: Callable[[Sequence[JobRecord]], None]) -> None:
+    """A few times a second, however often jobs change."""
+    async for records in jobs.changed_records():
+        try:
+            show(records)
+        except Exception:
+            log.exception("page not updated")
+        await asyncio.sleep(_UPDATE_SECONDS)

@@ -1,7 +1,6 @@
-"""What there is to show of a result: figures and series, before anything is drawn.
+"""The figures and series of a result, without drawing.
 
-Predictions are read from the table of a response, which has all that was found of each sample;
-models from the zip.
+Predictions are read from the table of a response, models from the zip.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ HUMAN, ANIMAL = "human", "animal"
 @dataclass(frozen=True, slots=True)
 class ResultSample:
     name: str
-    origin: str  #: human, animal, or nothing where no model could say
+    origin: str  #: human, animal, or empty where no model applies
     confidence: float
     hours: float
     dilution: float
@@ -30,7 +29,7 @@ class ResultSample:
 
 @dataclass(frozen=True, slots=True)
 class ResultPrediction:
-    """What one way of voting made of the samples."""
+    """The prediction of one voting scheme."""
 
     scheme: str
     samples: tuple[ResultSample, ...]
@@ -44,9 +43,9 @@ class ResultPrediction:
 
     @property
     def deciding(self) -> list[tuple[str, int]]:
-        """How many samples each indicator helped to decide, most first."""
-        counted = Counter(name for sample in self.samples for name in sample.decided_by)
-        return counted.most_common(12)
+        """Features by the number of samples they decided, most first."""
+        counts = Counter(name for sample in self.samples for name in sample.decided_by)
+        return counts.most_common(12)
 
 
 def read_prediction(result: VoteResult) -> ResultPrediction:
@@ -86,9 +85,9 @@ def _number(text: str) -> float:
 
 
 def _confusion(
-    found: Mapping[str, Sequence[int]] | None,
+    counts: Mapping[str, Sequence[int]] | None,
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    animal, human = (tuple((found or {}).get(name, ())) for name in ("-1", "1"))
+    animal, human = (tuple((counts or {}).get(name, ())) for name in ("-1", "1"))
     if len(animal) != 2 or len(human) != 2:
         return None
     return (animal[0], human[0]), (animal[1], human[1])
@@ -96,18 +95,16 @@ def _confusion(
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is in a file of models."""
-
     samples: int
     cells: int
     signatures: int
     median_score: float
-    perfect: int  #: signatures that made no mistake in cross-validation
+    perfect: int  #: signatures without an error in cross-validation
     best_by_classifier: list[tuple[str, float]]  #: best first
     features: list[tuple[str, int]]  #: most used first
-    scores: list[tuple[str, int]]  #: how many signatures have which score
-    #: Indicator → hours until a tenth is left, in summer and in winter.
-    fading: list[tuple[str, float | None, float | None]]
+    scores: list[tuple[str, int]]  #: a histogram
+    #: Indicator, hours until 10 % are left in summer and in winter.
+    decay: list[tuple[str, float | None, float | None]]
 
 
 def read_model_facts(model: SourceModel) -> ModelFacts:
@@ -128,20 +125,20 @@ def read_model_facts(model: SourceModel) -> ModelFacts:
         used.most_common(12),
         _histogram(scores),
         [
-            (name, _tenth(model, Season.SUMMER, at), _tenth(model, Season.WINTER, at))
+            (name, _tenth_hours(model, Season.SUMMER, at), _tenth_hours(model, Season.WINTER, at))
             for at, name in enumerate(INDICATORS)
         ],
     )
 
 
 def _histogram(scores: Sequence[float]) -> list[tuple[str, int]]:
-    """In steps of five hundredths, from the lowest there is."""
+    """In steps of 0.05, from the lowest score."""
     counted = Counter(min(int(score * 20 + 1e-9), 20) for score in scores)
     if not counted:
         return []
     return [(f"{at / 20:.2f}", counted.get(at, 0)) for at in range(min(counted), 21)]
 
 
-def _tenth(model: SourceModel, season: Season, at: int) -> float | None:
+def _tenth_hours(model: SourceModel, season: Season, at: int) -> float | None:
     slope = float(model.coefficients.of(season)[at])
     return -1 / slope if slope < 0 else None

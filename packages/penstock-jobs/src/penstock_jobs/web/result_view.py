@@ -1,4 +1,4 @@
-"""What came of a job, as a page shows it: figures, plots, tables."""
+"""The result of a job on its page: figures, charts, tables, downloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock_jobs.http import results
 from penstock_jobs.http.results import ResultFormat
 from penstock_jobs.model import JobResponse
 from penstock_jobs.science import model_file
-from penstock_jobs.service import JobBackend
+from penstock_jobs.service import JobService
 from penstock_jobs.web import result_data
 from penstock_jobs.web.result_data import ANIMAL, HUMAN, ModelFacts, ResultPrediction
 from penstock_store.dashboard.pages import PageRequest
@@ -79,11 +79,11 @@ def _predictions(response: JobResponse) -> None:
         _prediction(found[scheme])
 
     with ui.row().classes("items-center w-full"):
-        ui.label("Where the samples come from").classes("p-h2")
+        ui.label("Origin of the samples").classes("p-h2")
         ui.space()
         if len(found) > 1:
             options = {name: _LABELS.get(name, name) for name in found}
-            choice = ui.select(options, value=first, label="Votes are weighed")
+            choice = ui.select(options, value=first, label="Votes are weighted")
             choice.props("outlined dense options-dense").classes("p-choice-wide")
             choice.on_value_change(lambda event: shown.refresh(event.value))
     shown(first)
@@ -101,13 +101,13 @@ def _prediction(found: ResultPrediction) -> None:
             with ui.column().classes("p-card"):
                 ui.label("Confusion matrix").classes("p-h3")
                 ui.html(confusion_table(found.confusion), sanitize=False).classes("w-full")
-        _chart("How old and how thin", age_and_dilution_chart(found), 300)
+        _chart("Age and dilution", age_and_dilution_chart(found), 300)
     with ui.element("div").classes("p-columns"):
         height = max(240, 21 * len(found.samples[:60]) + 40)
-        _chart("How sure", confidence_chart(found), min(height, 900))
+        _chart("Confidence", confidence_chart(found), min(height, 900))
         if found.deciding:
             rows = [(name, float(count)) for name, count in found.deciding]
-            _chart("What decided, in how many samples", bar_chart(rows, minInterval=1), 340)
+            _chart("Deciding features, by number of samples", bar_chart(rows, minInterval=1), 340)
     with ui.column().classes("p-card"):
         ui.label("Samples").classes("p-h3")
         ui.html(sample_table(found), sanitize=False).classes("p-scroll")
@@ -119,27 +119,27 @@ async def _models(response: JobResponse) -> None:
             await asyncio.to_thread(model_file.load_model, response.models)
         )
     except PenstockError as error:
-        ui.label(f"These models cannot be read here: {error}").classes("p-bad-text")
+        ui.label(f"The models cannot be read: {error}").classes("p-bad-text")
         return
     with ui.element("div").classes("p-figures"):
         figure(f"{facts.signatures:,}", "signatures")
-        figure(f"{facts.perfect:,}", "without a mistake in validation")
+        figure(f"{facts.perfect:,}", "without an error in validation")
         figure(f"{facts.median_score:.3f}", "median score")
         figure(str(facts.samples), "reference samples")
         figure(str(facts.cells), "ages and seasons")
     with ui.element("div").classes("p-columns"):
         rows = [(name, float(count)) for name, count in facts.features]
-        _chart("What the models look at", bar_chart(rows, minInterval=1), 360)
+        _chart("Features of the models", bar_chart(rows, minInterval=1), 360)
         _chart(
-            "The best of each classifier",
+            "Best score of each classifier",
             bar_chart(facts.best_by_classifier[:14], min=0.5, max=1),
             360,
         )
     with ui.element("div").classes("p-columns"):
-        _chart("How good signatures are", column_chart(facts.scores, "score"), 280)
+        _chart("Scores of the signatures", column_chart(facts.scores, "score"), 280)
         with ui.column().classes("p-card"):
-            ui.label("Hours until a tenth is left").classes("p-h3")
-            ui.html(fading_table(facts), sanitize=False).classes("p-scroll")
+            ui.label("Hours until 10 % are left").classes("p-h3")
+            ui.html(decay_table(facts), sanitize=False).classes("p-scroll")
 
 
 def _value(response: JobResponse) -> None:
@@ -152,7 +152,7 @@ def _value(response: JobResponse) -> None:
                     ui.label(name).classes("p-eyebrow")
                     _preformatted(str(value[name]))
         else:
-            ui.label("What it returned").classes("p-h3")
+            ui.label("Returned value").classes("p-h3")
             _preformatted(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -167,12 +167,12 @@ def _chart(title: str, options: ChartOptions, height: int) -> None:
 
 
 def confusion_table(counts: tuple[tuple[int, int], tuple[int, int]]) -> str:
-    """HTML; real by predicted, right ones apart from wrong ones."""
+    """HTML: real by predicted class."""
     (animal_right, animal_wrong), (human_wrong, human_right) = counts
 
     def cell(count: int, right: bool) -> str:
-        look = "right-cell" if right else "wrong-cell" if count else "none-cell"
-        return f"<td class='{look}'>{count}</td>"
+        style = "right-cell" if right else "wrong-cell" if count else "none-cell"
+        return f"<td class='{style}'>{count}</td>"
 
     return (
         "<table class='p-confusion'><thead><tr><th></th><th colspan='2'>predicted</th></tr>"
@@ -212,14 +212,14 @@ def _magnitude(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def fading_table(facts: ModelFacts) -> str:
+def decay_table(facts: ModelFacts) -> str:
     def hours(value: float | None) -> str:
         return "–" if value is None else f"{value:,.0f}"
 
     lines = "".join(
         f"<tr><td>{name}</td><td class='right'>{hours(summer)}</td>"
         f"<td class='right'>{hours(winter)}</td></tr>"
-        for name, summer, winter in facts.fading
+        for name, summer, winter in facts.decay
     )
     return (
         "<table class='p-table p-tight'><thead><tr><th>indicator</th><th class='right'>summer</th>"
@@ -227,13 +227,11 @@ def fading_table(facts: ModelFacts) -> str:
     )
 
 
-# Charts as ECharts has them: plain options, the same looks for all.
-
 COLOURS = {HUMAN: HUMAN_COLOUR, ANIMAL: ANIMAL_COLOUR, "": CHART_TEXT_COLOUR}
 
 
 def confidence_chart(found: ResultPrediction) -> ChartOptions:
-    """A bar for each sample, as sure as it is, coloured by origin."""
+    """A bar for each sample, coloured by origin."""
     rows = sorted(found.samples, key=lambda sample: sample.confidence)
     return base_options(
         grid=chart_grid(left=8, right=28),
@@ -260,7 +258,6 @@ def confidence_chart(found: ResultPrediction) -> ChartOptions:
 
 
 def age_and_dilution_chart(found: ResultPrediction) -> ChartOptions:
-    """Where samples lie: how old they seem, and how thin."""
     series = [
         {
             "type": "scatter",
@@ -286,12 +283,12 @@ def age_and_dilution_chart(found: ResultPrediction) -> ChartOptions:
 
 
 def bar_chart(rows: Sequence[tuple[str, float]], **axis: Any) -> ChartOptions:
-    """Named figures, the first at the top."""
-    turned = list(reversed(rows))
+    """The first row is at the top."""
+    bottom_up = list(reversed(rows))
     return base_options(
         grid=chart_grid(left=8, right=34),
         xAxis=value_axis(**axis),
-        yAxis=category_axis([name for name, _ in turned]),
+        yAxis=category_axis([name for name, _ in bottom_up]),
         tooltip={"trigger": "item", "formatter": "{b}: {c}"},
         series=[
             {
@@ -304,7 +301,7 @@ def bar_chart(rows: Sequence[tuple[str, float]], **axis: Any) -> ChartOptions:
                     "color": CHART_TEXT_COLOUR,
                     "fontSize": 11,
                 },
-                "data": [round(value, 3) for _, value in turned],
+                "data": [round(value, 3) for _, value in bottom_up],
             }
         ],
     )
@@ -330,23 +327,18 @@ def column_chart(rows: Sequence[tuple[str, int]], name: str) -> ChartOptions:
 _MIDDLE = {"nameLocation": "middle", "nameGap": 26, "nameTextStyle": {"color": CHART_TEXT_COLOUR}}
 
 
-# Results as files.
-
-
 def file_address(id: str, kind: ResultFormat) -> str:  # noqa: A002 - as records have it
     return f"/results/{quote(id)}?as={kind}"
 
 
-def result_file(backend: Callable[[], JobBackend]) -> Callable[[PageRequest], Awaitable[Response]]:
+def result_file(jobs: Callable[[], JobService]) -> Callable[[PageRequest], Awaitable[Response]]:
     async def answer(visit: PageRequest) -> Response:
         try:
             kind = ResultFormat(visit.query.get("as", ResultFormat.JSON))
             scheme = visit.query.get("scheme", results.SCHEME)
-            found = results.write_result(
-                await backend().result(visit.parameters["id"]), kind, scheme
-            )
+            found = results.write_result(await jobs().result(visit.parameters["id"]), kind, scheme)
         except ValueError:
-            return PlainTextResponse("There is no such form of a result.", 404)
+            return PlainTextResponse("Unknown result format.", 404)
         except (NotFound, PreconditionFailed) as error:
             return PlainTextResponse(str(error), 404)
         name = quote(found.file_name)

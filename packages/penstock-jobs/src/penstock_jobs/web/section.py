@@ -1,7 +1,7 @@
-"""The section of jobs: its pages over a desk that is open while the dashboards run.
+"""The dashboard section of jobs.
 
-Jobs belong to nobody in particular: who sees one sees all, and may cancel them. So the pages and
-the results are for operators, where there is a gate.
+Every visitor sees all jobs and may cancel them, so the pages and results need the operator role
+where the dashboards have a sign-in.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from nicegui import ui
 
 import penstock_store
 from penstock.core.errors import NotFound
-from penstock_jobs.service import JobBackend, JobService
+from penstock_jobs.service import JobService
 from penstock_jobs.web import forms
-from penstock_jobs.web.feed import PageFeed
 from penstock_jobs.web.job_list import JobList
 from penstock_jobs.web.job_page import JobView
 from penstock_jobs.web.result_view import result_file
@@ -32,19 +31,21 @@ from penstock_store.dashboard.pages import (
 _STYLES = '<link rel="stylesheet" href="/static/jobs/jobs.css">'
 
 
-def section(around: SectionContext) -> DashboardSection:
+def section(context: SectionContext) -> DashboardSection:
     @asynccontextmanager
-    async def opened() -> AsyncIterator[JobBackend]:
-        with penstock_store.open(around.database, around.data) as database:
-            async with JobService(around.broker, database) as jobs:
+    async def open_jobs() -> AsyncIterator[JobService]:
+        with penstock_store.open(context.database, context.data) as database:
+            async with JobService(context.broker, database) as jobs:
                 yield jobs
 
-    return section_over(opened)
+    return section_over(open_jobs)
 
 
-def section_over(opened: Callable[[], AbstractAsyncContextManager[JobBackend]]) -> DashboardSection:
-    """Over any desk: `opened` is entered before the first page is asked for."""
-    pages = _Pages(opened)
+def section_over(
+    open_jobs: Callable[[], AbstractAsyncContextManager[JobService]],
+) -> DashboardSection:
+    """`open_jobs` is entered before the first page is requested."""
+    pages = _Pages(open_jobs)
     return DashboardSection(
         "Jobs",
         (
@@ -53,71 +54,64 @@ def section_over(opened: Callable[[], AbstractAsyncContextManager[JobBackend]]) 
                 "Jobs",
                 "science",
                 pages.board,
-                "Hand in samples, see how far work is, look at what came of it.",
+                "Submit samples, follow jobs, inspect results.",
                 OPERATOR_ROLE,
             ),
             DashboardPage(
                 "/jobs/{id:path}", "Job", "science", pages.job, role=OPERATOR_ROLE, listed=False
             ),
         ),
-        (DashboardDownload("/results/{id:path}", result_file(pages.backend), OPERATOR_ROLE),),
+        (DashboardDownload("/results/{id:path}", result_file(pages.jobs), OPERATOR_ROLE),),
         Path(__file__).with_name("static"),
         pages.open,
     )
 
 
 class _Pages:
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[JobBackend]]) -> None:
-        self._opened = opened
-        self._backend: JobBackend | None = None
-        self._feed: PageFeed | None = None
+    def __init__(self, open_jobs: Callable[[], AbstractAsyncContextManager[JobService]]) -> None:
+        self._open_jobs = open_jobs
+        self._jobs: JobService | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        async with self._opened() as backend:
-            self._backend, self._feed = backend, PageFeed(backend)
-            async with self._feed.running():
-                yield
+        async with self._open_jobs() as self._jobs:
+            yield
 
-    def backend(self) -> JobBackend:
-        assert self._backend is not None
-        return self._backend
-
-    def feed(self) -> PageFeed:
-        assert self._feed is not None
-        return self._feed
+    def jobs(self) -> JobService:
+        assert self._jobs is not None
+        return self._jobs
 
     async def board(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
         models = visit.query.get("models", "")
-        drafts: dict[str, forms.Drawable] = {
-            "Predict": forms.PredictForm(self.backend(), models),
-            "Build": forms.BuildForm(self.backend()),
-            "Trial run": forms.FakeForm(self.backend()),
+        submit_forms: dict[str, forms.Drawable] = {
+            "Predict": forms.PredictForm(self.jobs(), models),
+            "Build": forms.BuildForm(self.jobs()),
+            "Trial run": forms.FakeForm(self.jobs()),
         }
         with ui.column().classes("p-card p-new gap-3"):
             with ui.tabs().props("dense no-caps inline-label align=left") as tabs:
-                for name in drafts:
+                for name in submit_forms:
                     ui.tab(name)
             with ui.tab_panels(tabs, value="Predict", animated=False).classes("p-panels"):
-                for name, draft in drafts.items():
+                for name, form in submit_forms.items():
                     with ui.tab_panel(name).classes("p-panel"):
-                        await draft.draw()
-        await JobList(self.backend(), self.feed()).load()
+                        await form.draw()
+        await JobList(self.jobs()).load()
 
     async def job(self, visit: PageRequest) -> None:
         ui.add_head_html(_STYLES)
         try:
-            record = await self.backend().get(visit.parameters["id"])
+            record = await self.jobs().get(visit.parameters["id"])
         except NotFound as error:
             _missing(str(error))
             return
-        await JobView(self.backend(), self.feed(), record).load()
+        await JobView(self.jobs(), record).load()
 
 
 def _missing(text: str) -> None:
     with ui.column().classes("p-card p-empty"):
         ui.icon("search_off").classes("p-empty-icon")
         ui.label(f"{text[:1].upper()}{text[1:]}").classes("p-h2")
-        ui.label("It may have been forgotten: jobs are kept for thirty days.").classes("p-muted")
+        ui.label("It may have expired: jobs are stored for thirty days.").classes("p-muted")
         ui.link("All jobs", "/jobs").classes("p-accent")

@@ -1,4 +1,4 @@
-"""A place to drop files on, or to press and choose them."""
+"""Upload of files, and the result of their check."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ UploadCallback = Callable[[str, bytes], Awaitable[None]]
 
 
 def drop_zone(
-    title: str, hint: str, taken: UploadCallback, *, accept: str, several: bool = False
+    title: str, hint: str, on_file: UploadCallback, *, accept: str, several: bool = False
 ) -> None:
-    """`taken` is called with the name and the content of each file."""
+    """`on_file` is called with the name and the content of each file."""
 
     async def uploaded(event: events.UploadEventArguments) -> None:
-        await taken(event.file.name, await event.file.read())
+        await on_file(event.file.name, await event.file.read())
         zone.reset()
 
     def rejected() -> None:
-        ui.notify(f"{accept} up to {MAX_UPLOAD_BYTES // MiB} MB is accepted here", type="negative")
+        ui.notify(
+            f"the file must be {accept} and at most {MAX_UPLOAD_BYTES // MiB} MB", type="negative"
+        )
 
     zone = ui.upload(
         multiple=several,
@@ -54,8 +56,6 @@ def drop_zone(
     zone.add_slot("list", "<div></div>")
 
 
-# A data set that was handed in, as it was found: what is in it, or what is wrong and where.
-
 _FIRST: Final = 5
 _MOST_ROWS: Final = 14
 _MOST_PROBLEMS: Final = 60
@@ -63,15 +63,15 @@ _MOST_PROBLEMS: Final = 60
 
 def show_check(name: str, checked: DatasetCheck) -> None:
     if checked.problems:
-        _wrong(name, checked)
+        _show_problems(name, checked)
     else:
         counted = (
-            f"{checked.samples} samples, {checked.humans} of them human by their ids;"
+            f"{checked.samples} samples, {checked.humans} human by their ids;"
             f" {len(checked.indicators)} indicators"
         )
         show_accepted(name, counted)
     if checked.rows:
-        with ui.expansion("What is in it").props("dense").classes("p-peek") as peek:
+        with ui.expansion("Contents").props("dense").classes("p-peek") as peek:
             peek.value = bool(checked.problems)
             ui.html(preview(checked.rows, checked.problems), sanitize=False).classes("p-scroll")
 
@@ -90,13 +90,11 @@ def show_rejected(name: str, text: str) -> None:
         ui.label(text).classes("p-small")
 
 
-def _wrong(name: str, checked: DatasetCheck) -> None:
+def _show_problems(name: str, checked: DatasetCheck) -> None:
     count = len(checked.problems)
-    show_rejected(
-        name, "one thing has to be mended" if count == 1 else f"{count} things have to be mended"
-    )
+    show_rejected(name, "1 problem" if count == 1 else f"{count} problems")
     items = "".join(
-        f"<li><span class='p-place'>{escape(_place(problem))}</span> {escape(problem.text)}</li>"
+        f"<li><span class='p-place'>{escape(_position(problem))}</span> {escape(problem.text)}</li>"
         for problem in checked.problems[:_MOST_PROBLEMS]
     )
     if count > _MOST_PROBLEMS:
@@ -104,7 +102,7 @@ def _wrong(name: str, checked: DatasetCheck) -> None:
     ui.html(f"<ul class='p-problems'>{items}</ul>", sanitize=False).classes("w-full")
 
 
-def _place(problem: DatasetProblem) -> str:
+def _position(problem: DatasetProblem) -> str:
     row = f"row {problem.row}" if problem.row else ""
     column = f"column {problem.column}" if problem.column else ""
     return " · ".join(part for part in (row, column) if part) or "the file"

@@ -1,4 +1,4 @@
-"""A worker: takes requests, has the work done, and answers."""
+"""A worker: consumes requests, has executors do the work, and publishes responses."""
 
 from penstock_jobs.worker.worker import Worker, WorkerSettings
 

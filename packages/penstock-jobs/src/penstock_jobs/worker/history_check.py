@@ -1,10 +1,9 @@
-"""What the database knows of requests before they are begun: which are answered, and which another
-worker is at.
+"""The history as a second opinion on requests: which are answered, which run elsewhere.
 
-Asked for those that may be: handed out again after a crash, or long enough for the question not to
-matter. An attempt is claimed before it begins, and the claim is given up when its answer is in the
-history: of the workers that share a database one is at a request. Without a database, and while it
-is away, a worker goes by its own memory.
+It is asked about requests that may be known: redelivered ones, and those long enough for the query
+not to matter. An attempt is locked before it starts, and unlocked after its response is in the
+history, so of the workers that share a database one runs a request. Without a database, and while
+it is unavailable, a worker relies on its own registry.
 """
 
 from __future__ import annotations
@@ -27,88 +26,79 @@ from penstock_jobs.worker.job import RequestMatch, WorkerJob
 
 log = get_logger(__name__)
 
-#: Over in a moment: done twice they cost less than the question.
+#: Types so short that running them twice costs less than a query.
 _SHORT: Final = frozenset(("call", "fake"))
+_CONNECT_SECONDS: Final = 10
 
 
 class HistoryCheck:
     def __init__(self, repository: JobRepository) -> None:
         self._repository = repository
-        self._claims = AttemptLocks(repository.url)
+        self._locks = AttemptLocks(repository.url)
         self._held: dict[WorkerJob, int] = {}
-        self._given_up: list[tuple[int, JobChange | None]] = []
+        self._released: list[tuple[int, JobChange | None]] = []
         self._task: asyncio.Task[None] | None = None
 
     def concerns(self, job: WorkerJob) -> bool:
         return job.delivery.redelivered or job.request.type not in _SHORT
 
-    async def look_up(self, jobs: Sequence[WorkerJob]) -> dict[str, RequestMatch]:
-        """Of those that are known; a database that is away knows of none."""
+    async def check(self, jobs: Sequence[WorkerJob]) -> dict[str, RequestMatch]:
+        """The known requests among these; none while the database is unavailable."""
         keys = {
-            job: attempt_lock_key(
-                job.id, job.request_properties.run, job.request_properties.attempt
-            )
+            job: attempt_lock_key(job.id, job.properties.run, job.properties.attempt)
             for job in jobs
         }
         try:
-            # First the claims: what another gives up after that is in the history.
-            ours = await asyncio.to_thread(self._claims.claim, list(keys.values()))
+            # Locks first: what another worker unlocks after that is in the history.
+            acquired = await asyncio.to_thread(self._locks.acquire, list(keys.values()))
             known = await asyncio.to_thread(self._repository.known, [job.id for job in jobs])
         except (PenstockError, psycopg.Error) as error:
-            log.warning("work begins without a look at the history", reason=str(error))
+            log.warning("history check skipped", reason=str(error))
             return {}
-        found: dict[str, RequestMatch] = {}
+        matches: dict[str, RequestMatch] = {}
         for job, key in keys.items():
-            if key in ours:
+            if key in acquired:
                 self._held[job] = key
             else:
-                found[job.id] = RequestMatch.ELSEWHERE
+                matches[job.id] = RequestMatch.ELSEWHERE
             if job.id in known:
-                run, state, asked = known[job.id]
-                if asked is not None and asked != job.digest:
-                    found[job.id] = RequestMatch.OTHER
-                elif state.final and run >= job.request_properties.run:
-                    found[job.id] = RequestMatch.COPY
-        return found
+                run, state, digest = known[job.id]
+                if digest is not None and digest != job.digest:
+                    matches[job.id] = RequestMatch.CONFLICT
+                elif state.final and run >= job.properties.run:
+                    matches[job.id] = RequestMatch.COPY
+        return matches
 
     def release(self, job: WorkerJob) -> None:
-        """Somebody else may have it; if it is answered, that is in the history first."""
+        """Unlock the attempt; a final response is written to the history first."""
         key = self._held.pop(job, None)
         if key is None:
             return
         change = None
         if job.final and job.messages:
-            answer = job.messages[0]
-            change = from_response(answer.body, answer.said, datetime.now(UTC))
-            if change is not None:  # it may be there before its request
+            response = job.messages[0]
+            change = from_response(response.body, response.properties, datetime.now(UTC))
+            if change is not None:  # it may reach the history before its request
                 change = replace(change, digest=job.digest)
-        self._given_up.append((key, change))
+        self._released.append((key, change))
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._give_up())
+            self._task = asyncio.create_task(self._unlock())
 
     async def close(self) -> None:
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.to_thread(self._claims.close)
+        await asyncio.to_thread(self._locks.close)
 
-    async def _give_up(self) -> None:
-        while self._given_up:
-            batch, self._given_up = self._given_up, []
+    async def _unlock(self) -> None:
+        while self._released:
+            batch, self._released = self._released, []
             try:
                 changes = [change for _, change in batch if change is not None]
                 await asyncio.to_thread(self._repository.add, changes)
-                await asyncio.to_thread(self._claims.release, [key for key, _ in batch])
+                await asyncio.to_thread(self._locks.release, [key for key, _ in batch])
             except (PenstockError, psycopg.Error) as error:
-                log.warning("claims end with their session", reason=str(error))
-                await asyncio.to_thread(self._claims.close)
-
-
-# Which worker is at which attempt of a job, as locks of the database that end with their session.
-#
-# A worker that is killed loses its session, and with it all its claims: nothing has to expire. One
-# that loses the database goes on without claims. Blocking; those on a loop call it in a thread.
-
-_CONNECT_SECONDS: Final = 10
+                log.warning("attempt lock release failed, session closed", reason=str(error))
+                await asyncio.to_thread(self._locks.close)
 
 
 def attempt_lock_key(identity: str, run: int, attempt: int) -> int:
@@ -117,16 +107,20 @@ def attempt_lock_key(identity: str, run: int, attempt: int) -> int:
 
 
 class AttemptLocks:
-    """One session of its own; raises `psycopg.Error` where the database is away."""
+    """Advisory locks of the database on attempts, held by one session.
+
+    They end with the session, so the locks of a killed worker need no expiry. Blocking; raises
+    `psycopg.Error` while the database is unavailable.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
-        self._lock = threading.Lock()
+        self._mutex = threading.Lock()
 
-    def claim(self, keys: Sequence[int]) -> set[int]:
-        """Those that are ours now; the others are another worker's. Each is claimed once."""
-        with self._lock:
+    def acquire(self, keys: Sequence[int]) -> set[int]:
+        """The acquired keys; another worker holds the others."""
+        with self._mutex:
             if self._connection is None or self._connection.closed:
                 self._connection = psycopg.connect(
                     self._url,
@@ -142,7 +136,7 @@ class AttemptLocks:
         return {key for (key,) in rows}
 
     def release(self, keys: Iterable[int]) -> None:
-        with self._lock:
+        with self._mutex:
             if self._connection is not None and not self._connection.closed:
                 self._connection.execute(
                     "SELECT pg_advisory_unlock(key) FROM unnest(%s::bigint[]) AS held (key)",
@@ -150,6 +144,6 @@ class AttemptLocks:
                 )
 
     def close(self) -> None:
-        with self._lock:
+        with self._mutex:
             if self._connection is not None:
                 self._connection.close()

@@ -1,4 +1,4 @@
-"""A request in the hands of a worker, from when it was taken to when its answer is safe."""
+"""A job in a worker: its stages, the legal transitions between them, and the registry of ids."""
 
 from __future__ import annotations
 
@@ -13,36 +13,50 @@ from penstock_jobs.formats import MessageFormat
 from penstock_jobs.history.changes import digest
 from penstock_jobs.model import JobRequest, VoteResult
 from penstock_jobs.queue.properties import RequestProperties
-from penstock_jobs.queue.worker_connection import CancelRequest, JobDelivery, JobMessage
+from penstock_jobs.queue.worker_connection import JobDelivery, JobMessage
+from penstock_jobs.shells.shell import TimeLimits
 
 
 class JobStage(Enum):
-    WAITING = 0  #: for room here
-    RUNNING = 1
-    ANSWERED = 2  #: the answer is on its way, with the acknowledgement
-    UNSURE = 3  #: the connection went before the broker's word: the request may come again
+    CHECKING = 0  #: The history is asked whether the job is done or runs on another worker.
+    WAITING = 1  #: The job waits for a slot.
+    RUNNING = 2  #: An executor works on an attempt.
+    SETTLING = 3  #: The response and the acknowledgement are on their way to the broker.
+    UNCONFIRMED = 4  #: The connection closed before the broker confirmed the settlement.
+    CLOSED = 5  #: The worker has settled, requeued or lost the request.
+
+
+#: Every legal change of a job's stage. A job that ends while it waits was cancelled.
+TRANSITIONS: Final = {
+    JobStage.CHECKING: {JobStage.WAITING, JobStage.SETTLING, JobStage.CLOSED},
+    JobStage.WAITING: {JobStage.CHECKING, JobStage.RUNNING, JobStage.SETTLING, JobStage.CLOSED},
+    JobStage.RUNNING: {JobStage.SETTLING, JobStage.CLOSED},
+    JobStage.SETTLING: {JobStage.UNCONFIRMED, JobStage.CLOSED},
+    JobStage.UNCONFIRMED: {JobStage.SETTLING, JobStage.CLOSED},
+    JobStage.CLOSED: set[JobStage](),
+}
 
 
 @dataclass(slots=True, eq=False)
 class WorkerJob:
     request: JobRequest
-    form: MessageFormat
-    request_properties: RequestProperties
+    format: MessageFormat
+    properties: RequestProperties
     delivery: JobDelivery
     stage: JobStage = JobStage.WAITING
+    limits: TimeLimits = TimeLimits()  # noqa: RUF009 - frozen
     attempt: Attempt | None = None
-    begun: float = 0.0  #: by the loop's clock
-    seen: float | None = None  #: since when it is known to be underway
+    started: float = 0.0  #: by the loop's clock
+    observed_since: float | None = None  #: since when the attempt is known to run
     start: datetime | None = None
-    announced: bool = False
+    announced: bool = False  #: a progress message was published
     share: float = 0.0
     finish: datetime | None = None
     results: tuple[VoteResult, ...] = ()
     cancelled: bool = False
-    #: What answers it, kept until that is known to be safe.
+    #: The response, stored until the broker confirms it.
     messages: list[JobMessage] = field(default_factory=list)
-    #: Whether that was the last word about it.
-    final: bool = False
+    final: bool = False  #: whether that is the final response
     _digest: bytes = field(default=b"", init=False)
 
     @property
@@ -51,110 +65,90 @@ class WorkerJob:
 
     @property
     def digest(self) -> bytes:
-        """Tells it from others of the same id; made when it is first asked for, which as a rule is
-        after the work."""
+        """Distinguishes requests of the same id; computed on first use, usually after the work."""
         self._digest = self._digest or digest(self.delivery.body)
         return self._digest
 
-
-@dataclass(frozen=True, slots=True)
-class AnsweredJob:
-    """What is remembered of one that was answered."""
-
-    run: int
-    digest: bytes
+    def move(self, stage: JobStage) -> None:
+        if stage not in TRANSITIONS[self.stage]:
+            raise RuntimeError(f"job {self.id}: no transition {self.stage.name} → {stage.name}")
+        self.stage = stage
 
 
-# What a worker knows of ids: which it is at, and which it has answered not long ago.
-
-#: Answers that are remembered: long enough for a copy that was sent twice to come by.
-_MAX_ANSWERED: Final = 10_000
-#: Answers that may not have arrived, kept in case their requests come again.
-_MAX_UNSURE: Final = 10_000
-#: Wishes to cancel what did not come by yet.
-_MAX_CANCEL_REQUESTS: Final = 100_000
+#: Settled jobs to remember: enough to recognise a request that was published twice.
+_MAX_SETTLED: Final = 10_000
+#: Unconfirmed responses to store in case their requests are redelivered.
+_MAX_UNCONFIRMED: Final = 10_000
 
 
 class RequestMatch(Enum):
-    """What a request is to one with the same id."""
+    """How a request relates to known requests of the same id."""
 
     NEW = 0
-    AGAIN = 1  #: handed out again: the same request, whose delivery was lost
-    COPY = 2  #: the same request once more: one answer serves both
-    OTHER = 3  #: another request, with an id that is taken
-    ELSEWHERE = 4  #: the same request, which another worker is at
+    REDELIVERED = 1  #: the same request, whose delivery was lost
+    COPY = 2  #: the same request once more: one response serves both
+    CONFLICT = 3  #: another request with an id in use
+    ELSEWHERE = 4  #: the same request, running on another worker
 
 
 class JobRegistry:
-    def __init__(self, dropped: Callable[[WorkerJob], None] = lambda _: None) -> None:
-        """`dropped` hears of those that somebody else may have."""
-        self._dropped = dropped
+    """Jobs by id: those in work, those with an unconfirmed response, those settled recently."""
+
+    def __init__(self, on_release: Callable[[WorkerJob], None] = lambda _: None) -> None:
+        """`on_release` is called for jobs that another worker may take."""
+        self._on_release = on_release
         self.jobs: dict[str, WorkerJob] = {}
-        self._past: dict[str, AnsweredJob] = {}
-        self._unsure: dict[str, WorkerJob] = {}
-        self._wishes: dict[str, CancelRequest] = {}
+        self._settled: dict[str, tuple[int, bytes]] = {}  # run, digest
+        self._unconfirmed: dict[str, WorkerJob] = {}
 
-    def meet(self, job: WorkerJob, epoch: int) -> RequestMatch:
-        there = self.jobs.get(job.id)
-        if there is not None:
-            if there.stage is JobStage.ANSWERED and _later(job, there):
-                return RequestMatch.NEW  # the word that its answer is safe is still on its way
-            if (
-                there.digest != job.digest
-                or there.request_properties.run != job.request_properties.run
-            ):
-                return RequestMatch.OTHER
-            lost = there.delivery.epoch != epoch or there.stage is JobStage.UNSURE
-            return RequestMatch.AGAIN if lost else RequestMatch.COPY
-        past = self._past.get(job.id)
-        if past is None or job.request_properties.run > past.run:
+    def match(self, job: WorkerJob, epoch: int) -> RequestMatch:
+        known = self.jobs.get(job.id)
+        if known is not None:
+            if known.stage is JobStage.SETTLING and _is_later(job, known):
+                return RequestMatch.NEW  # the confirm of its predecessor has not arrived yet
+            if known.properties.run != job.properties.run or known.digest != job.digest:
+                return RequestMatch.CONFLICT
+            lost = known.delivery.epoch != epoch or known.stage is JobStage.UNCONFIRMED
+            return RequestMatch.REDELIVERED if lost else RequestMatch.COPY
+        run, settled_digest = self._settled.get(job.id, (0, b""))
+        if job.properties.run > run:
             return RequestMatch.NEW
-        return RequestMatch.COPY if past.digest == job.digest else RequestMatch.OTHER
+        return RequestMatch.COPY if settled_digest == job.digest else RequestMatch.CONFLICT
 
-    def keep(self, job: WorkerJob) -> None:
+    def add(self, job: WorkerJob) -> None:
         self.jobs[job.id] = job
 
-    def drop(self, job: WorkerJob) -> None:
-        """It is not ours any more."""
-        self._dropped(job)
+    def close(self, job: WorkerJob) -> None:
+        job.move(JobStage.CLOSED)
+        self._on_release(job)
         if self.jobs.get(job.id) is job:
             del self.jobs[job.id]
-        if self._unsure:
-            self._unsure.pop(job.id, None)
+        if self._unconfirmed:
+            self._unconfirmed.pop(job.id, None)
 
-    def unsure(self, job: WorkerJob) -> None:
-        """The connection went before it was known whether its answer is safe.
+    def mark_unconfirmed(self, job: WorkerJob) -> None:
+        """Store the response for a redelivery. Beyond the limit the oldest is forgotten, and its
+        job runs again if the request is redelivered."""
+        job.move(JobStage.UNCONFIRMED)
+        self._on_release(job)  # the request may be redelivered to another worker
+        self._unconfirmed[job.id] = job
+        if len(self._unconfirmed) > _MAX_UNCONFIRMED:
+            self.close(next(iter(self._unconfirmed.values())))
 
-        The oldest of too many is forgotten: if its request comes again it was not safe, and is
-        done again."""
-        job.stage = JobStage.UNSURE
-        self._dropped(job)  # its request may come to another, who is not to wait for us
-        self._unsure[job.id] = job
-        if len(self._unsure) > _MAX_UNSURE:
-            self.drop(self._unsure[next(iter(self._unsure))])
+    def mark_settling(self, job: WorkerJob) -> None:
+        """Its request was redelivered, so the stored response is sent again."""
+        job.move(JobStage.SETTLING)
+        self._unconfirmed.pop(job.id, None)
 
-    def answered(self, job: WorkerJob) -> None:
-        """Its answer is safe."""
-        self.drop(job)
+    def mark_settled(self, job: WorkerJob) -> None:
+        self.close(job)
         if job.final:
-            self._past[job.id] = AnsweredJob(job.request_properties.run, job.digest)
-            if len(self._past) > _MAX_ANSWERED:
-                del self._past[next(iter(self._past))]
-
-    def cancel_request(self, cancel_request: CancelRequest) -> None:
-        self._wishes.pop(cancel_request.cancel, None)
-        self._wishes[cancel_request.cancel] = cancel_request
-        if len(self._wishes) > _MAX_CANCEL_REQUESTS:
-            del self._wishes[next(iter(self._wishes))]
-
-    def unwanted(self, job: WorkerJob) -> bool:
-        """Whether somebody wished it cancelled."""
-        if not self._wishes or (cancel_request := self._wishes.get(job.id)) is None:
-            return False
-        return cancel_request.holds(job.request_properties.run, job.request_properties.submitted)
+            self._settled[job.id] = job.properties.run, job.digest
+            if len(self._settled) > _MAX_SETTLED:
+                del self._settled[next(iter(self._settled))]
 
 
-def _later(job: WorkerJob, there: WorkerJob) -> bool:
-    """Whether it is the next attempt, or was asked for again."""
-    next_, last = job.request_properties, there.request_properties
-    return (next_.run, next_.attempt) > (last.run, last.attempt)
+def _is_later(job: WorkerJob, known: WorkerJob) -> bool:
+    """Whether it is the next attempt or a new run."""
+    later, earlier = job.properties, known.properties
+    return (later.run, later.attempt) > (earlier.run, earlier.attempt)

@@ -1,25 +1,29 @@
-"""The worker: what it takes, and what becomes of it when connections break or somebody cancels.
+"""The worker: a state machine for jobs (`job.py` has its stages), with middleware for the rest.
 
-It is one loop that never does the work itself. A request is acknowledged with its final response;
-until then it is the broker's to hand out again. Work goes on when a connection breaks: the request
-comes again, here or elsewhere, and whoever is handed it last answers, once. When a job is begun is
-`slots.py`, what is made of its end `completion.py`, what is no job at all `admission.py`.
+It runs on one event loop and never does the work itself: executors do. A request is acknowledged
+together with its final response; until then the broker can redeliver it. Jobs keep running when a
+connection is lost; the request is redelivered, here or elsewhere, and its last receiver responds,
+once. `admission.py` decides about requests, `slots.py` when a job starts; `middleware/` has
+retries, time limits, cancel requests and progress.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Final
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
-from penstock_jobs.executors.executor import JobExecutor
+from penstock.core.retry import RetryPolicy
+from penstock_jobs.executors.executor import JobExecutor, JobOutcome
+from penstock_jobs.model import ATTEMPTS, VoteResult
 from penstock_jobs.queue.worker_connection import (
     CancelRequest,
     JobDelivery,
@@ -27,103 +31,109 @@ from penstock_jobs.queue.worker_connection import (
     WorkerConnection,
     WorkerListener,
 )
-from penstock_jobs.shells.shell import TimeLimits
 from penstock_jobs.worker.admission import RequestAdmission
-from penstock_jobs.worker.completion import (
-    CANCELLED,
-    JobAttemptListener,
-    JobCompletion,
-    JobResponseWriter,
-    JobRetryPolicy,
-)
 from penstock_jobs.worker.history_check import HistoryCheck
 from penstock_jobs.worker.job import JobRegistry, JobStage, WorkerJob
 from penstock_jobs.worker.metrics import WorkerMetrics
+from penstock_jobs.worker.middleware import JobDecision, WorkerMiddleware
+from penstock_jobs.worker.middleware.cancellation import CANCELLED, CancellationMiddleware
+from penstock_jobs.worker.middleware.progress import ProgressMiddleware
+from penstock_jobs.worker.middleware.retries import RetryMiddleware
+from penstock_jobs.worker.middleware.time_limits import TimeLimitMiddleware
+from penstock_jobs.worker.responses import JobResponseWriter
 from penstock_jobs.worker.slots import JobSlots
 
 log = get_logger(__name__)
 
 
+#: Delays in whole seconds, because each has a queue of its own.
+JOB_RETRIES: Final = RetryPolicy(first=1, longest=300, total=math.inf, attempts=ATTEMPTS)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     slots: int = 1  #: jobs at a time
-    backoff: JobRetryPolicy = field(default_factory=JobRetryPolicy)
-    soft: float | None = None  #: seconds, for those who ask for no limit
+    retry_policy: RetryPolicy = JOB_RETRIES
+    soft: float | None = None  #: seconds, for requests without a limit
     hard: float | None = None
     name: str = ""
-    response_exchange: str | None = None  #: instead of the usual ones
+    response_exchange: str | None = None  #: instead of the exchange of each type
 
 
 class Worker:
     def __init__(
         self,
-        worker_connection: WorkerConnection,
-        kinds: Sequence[JobExecutor],
+        connection: WorkerConnection,
+        executors: Sequence[JobExecutor],
         settings: WorkerSettings | None = None,
         history_check: HistoryCheck | None = None,
         types: Sequence[str] | None = None,
     ) -> None:
-        """`types` are those of the kinds that requests are taken for, if not all."""
-        self.settings = settings = settings or WorkerSettings()
+        """`types` limits the types of the executors that requests are consumed for."""
+        settings = settings or WorkerSettings()
         self.name = settings.name or f"{socket.gethostname()}:{os.getpid()}"
-        self.worker_metrics = worker_metrics = WorkerMetrics()
-        self._worker_connection = worker_connection
-        self._all_kinds = tuple(kinds)
-        self._kinds: Mapping[str, JobExecutor] = {
-            name: kind for kind in kinds for name in kind.types if types is None or name in types
+        self.metrics = WorkerMetrics()
+        self._connection = connection
+        self._all_executors = tuple(executors)
+        self._executors: Mapping[str, JobExecutor] = {
+            name: executor
+            for executor in executors
+            for name in executor.types
+            if types is None or name in types
         }
         self._history_check = history_check
-        self._memory = (
+        self._registry = (
             JobRegistry() if history_check is None else JobRegistry(history_check.release)
         )
-        self._job_slots = JobSlots(
+        self._slots = JobSlots(
             settings.slots,
-            self._kinds,
-            worker_connection,
-            worker_metrics,
-            begin=self._begin,
-            give_back=self._give_back,
-            long=lambda job: self._completion.announce(job),
+            self._executors,
+            connection,
+            self.metrics,
+            start=self._start_attempt,
+            requeue=self._requeue,
+            on_long=self._long,
         )
-        response_writer = JobResponseWriter(self.name, settings.response_exchange)
-        self._completion = JobCompletion(
-            worker_connection, response_writer, self._job_slots, worker_metrics, settings.backoff
-        )
+        self._responses = responses = JobResponseWriter(self.name, settings.response_exchange)
         self._admission = RequestAdmission(
-            worker_connection,
-            self.types,
-            self._memory,
-            response_writer,
-            worker_metrics,
-            history_check,
+            connection, self.types, self._registry, responses, self.metrics, history_check
+        )
+        self._cancellation = CancellationMiddleware(responses, self.metrics)
+        self._middleware: tuple[WorkerMiddleware, ...] = (
+            self._cancellation,
+            TimeLimitMiddleware(settings.soft, settings.hard),
+            ProgressMiddleware(responses, connection.publish_progress),
+            RetryMiddleware(settings.retry_policy, responses, self.metrics),
         )
         self._stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def types(self) -> tuple[str, ...]:
-        return tuple(self._kinds)
-
-    # A life.
+        return tuple(self._executors)
 
     async def open(self) -> None:
-        """Returns when requests are taken; if that cannot be, nothing is left open."""
+        """Returns when requests are consumed; on an error everything is closed again."""
         async with AsyncExitStack() as opened:
-            for kind in self._all_kinds:
-                opened.push_async_callback(kind.close)
-                await kind.open()
-            await self._worker_connection.open(
+            for executor in self._all_executors:
+                opened.push_async_callback(executor.close)
+                await executor.open()
+            await self._connection.open(
                 WorkerListener(
-                    self._taken, self._settled, self._unsettled, self._lost, self._cancel_requested
+                    self._received,
+                    self._settled,
+                    self._unconfirmed,
+                    self._connection_lost,
+                    self._cancel_requested,
                 )
             )
             opened.pop_all()
-        log.info("worker ready", name=self.name, types=sorted(self._kinds))
+        log.info("worker ready", name=self.name, types=sorted(self._executors))
 
     async def run(self, stop: asyncio.Event, grace: float | None = None) -> None:
-        """Until told to stop; then jobs are finished, or after `grace` seconds given back."""
+        """Until `stop` is set; then jobs are finished, or requeued after `grace` seconds."""
         stopped = asyncio.create_task(stop.wait())
-        failed = asyncio.create_task(self._worker_connection.failed())
+        failed = asyncio.create_task(self._connection.failed())
         try:
             await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -135,120 +145,177 @@ class Worker:
 
     async def close(self, grace: float | None = 0.0) -> None:
         self._stopping = True
-        self._job_slots.stop()
+        self._slots.stop()
         try:
             async with asyncio.timeout(grace):
-                await self._job_slots.empty()
+                await self._slots.wait_idle()
         except TimeoutError:
-            for job in self._job_slots.running:
-                self._hand_back(job)
-        await self._worker_connection.flush()
-        self._job_slots.close()
+            for job in self._slots.running:
+                self._slots.release(job)
+                self._requeue(job)
+                if job.attempt is not None:
+                    job.attempt.terminate("the worker stops")
+        await self._connection.flush()
+        self._slots.close()
         for task in list(self._tasks):
             task.cancel()
-        for kind in self._all_kinds:
-            await kind.close()
-        await self._worker_connection.close()
+        for executor in self._all_executors:
+            await executor.close()
+        await self._connection.close()
         if self._history_check is not None:
             await self._history_check.close()
 
-    # Taking.
+    # From request to attempt.
 
-    def _taken(self, deliveries: list[JobDelivery]) -> None:
-        self.worker_metrics.taken += len(deliveries)
-        unsure: list[WorkerJob] = []
+    def _received(self, deliveries: list[JobDelivery]) -> None:
+        self.metrics.taken += len(deliveries)
+        unchecked: list[WorkerJob] = []
         for delivery in deliveries:
             if self._stopping:
-                self._worker_connection.give_back(delivery)
+                self._connection.requeue(delivery)
             elif (job := self._admission.read(delivery)) is None:
                 continue
-            elif self._memory.unwanted(job):
-                self._completion.cancelled(job)
-            elif self._admission.doubts(job):
-                unsure.append(job)
+            elif (decision := self._before_queue(job)) is not None:
+                self._settle(job, decision)
+            elif self._admission.needs_check(job):
+                job.move(JobStage.CHECKING)
+                unchecked.append(job)
             else:
-                self._job_slots.queue(job)
-        if unsure:
-            self._start(self._look_up(unsure))
-        self._job_slots.fill()
+                self._slots.enqueue(job)
+        if unchecked:
+            task = asyncio.create_task(self._check(unchecked))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._slots.start_waiting()
 
-    async def _look_up(self, jobs: list[WorkerJob]) -> None:
-        for job in await self._admission.look_up(jobs):
-            self._job_slots.queue(job)
-        self._job_slots.fill()
+    def _before_queue(self, job: WorkerJob) -> JobDecision | None:
+        for middleware in self._middleware:
+            if (decision := middleware.before_queue(job)) is not None:
+                return decision
+        return None
 
-    def _begin(self, job: WorkerJob, kind: JobExecutor) -> None:
-        job.stage = JobStage.RUNNING
-        job.begun = asyncio.get_running_loop().time()
+    async def _check(self, jobs: list[WorkerJob]) -> None:
+        for job in await self._admission.check(jobs):
+            self._slots.enqueue(job)
+        self._slots.start_waiting()
+
+    def _start_attempt(self, job: WorkerJob, executor: JobExecutor) -> None:
+        job.move(JobStage.RUNNING)
+        job.started = asyncio.get_running_loop().time()
         job.start = datetime.now(UTC)
-        options = job.request_properties.options
-        limits = TimeLimits(options.soft or self.settings.soft, options.hard or self.settings.hard)
+        for middleware in self._middleware:
+            middleware.before_attempt(job)
         try:
-            job.attempt = kind.begin(job.request, limits, JobAttemptListener(self._completion, job))
+            job.attempt = executor.start(job.request, job.limits, JobAttemptListener(self, job))
         except Exception as error:
             if not isinstance(error, PenstockError):
-                log.exception("a job could not be begun", job=job.id)
-            self._completion.failed(job, error)
+                log.exception("attempt not started", job=job.id)
+            self.failed(job, error)
 
-    # What the carrier says.
+    # From attempt to settlement. After an attempt was requeued its reports are ignored.
+
+    def _long(self, job: WorkerJob) -> None:
+        for middleware in self._middleware:
+            middleware.on_long_attempt(job)
+
+    def progress(
+        self, job: WorkerJob, share: float, finish: datetime | None, results: tuple[VoteResult, ...]
+    ) -> None:
+        if job.stage is JobStage.RUNNING:
+            for middleware in self._middleware:
+                middleware.on_progress(job, share, finish, results)
+
+    def done(self, job: WorkerJob, outcome: JobOutcome) -> None:
+        if job.stage is JobStage.RUNNING:
+            seconds = asyncio.get_running_loop().time() - job.started
+            self._slots.record(seconds if outcome.seconds is None else outcome.seconds)
+            self.metrics.observe(job.request.type, seconds)
+            self.metrics.done += 1
+            self._settle(job, JobDecision([self._responses.done(job, outcome)]))
+
+    def failed(self, job: WorkerJob, error: Exception) -> None:
+        if job.stage is JobStage.RUNNING:
+            for middleware in self._middleware:
+                if (decision := middleware.after_failure(job, error)) is not None:
+                    self._settle(job, decision)
+                    return
+
+    def _settle(self, job: WorkerJob, decision: JobDecision) -> None:
+        job.move(JobStage.SETTLING)
+        job.final = decision.retry is None
+        job.messages = decision.messages
+        job.attempt = None
+        self._slots.finish(job)
+        settlement = JobSettlement(job.delivery, job.messages, job)
+        if decision.retry is None:
+            self._connection.settle(settlement)
+        else:
+            self._connection.retry_later(settlement, decision.retry, decision.delay)
 
     def _settled(self, settlements: list[JobSettlement]) -> None:
         for settlement in settlements:
-            if (job := settlement.token) is None:
+            if (job := settlement.job) is None:
                 continue
-            self._memory.answered(job)
-            if job.delivery is not settlement.delivery:  # a copy came while this was on its way
-                self._worker_connection.settle(JobSettlement(job.delivery, ()))
+            self._registry.mark_settled(job)
+            if job.delivery is not settlement.delivery:  # a copy arrived meanwhile
+                self._connection.settle(JobSettlement(job.delivery, ()))
 
-    def _lost(self) -> None:
-        """What waits is handed out again; what runs goes on, and its request may come again."""
-        self.worker_metrics.lost += 1
-        for job in self._job_slots.forget_waiting():
-            self._memory.drop(job)
+    # Lost connections, cancel requests, requeued jobs.
 
-    def _unsettled(self, settlements: list[JobSettlement]) -> None:
+    def _connection_lost(self) -> None:
+        """Waiting requests are redelivered by the broker; running jobs go on."""
+        self.metrics.lost += 1
+        for job in self._slots.clear_waiting():
+            self._registry.close(job)
+
+    def _unconfirmed(self, settlements: list[JobSettlement]) -> None:
         for settlement in settlements:
-            job = settlement.token
-            if not isinstance(job, WorkerJob):
+            if (job := settlement.job) is None:
                 continue
-            came = job.delivery is not settlement.delivery  # again, while this was on its way
+            redelivered = job.delivery is not settlement.delivery
             if not job.final:
-                self._memory.drop(job)  # to be tried again anyway
-                if came:
-                    self._worker_connection.give_back(job.delivery)
-            elif came:
-                self._worker_connection.settle(JobSettlement(job.delivery, job.messages, job))
+                self._registry.close(job)  # the redelivered request is the retry
+                if redelivered:
+                    self._connection.requeue(job.delivery)
+            elif redelivered:
+                self._connection.settle(JobSettlement(job.delivery, job.messages, job))
             else:
-                self._memory.unsure(job)
+                self._registry.mark_unconfirmed(job)
 
-    def _cancel_requested(self, cancel_request: CancelRequest) -> None:
-        self._memory.cancel_request(cancel_request)
-        job = self._memory.jobs.get(cancel_request.cancel)
-        if job is None or not self._memory.unwanted(job):
+    def _cancel_requested(self, request: CancelRequest) -> None:
+        self._cancellation.add(request)
+        job = self._registry.jobs.get(request.cancel)
+        if job is None or not self._cancellation.applies_to(job):
             return
-        if job.stage is JobStage.WAITING:
-            self._job_slots.skip(job)
-            self._completion.cancelled(job)
+        if job.stage in (JobStage.CHECKING, JobStage.WAITING):
+            self._slots.remove_waiting(job)
+            self._settle(job, self._cancellation.decide(job))
         elif job.stage is JobStage.RUNNING and job.attempt is not None:
             job.cancelled = True
-            job.attempt.end(CANCELLED)
+            job.attempt.terminate(CANCELLED)
 
-    # Giving back.
+    def _requeue(self, job: WorkerJob) -> None:
+        self.metrics.returned += 1
+        self._registry.close(job)
+        self._connection.requeue(job.delivery)
 
-    def _give_back(self, job: WorkerJob) -> None:
-        self.worker_metrics.returned += 1
-        self._memory.drop(job)
-        self._worker_connection.give_back(job.delivery)
 
-    def _hand_back(self, job: WorkerJob) -> None:
-        """End what runs, so that another may do it."""
-        job.stage = JobStage.ANSWERED
-        self._job_slots.vacate(job)
-        self._give_back(job)
-        if job.attempt is not None:
-            job.attempt.end("the worker stops")
+class JobAttemptListener:
+    """Implements `penstock_jobs.executors.executor.AttemptListener` for one job."""
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    __slots__ = ("_job", "_worker")
+
+    def __init__(self, worker: Worker, job: WorkerJob) -> None:
+        self._worker = worker
+        self._job = job
+
+    def progress(
+        self, share: float, finish: datetime | None = None, results: tuple[VoteResult, ...] = ()
+    ) -> None:
+        self._worker.progress(self._job, share, finish, results)
+
+    def done(self, outcome: JobOutcome) -> None:
+        self._worker.done(self._job, outcome)
+
+    def failed(self, error: Exception) -> None:
+        self._worker.failed(self._job, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ import pika
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpClientConnection, connect
 from penstock.core.errors import NotFound
+from penstock.core.retry import RetryPolicy
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock.wire.amqp091.content import AmqpContent
 from penstock_jobs.formats import read_response
@@ -33,13 +35,12 @@ from penstock_jobs.queue.topology import (
     response_name,
     retry_name,
 )
-from penstock_jobs.worker.completion import JobRetryPolicy
 from penstock_jobs.worker.factory import WorkerPlan, build_worker
 from penstock_jobs.worker.worker import Worker, WorkerSettings
 from tests.peers import Process
 
 PATIENCE = 60
-SAMPLES = "penstock_jobs.executors.samples"
+SAMPLES = "tests.integration.jobs.functions"
 
 
 def clean(url: str) -> None:
@@ -64,7 +65,8 @@ async def working(
 ) -> AsyncIterator[Worker]:
     slots = plan.get("slots", 1)
     assert isinstance(slots, int)
-    settings = WorkerSettings(slots, JobRetryPolicy(attempts, 1, 4), name=uuid.uuid4().hex[:8])
+    policy = RetryPolicy(1, 4, math.inf, attempts=attempts)
+    settings = WorkerSettings(slots, policy, name=uuid.uuid4().hex[:8])
     plan.setdefault("functions", (SAMPLES,))
     plan.setdefault("settings", settings)
     worker = build_worker(url, WorkerPlan(**plan))  # type: ignore[arg-type]

@@ -39,8 +39,8 @@ async def answer(url: str, kind: str, body: bytes, said: BasicProperties) -> Job
 @pytest.mark.parametrize(
     ("body", "said", "what"),
     [
-        (BOMB, BasicProperties("text/xml"), "a document type is not accepted"),
-        (FOREIGN, BasicProperties("text/xml"), "a document type is not accepted"),
+        (BOMB, BasicProperties("text/xml"), "document types are not accepted"),
+        (FOREIGN, BasicProperties("text/xml"), "document types are not accepted"),
         (b"<request", BasicProperties("text/xml"), "line 1"),
         (b"", BasicProperties("text/xml"), "neither XML"),
         (b"--a\r\n\r\nx\r\n--b--", BasicProperties("multipart/mixed"), ""),
@@ -48,7 +48,7 @@ async def answer(url: str, kind: str, body: bytes, said: BasicProperties) -> Job
         (b'{"id":"1","type":"bake"}', BasicProperties("application/json"), "bake"),
         (b'{"id":"1","type":"fake","surprise":1}', BasicProperties("application/json"), "surprise"),
         (b'{"id":"1","type":"call","function":"x"}', BasicProperties(), "function"),
-        (b'{"id":"1","type":"fake"}', BasicProperties(headers={"job-hard": "soon"}), "options"),
+        (b'{"id":"1","type":"fake"}', BasicProperties(headers={"job-hard": "soon"}), "job option"),
     ],
     ids=["bomb", "foreign", "cut", "empty", "boundary", "json", "type", "name", "where", "option"],
 )
@@ -62,7 +62,7 @@ async def test_what_cannot_be_understood_is_answered(
     assert (response.id, response.progress) in (("stranger", 1.0), ("1", 1.0))
     assert response.error
     assert what in response.error
-    assert (worker.worker_metrics.refused, worker.worker_metrics.done) == (1, 0)
+    assert (worker.metrics.refused, worker.metrics.done) == (1, 0)
 
 
 async def test_an_id_that_is_taken_is_refused_and_the_first_goes_on(
@@ -72,12 +72,12 @@ async def test_an_id_that_is_taken_is_refused_and_the_first_goes_on(
         first = await client.submit(FunctionCall("same", f"{SAMPLES}:take", (0.5,)))
         await anext(aiter(first))
         await client.submit(FunctionCall("same", f"{SAMPLES}:fail"))
-        await until(lambda: worker.worker_metrics.refused == 1 and worker.worker_metrics.done == 1)
+        await until(lambda: worker.metrics.refused == 1 and worker.metrics.done == 1)
         await until(lambda: tap.finals["same"] == 2)
 
     errors = sorted(str(each.error) for each in tap.responses if each.final)
-    assert errors == ["None", "the id 'same' is another request's"]
-    assert worker.worker_metrics.failed == 0
+    assert errors == ["None", "the id 'same' belongs to another request"]
+    assert worker.metrics.failed == 0
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside"], ids=["above", "absolute"])
@@ -89,7 +89,7 @@ async def test_models_with_paths_in_them_are_refused(
         archive.writestr(name, "x")
     async with working(jobs_url):
         request = PredictModels("z", {"CLASS": ("P1-HM1",), "FC": ("1",)}, packed.getvalue())
-        with pytest.raises(JobFailed, match="outside its place"):
+        with pytest.raises(JobFailed, match="unsafe path"):
             await (await client.submit(request)).result()
 
 

@@ -40,7 +40,7 @@ async def test_work_goes_on_while_the_broker_restarts_and_is_answered_once(
         await asyncio.to_thread(broker.start)
 
         assert (await job.result()).final
-        assert (worker.worker_metrics.done, worker.worker_metrics.lost) == (1, 1)
+        assert (worker.metrics.done, worker.metrics.lost) == (1, 1)
         after = await client.submit(FunctionCall("after", f"{SAMPLES}:add", (1, 2)))
         assert (await after.result()).value == 3
 
@@ -76,7 +76,7 @@ async def test_a_queue_that_was_deleted_is_declared_again(
         await (await client.submit(FunctionCall("before", f"{SAMPLES}:nothing"))).result()
         async with tapped(jobs_url, "call") as tap:
             await tap.delete(request_name("call"))
-            await until(lambda: worker.worker_metrics.lost == 1)
+            await until(lambda: worker.metrics.lost == 1)
             await tap.exists(request_name("call"))
         job = await client.submit(FunctionCall("behind", f"{SAMPLES}:nothing"))
 
@@ -92,7 +92,7 @@ async def test_a_backlog_is_answered_while_the_worker_still_begins_to_consume(
     async with working(jobs_url) as worker:
         for job in jobs:
             await job.result()
-        assert worker.worker_metrics.lost == 0
+        assert worker.metrics.lost == 0
 
 
 def test_a_program_that_waits_can_ask_as_well(penstock: Penstock) -> None:

@@ -78,7 +78,7 @@ class Crew:
             worker.ready()
 
     def _hire(self) -> WorkerProcess:
-        options = ("--type", "fake", "--fork", "4", "--patience", "60")
+        options = ("--type", "fake", "--fork", "4", "--retry-seconds", "60")
         return WorkerProcess(self._url, self._folder, "worker", *options)
 
     def kill(self, which: int) -> None:

@@ -88,7 +88,7 @@ async def test_a_job_that_is_answered_as_the_broker_dies_ends_once_for_who_goes_
                 await mortal.revive()
                 heard = [response.final async for response in job]
                 await (await client.submit(Fake("after", 0.1, 1))).result()
-                assert worker.worker_metrics.done == 2
+                assert worker.metrics.done == 2
         found = await asyncio.to_thread(responses, url)
     finally:
         mortal.broker.kill()

@@ -72,7 +72,7 @@ async def test_a_job_is_followed_from_its_submission_to_its_result(
 async def test_an_id_is_used_once(jobs: JobService) -> None:
     await jobs.submit(Fake("once", 0))
 
-    with pytest.raises(PreconditionFailed, match="'once' already"):
+    with pytest.raises(PreconditionFailed, match="'once' exists already"):
         await jobs.submit(Fake("once", 1))
 
 
@@ -160,7 +160,7 @@ async def test_history_is_there_for_the_next_and_has_what_happened_meanwhile(
     async with JobService(jobs_url, database) as jobs:
         await jobs.submit(Fake("over", 0))
     async with working(jobs_url) as worker:
-        await until(lambda: worker.worker_metrics.done == 1)
+        await until(lambda: worker.metrics.done == 1)
 
     async with asyncio.timeout(PATIENCE), JobService(jobs_url, database) as jobs:
         assert (await ended(jobs, "over"))[-1].state is JobState.DONE
@@ -180,13 +180,13 @@ async def test_a_worker_with_the_history_answers_nothing_twice(
     async with tapped(jobs_url, "command") as tap:
         async with JobsClient(jobs_url) as client:
             await client.submit(request)
-            await until(lambda: worker.worker_metrics.copies == 1)
+            await until(lambda: worker.metrics.copies == 1)
             other = await client.submit(CommandRun("twice", ("/bin/true", "x")))
             answer = await other.result(raises=False)
     await worker.close()
 
-    assert answer.error == "the id 'twice' is another request's"
-    assert (worker.worker_metrics.done, tap.finals["twice"]) == (0, 1)
+    assert answer.error == "the id 'twice' belongs to another request"
+    assert (worker.metrics.done, tap.finals["twice"]) == (0, 1)
 
 
 async def test_of_two_workers_with_the_history_one_is_at_a_request(
@@ -206,11 +206,11 @@ async def test_of_two_workers_with_the_history_one_is_at_a_request(
         await client.submit(request)
         await until(begun.exists)
         await client.submit(request)
-        await until(lambda: sum(worker.worker_metrics.copies for worker in workers) == 1)
+        await until(lambda: sum(worker.metrics.copies for worker in workers) == 1)
         go.touch()
         await until(lambda: tap.finals["shared"] == 1)
         await client.submit(request)  # and when it is done, it is known at once
-        await until(lambda: sum(worker.worker_metrics.copies for worker in workers) == 2)
+        await until(lambda: sum(worker.metrics.copies for worker in workers) == 2)
         for worker in workers:
             await worker.close()
     assert begun.read_text() == "x\n"
@@ -220,10 +220,10 @@ async def test_of_two_workers_with_the_history_one_is_at_a_request(
 async def test_the_claims_of_a_worker_end_with_it(database: Database) -> None:
     one, other = AttemptLocks(database.url), AttemptLocks(database.url)
     keys = [attempt_lock_key("a", 1, 1), attempt_lock_key("a", 1, 2), attempt_lock_key("b", 1, 1)]
-    assert one.claim(keys[:2]) == set(keys[:2])
-    assert other.claim(keys) == {keys[2]}
+    assert one.acquire(keys[:2]) == set(keys[:2])
+    assert other.acquire(keys) == {keys[2]}
     one.release(keys[:1])
-    assert other.claim(keys[:2]) == {keys[0]}
+    assert other.acquire(keys[:2]) == {keys[0]}
     one.close()
-    await until(lambda: other.claim(keys[1:2]) == {keys[1]})
+    await until(lambda: other.acquire(keys[1:2]) == {keys[1]})
     other.close()

@@ -92,11 +92,13 @@ def test_a_job_that_fails_is_shown_with_the_dead_and_asked_for_again(
     failed = here(*asked, "--url", penstock.url)
 
     assert failed.exit_code == 1
-    assert "not a zip that can be read" in failed.stderr
-    assert f"{name}  predict_models  not a zip" in here("dead", "--url", penstock.url).stdout
+    assert "not a readable zip" in failed.stderr
+    assert (
+        f"{name}  predict_models  not a readable zip" in here("dead", "--url", penstock.url).stdout
+    )
     again = here("retry", name, "elsewhere", "--url", penstock.url)
-    assert again.stdout == f"{name}: asked for again\n"
-    assert (again.exit_code, again.stderr) == (3, "elsewhere: not among the dead letters\n")
+    assert again.stdout == f"{name}: submitted again\n"
+    assert (again.exit_code, again.stderr) == (3, "elsewhere: no dead letter with this id\n")
 
 
 def test_what_would_be_sent_can_be_seen() -> None:

@@ -110,26 +110,26 @@ def test_an_error_keeps_its_lines_and_loses_what_xml_cannot_write() -> None:
     ("data", "what"),
     [
         (b"<request", "line 1"),
-        (b"<response id='1' type='fake'/>", "a <request> was expected"),
-        (b"<request type='fake'/>", "it has no id"),
-        (b"<request id='1'/>", "it has no type"),
-        (b"<request id='1' type='dig'/>", "no work of type 'dig'"),
+        (b"<response id='1' type='fake'/>", "expected <request>"),
+        (b"<request type='fake'/>", "attribute id is missing"),
+        (b"<request id='1'/>", "attribute type is missing"),
+        (b"<request id='1' type='dig'/>", "unknown type 'dig'"),
         (b"<request id='1' type='fake' duration='nan'/>", "duration: 'nan' is out of range"),
         (b"<request id='1' type='fake' interval='0'/>", "interval: '0' is out of range"),
         (b"<request id='1' type='fake' duration='1s'/>", "duration: '1s' is not a number"),
         (
             b"<request id='1' type='build_models'>\n<dataset><column/></dataset></request>",
-            "<column> in line 2: it has no name",
+            "<column> in line 2: attribute name is missing",
         ),
         (
             b"<request id='1' type='build_models'><dataset><column name='a'/>\n<column name='a'/>"
             b"</dataset></request>",
-            "<column> in line 2: there are two columns 'a'",
+            "<column> in line 2: duplicate column 'a'",
         ),
         (
             b"<request id='1' type='build_models'><agings><column name='a'><aging><trial>\n\n"
             b"<value>4</value></trial></aging></column></agings></request>",
-            "<value> in line 3: it has no key",
+            "<value> in line 3: attribute key is missing",
         ),
         (b"<?xml version='1.0' encoding='klingon'?><request id='1' type='fake'/>", "encoding"),
     ],
@@ -149,7 +149,7 @@ OUTSIDE = b"""<!DOCTYPE request SYSTEM "http://127.0.0.1/x.dtd"><request id="1" 
 
 @pytest.mark.parametrize("data", [BOMB, FOREIGN, OUTSIDE], ids=["bomb", "foreign", "outside"])
 def test_document_types_are_not_accepted(data: bytes) -> None:
-    with pytest.raises(JobFormatError, match="a document type is not accepted"):
+    with pytest.raises(JobFormatError, match="document types are not accepted"):
         xml.read_request(data)
 
 

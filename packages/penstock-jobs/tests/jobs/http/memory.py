@@ -1,15 +1,16 @@
-"""Jobs in memory: what `JobDesk` promises, with work that goes as far as a test lets it."""
+"""Jobs in memory, which a test moves along."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.core.errors import NotFound, PreconditionFailed
 from penstock_jobs.formats import MessageFormat
+from penstock_jobs.history.feed import JobChangeWatcher
 from penstock_jobs.model import (
     JobEvent,
     JobOptions,
@@ -19,6 +20,7 @@ from penstock_jobs.model import (
     JobResponse,
     JobState,
 )
+from penstock_jobs.service import JobService
 
 
 def now() -> datetime:
@@ -28,7 +30,7 @@ def now() -> datetime:
 AGAIN = (JobState.FAILED, JobState.CANCELLED)
 
 
-class MemoryJobs:
+class MemoryJobs(JobService):
     """A test moves a job by `change` and ends it by `finish`."""
 
     def __init__(self) -> None:
@@ -42,6 +44,7 @@ class MemoryJobs:
         self._revision = 0
         self._changes: list[JobRecord] = []
         self._changed = asyncio.Condition()
+        self._watchers: list[JobChangeWatcher] = []
 
     async def submit(
         self,
@@ -115,6 +118,13 @@ class MemoryJobs:
                 seen = record.revision
                 yield record
 
+    async def changed_records(self) -> AsyncIterator[Sequence[JobRecord]]:
+        watcher = JobChangeWatcher(None)
+        self._watchers.append(watcher)
+        self.watching.set()
+        while True:
+            yield await watcher.next_batch()
+
     async def result(self, identity: str) -> JobResponse:
         if identity not in self.results:
             raise NotFound(f"there is no result of job {identity!r}")
@@ -155,6 +165,8 @@ class MemoryJobs:
             stored = replace(record, revision=self._revision)
             self.records[record.id] = stored
             self._changes.append(stored)
+            for watcher in self._watchers:
+                watcher.add(stored)
             event = JobEvent(now(), record.state, record.progress, record.error or "")
             self.happened.setdefault(record.id, []).append(event)
             self._changed.notify_all()

@@ -84,7 +84,7 @@ async def test_an_id_that_is_none_of_ours_is_refused(live: httpx.AsyncClient) ->
 
 async def test_in_silence_a_comment_shows_that_the_stream_is_alive(backend: MemoryJobs) -> None:
     await backend.submit(Fake("a1"))
-    stream = encode_events(backend.watch("a1"), quiet=0.01)
+    stream = encode_events(backend.watch("a1"), keepalive=0.01)
     told = [await anext(stream) for _ in range(4)]
     assert told[0].startswith(b"retry:")
     assert told[1].startswith(b"id: 1\nevent: job\n")

@@ -14,6 +14,7 @@ import pytest
 
 from penstock_jobs import archive
 from penstock_jobs.formats import MessageFormat, write_request
+from penstock_jobs.formats.csv import write_csv
 from penstock_jobs.http.app import create_app
 from penstock_jobs.http.guard import ApiLimits
 from penstock_jobs.model import BuildModels, Fake, JobOptions, PredictModels
@@ -22,8 +23,8 @@ from penstock_jobs.science.indicators import INDICATORS
 from tests.jobs.http.conftest import URL
 from tests.jobs.http.memory import MemoryJobs
 
-REFERENCE = synthetic.csv_text(synthetic.reference_columns(1)).encode()
-SAMPLES = synthetic.csv_text(synthetic.test_columns(1)).encode()
+REFERENCE = write_csv(synthetic.reference_columns(1)).encode()
+SAMPLES = write_csv(synthetic.test_columns(1)).encode()
 
 
 def trials() -> Iterable[tuple[str, tuple[str, bytes]]]:
@@ -177,7 +178,7 @@ async def test_a_data_set_can_be_checked_without_asking_for_anything(
     }
     wrong = await api.post("/datasets/check", content=b"CLASS,FC\nP1-HM01,3\n")
     assert wrong.json()["problems"] == [
-        {"row": 1, "column": "CLASS,FC", "text": "one column only: cells are separated by ';'"}
+        {"row": 1, "column": "CLASS,FC", "text": "only one column: cells must be separated by ';'"}
     ]
     few = await api.post("/datasets/check?purpose=build_models", content=SAMPLES)
     assert "at least 10 of each origin" in json.dumps(few.json()["problems"])

@@ -1,4 +1,4 @@
-"""A carrier without a broker, and work that is done when a test says so."""
+"""A worker connection without a broker, and an executor that a test controls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from penstock_jobs.shells.shell import TimeLimits
 
 
 class Line:
-    """Keeps `Carrier`: what is settled is settled at once; requests are handed out by `hand`."""
+    """Implements `WorkerConnection`: settles at once; `hand` delivers requests."""
 
     def __init__(self) -> None:
         self.epoch = 1
-        self.paces: list[int] = []
+        self.prefetches: list[int] = []
         self.settled: list[JobSettlement] = []
         self.returned: list[JobDelivery] = []
         self.listener: WorkerListener
@@ -39,39 +39,40 @@ class Line:
         await asyncio.Event().wait()
         raise AssertionError
 
-    def pace(self, prefetch: int) -> None:
-        self.paces.append(prefetch)
+    def set_prefetch(self, prefetch: int) -> None:
+        self.prefetches.append(prefetch)
 
     def settle(self, settlement: JobSettlement) -> None:
         self.settled.append(settlement)
 
-    def give_back(self, delivery: JobDelivery) -> None:
+    def requeue(self, delivery: JobDelivery) -> None:
         self.returned.append(delivery)
 
-    def delay(self, settlement: JobSettlement, again: JobMessage, seconds: float) -> None:
+    def retry_later(self, settlement: JobSettlement, retry: JobMessage, seconds: float) -> None:
         self.settled.append(settlement)
 
-    def tell(self, message: JobMessage) -> None: ...
+    def publish_progress(self, message: JobMessage) -> None: ...
 
     async def flush(self) -> None: ...
 
     def hand(self, *ids: str, function: str = "allowed:f") -> list[JobDelivery]:
-        said = BasicProperties("application/json")
+        properties = BasicProperties("application/json")
         bodies = [
             json.dumps({"type": "call", "id": each, "function": function}).encode() for each in ids
         ]
         given = [
-            JobDelivery("call", next(self._tags), self.epoch, body, said, False) for body in bodies
+            JobDelivery("call", next(self._tags), self.epoch, body, properties, False)
+            for body in bodies
         ]
-        self.listener.taken(given)
+        self.listener.received(given)
         return given
 
 
 class Bench:
-    """Keeps `Kind`: attempts lie on it until they are ended; only the first is underway."""
+    """Implements `JobExecutor`: attempts wait until a test ends them; only the first is started."""
 
     types = ("call",)
-    ahead = True
+    can_prefetch = True
 
     def __init__(self) -> None:
         self.lying: dict[str, Lying] = {}
@@ -80,32 +81,32 @@ class Bench:
 
     async def close(self) -> None: ...
 
-    def begin(self, request: JobRequest, limits: TimeLimits, report: AttemptListener) -> Lying:
-        self.lying[request.id] = Lying(self, request.id, report)
+    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Lying:
+        self.lying[request.id] = Lying(self, request.id, listener)
         return self.lying[request.id]
 
     def do(self, most: int) -> None:
         """The next so many, in a moment."""
         for attempt in self._first(most):
             del self.lying[attempt.id]
-            attempt.report.done(JobOutcome(seconds=0.00001))
+            attempt.listener.done(JobOutcome(seconds=0.00001))
 
     def _first(self, most: int) -> Iterator[Lying]:
         yield from list(self.lying.values())[:most]
 
 
 class Lying:
-    def __init__(self, bench: Bench, identity: str, report: AttemptListener) -> None:
+    def __init__(self, bench: Bench, identity: str, listener: AttemptListener) -> None:
         self.id = identity
-        self.report = report
+        self.listener = listener
         self._bench = bench
 
     @property
-    def underway(self) -> bool:
+    def is_started(self) -> bool:
         return next(iter(self._bench.lying.values())) is self
 
-    def end(self, reason: str) -> None:
+    def terminate(self, reason: str) -> None:
         del self._bench.lying[self.id]
 
     def withdraw(self) -> bool:
-        return not self.underway and self._bench.lying.pop(self.id, None) is not None
+        return not self.is_started and self._bench.lying.pop(self.id, None) is not None

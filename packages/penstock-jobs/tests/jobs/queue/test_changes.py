@@ -131,10 +131,10 @@ def test_what_is_old_is_removed_with_all_that_belongs_to_it(embedded_template: s
     with copy_of(embedded_template) as url, Database(url) as database:
         repository = JobRepository(database)
         repository.add(LIFE)
-        assert repository.sweep() == 0
+        assert repository.clean_up() == 0
         database.execute("UPDATE job SET expires_at = now() - interval '1 second'")
 
-        assert repository.sweep() == 1
+        assert repository.clean_up() == 1
         left = database.rows(
             "SELECT FROM job_event UNION ALL SELECT FROM job_content UNION ALL SELECT FROM job"
         )

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock_jobs.executors import samples
-from penstock_jobs.pool.messages import DO, DONE, FAILED, GIVE_BACK, INTERRUPT, PROGRESS, READY
+from penstock_jobs.pool.messages import DONE, FAILED, INTERRUPT, PROGRESS, READY, RETURN, RUN
 from penstock_jobs.pool.pool import PoolProcess
+from tests.integration.jobs import functions as samples
 from tests.jobs.queue import functions
 
 LONG = f"{samples.__name__}:take"
@@ -36,8 +36,8 @@ class Heard:
                 pass
         return item
 
-    def give(self, number: int, function: str, *arguments: object, own: bool = True) -> None:
-        self.process.send((DO, number, function, arguments, {}, True, own))
+    def give(self, number: int, function: str, *arguments: object, own_only: bool = True) -> None:
+        self.process.send((RUN, number, function, arguments, {}, True, own_only))
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def child() -> AsyncIterator[Heard]:
     await heard.next(READY)
     yield heard
     heard.process.end()
-    await heard.process.ended()
+    await heard.process.wait()
 
 
 async def test_what_comes_while_it_is_at_work_is_given_back_in_order(child: Heard) -> None:
@@ -58,14 +58,14 @@ async def test_what_comes_while_it_is_at_work_is_given_back_in_order(child: Hear
         await asyncio.sleep(0)  # each by a write of its own
     await asyncio.sleep(0)
 
-    child.process.order(GIVE_BACK)
+    child.process.send_control(RETURN)
 
-    assert await child.next(GIVE_BACK) == (GIVE_BACK, 0, [2, 3, 4])
+    assert await child.next(RETURN) == (RETURN, 0, [2, 3, 4])
 
 
 async def test_one_with_nothing_to_do_gives_back_nothing_and_goes_on(child: Heard) -> None:
-    child.process.order(GIVE_BACK)
-    assert await child.next(GIVE_BACK) == (GIVE_BACK, 0, [])
+    child.process.send_control(RETURN)
+    assert await child.next(RETURN) == (RETURN, 0, [])
 
     child.give(1, SHORT, 2, 3)
     child.give(2, SHORT, 3, 4)
@@ -79,7 +79,7 @@ async def test_it_is_asked_to_end_what_it_is_at_and_does_the_next(child: Heard) 
     child.give(2, SHORT, 1, 1)
     await child.next(PROGRESS)
 
-    child.process.order(INTERRUPT, 1)
+    child.process.send_control(INTERRUPT, 1)
 
     assert (await child.next(FAILED))[:3] == (FAILED, 1, "JobTimeout")
     assert (await child.next(DONE))[1] == 2
@@ -90,7 +90,7 @@ async def test_it_is_asked_to_end_although_the_progress_of_another_was_told(chil
     child.give(2, f"{OURS}:tell_kept", 600.0)
     await child.next(PROGRESS)
 
-    child.process.order(INTERRUPT, 2)
+    child.process.send_control(INTERRUPT, 2)
 
     assert (await child.next(FAILED))[:3] == (FAILED, 2, "JobTimeout")
 
@@ -113,7 +113,7 @@ async def test_what_a_module_has_from_others_or_for_itself_is_not_called(
 
 
 async def test_what_was_permitted_by_its_name_may_be_from_another_module(child: Heard) -> None:
-    child.give(1, "operator:add", 2, 3, own=False)
+    child.give(1, "operator:add", 2, 3, own_only=False)
     assert (await child.next(DONE, FAILED))[:3] == (DONE, 1, "5")
 
 
@@ -126,11 +126,11 @@ async def test_it_ends_with_its_worker_whatever_it_is_at() -> None:
     pid = heard.process.pid
 
     assert heard.process._transport is not None
-    assert heard.process._orders is not None
-    heard.process._orders.close()  # as the system does with those of a worker that was killed
+    assert heard.process._control is not None
+    heard.process._control.close()  # as the system does with those of a worker that was killed
     async with asyncio.timeout(60):
         await heard.gone.wait()
-    await heard.process.ended()
+    await heard.process.wait()
 
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

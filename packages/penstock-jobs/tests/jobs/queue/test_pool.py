@@ -12,7 +12,7 @@ import pytest
 from penstock_jobs.executors.executor import AttemptListener, JobOutcome
 from penstock_jobs.executors.functions import run_in_pool
 from penstock_jobs.pool import pool as pools
-from penstock_jobs.pool.messages import DO, DONE, GIVE_BACK, PROGRESS, READY
+from penstock_jobs.pool.messages import DONE, PROGRESS, READY, RETURN, RUN
 from penstock_jobs.pool.pool import PoolTask, ProcessPool
 from penstock_jobs.shells.shell import TimeLimits
 
@@ -23,8 +23,8 @@ class Puppet:
     pid = 0
 
     def __init__(self, heard: Any, gone: Any) -> None:
-        self.ready = self.long = False
-        self.begun = 0
+        self.ready = self.has_long_task = False
+        self.task_count = 0
         self.sent: list[tuple[Any, ...]] = []
         self._heard = heard
         self._gone = gone
@@ -41,16 +41,16 @@ class Puppet:
     def send(self, item: tuple[Any, ...]) -> None:
         self.sent.append(item)
 
-    def order(self, verb: str, number: int = 0) -> None:
+    def send_control(self, verb: str, number: int = 0) -> None:
         self.sent.append((verb, number))
 
     def end(self) -> None: ...
 
-    async def ended(self) -> None: ...
+    async def wait(self) -> None: ...
 
     @property
     def given(self) -> list[int]:
-        return [item[1] for item in self.sent if item[0] == DO]
+        return [item[1] for item in self.sent if item[0] == RUN]
 
 
 @pytest.fixture
@@ -71,8 +71,10 @@ def begun(pool: ProcessPool, number: int) -> tuple[list[PoolTask], list[int]]:
     pieces = []
     for _ in range(number):
         pool_task = PoolTask("f", (), {}, True, _ignore, _ignore, _ignore, _ignore)
-        pool_task.done = lambda value, seconds, pool_task=pool_task: done.append(pool_task.number)  # type: ignore[misc]
-        pool.begin(pool_task)
+        pool_task.on_done = lambda value, seconds, pool_task=pool_task: done.append(
+            pool_task.number
+        )  # type: ignore[misc]
+        pool.submit(pool_task)
         pieces.append(pool_task)
     return pieces, done
 
@@ -84,10 +86,10 @@ async def test_a_process_that_gives_back_all_it_had_is_given_work_again(pool: Pr
     """It was so slow to begin that it was thought to be at something long."""
     process = puppet(pool)
     begun(pool, 3)
-    pool._look_around({process: 1})  # type: ignore[dict-item]
-    assert process.sent[-1][0] == GIVE_BACK
+    pool._check_durations({process: 1})  # type: ignore[dict-item]
+    assert process.sent[-1][0] == RETURN
 
-    process.say(GIVE_BACK, 0, [1, 2, 3])
+    process.say(RETURN, 0, [1, 2, 3])
 
     assert process.given == [1, 2, 3, 1, 2, 3]
 
@@ -95,8 +97,8 @@ async def test_a_process_that_gives_back_all_it_had_is_given_work_again(pool: Pr
 async def test_what_is_given_back_is_done_first_and_in_its_order(pool: ProcessPool) -> None:
     process = puppet(pool)
     _, done = begun(pool, 3)
-    pool._look_around({process: 1})  # type: ignore[dict-item]
-    process.say(GIVE_BACK, 0, [2, 3])
+    pool._check_durations({process: 1})  # type: ignore[dict-item]
+    process.say(RETURN, 0, [2, 3])
     begun(pool, 1)
     assert process.given == [1, 2, 3]
 
@@ -111,15 +113,15 @@ async def test_a_piece_that_was_ended_while_it_waited_there_does_not_leave_it_un
 ) -> None:
     process = puppet(pool)
     pieces, _ = begun(pool, 3)
-    pool.end(pieces[1], "not wanted")
+    pool.terminate(pieces[1], "not wanted")
     process.say(DONE, 1, None, 0.0)
-    pool._look_around({process: 3})  # type: ignore[dict-item]
-    process.say(GIVE_BACK, 0, [3])  # it is at the second, which nobody wants
+    pool._check_durations({process: 3})  # type: ignore[dict-item]
+    process.say(RETURN, 0, [3])  # it is at the second, which nobody wants
 
     process.say(DONE, 2, None, 9.0)
 
     assert process.given[-1] == 3
-    assert not process.long
+    assert not process.has_long_task
 
 
 async def test_what_waited_behind_a_piece_whose_process_died_goes_to_the_next_process(
@@ -127,12 +129,12 @@ async def test_what_waited_behind_a_piece_whose_process_died_goes_to_the_next_pr
 ) -> None:
     lost: list[str] = []
     pieces, _ = begun(pool, 3)
-    pieces[0].lost = lost.append
+    pieces[0].on_lost = lost.append
     puppet(pool).die()
 
     assert len(lost) == 1
     assert pool.withdraw(pieces[2])
-    await asyncio.gather(*pool._starting)
+    await asyncio.gather(*pool._tasks)
     assert puppet(pool).given == [2]
 
 
@@ -175,7 +177,7 @@ async def test_progress_is_heard_as_far_as_it_makes_sense(
     told: list[Any] = []
 
     class Told:
-        def told(self, share: float, finish: datetime | None = None, results: Any = ()) -> None:
+        def progress(self, share: float, finish: datetime | None = None, results: Any = ()) -> None:
             told.append((share, finish))
 
     run_in_pool(
@@ -195,8 +197,8 @@ async def test_progress_is_heard_as_far_as_it_makes_sense(
 
 async def test_only_the_first_piece_of_a_process_is_underway(pool: ProcessPool) -> None:
     pieces, _ = begun(pool, 2)
-    assert [pool.underway(pool_task) for pool_task in pieces] == [True, False]
+    assert [pool.is_started(pool_task) for pool_task in pieces] == [True, False]
 
     puppet(pool).say(DONE, 1, None, 0.0)
 
-    assert [pool.underway(pool_task) for pool_task in pieces] == [False, True]
+    assert [pool.is_started(pool_task) for pool_task in pieces] == [False, True]

@@ -32,18 +32,18 @@ async def test_a_daemon_that_a_function_has_started_ends_with_it(tmp_path: Path)
         "tests.jobs.queue.functions:start_daemon",
         (str(place),),
         {},
-        plain=True,
-        told=lambda share, finish: None,
-        done=lambda value, seconds: None,
-        failed=lambda kind, text, again: lost.set_exception(AssertionError(text)),
-        lost=lost.set_result,
+        as_json=True,
+        on_progress=lambda share, finish: None,
+        on_done=lambda value, seconds: None,
+        on_failed=lambda kind, text, again: lost.set_exception(AssertionError(text)),
+        on_lost=lost.set_result,
     )
-    pool.begin(pool_task)
+    pool.submit(pool_task)
     await until(place.exists)
     pid = int(place.read_text())
     assert alive(pid)
 
-    pool.end(pool_task, "it was cancelled")
+    pool.terminate(pool_task, "it was cancelled")
 
     assert await lost == "it was cancelled"
     await until(lambda: not alive(pid))

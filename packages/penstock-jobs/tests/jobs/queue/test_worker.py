@@ -41,31 +41,31 @@ async def worker(line: Line, bench: Bench) -> AsyncIterator[Worker]:
 
 
 class Strict(Bench):
-    def begin(self, request: JobRequest, limits: TimeLimits, report: AttemptListener) -> Lying:
+    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Lying:
         raise WorkNotPermitted("not here")
 
 
 class Mistaken(Bench):
     """Fails at one in a way nobody thought of."""
 
-    def begin(self, request: JobRequest, limits: TimeLimits, report: AttemptListener) -> Lying:
+    def start(self, request: JobRequest, limits: TimeLimits, listener: AttemptListener) -> Lying:
         if request.id == "bad":
             raise ValueError("nobody thought of that")
-        return super().begin(request, limits, report)
+        return super().start(request, limits, listener)
 
 
 class Slow:
     """A history that is asked about some, and answers when it is let."""
 
     def __init__(self) -> None:
-        self.asked, self.response_writer = asyncio.Event(), asyncio.Event()
+        self.asked, self.allowed = asyncio.Event(), asyncio.Event()
 
     def concerns(self, job: WorkerJob) -> bool:
         return job.id == "doubtful"
 
-    async def look_up(self, jobs: Sequence[WorkerJob]) -> dict[str, RequestMatch]:
+    async def check(self, jobs: Sequence[WorkerJob]) -> dict[str, RequestMatch]:
         self.asked.set()
-        await self.response_writer.wait()
+        await self.allowed.wait()
         return {}
 
     def release(self, job: WorkerJob) -> None: ...
@@ -83,7 +83,7 @@ def make_brisk(line: Line, bench: Bench) -> None:
     for number in range(32):
         line.hand(f"quick {number}")
         bench.do(1)
-    assert line.paces == [64]
+    assert line.prefetches == [64]
 
 
 async def test_what_waits_behind_a_long_one_is_given_back(
@@ -96,7 +96,7 @@ async def test_what_waits_behind_a_long_one_is_given_back(
 
     assert line.returned == given[1:]
     assert list(bench.lying) == ["j0"]
-    assert line.paces == [64, 1]
+    assert line.prefetches == [64, 1]
 
 
 async def test_that_all_wait_because_the_machine_is_busy_gives_nothing_back(
@@ -120,7 +120,7 @@ async def test_many_that_may_not_be_begun_are_all_answered(line: Line) -> None:
     line.hand(*(f"j{number}" for number in range(many)))
 
     assert len(line.settled) == many
-    assert worker.worker_metrics.failed == many
+    assert worker.metrics.failed == many
     await worker.close()
 
 
@@ -134,7 +134,7 @@ async def test_one_that_cannot_be_begun_for_a_mistake_is_tried_again_and_others_
     line.hand("bad", "good")
 
     assert list(bench.lying) == ["good"]
-    assert worker.worker_metrics.retried == 1
+    assert worker.metrics.retried == 1
     await worker.close()
 
 
@@ -167,8 +167,8 @@ async def test_what_the_history_was_asked_about_is_not_begun_by_a_worker_that_st
     await history.asked.wait()
 
     closing = asyncio.create_task(worker.close(None))
-    await until(lambda: line.paces[-1:] == [0])
-    history.response_writer.set()
+    await until(lambda: line.prefetches[-1:] == [0])
+    history.allowed.set()
     await until(lambda: line.returned == [doubtful])
 
     assert list(bench.lying) == ["running"]
@@ -183,16 +183,21 @@ async def test_an_answer_that_met_a_break_is_sent_again_with_the_same_id_and_say
     bench.do(1)
     (lost,) = line.settled
     line.epoch = 2
-    line.listener.lost()
-    line.listener.unsettled([lost])
+    line.listener.connection_lost()
+    line.listener.unconfirmed([lost])
 
     line.hand("once")
 
     first, second = (each.messages[0] for each in line.settled)
     assert second.body == first.body
-    assert second.said.message_id == first.said.message_id == final_message_id("once", 1)
-    assert [REPEATED in (each.said.headers or {}) for each in (first, second)] == [False, True]
-    assert worker.worker_metrics.done == 1
+    assert (
+        second.properties.message_id == first.properties.message_id == final_message_id("once", 1)
+    )
+    assert [REPEATED in (each.properties.headers or {}) for each in (first, second)] == [
+        False,
+        True,
+    ]
+    assert worker.metrics.done == 1
 
 
 async def test_of_a_request_and_its_copy_one_is_held_until_the_answer_is_safe(
@@ -207,7 +212,7 @@ async def test_of_a_request_and_its_copy_one_is_held_until_the_answer_is_safe(
 
     answer = line.settled[-1]
     assert (answer.delivery, len(answer.messages)) == (second, 1)
-    assert (worker.worker_metrics.done, worker.worker_metrics.copies) == (1, 1)
+    assert (worker.metrics.done, worker.metrics.copies) == (1, 1)
 
 
 async def test_a_copy_that_comes_while_the_answer_is_on_its_way_goes_after_it(
@@ -222,7 +227,7 @@ async def test_a_copy_that_comes_while_the_answer_is_on_its_way_goes_after_it(
     line.listener.settled([answer])
 
     assert (line.settled[-1].delivery, line.settled[-1].messages) == (copy, ())
-    assert worker.worker_metrics.done == 1
+    assert worker.metrics.done == 1
 
 
 async def test_a_request_that_comes_again_before_its_answer_is_known_to_be_lost_is_answered(
@@ -232,10 +237,10 @@ async def test_a_request_that_comes_again_before_its_answer_is_known_to_be_lost_
     bench.do(1)
     (lost,) = line.settled
     line.epoch = 2
-    line.listener.lost()
+    line.listener.connection_lost()
 
     (again,) = line.hand("once")
-    line.listener.unsettled([lost])
+    line.listener.unconfirmed([lost])
 
     assert line.settled[-1].delivery is again
-    assert worker.worker_metrics.done == 1
+    assert worker.metrics.done == 1

@@ -12,11 +12,8 @@ import pytest
 
 from penstock_jobs.errors import JobFailed
 from penstock_jobs.executors.executor import JobOutcome
-from penstock_jobs.executors.ichnaea_script import (
-    IchnaeaScriptExecutor,
-    csv_text,
-    read_predictions,
-)
+from penstock_jobs.executors.ichnaea_script import IchnaeaScriptExecutor, read_predictions
+from penstock_jobs.formats.csv import write_csv
 from penstock_jobs.model import Aging, BuildModels, Fake, JobRequest, PredictModels, VoteResult
 from penstock_jobs.science.report import data_frame
 from penstock_jobs.shells.local import LocalShell
@@ -45,7 +42,7 @@ class Heard:
         self.shares: list[float] = []
         self.counts: list[int] = []
 
-    def told(
+    def progress(
         self, share: float, finish: datetime | None = None, results: tuple[VoteResult, ...] = ()
     ) -> None:
         self.shares.append(share)
@@ -60,12 +57,11 @@ class Heard:
 async def run(tmp_path: Path) -> AsyncIterator[Any]:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    work = IchnaeaScriptExecutor(lambda: LocalShell(tmp_path), [sys.executable, str(script)])
-    await work.open()
+    work = IchnaeaScriptExecutor(LocalShell(tmp_path), [sys.executable, str(script)])
     heard = Heard()
 
     async def carry_out(request: JobRequest) -> tuple[JobOutcome, Heard]:
-        return await work.carry_out(request, TimeLimits(), heard), heard
+        return await work.run(request, TimeLimits(), heard), heard
 
     yield carry_out
     await work.close()
@@ -98,10 +94,9 @@ async def test_a_prediction_is_read_from_what_is_printed(run: Any) -> None:
 
 
 async def test_a_script_that_is_not_there_is_told(tmp_path: Path) -> None:
-    work = IchnaeaScriptExecutor(lambda: LocalShell(tmp_path), ["/no/such/script"])
-    await work.open()
+    work = IchnaeaScriptExecutor(LocalShell(tmp_path), ["/no/such/script"])
     with pytest.raises(JobFailed, match="cannot run '/no/such/script'"):
-        await work.carry_out(Fake("1"), TimeLimits(), Heard())
+        await work.run(Fake("1"), TimeLimits(), Heard())
     await work.close()
 
 
@@ -115,4 +110,4 @@ def test_tables_as_our_own_script_prints_them_are_read() -> None:
 
 
 def test_columns_of_unequal_length_become_rows() -> None:
-    assert csv_text({"CLASS": ("a", "b"), "FC": ("1,5",)}) == b"CLASS;FC\na;1,5\nb;\n"
+    assert write_csv({"CLASS": ("a", "b"), "FC": ("1,5",)}) == "CLASS;FC\na;1,5\nb;\n"

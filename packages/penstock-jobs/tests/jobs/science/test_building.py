@@ -187,17 +187,17 @@ def damaged(model: SourceModel, name: str, content: bytes | None) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("manifest.json", None, "'manifest.json' is not in it"),
+        ("manifest.json", None, "'manifest.json' is missing"),
         ("manifest.json", b"{", "not a model"),
-        ("manifest.json", b'{"schema": 2}', "a model of version 2; 1 is understood here"),
+        ("manifest.json", b'{"schema": 2}', "the model has version 2; only 1 is supported"),
         ("signatures.json", b'[{"season": "autumn", "section": 0}]', "AUTUMN"),
         ("signatures.json", b'[{"season": "winter", "section": 9, "signatures": []}]', "section 9"),
         (
             "signatures.json",
             b'[{"season": "winter", "section": 0, "signatures": [["tree", [], 1]]}]',
-            "'tree' is not in it",
+            "'tree' is missing",
         ),
-        ("coefficients.json", b'{"winter": {}}', "'summer' is not in it"),
+        ("coefficients.json", b'{"winter": {}}', "'summer' is missing"),
         ("matrix.parquet", b"nothing", "not a model"),
     ],
 )

@@ -112,16 +112,16 @@ def test_a_csv_in_latin_1_and_one_with_a_mark_at_its_start() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "row 1: there is nothing in it"),
-        (b"CLASS,FC,FE\na,1,2\n", "cells are separated by ';'"),
-        (b"CLASS\tFC\na\t1\n", "cells are separated by ';'"),
-        (b"CLASS;FC\na;1;2\nb\n", "row 2: 3 cells where there are 2 columns; row 3: 1 cells"),
-        (b"CLASS;FX\na;1\n", "row 1, column FX: there is no such column"),
+        (b"", "row 1: the file is empty"),
+        (b"CLASS,FC,FE\na,1,2\n", "cells must be separated by ';'"),
+        (b"CLASS\tFC\na\t1\n", "cells must be separated by ';'"),
+        (b"CLASS;FC\na;1;2\nb\n", "row 2: 3 cells, but 2 columns; row 3: 1 cells"),
+        (b"CLASS;FX\na;1\n", "row 1, column FX: unknown column"),
         (b"CLASS;\na;1\n", "a column without a name"),
         (b"CLASS;FC;FC\na;1;2\n", "row 1, column FC: two columns have this name"),
-        (b"FC;FE\n1;2\n", "row 1, column CLASS: the column with the samples' ids is missing"),
-        ("CLASS;FC\na;1\n".encode("utf-16"), "this is not text"),
-        (b"PK\x03\x04\0\0", "this is not text"),
+        (b"FC;FE\n1;2\n", "row 1, column CLASS: the column with the sample ids is missing"),
+        ("CLASS;FC\na;1\n".encode("utf-16"), "no text"),
+        (b"PK\x03\x04\0\0", "no text"),
     ],
 )
 def test_a_csv_that_cannot_be_read_is_told_why(data: bytes, told: str) -> None:
@@ -139,7 +139,7 @@ def test_many_problems_are_counted_and_not_all_said() -> None:
 def test_columns_of_a_request_may_be_shorter_but_not_longer() -> None:
     short = prepare({"CLASS": ("a", "b"), "FC": ("1",)})
     assert np.isnan(short.values[1, 0])
-    with pytest.raises(DatasetError, match="row 3, column FC: a cell beside no sample"):
+    with pytest.raises(DatasetError, match="row 3, column FC: a cell without a sample"):
         prepare({"CLASS": ("a",), "FC": ("1", "2")})
 
 

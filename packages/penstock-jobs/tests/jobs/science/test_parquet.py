@@ -90,10 +90,10 @@ def test_a_page_that_has_more_than_the_footer_says_is_found(
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        (b"\x15\x00\x15\x06\x15\xff\x01", "cannot be read"),  # a negative size
+        (b"\x15\x00\x15\x06\x15\xff\x01", "unreadable page"),  # a negative size
         (b"\x15\x00\x05\x02\x06", "ambiguous"),  # a field twice
         (b"\x1c" * 20, "ambiguous"),  # structures without end
-        (b"\x15" + b"\xff" * 11, "no end"),
+        (b"\x15" + b"\xff" * 11, "endless number"),
         (b"\x17", "kind 7"),
     ],
 )

@@ -61,12 +61,12 @@ async def test_lines_are_told_as_they_come_and_kept(folder: LocalFolder) -> None
     told: list[str] = []
     done = await folder.run(python("print('one'); print('two', end='')"), told.append)
     assert told == ["one", "two"]
-    assert (done.status, done.output, done.errors, done.good) == (0, "one\ntwo", "", True)
+    assert (done.status, done.output, done.errors, done.succeeded) == (0, "one\ntwo", "", True)
 
 
 async def test_a_failure_has_its_status_and_what_it_said(folder: LocalFolder) -> None:
     done = await folder.run(python("import sys; sys.exit('no such luck')"))
-    assert (done.status, done.errors, done.good) == (1, "no such luck\n", False)
+    assert (done.status, done.errors, done.succeeded) == (1, "no such luck\n", False)
 
 
 async def test_words_are_given_as_they_are(folder: LocalFolder) -> None:
@@ -78,7 +78,7 @@ async def test_words_are_given_as_they_are(folder: LocalFolder) -> None:
 async def test_files_are_where_the_command_is(folder: LocalFolder) -> None:
     path = await folder.write("in/data.csv", b"1;2\n")
     program = "import sys, pathlib; pathlib.Path('out').write_text(open(sys.argv[1]).read() * 2)"
-    assert (await folder.run([*python(program), path])).good
+    assert (await folder.run([*python(program), path])).succeeded
     assert await folder.read("out") == b"1;2\n1;2\n"
     with pytest.raises(CommandError, match="none: No such file"):
         await folder.read("none")
@@ -107,7 +107,7 @@ async def test_a_command_that_does_not_end_when_asked_is_ended(folder: LocalFold
     program = "trap '' TERM; echo begun; while true; do sleep 60; done"
     done = await folder.run(script(program), limits=TimeLimits(soft=1.0, grace=0.2))
     assert done.status == -signal.SIGKILL
-    assert not done.good
+    assert not done.succeeded
 
 
 async def test_what_a_command_has_started_ends_with_it(folder: LocalFolder) -> None:
@@ -119,7 +119,7 @@ async def test_what_a_command_has_started_ends_with_it(folder: LocalFolder) -> N
 
 async def test_what_a_command_leaves_behind_is_ended(folder: LocalFolder) -> None:
     done = await folder.run(script("sleep 60 & echo $!"))
-    assert done.good
+    assert done.succeeded
     await until_gone(int(done.output))
 
 
@@ -219,7 +219,7 @@ time.sleep(float(sys.argv[1]))
 
 async def test_a_daemon_ends_with_the_command_that_started_it(folder: LocalFolder) -> None:
     done = await folder.run([*python(DAEMON), "0"])
-    assert done.good
+    assert done.succeeded
     assert not alive(int(done.output))
 
 

@@ -32,7 +32,7 @@ from penstock_jobs.science.matrix import prepare
 from penstock_jobs.science.model import build, new_model, searches
 from penstock_jobs.science.prediction import SourcePredictor
 from penstock_jobs.science.report import prediction_result
-from penstock_jobs.service import JobBackend
+from penstock_jobs.service import JobService
 from penstock_jobs.web.section import section_over
 from penstock_store.dashboard.app import create_app
 from penstock_store.http.server import serve_app
@@ -96,7 +96,7 @@ def done(request: JobRequest) -> JobResponse:
 
 
 @asynccontextmanager
-async def opened(names: Sequence[str]) -> AsyncIterator[JobBackend]:
+async def opened(names: Sequence[str]) -> AsyncIterator[JobService]:
     jobs = MemoryJobs()
     for name in names:
         await jobs.submit(Fake(name, 0.0))

@@ -39,9 +39,9 @@ def start_trial(page: Page, name: str, seconds: int) -> None:
     page.goto("/jobs")
     page.get_by_role("tab", name="Trial run").click()
     panel = page.get_by_role("tabpanel")
-    panel.get_by_label("Seconds it takes").fill(str(seconds))
-    panel.get_by_label("Seconds between reports").fill("0.2")
-    panel.get_by_label("Name of the job").fill(name)
+    panel.get_by_label("Duration in seconds").fill(str(seconds))
+    panel.get_by_label("Seconds between progress reports").fill("0.2")
+    panel.get_by_label("Job id").fill(name)
     panel.get_by_role("button", name="Start").click()
     page.wait_for_url(f"**/jobs/{name}")
 
@@ -51,7 +51,7 @@ def test_a_data_set_is_checked_at_once_by_row_and_column(page: Page) -> None:
     file = FilePayload(name="river.csv", mimeType="text/csv", buffer=WRONG)
     page.locator("input[type=file]").first.set_input_files(file)
     found = page.locator("[data-found=samples]")
-    expect(found.get_by_text("2 things have to be mended")).to_be_visible()
+    expect(found.get_by_text("2 problems")).to_be_visible()
     expect(found.get_by_role("listitem")).to_have_text(
         ["row 3 · column FC 'many' is not a number", "row 3 · column GA17 '<x' is not a number"]
     )
@@ -62,10 +62,10 @@ def test_a_data_set_is_checked_at_once_by_row_and_column(page: Page) -> None:
 def test_models_are_built_and_samples_predicted_with_them(page: Page) -> None:
     page.goto("/jobs")
     page.get_by_role("tab", name="Build").click()
-    page.get_by_role("button", name="Use made-up data").click()
+    page.get_by_role("button", name="Use synthetic data").click()
     expect(page.get_by_text("103 samples")).to_be_visible()
     page.get_by_role("button", name="Build models").click()
-    expect(page.get_by_text("What the models look at")).to_be_visible()
+    expect(page.get_by_text("Features of the models")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="Models, zip").click()
     models = zipfile.ZipFile(io.BytesIO(Path(download.value.path()).read_bytes()))
@@ -73,7 +73,7 @@ def test_models_are_built_and_samples_predicted_with_them(page: Page) -> None:
 
     page.get_by_role("link", name="Predict with these models").click()
     expect(page.get_by_text("signatures from 103 samples")).to_be_visible()
-    page.get_by_role("button", name="Use made-up samples").click()
+    page.get_by_role("button", name="Use synthetic samples").click()
     page.get_by_role("button", name="Predict", exact=True).click()
     expect(page.get_by_text("Confusion matrix")).to_be_visible()
     counts = page.locator(".p-confusion td").all_inner_texts()
@@ -100,7 +100,7 @@ def test_a_job_is_cancelled_in_the_list_and_tried_again(page: Page) -> None:
     expect(row.get_by_text("running")).to_be_visible()
     row.get_by_role("button", name="Cancel").click()
     expect(row.get_by_text("cancelled")).to_be_visible()
-    row.get_by_role("button", name="Try again").click()
+    row.get_by_role("button", name="Retry").click()
     expect(row.get_by_text("running")).to_be_visible()
     row.get_by_role("button", name="Cancel").click()
     expect(row.get_by_text("cancelled")).to_be_visible()
@@ -110,7 +110,7 @@ def test_jobs_are_found_by_name(page: Page) -> None:
     page.goto("/jobs")
     expect(page.locator("[data-job=lake-1]").get_by_text("done")).to_be_visible()
     expect(page.locator("[data-job=river-1]")).to_be_visible()
-    page.get_by_label("Find by name").fill("lake")
+    page.get_by_label("Find by id").fill("lake")
     expect(page.locator("[data-job=river-1]")).to_have_count(0)
     expect(page.locator("[data-job=lake-1]")).to_be_visible()
 

@@ -11,7 +11,6 @@ import pytest
 from penstock_jobs.errors import DatasetProblem
 from penstock_jobs.model import Fake, JobRecord, JobState, VoteResult
 from penstock_jobs.web import job_row, result_data, result_view, upload
-from penstock_jobs.web.feed import PageFeed
 from tests.jobs.http.memory import MemoryJobs
 
 NOW = datetime(2026, 5, 5, 10, tzinfo=UTC)
@@ -97,29 +96,24 @@ def test_rows_with_problems_are_shown_however_far_down_they_are() -> None:
     assert "<th>50</th>" not in html
 
 
-async def test_many_changes_of_a_job_are_one_piece_of_news() -> None:
-    backend = MemoryJobs()
-    feed = PageFeed(backend)
-    heard: list[Sequence[JobRecord]] = []
+async def test_many_changes_of_a_job_are_few_updates_and_an_error_does_not_end_them() -> None:
+    jobs = MemoryJobs()
+    updates: list[Sequence[JobRecord]] = []
     ended = asyncio.Event()
 
-    def broken(_: Sequence[JobRecord]) -> None:
+    def show(records: Sequence[JobRecord]) -> None:
+        updates.append(records)
+        if any(record.state.final for record in records):
+            ended.set()
         raise ValueError("a page that is gone")
 
-    def listener(news: Sequence[JobRecord]) -> None:
-        heard.append(news)
-        if any(record.state.final for record in news):
-            ended.set()
-
-    feed.listen(broken)
-    leave = feed.listen(listener)
-    async with feed.running():
-        await asyncio.wait_for(backend.watching.wait(), 60)
-        await backend.submit(Fake("a1"))
-        for step in range(200):
-            await backend.change("a1", state=JobState.RUNNING, progress=step / 200)
-        await backend.change("a1", state=JobState.DONE, progress=1.0)
-        await asyncio.wait_for(ended.wait(), 60)
-    leave()
-    assert heard[-1][-1].state is JobState.DONE
-    assert len(heard) < 50
+    task = asyncio.create_task(job_row.show_changes(jobs, show))
+    await asyncio.wait_for(jobs.watching.wait(), 60)
+    await jobs.submit(Fake("a1"))
+    for step in range(200):
+        await jobs.change("a1", state=JobState.RUNNING, progress=step / 200)
+    await jobs.change("a1", state=JobState.DONE, progress=1.0)
+    await asyncio.wait_for(ended.wait(), 60)
+    task.cancel()
+    assert updates[-1][-1].state is JobState.DONE
+    assert len(updates) < 50

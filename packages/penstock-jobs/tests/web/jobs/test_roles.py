@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock_jobs.service import JobBackend
+from penstock_jobs.service import JobService
 from penstock_jobs.web.section import section_over
 from penstock_store.dashboard.pages import OPERATOR_ROLE, Authenticator, DashboardUser, is_allowed
 from tests.jobs.http.memory import MemoryJobs
@@ -24,7 +24,7 @@ class Keeper:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[JobBackend]:
+async def opened() -> AsyncIterator[JobService]:
     yield MemoryJobs()
 
 

@@ -116,8 +116,8 @@ def start_trial(page: Page, name: str) -> None:
     """And wait for its end."""
     page.get_by_role("tab", name="Trial run").click()
     panel = page.get_by_role("tabpanel")
-    panel.get_by_label("Seconds it takes").fill("0")
-    panel.get_by_label("Name of the job").fill(name)
+    panel.get_by_label("Duration in seconds").fill("0")
+    panel.get_by_label("Job id").fill(name)
     panel.get_by_role("button", name="Start").click()
     page.wait_for_url(f"**/jobs/{name}")
     expect(page.get_by_role("status").get_by_text("done")).to_be_visible()

@@ -17,6 +17,7 @@ from penstock.cli.panda.machine import (
     DeploymentError,
     MachineAccess,
 )
+from penstock.client.ssh import SshConnection
 
 #: Folder, then the command's words.
 _RUN: Final = 'mkdir -p "$1" && cd "$1" && shift && exec "$@"'
@@ -55,15 +56,14 @@ class SshMachine:
     def __init__(self, host: str, access: MachineAccess) -> None:
         self._host = host
         self._access = access
-        self._options = {
-            "host": host,
-            "port": access.port,
-            **({"username": access.login} if access.login else {}),
-            **({"client_keys": [str(access.key)]} if access.key is not None else {}),
-            **({"known_hosts": str(access.known_hosts)} if access.known_hosts is not None else {}),
-        }
-        self._connection: asyncssh.SSHClientConnection | None = None
-        self._opening = asyncio.Lock()
+        self._ssh = SshConnection(
+            host,
+            access.port,
+            user=access.login,
+            keys=() if access.key is None else (access.key,),
+            known_hosts=access.known_hosts,
+            error=DeploymentError,
+        )
 
     async def test(self) -> str:
         return (await self._run("uname -sr")).strip()
@@ -84,11 +84,11 @@ class SshMachine:
 
     async def running(self, name: str) -> bool:
         words = ["sh", "-c", _RUNNING, "sh", self._folder(name)]
-        done = await (await self._connected()).run(shlex.join(words), check=False)
+        done = await (await self._ssh.get()).run(shlex.join(words), check=False)
         return done.exit_status == 0
 
     async def read(self, name: str, file: str) -> bytes:
-        connection = await self._connected()
+        connection = await self._ssh.get()
         try:
             async with (
                 connection.start_sftp_client() as files,
@@ -113,7 +113,7 @@ class SshMachine:
 
     async def _upload(self, file: Path) -> str:
         there = f"{self._access.home}/{file.name}"
-        connection = await self._connected()
+        connection = await self._ssh.get()
         try:
             async with connection.start_sftp_client() as files:
                 await files.put(str(file), there)
@@ -132,9 +132,7 @@ class SshMachine:
             await self._run(f"rm -f {home}/*/{OUTPUT_LOG} {home}/*/{ERROR_LOG}")
 
     async def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            await self._connection.wait_closed()
+        await self._ssh.close()
 
     @property
     def _program(self) -> tuple[str, ...]:
@@ -150,7 +148,7 @@ class SshMachine:
         await self._run(shlex.join(["sh", "-c", script, "sh", *words]), text)
 
     async def _run(self, command: str, text: str = "") -> str:
-        connection = await self._connected()
+        connection = await self._ssh.get()
         try:
             done = await connection.run(command, check=False, input=text)
         except (OSError, asyncssh.Error) as error:
@@ -159,17 +157,3 @@ class SshMachine:
             why = str(done.stderr or "").strip() or f"exit status {done.exit_status}"
             raise DeploymentError(f"{self._host}: {why}")
         return str(done.stdout or "")
-
-    async def _connected(self) -> asyncssh.SSHClientConnection:
-        async with self._opening:
-            if self._connection is None or self._connection.is_closed():
-                try:
-                    self._connection = await asyncssh.connect(**self._options)
-                except asyncssh.HostKeyNotVerifiable as error:
-                    raise DeploymentError(
-                        f"{self._host}: its host key is not known; add it to known_hosts "
-                        f"(ssh-keyscan) if it is the right one: {error.reason}"
-                    ) from None
-                except (OSError, asyncssh.Error) as error:
-                    raise DeploymentError(f"{self._host}: no connection: {error}") from None
-            return self._connection

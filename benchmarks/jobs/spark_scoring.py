@@ -1,8 +1,7 @@
-"""Simulated samples by the million, and what a model makes of them.
+"""Predictions on Spark: of millions of simulated samples, and of a small data frame.
 
-A block of draws is a row of the first frame; whichever task gets it draws the same samples. What
-comes back from judging is counts, so neither the driver's memory nor the cost of a sample grows
-with their number.
+A block of draws is a row of the first frame; each task draws the same samples for it. Only counts
+are collected, so the driver's memory does not grow with the number of samples.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from penstock_jobs.science.indicators import INDICATORS
 from penstock_jobs.science.matrix import SampleMatrix
 from penstock_jobs.science.model import SourceModel
 from penstock_jobs.science.prediction import SourcePredictor
-from penstock_jobs.science.simulation import BLOCK, SECTIONS, SimulatedSamples, draw_samples
-from penstock_jobs.science.spark import spark_progress
+from penstock_jobs.science.simulation import BLOCK, SimulatedSamples, draw_samples
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,21 +25,6 @@ if TYPE_CHECKING:
 
 Batches = Iterator[pa.RecordBatch]
 
-_SAMPLES: Final = pa.schema(
-    [
-        ("sample", pa.string()),
-        ("origin", pa.int8()),
-        ("season", pa.int8()),
-        ("section", pa.int8()),
-        ("hours", pa.float64()),
-        ("dilution", pa.float64()),
-        *((name.replace(".", "_"), pa.float64()) for name in INDICATORS),
-    ]
-)
-_SAMPLES_TEXT: Final = ", ".join(
-    f"{field.name} {({'string': 'string', 'int8': 'byte'}).get(str(field.type), 'double')}"
-    for field in _SAMPLES
-)
 _COUNTS_TEXT: Final = "scheme string, origin int, class int, indicators int, samples long"
 _COUNTS: Final = pa.schema(
     [
@@ -54,42 +37,12 @@ _COUNTS: Final = pa.schema(
 )
 
 
-def simulate(
-    spark: SparkSession,
-    matrix: SampleMatrix,
-    coefficients: DecayCoefficients,
-    count: int,
-    seed: int = 1,
-) -> DataFrame:
-    """Samples with what was done to them; an indicator that was not counted is null."""
-    origins = matrix.origins
-    names = np.array(matrix.samples)
-    sections = np.array(SECTIONS)
-
-    def rows(drawn: SimulatedSamples) -> pa.RecordBatch:
-        nearest = np.abs(drawn.hours[:, None] - sections).argmin(axis=1)
-        columns = [
-            pa.array(names[drawn.rows].tolist()),
-            pa.array(origins[drawn.rows]),
-            pa.array(drawn.seasons),
-            pa.array(nearest.astype(np.int8)),
-            pa.array(drawn.hours),
-            pa.array(drawn.dilutions),
-            *(pa.array(column, from_pandas=True) for column in drawn.values.T),
-        ]
-        return pa.record_batch(columns, schema=_SAMPLES)
-
-    made = _blocks(matrix, coefficients, count, seed, rows)
-    return _frame(spark, count).mapInArrow(made, _SAMPLES_TEXT)
-
-
 def score_simulated(
     spark: SparkSession,
     model: SourceModel,
     base: SampleMatrix,
     count: int,
     seed: int = 1,
-    told: Callable[[float], None] = lambda _: None,
 ) -> dict[tuple[str, int, int, int], int]:
     """Scheme, origin, predicted class, number of indicators → how many simulated samples."""
     origins = base.origins
@@ -118,9 +71,7 @@ def score_simulated(
     frame = _frame(spark, count)
     counts = frame.mapInArrow(judged, _COUNTS_TEXT)
     grouped = counts.groupBy("scheme", "origin", "class", "indicators").sum("samples")
-    with spark_progress(spark, _tasks(count), told):
-        found = grouped.collect()
-    return {(row[0], row[1], row[2], row[3]): row[4] for row in found}
+    return {(row[0], row[1], row[2], row[3]): row[4] for row in grouped.collect()}
 
 
 def _frame(spark: SparkSession, count: int) -> DataFrame:
@@ -128,7 +79,7 @@ def _frame(spark: SparkSession, count: int) -> DataFrame:
 
 
 def _tasks(count: int) -> int:
-    """So many that progress moves, and that no core waits long for another's last."""
+    """Enough for an even load."""
     blocks = -(-count // BLOCK)
     return max(min(blocks, 64), blocks // 10)
 
@@ -149,8 +100,6 @@ def _blocks(
     return made
 
 
-# Predicting many samples on Spark: the model goes to the samples.
-
 _PREDICTED: Final = (
     "sample string, scheme string, class int, confidence double, hours double, dilution double, "
     "deciding array<string>"
@@ -169,7 +118,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def predict(samples: DataFrame, model: SourceModel) -> DataFrame:
-    """Of samples as `simulate` has them: id, season and indicators; a row for each scheme."""
+    """Of samples with id, season and indicators; a row for each scheme."""
     names = ["sample", "season", *(name.replace(".", "_") for name in INDICATORS)]
 
     def predicted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Functions to try the queue with."""
+"""Functions that tests call through the queue."""
 
 from __future__ import annotations
 
