@@ -58,5 +58,5 @@ def test_a_reference_with_too_few_of_a_source_is_refused(
     matrix: SampleMatrix, slopes: DecayCoefficients
 ) -> None:
     humans = np.flatnonzero(matrix.origins == 1)
-    with pytest.raises(DatasetError, match="of each of two or more sources are needed; here: 54 human"):
+    with pytest.raises(DatasetError, match="two or more sources are needed; here: 54 human"):
         SourceClassifier(matrix.take(humans), slopes)
