@@ -212,7 +212,7 @@ class ResultAdvertisements:
 
     def add(self, publications: Iterable[Publication]) -> None:
         for publication in publications:
-            self._inference.saw(publication)
+            self._inference.on_publication(publication)
 
     def add_attributes(self, attributes: Iterable[tuple[str, str, bool]]) -> None:
         self.add(

@@ -47,7 +47,7 @@ def test_our_half_ends_and_what_still_comes_is_read(
     flow_control = SimpleNamespace(force_resume=lambda: transport.asked.append("read"))
 
     half_close(
-        cast(Any, SimpleNamespace(transport=transport, flow_control=flow_control)), told=told
+        cast(Any, SimpleNamespace(transport=transport, flow_control=flow_control)), reason_sent=told
     )
 
     assert transport.asked == asked

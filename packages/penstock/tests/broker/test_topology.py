@@ -69,11 +69,11 @@ async def test_the_last_word_about_a_key_holds(journal: Journal) -> None:
 
 async def test_what_changes_nothing_writes_nothing(journal: Journal) -> None:
     journal.now.put(("queue", "/", "a"), {"n": 1})
-    journal.now.write()
+    journal.now.journal.write()
     size = journal.path.stat().st_size
     journal.now.put(("queue", "/", "a"), {"n": 1})
     journal.now.drop(("queue", "/", "never"))
-    journal.now.write()
+    journal.now.journal.write()
     assert journal.path.stat().st_size == size
 
 
@@ -107,13 +107,13 @@ async def test_a_damaged_line_costs_itself_and_is_reported(journal: Journal, lin
 
 
 async def test_history_is_cut_when_there_is_much_of_it(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topology_module, "COMPACT_LINES", 10)
+    monkeypatch.setattr(topology_module, "COMPACT_BYTES", 500)
     journal.reopen()
     for number in range(50):
         journal.now.put(("queue", "/", "a"), {"n": number})
-        journal.now.write()
+        await stand.synced()
     assert len(journal.path.read_bytes().splitlines()) < 20
     assert journal.reopen() == {("queue", "/", "a"): {"n": 49}}
 
@@ -123,61 +123,68 @@ async def test_a_full_disk_keeps_changes_for_later(
 ) -> None:
     journal.now.put(("queue", "/", "a"), {"n": 1})
     with monkeypatch.context() as patch:
-        write = os.write
-        patch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
+        pwrite = os.pwrite
+
+        def fill(fd: int, data: bytes, position: int) -> int:
+            if position:
+                raise OSError(28, "No space left on device")
+            return pwrite(fd, data[:5], position)
+
+        patch.setattr(os, "pwrite", fill)
         with pytest.raises(OSError, match="No space left"):
-            journal.now.write()
+            journal.now.journal.write()
     assert journal.path.read_bytes() == b"", "nothing half"
-    journal.now.write()
+    journal.now.journal.write()
     assert journal.reopen() == {("queue", "/", "a"): {"n": 1}}
 
 
-@pytest.mark.parametrize("step", ["open", "fsync", "replace"])
+@pytest.mark.parametrize("step", ["open", "replace"])
 async def test_a_failed_compaction_leaves_the_journal_in_use(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str
+    stand: Stand, journal: Journal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: str
 ) -> None:
     """And the next change in it, not in a file that was opened since."""
-    monkeypatch.setattr(topology_module, "COMPACT_LINES", 10)
+    monkeypatch.setattr(topology_module, "COMPACT_BYTES", 500)
     journal.reopen()
+    await stand.synced()
 
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((Path, step, fail) if step == "replace" else (os, step, fail)))
+        patch.setattr(Path if step == "replace" else os, step, fail)
         for number in range(30):
             journal.now.put(("queue", "/", "a"), {"n": number})
-            journal.now.write()
+            await stand.synced()
     segment = tmp_path / "segment"
     with segment.open("wb"):  # takes the lowest number that is free
         journal.now.put(("queue", "/", "b"), {"n": 1})
-        journal.now.write()
+        await stand.synced()
     assert segment.read_bytes() == b""
     assert journal.reopen() == {("queue", "/", "a"): {"n": 29}, ("queue", "/", "b"): {"n": 1}}
 
 
 async def test_compaction_is_tried_again_after_it_has_failed(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
+    stand: Stand, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topology_module, "COMPACT_LINES", 10)
+    monkeypatch.setattr(topology_module, "COMPACT_BYTES", 500)
     journal.reopen()
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
+        patch.setattr(Path, "replace", fail)
         for number in range(15):
             journal.now.put(("queue", "/", "a"), {"n": number})
-            journal.now.write()
+            await stand.synced()
     for number in range(30):
         journal.now.put(("queue", "/", "a"), {"n": number})
-        journal.now.write()
+        await stand.synced()
     assert len(journal.path.read_bytes().splitlines()) < 20
 
 
 async def test_a_new_journal_is_synced_with_its_directory(journal: Journal, tmp_path: Path) -> None:
-    descriptors = journal.now.begin_sync()
+    descriptors = journal.now.journal.begin_sync()
     synced = [Path(f"/proc/self/fd/{descriptor}").readlink() for descriptor in descriptors]
     for descriptor in descriptors:
         os.close(descriptor)

@@ -72,7 +72,7 @@ def test_no_flag_takes_a_password() -> None:
 def test_a_user_there_is_already_is_not_added_again(ada: Path) -> None:
     added = run("user", "add", "ada", "--password-stdin", "--data", ada, stdin="other\n")
     assert added.returncode == 5
-    assert "user 'ada' exists already" in added.stderr
+    assert "user 'ada' already exists" in added.stderr
 
 
 def test_an_empty_password_is_refused(data: Path) -> None:

@@ -50,7 +50,7 @@ def test_all_that_was_seen_conforms_to_what_is_announced(seen: list[Publication]
     announced = Announced()
 
     for publication in seen:
-        announced.announcing.saw(publication)
+        announced.announcing.on_publication(publication)
 
     for publication in seen:
         assert any(conforms(publication, one) for one in announced.standing.values())
@@ -59,7 +59,7 @@ def test_all_that_was_seen_conforms_to_what_is_announced(seen: list[Publication]
 def test_what_agrees_is_announced_together() -> None:
     announced = Announced()
     for said in ("[x,1]", "[y,'t']", "[x,2.5],[y,'u']", "[x,3]"):
-        announced.announcing.saw(parse_publication(f"[class,a],{said}"))
+        announced.announcing.on_publication(parse_publication(f"[class,a],{said}"))
 
     assert list(announced.standing.values()) == [
         parse_advertisement("[class,eq,a],[x,isPresent,0],[y,isPresent,'']")
@@ -68,8 +68,8 @@ def test_what_agrees_is_announced_together() -> None:
 
 def test_text_once_and_number_another_time_are_announced_apart() -> None:
     announced = Announced()
-    announced.announcing.saw(Publication("a", {"x": 1}))
-    announced.announcing.saw(Publication("a", {"x": "1"}))
+    announced.announcing.on_publication(Publication("a", {"x": 1}))
+    announced.announcing.on_publication(Publication("a", {"x": "1"}))
 
     assert len(announced.standing) == 2
 
@@ -77,10 +77,10 @@ def test_text_once_and_number_another_time_are_announced_apart() -> None:
 def test_names_without_end_are_not_announced() -> None:
     announced = Announced()
     for number in range(MAX_CLASSES + 10):
-        announced.announcing.saw(Publication(f"k{number}", {}))
+        announced.announcing.on_publication(Publication(f"k{number}", {}))
     assert len(announced.standing) == MAX_CLASSES
 
     announced = Announced()
     for number in range(MAX_ATTRIBUTES * 3):
-        announced.announcing.saw(Publication("a", {f"x{number}": 1}))
+        announced.announcing.on_publication(Publication("a", {f"x{number}": 1}))
     assert max(len(one.predicates) for one in announced.standing.values()) == MAX_ATTRIBUTES

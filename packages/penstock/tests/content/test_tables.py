@@ -29,7 +29,7 @@ def test_subscriptions_that_an_advertisement_intersects(
 
     for offered in asked:
         expected = {key for key, one in wanted.items() if intersects(one, offered)}
-        assert sorted(table.meeting(offered)) == sorted(expected)
+        assert sorted(table.intersecting(offered)) == sorted(expected)
 
 
 @settings(max_examples=25)
@@ -44,7 +44,7 @@ def test_subscriptions_to_narrow_ranges_that_an_advertisement_intersects(
 
     for offered in asked:
         expected = {key for key, one in wanted.items() if intersects(one, offered)}
-        assert sorted(table.meeting(offered)) == sorted(expected)
+        assert sorted(table.intersecting(offered)) == sorted(expected)
 
 
 @settings(max_examples=25)
@@ -67,7 +67,7 @@ def test_advertisements_that_others_meet(
 
     for wanted in asked:
         expected = {key for key, one in offered.items() if intersects(wanted, one)}
-        assert sorted(table.meeting(wanted)) == sorted(expected)
+        assert sorted(table.intersecting(wanted)) == sorted(expected)
     for publication in sent:
         expected = {key for key, one in offered.items() if conforms(publication, one)}
         assert sorted(table.conforming(publication)) == sorted(expected)
@@ -102,4 +102,4 @@ def test_more_attributes_than_there_can_be_lanes() -> None:
     for name in names[:20]:
         wanted = Subscription("k", (Predicate(name, Operator.LESS, 5),))
         expected = {key for key, one in offered.items() if intersects(wanted, one)}
-        assert sorted(table.meeting(wanted)) == sorted(expected)
+        assert sorted(table.intersecting(wanted)) == sorted(expected)

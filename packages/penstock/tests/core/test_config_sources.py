@@ -82,7 +82,7 @@ def test_the_environment_can_name_the_file(toml: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there is no such configuration file"):
+    with pytest.raises(ConfigurationError, match="configuration file not found"):
         load_settings({}, file=tmp_path / "none.toml")
 
 
@@ -161,13 +161,13 @@ def test_an_unknown_key_is_refused_with_the_one_that_was_meant(
 
 def test_a_key_like_no_other_is_refused_with_those_there_are(tmp_path: Path) -> None:
     said = wrong("[log]\nzzz = 1\n", tmp_path)
-    assert "there is no setting log.zzz; there are log.level, log.format" in said
+    assert "unknown setting log.zzz; known settings: log.level, log.format" in said
 
 
 def test_an_unknown_variable_is_refused_like_a_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load_settings({"PENSTOCK_BROKER__HEARTBEET": "1"}, directory=tmp_path)
-    assert "environment PENSTOCK_BROKER__HEARTBEET: there is no setting" in str(refused.value)
+    assert "environment PENSTOCK_BROKER__HEARTBEET: unknown setting" in str(refused.value)
     assert "did you mean broker.heartbeat?" in str(refused.value)
 
 

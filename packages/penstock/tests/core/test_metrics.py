@@ -45,7 +45,7 @@ def test_every_figure_has_an_attribute_a_name_and_a_meaning() -> None:
     for figure in METRICS:
         suffix = "_total" if figure.kind == "counter" else ""
         assert seen[f"penstock_{figure.name}{suffix}"] == getattr(metrics, figure.attribute) == 0
-        assert figure.meaning.endswith(".")
+        assert figure.help.endswith(".")
 
 
 def test_two_brokers_in_one_process_count_apart() -> None:

@@ -164,7 +164,7 @@ async def test_a_full_queue_gives_up_its_oldest(bench: Bench) -> None:
     for number in range(MAX_WAITING_CHECKS):
         bench.check(f"wrong-{number}")
 
-    with pytest.raises(AuthenticationFailed, match="too many logins wait"):
+    with pytest.raises(AuthenticationFailed, match="too many pending logins"):
         await oldest
     bench.go.set()
     for task in bench.tasks:

@@ -36,7 +36,7 @@ def test_what_comes_back_comes_first_in_its_old_order(order: list[int], back: in
     backlog = Backlog(admit)
     backlog.fresh.extend(Delivery(message(b"%d" % n), n) for n in range(6, 9))
     for position in order[:back]:
-        backlog.give_back(Delivery(message(b"%d" % position), position))
+        backlog.requeue(Delivery(message(b"%d" % position), position))
     returned = sorted(order[:back])
     assert len(backlog) == back + 3
     assert empty(backlog, None) == [b"%d" % n for n in [*returned, 6, 7, 8]]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.buckets import MESSAGE_OVERHEAD_BYTES
 from penstock.core.errors import Unsupported
-from penstock.destinations.direct_reply_to import MAX_WAITING_BYTES, MESSAGE_OVERHEAD_BYTES
+from penstock.destinations.direct_reply_to import MAX_WAITING_BYTES
 from tests.destinations.test_large_messages import (
     BODY,
     body_of,

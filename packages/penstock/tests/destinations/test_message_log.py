@@ -29,7 +29,7 @@ async def reopened(stand: Stand, store: MessageLog) -> MessageLog:
 async def test_what_is_appended_is_live_until_it_is_done(stand: Stand, store: MessageLog) -> None:
     offsets = [store.append(persistent(body)) for body in (b"a", b"b", b"c")]
     assert offsets == [0, 1, 2]
-    store.done(1, spooled=False)
+    store.acknowledge(1, spooled=False)
     assert live(store) == [(0, b"a", False), (2, b"c", False)]
     again = await reopened(stand, store)
     assert live(again) == [(0, b"a", False), (2, b"c", False)]
@@ -45,7 +45,7 @@ async def test_what_was_only_paged_says_so(store: MessageLog) -> None:
 async def test_everything_may_be_done_at_once(stand: Stand, store: MessageLog) -> None:
     for body in (b"a", b"b", b"c"):
         store.append(persistent(body))
-    store.all_done()
+    store.acknowledge_all()
     assert live(store) == []
     assert store.append(persistent(b"d")) == 3
     again = await reopened(stand, store)
@@ -64,8 +64,8 @@ async def test_acknowledgements_of_messages_a_crash_took_do_not_cost_their_succe
     whole = segment.read_bytes()
     for body in (b"c", b"d"):
         store.append(persistent(body))
-    store.done(2, spooled=False)
-    store.done(3, spooled=False)
+    store.acknowledge(2, spooled=False)
+    store.acknowledge(3, spooled=False)
     store.close()
     await stand.synced()
     segment.write_bytes(whole)
@@ -87,7 +87,7 @@ async def test_segments_that_are_done_go(tmp_path: Path, monkeypatch: pytest.Mon
         stand.kernel.write_batch.flush()
     before = len(list(store.directory.glob("*.seg")))
     for number in range(200):
-        store.done(number, spooled=False)
+        store.acknowledge(number, spooled=False)
     assert before > 5
     assert len(list(store.directory.glob("*.seg"))) <= 2
     store.close()
@@ -113,7 +113,7 @@ async def test_messages_that_damage_took_do_not_keep_their_segments(
     left = [record.offset for record in again.records()]
     assert 0 < len(left) < 100
     for offset in left:
-        again.done(offset, spooled=False)
+        again.acknowledge(offset, spooled=False)
     assert again.acks.floor == 100
     assert len(list(store.directory.glob("*.seg"))) <= 2
     again.close()
@@ -123,7 +123,7 @@ async def test_messages_that_damage_took_do_not_keep_their_segments(
 async def test_bodies_nobody_wants_any_more_are_swept(stand: Stand, store: MessageLog) -> None:
     store.append(persistent(b"a"))
     store.append(persistent(b"b"))
-    store.done(0, spooled=False)
+    store.acknowledge(0, spooled=False)
     for offset in (0, 1, 7):  # done; live; of a message that never reached the log
         (store.directory / f"{offset:020d}.body").touch()
     again = await reopened(stand, store)
@@ -133,6 +133,6 @@ async def test_bodies_nobody_wants_any_more_are_swept(stand: Stand, store: Messa
 
 async def test_deleting_leaves_nothing(store: MessageLog) -> None:
     store.append(persistent(b"a"))
-    store.done(0, spooled=False)
+    store.acknowledge(0, spooled=False)
     store.delete()
     assert not store.directory.exists()

@@ -200,7 +200,7 @@ class Overlay:
         if name not in self.routers:
             notebook = self.notebooks.setdefault(name, Notebook())
             router = self.routers[name] = OverlayRouter(
-                name, self.rules, memory=notebook, clock=self.clock
+                name, self.rules, store=notebook, clock=self.clock
             )
             if self._pulse is not None:
                 told = Told()
@@ -261,7 +261,7 @@ class Overlay:
             if isinstance(hop, Person) and hop.durable:
                 router.attach(hop)
         for hop_name, envelope in list(self.notebooks[name].asked.values()):
-            router.recall(hop_name, envelope)
+            router.restore(hop_name, envelope)
 
     def settle(self) -> int:
         """Carry all there is, some ways further than others; returns how many messages crossed."""

@@ -248,8 +248,8 @@ def test_an_action_that_fails_does_not_keep_later_ones_from_happening() -> None:
         name, durable, checked = "B1-clumsy", False, False
 
         def deliver(self, envelope: PadresEnvelope) -> int:
-            router.later(fail)
-            router.later(lambda: done.append(envelope.text))
+            router.defer(fail)
+            router.defer(lambda: done.append(envelope.text))
             return ACCEPTED
 
     router.attach(Clumsy())

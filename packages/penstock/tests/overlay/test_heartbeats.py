@@ -91,7 +91,7 @@ def test_heartbeats_can_be_set_for_one_broker_while_it_runs(rules: RoutingRules)
         "[enabled,true],[interval,1],[timeout,1],[threshold,1]"
     )
     stages.stage()
-    pulses = {name: one.heartbeats.pulse for name, one in stages.overlay.controllers.items()}
+    pulses = {name: one.heartbeats.settings for name, one in stages.overlay.controllers.items()}
     assert pulses == {"B1": PULSE, "B2": HeartbeatSettings(True, 1, 1, 1), "B3": PULSE}
     order(operator, "B1", "LIFECYCLE-STOP")
     stages.overlay.pass_time(3)
@@ -108,11 +108,11 @@ def test_heartbeats_can_be_switched_for_all(rules: RoutingRules) -> None:
     order(operator, "B1", "LIFECYCLE-RESUME")
     operator.publish("[class,GLOBAL_FD],[flag,'true']")
     stages.stage()
-    assert all(one.heartbeats.pulse.enabled for one in stages.overlay.controllers.values())
+    assert all(one.heartbeats.settings.enabled for one in stages.overlay.controllers.values())
 
 
 def test_a_setting_that_makes_no_sense_changes_nothing(rules: RoutingRules) -> None:
     stages, _, operator = watched(rules)
     operator.publish("[class,BROKER_MONITOR],[brokerID,B2],[command,SET_FD_PARAMS],[threshold,0.5]")
     stages.stage()
-    assert stages.overlay.controllers["B2"].heartbeats.pulse == PULSE
+    assert stages.overlay.controllers["B2"].heartbeats.settings == PULSE

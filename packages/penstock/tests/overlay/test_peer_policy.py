@@ -236,7 +236,7 @@ async def test_a_neighbour_without_the_right_does_not_command(
     assert not house.told_to_stop.is_set()
     assert not router_of(broker).next_hops.stopped
     assert broker.overlay.controller is not None
-    assert not broker.overlay.controller.heartbeats.pulse.enabled
+    assert not broker.overlay.controller.heartbeats.settings.enabled
 
 
 async def test_a_neighbour_with_the_right_does(house: House, strangers: AsyncExitStack) -> None:

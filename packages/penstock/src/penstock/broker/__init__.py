@@ -1,1 +1,1 @@
-"""The kernel: the terminal/driver contract, buckets, virtual hosts, the log, users."""
+"""The broker's kernel: contract, buckets and spools, virtual hosts, write batch, log, users."""

@@ -1,11 +1,10 @@
-"""Buckets: the memory messages are carried in, and the budget that bounds it.
+"""Buckets, the memory for large messages, and the budget of all message memory.
 
-Small messages are `bytes`; what queues hold of them is only counted here. Large messages pass in
-*buckets*, pooled buffers of power-of-two sizes with a reference count, and come to rest in a
-*spool*, a file, so that a message of any size needs a few buckets and no more.
+Small messages are `bytes`; queues only report their size here. Large messages pass through buckets,
+pooled buffers with a reference count, into a spool file, so any message needs only a few buckets.
 
-Nothing here refuses memory: a caller that finds the budget spent (`spent`) stops reading from the
-socket that fills it and is called back when there is room. Back-pressure is the TCP window.
+Nothing here refuses memory. A caller that finds the budget used up (`spent`) stops reading from its
+socket and is called back later: back-pressure is the TCP window.
 """
 
 from __future__ import annotations
@@ -13,16 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-#: Buckets are this large unless asked otherwise: big enough to make one write worth a thread's
-#: while, small enough that a dozen connections fit a small machine.
+#: The default size: large enough for one write in a thread, small enough for many connections. Also
+#: what a large message counts in memory while its body is in a spool.
 BUCKET_BYTES: Final = 256 * 1024
 
-#: How many bytes of free buckets of each size the pool keeps for the next taker.
+#: Free buckets kept for reuse, in bytes per size.
 MAX_POOLED_BYTES: Final = 8 * 1024 * 1024
+
+#: What a message in memory takes beside its body: objects, header, key.
+MESSAGE_OVERHEAD_BYTES: Final = 400
 
 
 class Bucket:
-    """A pooled buffer. Whoever takes it further retains it; the last to release it returns it."""
+    """A pooled buffer. Each holder retains it; the last release returns it to the pool."""
 
     __slots__ = ("account", "filled", "memory", "references", "view")
 
@@ -34,7 +36,7 @@ class Bucket:
         self.references = 1
 
     def fill(self, data: memoryview) -> int:
-        """Copy in as much as there is room for; returns how much that was."""
+        """Copy as much as fits; returns the number of bytes."""
         taken = min(len(data), len(self.memory) - self.filled)
         self.view[self.filled : self.filled + taken] = data[:taken]
         self.filled += taken
@@ -58,7 +60,7 @@ class Bucket:
 
 
 class MemoryAccount:
-    """What one connection holds of the pool, and the window it must stay in."""
+    """The buckets of one connection, and their limit."""
 
     __slots__ = ("on_relief", "pool", "used", "window")
 
@@ -84,11 +86,11 @@ class MemoryAccount:
 
 
 class BucketPool:
-    """One broker's memory for messages: free buckets by size, and the sum of what is in use."""
+    """Free buckets by size, and the memory that messages of one broker use."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
-        #: Bytes in use: buckets that are out, and what queues hold of small messages.
+        #: Bytes in use: buckets, and small messages in queues.
         self.used = 0
         self._free: dict[int, list[bytearray]] = {}
         self._waiting: list[Callable[[], None]] = []
@@ -121,5 +123,5 @@ class BucketPool:
                 resume()
 
     def when_relieved(self, resume: Callable[[], None]) -> None:
-        """Call back once when there is room again."""
+        """Call back once when the budget is no longer used up."""
         self._waiting.append(resume)

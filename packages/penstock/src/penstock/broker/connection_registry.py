@@ -1,4 +1,4 @@
-"""A client comes and a client goes: what is the same of that, whatever it speaks."""
+"""Registration of client connections, the same for every protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.broker.host import ClientConnection, Host
 
 
 class SocketTerminal(ClientConnection, Protocol):
-    """One socket and whoever is behind it."""
+    """A terminal with its socket."""
 
     host: Host
     transport: asyncio.Transport
@@ -22,7 +22,7 @@ class SocketTerminal(ClientConnection, Protocol):
 def register_connection(
     terminal: SocketTerminal, transport: asyncio.BaseTransport, choke_bytes: int
 ) -> None:
-    """There is a socket; `choke_bytes` is how much may wait in it before senders are told."""
+    """`choke_bytes` is the size of the write buffer at which the transport pauses the terminal."""
     terminal.transport = cast(asyncio.Transport, transport)
     terminal.transport.set_write_buffer_limits(high=choke_bytes)
     terminal.flow_control.start()
@@ -34,27 +34,26 @@ def register_connection(
     terminal.host.kernel.metrics.connections_opened += 1
 
 
-def half_close(terminal: SocketTerminal, *, told: bool) -> None:
-    """Close so that what the client was `told` last is heard; the caller limits the time.
+def half_close(terminal: SocketTerminal, *, reason_sent: bool) -> None:
+    """Close so that the client still receives the last frames; the caller limits the time.
 
-    A socket that is closed over bytes nobody has read is reset, and a reset destroys what is on its
-    way to the client. So this ends our half of the connection only; the terminal reads on, and
-    discards what it reads, until the client closes. TLS has no halves: there the client, which was
-    told to go, has to close first; one that was told nothing would wait for us.
+    Closing a socket with unread input resets it, which discards data in flight to the client. So
+    only our half is closed, and the terminal reads and discards input until the client closes. TLS
+    has no half-close: a client that was sent a reason (`reason_sent`) must close first; any other
+    would wait for us.
     """
     transport = terminal.transport
     if transport.can_write_eof():
         try:
             transport.write_eof()
-        except OSError:  # asyncio's own transports: the client has gone
+        except OSError:  # asyncio's own transports: the client is gone
             transport.abort()
-    elif not told:
+    elif not reason_sent:
         transport.close()
     terminal.flow_control.force_resume()
 
 
 def unregister_connection(terminal: SocketTerminal) -> None:
-    """The socket is gone, and all that hung on it was let go."""
     terminal.host.client_left(terminal)
     terminal.host.kernel.metrics.connections_closed += 1
     terminal.host.kernel.write_batch.flush()

@@ -1,10 +1,8 @@
-"""What the broker asks of every message's content header, without decoding it.
+"""Message flags and priority from a content header, without decoding it.
 
-The header travels through the broker as the bytes the publisher sent. `message_flags` is what every
-publish pays: it walks the header by lengths, so a malformed one is refused at the door, and picks
-up the few facts that drivers ask of every message. The names and values inside the headers table
-are not read there; whoever needs them calls `core.properties.decode_header`, which raises
-`WireSyntaxError` for a table that lies.
+The header passes through the broker as bytes. `message_flags` runs for every publish: it walks the
+header by lengths, refuses a malformed one and collects the flags. It does not read the headers
+table; `decode_header` does, and raises `WireSyntaxError` for an invalid one.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from penstock.core.basic_properties import (
 )
 from penstock.core.errors import WireSyntaxError
 
-#: What follows the priority: short strings, and among them the timestamp.
+#: Properties after the priority: short strings, except the timestamp.
 _TAIL: Final = (
     CORRELATION_ID,
     REPLY_TO,
@@ -41,7 +39,7 @@ _TAIL: Final = (
 
 
 def message_flags(header: bytes) -> int:
-    """The contract's message flags; raises unless the header's properties fill it exactly."""
+    """Message flags of the contract; raises unless the properties fill the header exactly."""
     if not header.startswith(b"\x00\x3c"):
         raise header_class_error(header)
     flags = 0
@@ -61,7 +59,7 @@ def message_flags(header: bytes) -> int:
             if header[pos] == 2:
                 flags |= PERSISTENT
             pos += 1
-        if present & 0x08:  # priority; zero is no different from none
+        if present & 0x08:  # priority; 0 is the default
             if header[pos]:
                 flags |= PRIORITY
             pos += 1
@@ -78,7 +76,7 @@ def message_flags(header: bytes) -> int:
 
 
 def message_priority(header: bytes) -> int:
-    """The priority alone, 0 for none, of a header that `message_flags` has accepted."""
+    """The priority, by default 0, of a header that `message_flags` has accepted."""
     present = header[12]
     if not present & 0x08:
         return 0
@@ -95,11 +93,7 @@ def message_priority(header: bytes) -> int:
 
 
 def _may_select(header: bytes, start: int, stop: int) -> bool:
-    """Whether CC or BCC may be among the headers.
-
-    Whether it is truly a key, and of the outermost table, is the exchange's to see: here it is
-    enough never to miss one.
-    """
+    """Whether CC or BCC may be a header. The exchange checks exactly; this must not miss one."""
     return header.find(b"\x02CC", start, stop) >= 0 or header.find(b"\x03BCC", start, stop) >= 0
 
 

@@ -1,8 +1,8 @@
 """The contract between terminals and drivers (AMQ RFC005).
 
-A *terminal* owns one socket and speaks one protocol; it keeps no messages. A *driver* owns one
-destination: an exchange, a queue, a stream. They meet on a *channel* and exchange *fragments*.
-The verbs below are all that crosses the boundary, and every one of them returns at once:
+A *terminal* owns one socket and speaks one protocol; it stores no messages. A *driver* owns one
+destination: an exchange, a queue, a stream. They meet on a *channel* and exchange *fragments*. All
+methods return immediately:
 
     terminal → driver    channel_open  channel_post  channel_request
                          channel_confirm  channel_failure  channel_close
@@ -10,15 +10,15 @@ The verbs below are all that crosses the boundary, and every one of them returns
 
 Posting. A small message is one fragment, a `Message`. A large one is a `Message` with `more` set
 and no body, then `Fragment`s, the last with `more` unset; the receiver releases their buckets. A
-post with a non-zero receipt is answered, once, by `channel_confirm` (it is safe: stored where it
-must be stored) or `channel_failure` (it is not, and why).
+post with a non-zero receipt is answered once: `channel_confirm` (stored as required) or
+`channel_failure` (with the reason).
 
 Forwarding. A driver forwards while the channel has credit. `channel_request` sets the credit: how
-many more messages the terminal will take from now on; zero pauses. A large message is forwarded
-one fragment at a time: after a fragment with `more` set, the next `channel_request` draws the next
-one, so a slow socket never fills memory. The terminal answers each delivery by `channel_confirm`
-(done with it) or `channel_failure` (put it back, or dead-letter it), unless the channel was opened
-`settled`; it owes that answer even after `channel_close`.
+many more messages the terminal accepts; zero pauses. A large message is forwarded one fragment at a
+time: after a fragment with `more` set, the next `channel_request` draws the next one, so a slow
+socket never fills memory. The terminal answers each delivery by `channel_confirm` (acknowledged) or
+`channel_failure` (requeue or dead-letter), unless the channel was opened `settled`; this holds even
+after `channel_close`.
 """
 
 from __future__ import annotations
@@ -34,29 +34,26 @@ if TYPE_CHECKING:
     from penstock.broker.spool import Spool
 
 
-#: Credit of a channel that takes all it can get; the terminal pauses it when its socket is full.
+#: Unlimited credit; the terminal pauses the channel when its socket is full.
 UNLIMITED_CREDIT: Final = 1 << 62
 
-# Message flags: what drivers ask of every message, so that few must decode a header.
+# Message flags: properties that drivers need without decoding the header.
 PERSISTENT: Final = 1  #: survives a restart in a durable destination
-MANDATORY: Final = 2  #: the publisher wants it back if no queue takes it
-EXPIRES: Final = 4  #: carries its own time to live
-PRIORITY: Final = 8  #: carries a priority
-SENDER_SELECTED: Final = 16  #: headers name more routing keys (CC, BCC)
-EXACTLY_ONCE: Final = (
-    32  #: to be delivered exactly once (MQTT's QoS 2); persistent alone is at least once
-)
-RETAIN: Final = 64  #: its publisher wanted it kept for those who come later
-FROM_RETAINED: Final = 128  #: comes from what was kept, not from a publisher
+MANDATORY: Final = 2  #: returned to the publisher if unroutable
+EXPIRES: Final = 4  #: has a time to live
+PRIORITY: Final = 8  #: has a priority
+SENDER_SELECTED: Final = 16  #: has further routing keys in headers (CC, BCC)
+EXACTLY_ONCE: Final = 32  #: MQTT's QoS 2
+RETAIN: Final = 64  #: to be stored as the retained message of its topic
+FROM_RETAINED: Final = 128  #: a retained message, not a new publish
 
 
 class Message:
     """The first fragment of a message, and the whole of a small one.
 
-    `route` and `header` are kept as they travel in AMQP 0-9-1, so that the way from one socket to
-    another decodes nothing: `route` is the exchange and the routing key as two short strings,
-    `header` the content header (class, weight, body size, property flags, properties). The body of
-    a large message that has arrived whole lies in its `spool`.
+    `route` (exchange and routing key, two short strings) and `header` (class, weight, body size,
+    property flags, properties) are AMQP 0-9-1 bytes, so nothing is decoded between two sockets. The
+    body of a complete large message is in its `spool`.
     """
 
     __slots__ = ("body", "flags", "header", "more", "route", "spool")
@@ -68,7 +65,7 @@ class Message:
         self.header = header
         self.body = body
         self.flags = flags
-        self.more = more  #: fragments of the body follow
+        self.more = more  #: fragments follow
         self.spool: Spool | None = None
 
     @property
@@ -81,12 +78,12 @@ class Message:
 
     @property
     def size(self) -> int:
-        """The length of the body, wherever it lies."""
+        """The length of the body, in memory or in a spool."""
         return int.from_bytes(self.header[4:12], "big")
 
 
 class Fragment:
-    """A later slice of a large message, in a bucket that whoever takes it releases."""
+    """A later slice of a large message; the receiver releases its bucket."""
 
     __slots__ = ("body", "bucket", "more")
 
@@ -97,21 +94,21 @@ class Fragment:
 
 
 class Delivery:
-    """A message as one destination holds it, until a terminal confirms or fails it."""
+    """A message of one destination, until a terminal confirms or fails it."""
 
     __slots__ = ("count", "expires", "message", "offset", "position", "released")
 
     def __init__(self, message: Message, position: int, offset: int = -1) -> None:
         self.message = message
         self.position = position  #: order within the destination
-        self.offset = offset  #: where it stands in the log, or -1
-        self.count = 0  #: how often it has been delivered before
-        self.released = False  #: it was with a client that gave it back, which does not count
-        self.expires = 0.0  #: when its time to live ends (loop time), or 0
+        self.offset = offset  #: in the log, or -1
+        self.count = 0  #: previous deliveries
+        self.released = False  #: a client released it, which does not count as a delivery
+        self.expires = 0.0  #: loop time at which it expires, or 0
 
 
 class Channel:
-    """One conversation between a terminal and a driver. Each side keeps its own state on it."""
+    """A channel between a terminal and a driver. Each side keeps its own state on it."""
 
     __slots__ = (
         "busy",
@@ -127,85 +124,80 @@ class Channel:
     def __init__(self, terminal: Terminal, driver: Driver, settled: bool = False) -> None:
         self.terminal = terminal
         self.driver = driver
-        self.settled = settled  #: deliveries need no answer
+        self.settled = settled  #: deliveries are not acknowledged
         self.credit = 0
-        self.busy = False  #: the driver has not looked at all there is to forward
-        self.selects: Callable[[Message], bool] | None = None  #: what of a stream is forwarded
+        self.busy = False  #: the driver has more to forward
+        self.selects: Callable[[Message], bool] | None = None  #: the filter of a stream consumer
         self.state: Any = None  #: the driver's
-        #: Raises unless who posts here may publish with a topic that the route does not name.
+        #: Raises unless the publisher may use a topic that is not in the route.
         self.check_topic: Callable[[str], None] | None = None
 
 
 class Terminal(Protocol):
-    """What a driver may ask of a terminal."""
+    """The driver's view of a terminal."""
 
     def channel_forward(
         self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
     ) -> None:
-        """Take a fragment to the client. `delivery` is None when there is nothing to answer."""
+        """Send a fragment to the client. `delivery` is None if it needs no answer."""
 
     def channel_confirm(self, channel: Channel, receipt: int) -> None:
-        """What was posted with this receipt is safe."""
+        """The post with this receipt is stored."""
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
-        """What was posted was not accepted; or, with receipt 0, the channel has ended."""
+        """The post failed; with receipt 0, the channel has ended."""
 
 
 class Driver(Protocol):
-    """What a terminal may ask of a driver."""
+    """The terminal's view of a driver."""
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
-        """Begin a conversation; raises when the destination will not have it.
+        """Open a channel; raises if the destination refuses it.
 
-        A queue takes a channel for a consumer unless the arguments say `pull` (it takes a message
-        when it asks for one) or `post` (it only posts); the rest of them are the protocol's own,
-        such as `x-priority`, `exclusive`, `prefetch` or `x-stream-offset`.
+        A queue takes a channel as a consumer unless the arguments have `pull` (gets single
+        messages) or `post` (only posts); other arguments are the protocol's, such as `x-priority`,
+        `exclusive`, `prefetch` or `x-stream-offset`.
         """
 
     def channel_post(
         self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
-    ) -> None:
-        """Hand over a fragment."""
+    ) -> None: ...
 
     def channel_request(self, channel: Channel, credit: int) -> None:
-        """Set how many more messages the terminal will take."""
+        """Set the credit."""
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
-        """The client is done with a delivery."""
+        """The client acknowledged a delivery."""
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
-        """The client could not use a delivery, or has gone without saying."""
+        """The client rejected a delivery, or closed without an answer."""
 
     def channel_close(self, channel: Channel) -> None:
-        """End the conversation. Half a posted message is forgotten."""
+        """Close the channel. An incomplete post is discarded."""
 
 
-# What a virtual host needs of its destinations, beyond the contract with terminals.
-
-# What became of a message a sink was offered; several sinks' answers are or-ed together.
+# Results of `Sink.push`; those of several sinks are or-ed.
 ACCEPTED: Final = 0  #: in memory, or delivered
-LOGGED: Final = 1  #: in the log: safe after the next commit
-REJECTED: Final = 2  #: no room
+LOGGED: Final = 1  #: in the log: stored after the next commit
+REJECTED: Final = 2  #: the queue is full
 
 
 class Sink(Protocol):
-    """Where an exchange puts messages: a queue, a stream, or the reply channel of a client."""
+    """Target of an exchange: a queue, a stream, or the reply channel of a client."""
 
     name: str
 
     def push(self, message: Message) -> int:
-        """Take a message: TAKEN, LOGGED or REFUSED."""
+        """Returns ACCEPTED, LOGGED or REJECTED."""
 
 
 @dataclass(slots=True, eq=False)
 class Binding:
-    """A rule of an exchange: what matches goes to the destination."""
-
     source: str
     destination: Queue | Exchange
     key: str
     arguments: dict[str, Any] = field(default_factory=dict)
-    #: The key as RabbitMQ's management names it.
+    #: The binding's name in the management API.
     properties_key: str = "~"
 
     @property
@@ -214,7 +206,7 @@ class Binding:
 
 
 class Destination(Driver, Protocol):
-    """A driver with a name that a virtual host can declare, compare and delete."""
+    """A driver that a virtual host can declare, compare and delete."""
 
     kind: str  #: "queue" or "exchange"
     name: str
@@ -224,13 +216,13 @@ class Destination(Driver, Protocol):
     arguments: dict[str, Any]
 
     def describe(self) -> dict[str, Any]:
-        """What management shows, under RabbitMQ's field names."""
+        """The object of the management API, with RabbitMQ's field names."""
 
     def close(self) -> None:
-        """Stop, keeping what is durable."""
+        """Stop; durable data stays."""
 
     def delete(self) -> None:
-        """Stop, keeping nothing."""
+        """Stop and delete all data."""
 
 
 class Exchange(Destination, Protocol):
@@ -238,10 +230,10 @@ class Exchange(Destination, Protocol):
 
     @property
     def uses_topic_permissions(self) -> bool:
-        """Whether the routing key is a topic, to which topic permissions apply."""
+        """Whether topic permissions apply to the routing key."""
 
     def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
-        """The topics that a binding reads, by the names that topic permissions know."""
+        """The topics that a binding reads, for topic permissions."""
 
     @property
     def bindings(self) -> Collection[Binding]: ...
@@ -251,28 +243,28 @@ class Exchange(Destination, Protocol):
     def remove(self, binding: Binding) -> None: ...
 
     def forget_routes(self) -> None:
-        """Topology changed: whatever was remembered of where keys lead may be wrong."""
+        """Clear the route cache after a change of topology."""
 
     def accept(self, message: Message, avoid: frozenset[str] = frozenset()) -> int:
-        """Route a message that comes from within the broker, but not to the queues to avoid."""
+        """Route a message of the broker itself, but not to the queues in `avoid`."""
 
 
 class RetainedMessages(Protocol):
-    """The last message of each routing key whose publisher wanted it kept."""
+    """The retained messages of a virtual host: the last one of each routing key."""
 
     def __len__(self) -> int: ...
 
     def keep(self, message: Message, volatile: bool = False) -> int:
-        """In place of what was there; an empty body forgets. LOGGED, or TAKEN if volatile."""
+        """Replace or, with an empty body, remove the message. LOGGED, or ACCEPTED if volatile."""
 
     def get(self, key: bytes) -> Message | None:
-        """What is kept under a key and has not expired."""
+        """The retained message of a key, unless it has expired."""
 
     def match(self, pattern: bytes) -> list[bytes]:
-        """The keys under which something is kept that a pattern of words wants."""
+        """The keys that match a pattern."""
 
     def matching(self, pattern: bytes) -> Iterator[bytes]:
-        """The same, a key at a time; others may be kept and forgotten meanwhile."""
+        """The same, lazily; the store may change meanwhile."""
 
     def close(self) -> None: ...
 
@@ -280,7 +272,7 @@ class RetainedMessages(Protocol):
 
 
 class Queue(Destination, Sink, Protocol):
-    owner: object | None  #: the connection an exclusive queue belongs to
+    owner: object | None  #: the connection of an exclusive queue
 
     @property
     def message_count(self) -> int: ...
@@ -291,40 +283,36 @@ class Queue(Destination, Sink, Protocol):
     def purge(self) -> int: ...
 
     def used(self) -> None:
-        """Somebody showed an interest: an unused queue may have a time to live."""
+        """Restart the expiry of an unused queue (`x-expires`)."""
 
     def bound(self, binding: Binding) -> None:
-        """An exchange will send it more."""
+        """Called after a binding to it was added."""
 
     def unbound(self, binding: Binding) -> None: ...
 
 
-# Sessions: what a subscriber who comes and goes has asked for, and what is on its way to it.
-#
-# A session is a queue of one client's. Its subscriptions are bindings of an exchange, whose
-# arguments say at which quality and how; the words here are what terminals and the session's driver
-# (`drivers/session`) speak to each other beyond the contract. A message that must arrive goes out
-# as a `InflightMessage` with a number, and is kept until the client has answered by that number;
-# the numbers, and how far each letter has got, outlive the connection.
+# Sessions. A session is the queue of one MQTT client; its subscriptions are bindings whose
+# arguments hold QoS and options. QoS 1 and 2 messages are sent as `InflightMessage`s with a packet
+# id and stay until the client has acknowledged them, also across connections.
 
-#: How many numbers there are: 1 to this.
+#: The highest packet id; the lowest is 1.
 MAX_PACKET_ID: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSubscription:
-    """What a client wants of the topics a filter matches."""
+    """A client's subscription to a topic filter."""
 
     pattern: str  #: the filter as a binding key
     qos: int = 0
-    identifier: int = 0  #: told with each message that came by this subscription, unless 0
-    no_local: bool = False  #: not what the client itself has published
-    as_published: bool = False  #: pass the retain flag on
-    content: str = ""  #: a subscription in the content language, which then is what decides
+    identifier: int = 0  #: subscription identifier, sent with each message; 0 for none
+    no_local: bool = False  #: without the client's own publishes
+    as_published: bool = False  #: retain as published
+    content: str = ""  #: a subscription in the content language, used instead of the pattern
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """As the arguments of a binding."""
+        """The arguments of its binding."""
         arguments: dict[str, Any] = {
             "x-qos": self.qos,
             "x-identifier": self.identifier,
@@ -348,19 +336,19 @@ class TopicSubscription:
 
 
 class EffectiveSubscription:
-    """What a session's subscriptions, taken together, say of one topic."""
+    """The result of all subscriptions of a session that match a topic."""
 
     __slots__ = ("as_published", "identifiers", "plain", "qos")
 
     def __init__(self, qos: int, identifiers: tuple[int, ...] = (), as_published: bool = False):
-        self.qos = qos  #: the best of those that match; -1 when none does
+        self.qos = qos  #: the highest of the matching ones; -1 for none
         self.identifiers = identifiers
         self.as_published = as_published
-        self.plain = not identifiers and not as_published  #: nothing is to be told but the message
+        self.plain = not identifiers and not as_published  #: only the message is sent
 
 
 class InflightMessage(Delivery):
-    """A message on its way to a subscriber, and how far it has got."""
+    """A message sent to a subscriber and not completely acknowledged."""
 
     __slots__ = ("packet_id", "qos", "released", "subscription")
 
@@ -371,40 +359,38 @@ class InflightMessage(Delivery):
         self.subscription = subscription
         self.qos = qos
         self.packet_id = 0  #: 0 at QoS 0
-        self.released = False  #: the client has it, and is to be told it may forget the number
+        self.released = False  #: PUBREC was received; PUBREL is due
 
 
 class SessionQueue(Queue, Protocol):
-    """What a terminal may ask of a session beyond the contract.
+    """A session, as terminals see it.
 
-    A letter of QoS 2 is confirmed twice: when the client has it, which releases it, and when the
-    client has forgotten its number.
+    A QoS 2 message is confirmed twice: at PUBREC, which releases it, and at PUBCOMP.
     """
 
-    inflight: dict[int, InflightMessage]  #: out and not answered, by number
-    received: set[int]  #: the numbers of what the client sent to be taken once, not released yet
-    no_local: bool  #: some subscription does not want what the client itself publishes
-    own_message: Message | None  #: what it publishes right now, to be told if it spurns its own
+    inflight: dict[int, InflightMessage]  #: by packet id
+    received: set[int]  #: packet ids of received QoS 2 publishes before PUBREL
+    no_local: bool  #: some subscription has no local set
+    own_message: Message | None  #: the publish in progress, for no local
 
     @property
     def subscription_count(self) -> int: ...
 
-    def subscription(self, pattern: str) -> TopicSubscription | None:
-        """What was asked for by a filter."""
+    def subscription(self, pattern: str) -> TopicSubscription | None: ...
 
     def attach(self, channel: Channel, window: int) -> None:
-        """The client is here: no more letters may be out to it than its window."""
+        """The client has connected; `window` is its receive maximum."""
 
     def deliver_retained(self, keys: Iterable[bytes], subscription: TopicSubscription) -> None:
-        """Deliver what is kept under these keys, as the client takes it and turns have time."""
+        """Deliver the retained messages of these keys as the client accepts them."""
 
     def join(self, queue: Queue, subscription: TopicSubscription) -> None:
-        """Take a share of what comes to a queue that subscribers compete for."""
+        """Take part in a shared subscription, whose messages are in the queue."""
 
     def leave(self, queue: str) -> None: ...
 
     def add_received(self, packet_id: int) -> None:
-        """The client has sent something to be taken once under this number."""
+        """A QoS 2 publish with this packet id was received."""
 
     def release_received(self, packet_id: int) -> None:
-        """The client has released this number."""
+        """PUBREL was received."""

@@ -1,7 +1,4 @@
-"""What a declaration may ask for, and whether it asks for what already exists.
-
-The rules and the wording are RabbitMQ's, which clients have learned to read.
-"""
+"""Checks of declare arguments, with RabbitMQ's rules and error texts."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ AGE_SECONDS = {"Y": 31_536_000, "M": 2_592_000, "D": 86_400, "h": 3_600, "m": 60
 
 OVERFLOW_POLICIES = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_TYPES = {"classic": "classic", "quorum": "classic", "stream": "stream"}
-#: A queue of this type is an MQTT client's session: it comes and goes with the client.
+#: The queue type of MQTT sessions.
 SESSION_QUEUE_TYPE = "mqtt"
 
 
@@ -82,7 +79,7 @@ def _is_age(value: Any) -> str | None:
     return None
 
 
-#: Arguments both kinds of queues know.
+#: Arguments of all queue types.
 COMMON_ARGUMENTS: dict[str, Callable[[Any], str | None]] = {
     "x-queue-type": _is_queue_type,
     "x-max-length-bytes": _is_count,
@@ -102,7 +99,7 @@ QUEUE_ARGUMENTS = COMMON_ARGUMENTS | {
     "x-consumer-timeout": _is_positive,
     "x-delivery-limit": _is_count,
 }
-#: Quorum queues are accepted as durable classic ones, without what they lack elsewhere.
+#: Quorum queues are accepted as durable classic queues.
 QUORUM_ARGUMENTS = {
     name: check for name, check in QUEUE_ARGUMENTS.items() if name != "x-max-priority"
 } | {"x-max-in-memory-length": _is_count, "x-max-in-memory-bytes": _is_count}
@@ -121,7 +118,7 @@ def queue_type(
     auto_delete: bool,
     arguments: dict[str, Any],
 ) -> str:
-    """The kind of queue a declaration asks for; raises when it asks for what cannot be."""
+    """The queue type of a declaration; raises `PreconditionFailed` for an invalid one."""
 
     def refuse(what: str, why: str) -> NoReturn:
         raise PreconditionFailed(f"invalid {what} for queue '{name}' in vhost '{vhost}': {why}")
@@ -216,29 +213,30 @@ def _typed(value: object) -> str:
 
 
 def properties_key(key: str, arguments: dict[str, Any]) -> str:
-    """How management names a binding among those of one source and destination."""
+    """The name of a binding in the management API, among those of one source and destination."""
     if not arguments:
         return key or "~"
     return f"{key}~{zlib.crc32(encode_table(arguments)):08x}"
 
 
-# What a queue was told of itself by its arguments, read once.
-
-
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    ttl: int | None = None  #: milliseconds a message may wait
-    expires: int | None = None  #: milliseconds the queue may go unused
+    """The arguments of a queue, parsed."""
+
+    ttl: int | None = None  #: of messages, in milliseconds
+    expires: int | None = None  #: of the unused queue, in milliseconds
     max_length: int | None = None
     max_bytes: int | None = None
-    reject: bool = False  #: refuse what is over, instead of dropping the oldest
-    dead_letter_rejects: bool = False  #: and dead-letter what was refused
+    reject: bool = (
+        False  #: reject publishes beyond the limit instead of dropping the oldest message
+    )
+    dead_letter_rejects: bool = False  #: dead-letter rejected publishes
     dead_letter_exchange: str | None = None
     dead_letter_key: str | None = None
     max_priority: int = 0
     single_active: bool = False
     delivery_limit: int | None = None
-    consumer_timeout: int | None = None  #: milliseconds a delivery may go unanswered
+    consumer_timeout: int | None = None  #: of unacknowledged deliveries, in milliseconds
 
     @classmethod
     def of(cls, arguments: dict[str, Any]) -> QueueLimits:
@@ -263,7 +261,6 @@ class QueueLimits:
         return self.max_length is not None or self.max_bytes is not None
 
     def exceeded(self, count: int, size: int) -> bool:
-        """Whether so many messages with so many bytes are more than may wait."""
         return (self.max_length is not None and count > self.max_length) or (
             self.max_bytes is not None and size > self.max_bytes
         )

@@ -1,9 +1,8 @@
-"""Whether a connection is read from, and why it is not: back-pressure by the TCP window.
+"""Read flow control of a connection: back-pressure by the TCP window.
 
-Four things stop the reading: large messages that have not reached the disk yet, a memory budget
-that is spent, an alarm that asks publishers to wait, and answers the client does not read, be they
-in the socket's buffer or behind a large message. It goes on when none of them holds. A client whose
-input takes long to process gives way to others, and goes on after them (`write_batch.py`).
+Reading stops while large messages have not reached the disk, the memory budget is used up, an alarm
+blocks publishers, or the client does not read its responses. It resumes when none of these holds. A
+client whose input takes long yields to others (`write_batch.py`).
 """
 
 from __future__ import annotations
@@ -15,23 +14,22 @@ from penstock.broker.buckets import MemoryAccount
 from penstock.broker.host import Host
 from penstock.core.logs import get_logger
 
-#: What one connection may have in buckets on their way to the disk.
+#: Buckets of one connection that are not written to disk yet.
 RECEIVE_WINDOW_BYTES: Final = 4 * 1024 * 1024
 
-#: What is read from a socket at a time. Room for more is worth having only where it is used: for
-#: so large a piece of memory the allocator asks the system, each time anew, which costs several
-#: times as much as to read a small message. In the middle of bulk others shall have their turn.
+#: Read sizes. The allocator maps memory for large buffers at each read, which costs more than a
+#: small message, so the large size is used only while reads fill the buffer.
 READ_BYTES: Final = 64 * 1024
 LARGE_READ_BYTES: Final = 256 * 1024
 
-#: Answers (not deliveries, which stop much earlier) that may wait for a client to read them.
+#: Responses that the client has not read. Deliveries stop much earlier.
 MAX_UNREAD_BYTES: Final = 4 * 1024 * 1024
 
 _log = get_logger("penstock.flow_control")
 
 
 class FlowControlledTerminal(Protocol):
-    """A terminal, as far as reading from its socket goes."""
+    """The terminal's part in flow control."""
 
     host: Host
     transport: asyncio.Transport
@@ -41,19 +39,19 @@ class FlowControlledTerminal(Protocol):
 
     @property
     def held(self) -> bool:
-        """What was read is not looked at further."""
+        """Received input is not processed further."""
 
     @held.setter
     def held(self, held: bool) -> None: ...
 
     @property
     def unread_bytes(self) -> int:
-        """Answers that wait for the client to read them."""
+        """Responses that the client has not read."""
 
     def data_received(self, data: bytes) -> None: ...
 
     def blocking(self, reason: str) -> None:
-        """Publishers are to wait, and this is one."""
+        """An alarm blocks this publisher."""
 
     def unblocking(self) -> None: ...
 
@@ -63,12 +61,12 @@ class ReadFlowControl:
 
     def __init__(self, terminal: FlowControlledTerminal) -> None:
         self._terminal = terminal
-        self._account: MemoryAccount | None = None  # few connections ever need one
+        self._account: MemoryAccount | None = None  # few connections need one
         self._bulk = False
-        self.wide = False  #: it has much to say: read much at a time
+        self.wide = False  #: reads are large
         self.reading = True
-        self.resumed_at = 0.0  #: since when the client can be heard again
-        self.blocked = False  #: an alarm has stopped it
+        self.resumed_at = 0.0  #: loop time of the last resume
+        self.blocked = False  #: by an alarm
 
     @property
     def account(self) -> MemoryAccount:
@@ -78,12 +76,12 @@ class ReadFlowControl:
         return self._account
 
     def expect_bulk(self, expected: bool) -> None:
-        """While a large body comes, read less at a time: others have their turn sooner."""
+        """Use small reads during a large body, so that others are served sooner."""
         self._bulk = expected
         self._read_at_most(READ_BYTES)
 
     def adapt_read_size(self, size: int) -> None:
-        """So much was read at once: is there more where it came from?"""
+        """Choose the next read size by the size of the last read."""
         if size < READ_BYTES or self._bulk:
             self.wide = False
             self._read_at_most(READ_BYTES)
@@ -96,32 +94,30 @@ class ReadFlowControl:
         transport.max_size = size
 
     def start(self) -> None:
-        """There is a socket."""
         self._read_at_most(READ_BYTES)
 
     def hold(self) -> None:
-        """Look at nothing further until what was received of a large message is on disk."""
+        """Stop processing until the received part of a large message is on disk."""
         self._terminal.held = True
         self.pause()
 
     def defer_rest(self) -> None:
-        """Look at the rest of what was received after others had their turn."""
+        """Process the rest of the input after other clients."""
         if not self._terminal.held:
             self.hold()
             self._terminal.host.kernel.write_batch.defer(self.resume)
 
     @property
     def is_unread(self) -> bool:
-        """The client asks and asks, and does not read what it is told."""
+        """The client does not read its responses."""
         return self._terminal.unread_bytes > MAX_UNREAD_BYTES
 
     @property
     def has_pending_buckets(self) -> bool:
-        """Buckets are on their way to the disk."""
         return self._account is not None and self._account.used > 0
 
     def check_limits(self) -> None:
-        """The client has published: may it go on?"""
+        """After a publish: pause reading if a limit is reached."""
         host = self._terminal.host
         if host.alarms.active:
             self.alarms_changed()
@@ -132,7 +128,7 @@ class ReadFlowControl:
             self.pause()
 
     def _relieved(self) -> None:
-        if self._terminal.closing:  # it is read from in any case, or gone
+        if self._terminal.closing:  # it is read in any case, or gone
             return
         account = self.account
         held = self._terminal.held
@@ -146,12 +142,12 @@ class ReadFlowControl:
             transport.pause_reading()
 
     def resume_soon(self) -> None:
-        """A reason may be gone; who noticed it is in the middle of something."""
+        """Resume after the current callback."""
         if not self.reading:
             self._terminal.host.kernel.loop.call_soon(self.resume)
 
     def resume(self) -> None:
-        """Go on, unless there is another reason not to."""
+        """Resume reading unless another limit holds."""
         terminal = self._terminal
         if self.reading or terminal.closing or terminal.transport.is_closing():
             return
@@ -169,18 +165,17 @@ class ReadFlowControl:
             terminal.data_received(b"")
 
     def force_resume(self) -> None:
-        """Read again, whatever the reason was not to."""
+        """Resume reading regardless of limits."""
         if not self.reading and not self._terminal.transport.is_closing():
             self.reading = True
             self._terminal.transport.resume_reading()
 
     def reopen(self) -> None:
-        """Read and look at what is read: only the client's goodbye is still awaited."""
+        """Read and process input: only the client's close is awaited."""
         self.force_resume()
         self._terminal.held = False
 
     def alarms_changed(self) -> None:
-        """Publishers are to wait, or may go on."""
         terminal = self._terminal
         alarms = terminal.host.alarms
         metrics = terminal.host.kernel.metrics

@@ -1,7 +1,8 @@
-"""A large message on its way out: a piece at a time, as the terminal draws them.
+"""Large messages: sending a spool fragment by fragment, and assembling fragments into a spool.
 
-The disk is read a bucket at a time, away from the loop; a bucket is forwarded in smaller pieces,
-so that no single write holds up what others have to say.
+A thread reads the disk one bucket at a time. A bucket is forwarded in smaller fragments, so that no
+single write delays other clients. While a message is assembled, later posts of the same sender
+wait, so that nothing overtakes it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from penstock.broker.contract import Channel, Delivery, Fragment, Message
 from penstock.broker.kernel import Kernel
 from penstock.broker.spool import Spool, Spools
 
-#: The most that is forwarded at once.
 FRAGMENT_BYTES: Final = 24 * 1024
 
 
@@ -46,12 +46,12 @@ class FragmentSender:
         self.delivery = delivery
         self._finished = finished
         self._spool: Spool = message.spool
-        self._offset = 0  # in the body: what is forwarded
+        self._offset = 0  # forwarded bytes
         self._bucket: Bucket | None = None
         self._position = 0  # in the bucket
         self._reading = False
         self._cancelled = False
-        self._spool.fileno()  # open it now: a settled message's file loses its name at once
+        self._spool.fileno()  # open now: the file of a settled message is unlinked at once
 
     def open(self) -> None:
         message = self.delivery.message
@@ -59,7 +59,7 @@ class FragmentSender:
         self._channel.terminal.channel_forward(self._channel, opening, self.delivery)
 
     def draw(self) -> None:
-        """The terminal has room for the next fragment."""
+        """The terminal accepts the next fragment."""
         if self._reading or self._cancelled or self._offset >= self._spool.size:
             return
         if self._bucket is not None:
@@ -73,7 +73,7 @@ class FragmentSender:
         if self._cancelled or error is not None or not bucket.filled:
             bucket.release()
             if not self._cancelled:
-                lost = error or OSError(f"{self._spool.path} is shorter than it was")
+                lost = error or OSError(f"{self._spool.path} is truncated")
                 self._channel.terminal.channel_failure(self._channel, 0, lost)
         else:
             self._bucket = bucket
@@ -86,7 +86,7 @@ class FragmentSender:
         self._position += len(body)
         self._offset += len(body)
         if self._position == bucket.filled:
-            self._bucket = None  # the fragment takes our hold on it along
+            self._bucket = None  # the fragment now holds it
         else:
             bucket.retain()
         more = self._offset < self._spool.size
@@ -96,19 +96,14 @@ class FragmentSender:
             self._finished()
 
     def cancel(self) -> None:
-        """Forward nothing more. A read that is under way ends first: it fills a bucket."""
+        """Forward nothing more. A running read ends first: it fills a bucket."""
         self._cancelled = True
         if self._bucket is not None:
             self._bucket.release()
             self._bucket = None
 
 
-# A large message on its way in: fragments go to a spool, and when it has come whole it is posted.
-#
-# What the same sender posts behind it waits until then, so that nothing overtakes it on its way to
-# the disk.
-
-#: Takes a message that has come whole, with its receipt.
+#: Called with the complete message and its receipt.
 Post = Callable[[Message, int], None]
 
 
@@ -138,7 +133,7 @@ class FragmentAssembler:
         self._post(message, self._receipt)
 
     def take_behind(self) -> list[tuple[Message | Fragment, int]]:
-        """What has been waiting, no longer this one's."""
+        """Posts that waited behind the message; the caller takes them over."""
         behind, self._behind = self._behind, []
         return behind
 

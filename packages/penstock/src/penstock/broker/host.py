@@ -1,4 +1,4 @@
-"""What a terminal finds around it: the broker, as far as a terminal may know it."""
+"""The broker as terminals see it: users, virtual hosts, alarms, connection limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from penstock.broker.content_routing import ContentRouter
+from penstock.broker.content_router import ContentRouter
 from penstock.broker.kernel import Kernel
 from penstock.broker.users import Users
 from penstock.broker.vhost import VirtualHost
@@ -17,18 +17,18 @@ from penstock.core.logs import get_logger
 
 
 class ClientConnection(Protocol):
-    """A terminal as the broker and its management see it: somebody is connected."""
+    """A terminal, as the broker and its management API see it."""
 
     name: str
 
     def alarms_changed(self) -> None:
-        """Publishers are to wait, or may go on."""
+        """An alarm was set or cleared."""
 
     def end(self, reason: str) -> None:
-        """Tell the client why, and close."""
+        """Close the connection with a reason."""
 
     def abort(self) -> None:
-        """Close without a word."""
+        """Close without a reason."""
 
     def describe(self) -> dict[str, Any]: ...
 
@@ -38,12 +38,12 @@ class ClientConnection(Protocol):
 
 
 class LinkAcceptor(Protocol):
-    """The links to other brokers, as a terminal sees them."""
+    """Accepts links of other brokers."""
 
     def welcome(self, opened: Any, vhost: str, check_user: Callable[[], None]) -> asyncio.Protocol:
-        """A broker has connected and said who it is (`wire/padres`): take its connection over.
+        """Take over the connection of a broker that sent its open frame (`wire/padres`).
 
-        `check_user` raises once the user it came as may no longer link brokers.
+        `check_user` raises once its user may no longer link brokers.
         """
 
 
@@ -54,24 +54,21 @@ class Host(Protocol):
     alarms: Alarms
     connection_limiter: ConnectionLimiter
     clients: dict[ClientConnection, None]
-    product: dict[str, Any]  #: what the broker tells of itself
+    product: dict[str, Any]  #: server properties
     draining: bool
 
     @property
     def links(self) -> LinkAcceptor: ...
 
     def router(self, vhost: str) -> ContentRouter[Any]:
-        """Of the content space of a virtual host; its envelopes are those of `wire/padres`."""
+        """The content router of a virtual host; its messages are envelopes of `wire/padres`."""
 
-    def client_left(self, client: ClientConnection) -> None:
-        """A connection has ended."""
-
-
-# Alarms: why publishers have to wait. Never silent: peers, metrics and the log all hear of it.
+    def client_left(self, client: ClientConnection) -> None: ...
 
 
 class Alarms:
-    """The alarms of one broker: a name (`disk`, `memory`) and a reason for people."""
+    """Reasons to block publishers, by name (`disk`, `memory`). Peers, metrics and the log report
+    them."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._reasons: dict[str, str] = {}
@@ -100,26 +97,13 @@ class Alarms:
             self._on_change()
 
 
-# How many connections there may be, and how many of them nobody has logged in on.
-#
-# Every connection takes a descriptor, and so does every file of the log. Two bounds keep
-# connections from taking them all:
-#
-# * The system gives a new socket the lowest number that is free. A socket whose number is at or
-# above
-#   the ceiling is one that the log may need, so it is closed.
-# * Of those who have not logged in only so many may wait. When one more comes, the address that has
-#   the most of them loses its oldest.
-
-#: The share of the descriptors of the process that connections leave to the log.
+#: The share of the process's descriptors reserved for the log.
 RESERVED_SHARE: Final = 0.25
 
 _log = get_logger("penstock.connections")
 
 
 class UnauthenticatedConnection:
-    """A connection that has not logged in."""
-
     __slots__ = ("_connection", "abort", "address")
 
     def __init__(self, connection: socket.socket, address: str, abort: Callable[[], None]) -> None:
@@ -133,61 +117,66 @@ class UnauthenticatedConnection:
 
 
 class ConnectionLimiter:
-    """Of one broker, for all its listeners."""
+    """Limits connections of all listeners, because log files need descriptors, too.
 
-    __slots__ = ("_ceiling", "_most", "_strangers", "_told")
+    * A new socket gets the lowest free number. One at or above the ceiling is closed.
+    * The number of connections without login is limited. Beyond it, the address with most of them
+      loses its oldest.
+    """
+
+    __slots__ = ("_ceiling", "_logged_at", "_most", "_unauthenticated")
 
     def __init__(self, most: int, descriptors: int) -> None:
-        """At most so many strangers, in a process that may have so many descriptors."""
         self._ceiling = descriptors - int(descriptors * RESERVED_SHARE)
         self._most = min(most, max(1, self._ceiling // 2))
-        self._told = 0.0
-        self._strangers: dict[
-            int, UnauthenticatedConnection
-        ] = {}  # by descriptor, the oldest first
+        self._logged_at = 0.0
+        # By descriptor, the oldest first.
+        self._unauthenticated: dict[int, UnauthenticatedConnection] = {}
 
     def has_room(self, connection: socket.socket) -> bool:
-        """Whether a new connection may stay."""
         if connection.fileno() < self._ceiling:
             return True
-        self._tell("connection refused", reason="no descriptors left", limit=self._ceiling)
+        self._warn("connection refused", reason="no descriptors left", limit=self._ceiling)
         self._forget_closed()
-        if self._strangers:
-            self._turn_out()
+        if self._unauthenticated:
+            self._close_oldest()
         return False
 
     def register(
         self, connection: socket.socket, address: str, abort: Callable[[], None]
     ) -> UnauthenticatedConnection:
-        """Somebody has connected; `abort` ends the connection at once."""
+        """`abort` closes the connection at once."""
         number = connection.fileno()
-        self._strangers.pop(number, None)  # whoever had the number is gone
-        stranger = self._strangers[number] = UnauthenticatedConnection(connection, address, abort)
-        if len(self._strangers) > self._most:
+        self._unauthenticated.pop(number, None)  # the previous socket with this number is closed
+        connection_entry = self._unauthenticated[number] = UnauthenticatedConnection(
+            connection, address, abort
+        )
+        if len(self._unauthenticated) > self._most:
             self._forget_closed()
-            if len(self._strangers) > self._most:
-                self._turn_out()
-        return stranger
+            if len(self._unauthenticated) > self._most:
+                self._close_oldest()
+        return connection_entry
 
     def mark_authenticated(self, transport: asyncio.BaseTransport) -> None:
-        """Whoever is behind the transport has logged in."""
         connection = transport.get_extra_info("socket")
         if connection is not None:
-            self._strangers.pop(connection.fileno(), None)
+            self._unauthenticated.pop(connection.fileno(), None)
 
     def _forget_closed(self) -> None:
-        for number in [number for number, one in self._strangers.items() if one.closed]:
-            del self._strangers[number]
+        for number in [number for number, one in self._unauthenticated.items() if one.closed]:
+            del self._unauthenticated[number]
 
-    def _turn_out(self) -> None:
-        [(address, count)] = Counter(one.address for one in self._strangers.values()).most_common(1)
-        number = next(n for n, one in self._strangers.items() if one.address == address)
-        self._tell("connection closed", reason="too many not logged in", peer=address, count=count)
-        self._strangers.pop(number).abort()
+    def _close_oldest(self) -> None:
+        [(address, count)] = Counter(
+            one.address for one in self._unauthenticated.values()
+        ).most_common(1)
+        number = next(n for n, one in self._unauthenticated.items() if one.address == address)
+        self._warn("connection closed", reason="too many without login", peer=address, count=count)
+        self._unauthenticated.pop(number).abort()
 
-    def _tell(self, event: str, **facts: Any) -> None:
-        """Once a second: whoever connects in a loop shall not fill the disk with it."""
+    def _warn(self, event: str, **fields: Any) -> None:
+        """At most once a second, so that a connect loop does not fill the disk."""
         now = time.monotonic()
-        if now - self._told >= 1.0:
-            self._told = now
-            _log.warning(event, **facts)
+        if now - self._logged_at >= 1.0:
+            self._logged_at = now
+            _log.warning(event, **fields)

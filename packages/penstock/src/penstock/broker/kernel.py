@@ -1,4 +1,4 @@
-"""What every driver and virtual host of one broker shares, passed in rather than reached for."""
+"""Services that drivers and virtual hosts of one broker share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from penstock.core.metrics import Metrics
 class Kernel:
     loop: asyncio.AbstractEventLoop
     settings: BrokerSettings
-    directory: Path  #: where logs go
+    directory: Path  #: of logs
     committer: Committer
     write_batch: WriteBatch
     pool: BucketPool
     spools: Spools
     metrics: Metrics
-    report: Callable[[str], None]  #: damage found on disk, for the operator
+    report: Callable[[str], None]  #: reports corruption to the operator

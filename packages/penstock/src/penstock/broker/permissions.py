@@ -1,13 +1,13 @@
-"""What a user may do: RabbitMQ's permissions, as values that answer questions.
+"""RabbitMQ's permissions.
 
-A permission is three regular expressions for one virtual host: which destinations the user may
+A permission has three regular expressions per virtual host: destinations that the user may
 configure, write to and read from. They match anywhere in a name unless anchored; an empty one
-matches no name. A topic permission narrows, for one exchange, the routing keys a user may publish
-with or bind by; where there is none, any key will do. Our own is the pattern of the client ids that
-an MQTT connection of the user may have: it matches an id as a whole, and an empty one any id.
+matches nothing. A topic permission restricts the routing keys of one exchange; without one, any key
+is allowed. Our own addition is the pattern of MQTT client ids: it must match the whole id, and an
+empty one matches any.
 
-One difference from RabbitMQ: what a variable in a topic pattern stands for is taken literally, so
-that a client cannot choose an identifier that is itself a pattern.
+Unlike RabbitMQ, variables in topic patterns are replaced by escaped text, so that a client cannot
+choose an id that is a pattern.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _VARIABLE: Final = re.compile(r"\{(username|vhost|client_id)\}")
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a user may do in one virtual host."""
-
     configure: str = ""
     write: str = ""
     read: str = ""
@@ -38,14 +36,12 @@ class Permission:
 
     def allows(self, kind: PermissionKind, name: str) -> bool:
         pattern: str = getattr(self, kind)
-        # The default exchange has no name; permissions know it by this one.
+        # The default exchange has this name in permissions.
         return bool(pattern) and re.search(pattern, name or "amq.default") is not None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """Which routing keys a user may use with one exchange."""
-
     write: str = ""
     read: str = ""
 
@@ -72,7 +68,6 @@ def allows_client_id(pattern: str, client_id: str) -> bool:
 
 
 def validate_pattern(pattern: str) -> str:
-    """The same, if it is a regular expression."""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:

@@ -1,9 +1,9 @@
-"""Spools: where the body of a large message lies, from its first fragment to its last reader.
+"""Spools: files that hold the bodies of large messages.
 
-A spool is a file. Fragments are appended by a thread, so that a slow disk never holds up the loop,
-and read back one bucket at a time. A durable destination that takes the message hard-links the
-file into its own directory: the file system counts the references, and what nobody linked is gone
-with the last `Spool` object, or at the next start.
+A thread appends fragments and reads them back one bucket at a time, so that a slow disk never
+blocks the loop. A durable destination hard-links the file into its own directory (`BodyFiles`): the
+file system counts the references. A file without a link is removed with the last `Spool` object, or
+at the next start.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Thread, get_native_id
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.broker.buckets import BUCKET_BYTES, Bucket, BucketPool, MemoryAccount
+from penstock.broker.disk_thread import DiskThread
 from penstock.core.data_directory import private_directory
 
-#: How long to wait before another try when the disk has refused a write.
+if TYPE_CHECKING:
+    from penstock.broker.log.committer import Committer
+
+#: Delay before a failed write is retried.
 RETRY_SECONDS = 0.5
+#: The priority of the disk thread, so that large messages do not delay small ones.
+NICENESS: Final = 10
 
 
 class Spool:
@@ -36,7 +40,7 @@ class Spool:
     def __init__(self, path: Path, *, owned: bool) -> None:
         self.path = path
         self._fd = -1
-        self.owned = owned  #: this object's file: goes when the object goes
+        self.owned = owned  #: the file is removed with this object
         self.size = 0 if owned else path.stat().st_size
 
     def fileno(self) -> int:
@@ -46,12 +50,11 @@ class Spool:
         return self._fd
 
     def link(self, path: Path) -> None:
-        """Give the body another name, that outlives this object."""
+        """Add a name that outlives this object."""
         with contextlib.suppress(FileExistsError):
             os.link(self.path, path)
 
     def write(self, data: memoryview) -> None:
-        """Append all of `data`, or nothing that counts."""
         fd = self.fileno()
         written = 0
         while written < len(data):
@@ -62,7 +65,6 @@ class Spool:
         bucket.filled = os.preadv(self.fileno(), [bucket.memory], offset)
 
     def read(self) -> bytes:
-        """The whole body: for those who must have it in memory."""
         return os.pread(self.fileno(), self.size, 0)
 
     def __del__(self) -> None:
@@ -74,7 +76,7 @@ class Spool:
 
 
 class Spools:
-    """The spool directory of a broker and the thread that works for it."""
+    """The spool directory of a broker, and its thread."""
 
     def __init__(
         self,
@@ -88,21 +90,20 @@ class Spools:
         self.directory = directory
         self._on_fault = on_fault
         self._on_recovered = on_recovered
-        self._faults = 0  # writes that are being tried again
+        self._faults = 0  # failed writes
         shutil.rmtree(directory, ignore_errors=True)
         private_directory(directory)
         self._account = MemoryAccount(pool, 1 << 62, lambda: None)
         self._numbers = count(1)
         self._loop = loop
-        self._thread = DiskThread(loop)
+        self._thread = DiskThread(loop, "penstock-spool", NICENESS)
 
     def receive(self, on_complete: Callable[[Spool], None]) -> SpoolWriter:
-        """Begin to take in a body."""
         path = self.directory / f"{next(self._numbers):012d}"
         return SpoolWriter(Spool(path, owned=True), self, on_complete)
 
     def keep(self, spool: Spool) -> Spool:
-        """A hold on a body that the destination it lies with is about to let go of."""
+        """A spool with its own link, for a body whose destination is about to remove it."""
         if spool.owned:
             return spool
         path = self.directory / f"{next(self._numbers):012d}"
@@ -113,7 +114,7 @@ class Spools:
         return kept
 
     def write(self, spool: Spool, data: memoryview, done: Callable[[], None]) -> None:
-        """Append to a body, however long the disk takes to have room for it; then call `done`."""
+        """Append to a body, with retries while the disk is full; then call `done`."""
         self._thread.submit(
             partial(spool.write, data), partial(self._wrote, spool, data, done, False)
         )
@@ -144,7 +145,7 @@ class Spools:
     def read(
         self, spool: Spool, offset: int, done: Callable[[Bucket, OSError | None], None]
     ) -> None:
-        """Fill a bucket from a body, then call `done` with it, which releases it."""
+        """Fill a bucket from a body, then call `done`, which releases it."""
         bucket = self._account.take(BUCKET_BYTES)
         self._thread.submit(partial(spool.read_into, bucket, offset), partial(done, bucket))
 
@@ -153,7 +154,7 @@ class Spools:
 
 
 class SpoolWriter:
-    """A body on its way in: buckets waiting for the disk, then `on_complete`."""
+    """Writes buckets to a spool one after another, then calls `on_complete`."""
 
     __slots__ = ("_cancelled", "_ended", "_on_complete", "_spools", "_waiting", "_writing", "spool")
 
@@ -188,59 +189,45 @@ class SpoolWriter:
             bucket.release()
 
     def cancel(self) -> None:
-        """The sender has gone: drop what came of it. A write that is under way ends first."""
+        """Drop the body: the sender is gone. A running write ends first."""
         self._cancelled = True
         for bucket in self._waiting:
             bucket.release()
         self._waiting.clear()
 
 
-# Bulk reading and writing away from the loop: one thread, one piece of work after another.
-#
-# The thread runs at a lower priority than the loop's, where the system lets it: moving a huge body
-# may take longer, small messages meanwhile may not.
+class BodyFiles:
+    """The bodies of large messages beside a log: files named by the offsets of their records.
 
-#: What the thread yields to the rest of the process.
-NICENESS: Final = 10
+    A body is linked before its record is written, and removed only when the record's successor or
+    acknowledgement is stored. The receiver of a message has synced its bytes.
+    """
 
-DiskWork = Callable[[], None]
-DiskCallback = Callable[[OSError | None], None]
+    __slots__ = ("_committer", "_directory")
 
+    def __init__(self, directory: Path, committer: Committer) -> None:
+        self._directory = directory
+        self._committer = committer
 
-class DiskThread:
-    __slots__ = ("_jobs", "_loop", "_thread")
+    def path(self, offset: int) -> Path:
+        return self._directory / f"{offset:020d}.body"
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._jobs: SimpleQueue[tuple[DiskWork, DiskCallback] | None] = SimpleQueue()
-        self._thread: Thread | None = None
+    def open(self, offset: int) -> Spool:
+        """The body of a record; raises FileNotFoundError."""
+        return Spool(self.path(offset), owned=False)
 
-    def submit(self, work: DiskWork, done: DiskCallback) -> None:
-        """Do `work` in the thread, then call `done` on the loop with what went wrong, if it did."""
-        if self._thread is None:  # a broker with no large messages needs no thread
-            self._thread = Thread(target=self._run, name="penstock-spool", daemon=True)
-            self._thread.start()
-        self._jobs.put((work, done))
+    def add(self, offset: int, spool: Spool) -> None:
+        spool.link(self.path(offset))
+        self._committer.adopt(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))
 
-    def stop(self) -> None:
-        """End the thread once it has done what it was given."""
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join()
-            self._thread = None
+    def remove(self, offset: int) -> None:
+        self.path(offset).unlink(missing_ok=True)
 
-    def _run(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
-            os.setpriority(os.PRIO_PROCESS, get_native_id(), NICENESS)
-        while (job := self._jobs.get()) is not None:
-            work, done = job
-            failure = None
-            try:
-                work()
-            except OSError as error:
-                failure = error
-            try:
-                self._loop.call_soon_threadsafe(done, failure)
-            except RuntimeError:  # the loop has ended
-                return
-            del job, work, done  # what they hold on to may have a file of its own
+    def remove_later(self, offset: int) -> None:
+        """Remove a body once everything appended so far is on disk."""
+        self._committer.after(lambda: self.remove(offset))
+
+    def sweep(self, is_live: Callable[[int], bool]) -> None:
+        for body in self._directory.glob("*.body"):
+            if not is_live(int(body.stem)):
+                body.unlink(missing_ok=True)

@@ -1,8 +1,7 @@
-"""A user, and how one is written down.
+"""Users and the users file.
 
-`User` is a value: a change makes a new one. Its written form, one JSON object, is what the users
-file holds. Reading is strict: a value of the wrong shape raises `ConfigurationError` saying where
-it stands and what belongs there.
+`User` is a value: a change makes a new one. Reading the file is strict: a value of the wrong type
+raises `ConfigurationError` with its location and the expected type.
 """
 
 from __future__ import annotations
@@ -22,22 +21,20 @@ from penstock.core.passwords import validate_password_hash
 
 Made = TypeVar("Made")
 
-#: By virtual host.
 Permissions = Mapping[str, Permission]
-#: By virtual host and exchange.
 TopicPermissions = Mapping[str, Mapping[str, TopicPermission]]
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Someone the broker knows. Without a password hash, no password lets them in."""
+    """Without a password hash, no password is accepted."""
 
     name: str
     password_hash: str = field(default="", repr=False)
     tags: tuple[str, ...] = ()
     permissions: Permissions = field(default_factory=dict)
     topic_permissions: TopicPermissions = field(default_factory=dict)
-    client_ids: str = ""  #: those an MQTT connection may have, as a pattern; empty is any
+    client_ids: str = ""  #: pattern of allowed MQTT client ids; empty allows any
 
 
 def user_to_json(user: User) -> dict[str, Any]:
@@ -62,100 +59,94 @@ def user_to_json(user: User) -> dict[str, Any]:
 
 
 def user_from_json(name: str, value: Any) -> User:
-    place = f"users.{name}"
-    entry = _object(value, place)
+    location = f"users.{name}"
+    entry = _object(value, location)
     return User(
         name,
         _accepted(
-            place + ".password_hash", validate_password_hash, _text(entry, "password_hash", place)
+            location + ".password_hash",
+            validate_password_hash,
+            _text(entry, "password_hash", location),
         ),
-        tags_from_json(entry.get("tags", []), place + ".tags"),
+        tags_from_json(entry.get("tags", []), location + ".tags"),
         {
-            vhost: permission_from_json(granted, f"{place}.permissions.{vhost}")
-            for vhost, granted in _member(entry, "permissions", place).items()
+            vhost: permission_from_json(granted, f"{location}.permissions.{vhost}")
+            for vhost, granted in _member(entry, "permissions", location).items()
         },
         {
             vhost: {
                 exchange: topic_permission_from_json(
-                    granted, f"{place}.topic_permissions.{vhost}.{exchange}"
+                    granted, f"{location}.topic_permissions.{vhost}.{exchange}"
                 )
                 for exchange, granted in _object(
-                    exchanges, f"{place}.topic_permissions.{vhost}"
+                    exchanges, f"{location}.topic_permissions.{vhost}"
                 ).items()
             }
-            for vhost, exchanges in _member(entry, "topic_permissions", place).items()
+            for vhost, exchanges in _member(entry, "topic_permissions", location).items()
         },
-        client_ids_from_json(entry, place),
+        client_ids_from_json(entry, location),
     )
 
 
-def permission_from_json(value: Any, place: str) -> Permission:
-    entry = _object(value, place)
-    patterns = [_text(entry, kind, place) for kind in ("configure", "write", "read")]
-    return _accepted(place, Permission, *patterns)
+def permission_from_json(value: Any, location: str) -> Permission:
+    entry = _object(value, location)
+    patterns = [_text(entry, kind, location) for kind in ("configure", "write", "read")]
+    return _accepted(location, Permission, *patterns)
 
 
-def topic_permission_from_json(value: Any, place: str) -> TopicPermission:
-    entry = _object(value, place)
-    patterns = [_text(entry, kind, place) for kind in ("write", "read")]
-    return _accepted(place, TopicPermission, *patterns)
+def topic_permission_from_json(value: Any, location: str) -> TopicPermission:
+    entry = _object(value, location)
+    patterns = [_text(entry, kind, location) for kind in ("write", "read")]
+    return _accepted(location, TopicPermission, *patterns)
 
 
-def client_ids_from_json(entry: dict[str, Any], place: str) -> str:
-    return _accepted(place + ".client_ids", validate_pattern, _text(entry, "client_ids", place))
+def client_ids_from_json(entry: dict[str, Any], location: str) -> str:
+    return _accepted(
+        location + ".client_ids", validate_pattern, _text(entry, "client_ids", location)
+    )
 
 
-def tags_from_json(value: Any, place: str) -> tuple[str, ...]:
-    """Tags as a list or, as older RabbitMQ wrote them, in one string with commas."""
+def tags_from_json(value: Any, location: str) -> tuple[str, ...]:
+    """Tags as a list or, as in older RabbitMQ, a string with commas."""
     if isinstance(value, str):
         value = [tag.strip() for tag in value.split(",")]
     if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
-        raise ConfigurationError(f"{place}: a list of strings belongs here")
+        raise ConfigurationError(f"{location}: expected a list of strings")
     return tuple(tag for tag in value if tag)
 
 
-def _accepted(place: str, make: Callable[..., Made], *values: str) -> Made:
-    """What `make` makes of the values, or its objection with the place where they stand."""
+def _accepted(location: str, make: Callable[..., Made], *values: str) -> Made:
+    """The result of `make`, or its error with the location."""
     try:
         return make(*values)
     except PreconditionFailed as error:
-        raise ConfigurationError(f"{place}: {error}") from None
+        raise ConfigurationError(f"{location}: {error}") from None
 
 
-def _member(entry: dict[str, Any], key: str, place: str) -> dict[str, Any]:
-    return _object(entry.get(key, {}), f"{place}.{key}")
+def _member(entry: dict[str, Any], key: str, location: str) -> dict[str, Any]:
+    return _object(entry.get(key, {}), f"{location}.{key}")
 
 
-def _object(value: Any, place: str) -> dict[str, Any]:
+def _object(value: Any, location: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{place}: an object belongs here")
+        raise ConfigurationError(f"{location}: expected an object")
     return value
 
 
-def _text(entry: dict[str, Any], key: str, place: str) -> str:
+def _text(entry: dict[str, Any], key: str, location: str) -> str:
     value = entry.get(key, "")
     if not isinstance(value, str):
-        raise ConfigurationError(f"{place}.{key}: a string belongs here")
+        raise ConfigurationError(f"{location}.{key}: expected a string")
     return value
 
 
-# The file that users live in: read whole, written whole, never half.
-#
-# One JSON document, readable by its owner only. Writing goes to a temporary file that replaces the
-# old one when it is safely on disk. Two processes that change it, the broker and a command, take
-# turns by `locked`; a reader needs no lock.
-#
-# The document has a version. One without is from before there was a user `anonymous`: it is read as
-# if it had one, and is written with a version the next time: a user who is deleted later stays
-# deleted.
-
-#: The user whose permissions clients without a name have, unless another is configured.
+#: The default user of clients without a user name.
 ANONYMOUS: Final = "anonymous"
 VERSION: Final = 1
 
 
 class UsersFileStamp(NamedTuple):
-    """What tells one state of the file from another without reading it."""
+    """Identifies a version of the file without reading it."""
 
     inode: int
     modified: int
@@ -163,7 +154,12 @@ class UsersFileStamp(NamedTuple):
 
 
 class UsersFile:
-    """Reads and writes the users of one broker."""
+    """The users file: one JSON document, readable by its owner only, replaced atomically.
+
+    Writers (the broker, a command) exclude each other by `locked`; readers need no lock. A document
+    without a version predates the user `anonymous`: it is read as if it had one and written with a
+    version next time.
+    """
 
     __slots__ = ("path",)
 
@@ -171,7 +167,6 @@ class UsersFile:
         self.path = path
 
     def stamp(self) -> UsersFileStamp | None:
-        """None when there is no file."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -179,7 +174,7 @@ class UsersFile:
         return UsersFileStamp(found.st_ino, found.st_mtime_ns, found.st_size)
 
     def is_current(self) -> bool:
-        """Whether the file there is has the version that is written today."""
+        """Whether the file has the current version."""
         return "version" in self._document()
 
     def read(self) -> dict[str, User]:
@@ -187,11 +182,11 @@ class UsersFile:
         users = document.get("users")
         version = document.get("version", 0)
         if not isinstance(users, dict):
-            raise ConfigurationError(f"{self.path}: an object with the key 'users' belongs here")
+            raise ConfigurationError(f"{self.path}: expected an object with the key 'users'")
         if version not in range(VERSION + 1):
             raise ConfigurationError(
-                f"{self.path}: version {version!r}, and this broker reads up to {VERSION}: "
-                "start the newer one that wrote it"
+                f"{self.path}: version {version!r} is newer than {VERSION}: "
+                "start the newer broker that wrote it"
             )
         try:
             found = {name: user_from_json(name, entry) for name, entry in users.items()}
@@ -225,14 +220,14 @@ class UsersFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold off every other writer, in this process or another."""
+        """Exclude other writers, in this process or another."""
         private_directory(self.path.parent, traversable=True)
         with FileLock(self.path.with_name(f"{self.path.name}.lock")) as lock:
             lock.acquire(wait=True)
             yield
 
     def _sync_directory(self) -> None:
-        # The new name is only as durable as the directory that holds it.
+        # The new name is durable once the directory is synced.
         descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -241,6 +236,6 @@ class UsersFile:
 
 
 def anonymous_user() -> User:
-    """May publish and subscribe through MQTT's exchange; no password lets anybody in as it."""
+    """May publish and subscribe through MQTT's exchange; has no password."""
     topics = Permission("", r"^amq\.topic$", r"^amq\.topic$")
     return User(ANONYMOUS, permissions={"/": topics})

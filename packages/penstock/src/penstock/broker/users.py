@@ -1,12 +1,10 @@
-"""The users of a broker: who they are, what they may do, and how that is changed.
+"""The users of a broker: authentication, permissions and changes.
 
-Users live in one file. `Users` holds it in memory, answers the questions terminals ask (who is
-this, may they), and writes every change through to the file before it holds. A change made by
-another process is picked up by `refresh`, which logins ask for by themselves; answers given to
-connections that are already open follow the change.
+`Users` holds the users file in memory and writes every change to it first. `refresh` reads changes
+of other processes; logins call it. Connections that are open follow changes.
 
-Questions are for the event loop. Changes wait for the disk, and hashing takes its time: a server
-makes them in a thread.
+Checks run on the event loop. Changes wait for the disk and hash passwords: a server makes them in a
+thread.
 """
 
 from __future__ import annotations
@@ -52,19 +50,17 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 
-#: Seconds between two looks at the file.
-_LOOK_EVERY: Final = 1.0
-#: Answers remembered for a user before starting over: names are the peer's to choose.
-_ANSWERS: Final = 4096
-#: Users with a well-known password, who may not come from afar.
+#: Seconds between two checks of the file.
+_REFRESH_SECONDS: Final = 1.0
+#: Cached permission checks per user, before the cache is cleared: peers choose the names.
+_MAX_CACHED: Final = 4096
+#: Users with a well-known password, allowed from localhost only.
 LOOPBACK_USERS: Final = frozenset({"guest"})
 
 _log = get_logger("penstock.users")
 
 
 class Users:
-    """The users of one broker."""
-
     def __init__(
         self,
         path: Path,
@@ -77,20 +73,17 @@ class Users:
         self._passwords = passwords or PasswordVerifier()
         self._loopback_only = loopback_only
         self._clock = clock
-        self._looked = clock()
+        self._checked_at = clock()
         self._stamp: UsersFileStamp | None = None
-        self.version = 0  #: grows with every change: answers given before may not hold
+        self.version = 0  #: incremented by every change
         self._users: dict[str, User] = {}
-        self._answers: dict[str, dict[tuple[str, str, str], bool]] = {}
-
-    # The file.
+        self._cache: dict[str, dict[tuple[str, str, str], bool]] = {}
 
     def load(self) -> None:
-        """Read the file; the first time there is none, and it is made with the first users.
+        """Read the file, or create it with the first users.
 
-        `guest` administers. `anonymous` has no password, so that nobody logs in by that name, and
-        may publish and subscribe through MQTT's exchange and nothing else. A file from before there
-        was one gets it here, once.
+        `guest` is the administrator. `anonymous` has no password and may only use MQTT's exchange.
+        A file from before there was an `anonymous` gets it once.
         """
         with self._file.locked():
             if self._file.stamp() is None:
@@ -105,14 +98,14 @@ class Users:
             self._read()
 
     def refresh(self) -> bool:
-        """Take in what another process changed; whether there was anything to take in.
+        """Read changes of other processes; returns whether there were any.
 
-        A file that cannot be used leaves everything as it was and says so in the log, once.
+        An invalid file is logged once and leaves the users as they were.
         """
         now = self._clock()
-        if now - self._looked < _LOOK_EVERY:
+        if now - self._checked_at < _REFRESH_SECONDS:
             return False
-        self._looked = now
+        self._checked_at = now
         stamp = self._file.stamp()
         if stamp is None or stamp == self._stamp:
             return False
@@ -120,25 +113,23 @@ class Users:
             self._read()
         except ConfigurationError as error:
             self._stamp = stamp
-            _log.error("users file not usable, keeping the users known before", error=str(error))
+            _log.error("users file invalid", error=str(error))
             return False
         return True
 
     def _read(self) -> None:
-        # The stamp first: a change between the two is then seen at the next look.
+        # The stamp first, so that a change between the two is read next time.
         stamp = self._file.stamp()
         self._hold(self._file.read(), stamp)
 
     def _hold(self, users: dict[str, User], stamp: UsersFileStamp | None) -> None:
         self._users = users
         self._stamp = stamp
-        self._answers = {}
+        self._cache = {}
         self.version += 1
 
-    # Who is this?
-
     async def authenticate(self, name: str, password: str | bytes, *, address: str) -> User:
-        """The user with this name and password; `address` is where the peer is."""
+        """Raises `AuthenticationFailed`; `address` is the peer's."""
         self.refresh()
         if name in self._loopback_only and not is_loopback(address):
             raise AuthenticationFailed(f"user '{name}' can only connect via localhost")
@@ -148,15 +139,15 @@ class Users:
         if user is None or current is None or not right:
             raise AuthenticationFailed(f"user '{name}': invalid credentials")
         if current.password_hash != user.password_hash:
-            raise AuthenticationFailed(f"user '{name}': the password has just been changed")
+            raise AuthenticationFailed(f"user '{name}': the password was changed")
         return current
 
     def anonymous(self, name: str, *, address: str) -> User:
-        """The user whose permissions a client has that gave no name."""
+        """The user of clients without a user name."""
         user = self._users.get(name)
         if user is None:
             raise AuthenticationFailed(
-                f"no user '{name}' for clients without a user name: add the user, or name another "
+                f"no user '{name}' for clients without a user name: add the user, or set another "
                 "with broker.anonymous_user"
             )
         if name in self._loopback_only and not is_loopback(address):
@@ -172,26 +163,22 @@ class Users:
     def all(self) -> list[User]:
         return sorted(self._users.values(), key=lambda user: user.name)
 
-    # May they?
-
     def can_access_vhost(self, user: User, vhost: str) -> bool:
-        """Whether the user may open a connection to a virtual host."""
         current = self._users.get(user.name)
         return current is not None and vhost in current.permissions
 
     def is_allowed(self, user: User, vhost: str, kind: PermissionKind, name: str) -> bool:
-        """Whether the user may configure, write to or read from a destination."""
-        question = (vhost, kind, name)
-        answers = self._answers.setdefault(user.name, {})
-        answer = answers.get(question)
-        if answer is None:
+        key = (vhost, kind, name)
+        cached = self._cache.setdefault(user.name, {})
+        allowed = cached.get(key)
+        if allowed is None:
             current = self._users.get(user.name)
             permission = current.permissions.get(vhost) if current else None
-            answer = permission is not None and permission.allows(kind, name)
-            if len(answers) >= _ANSWERS:
-                answers.clear()
-            answers[question] = answer
-        return answer
+            allowed = permission is not None and permission.allows(kind, name)
+            if len(cached) >= _MAX_CACHED:
+                cached.clear()
+            cached[key] = allowed
+        return allowed
 
     def is_topic_allowed(
         self,
@@ -202,7 +189,7 @@ class Users:
         routing_key: str,
         client_id: str = "",
     ) -> bool:
-        """Whether the user may use a routing key with a topic exchange they may use."""
+        """Whether the user may use a routing key of a topic exchange."""
         current = self._users.get(user.name)
         if current is None:
             return False
@@ -213,29 +200,26 @@ class Users:
         return permission.allows(kind, routing_key, variables)
 
     def is_client_id_allowed(self, user: User, client_id: str) -> bool:
-        """Whether an MQTT connection of the user may have this client id."""
         current = self._users.get(user.name)
         return current is not None and allows_client_id(current.client_ids, client_id)
 
     def has_tag(self, user: User, tag: str) -> bool:
-        """Whether the user has a tag now; one that was deleted has none."""
+        """False for a user that was deleted."""
         current = self._users.get(user.name)
         return current is not None and tag in current.tags
-
-    # Changes.
 
     def add(
         self, name: str, password: str, tags: tuple[str, ...] = (), client_ids: str = ""
     ) -> User:
-        """A new user, who may do nothing yet."""
+        """A new user without permissions."""
         if not name or len(name.encode("utf-8", "surrogatepass")) > 255:
-            raise PreconditionFailed("a user name has 1 to 255 bytes")
+            raise PreconditionFailed("user name must have 1 to 255 bytes")
         pattern = validate_pattern(client_ids)
         user = User(name, self._passwords.hash(password), tags, client_ids=pattern)
 
         def edit(users: dict[str, User]) -> None:
             if name in users:
-                raise PreconditionFailed(f"user '{name}' exists already")
+                raise PreconditionFailed(f"user '{name}' already exists")
             users[name] = user
 
         self._change(edit)
@@ -256,7 +240,7 @@ class Users:
         self._revise(name, lambda user: replace(user, tags=tags))
 
     def set_client_ids(self, name: str, pattern: str) -> None:
-        """The client ids the user's MQTT connections may have; an empty pattern is any."""
+        """An empty pattern allows any client id."""
         validate_pattern(pattern)
         self._revise(name, lambda user: replace(user, client_ids=pattern))
 
@@ -280,7 +264,7 @@ class Users:
         self._revise(name, revised)
 
     def clear_topic_permissions(self, name: str, vhost: str, exchange: str | None = None) -> None:
-        """Of one exchange, or of all in the virtual host."""
+        """Of one exchange, or of all exchanges."""
 
         def revised(user: User) -> User:
             others = _without(user.topic_permissions, vhost)
@@ -290,11 +274,11 @@ class Users:
         self._revise(name, revised)
 
     def export(self) -> dict[str, list[dict[str, Any]]]:
-        """The users as RabbitMQ's definitions have them."""
+        """In the format of RabbitMQ's definitions."""
         return users_to_definitions(self._users)
 
     def restore(self, definitions: Mapping[str, Any]) -> None:
-        """Add or replace what RabbitMQ's definitions (or ours) hold; the rest stays."""
+        """Add or replace users of RabbitMQ's definitions (or ours); other users stay."""
         self._change(
             lambda users: users.update(
                 users_from_definitions(definitions, users, self._passwords.hash)
@@ -308,7 +292,7 @@ class Users:
         self._change(edit)
 
     def _change(self, edit: Callable[[dict[str, User]], None]) -> None:
-        """Edit what the file says now, which may be more than what was read last."""
+        """Edit the current content of the file, which may be newer than memory."""
         with self._file.locked():
             users = self._file.read() if self._file.stamp() is not None else {}
             edit(users)
@@ -327,12 +311,8 @@ def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != key}
 
 
-# Users, permissions and topic permissions in the form of RabbitMQ's definitions.
-#
-# What RabbitMQ exports can be imported here, password hashes included; what is exported here keeps
-# the form, though RabbitMQ cannot check an argon2 hash, and passes over the pattern of client ids,
-# a field of ours that only users who have one are written with. Import is all or nothing: the first
-# entry that makes no sense raises `ConfigurationError` naming it.
+# Definitions in RabbitMQ's format. RabbitMQ's exports can be imported, with password hashes;
+# RabbitMQ cannot check an exported argon2 hash and ignores `client_ids`. Import is all or nothing.
 
 _ALGORITHMS: Final = {
     "rabbit_password_hashing_sha256",
@@ -374,32 +354,32 @@ def users_from_definitions(
     known: Mapping[str, User],
     hash_password: Callable[[str], str],
 ) -> dict[str, User]:
-    """The users that the definitions add to those known, or change."""
+    """The users that the definitions add or change."""
     users: dict[str, User] = {}
-    for place, entry in _entries(definitions, "users"):
-        name = _definition_name(entry, "name", place)
+    for location, entry in _entries(definitions, "users"):
+        name = _definition_name(entry, "name", location)
         old = known.get(name, User(name))
         users[name] = replace(
             old,
-            password_hash=_password_hash(entry, place, hash_password),
-            tags=tags_from_json(entry.get("tags", []), f"{place}.tags"),
-            # A file of RabbitMQ's says nothing of it, and must not take a restriction away.
+            password_hash=_password_hash(entry, location, hash_password),
+            tags=tags_from_json(entry.get("tags", []), f"{location}.tags"),
+            # RabbitMQ's files have no `client_ids` and must not remove a restriction.
             client_ids=(
-                client_ids_from_json(entry, place) if "client_ids" in entry else old.client_ids
+                client_ids_from_json(entry, location) if "client_ids" in entry else old.client_ids
             ),
         )
-    for place, entry in _entries(definitions, "permissions"):
-        user = _definition_user(users, known, entry, place)
-        granted = permission_from_json(entry, place)
-        permissions = {**user.permissions, _definition_name(entry, "vhost", place): granted}
+    for location, entry in _entries(definitions, "permissions"):
+        user = _definition_user(users, known, entry, location)
+        granted = permission_from_json(entry, location)
+        permissions = {**user.permissions, _definition_name(entry, "vhost", location): granted}
         users[user.name] = replace(user, permissions=permissions)
-    for place, entry in _entries(definitions, "topic_permissions"):
-        user = _definition_user(users, known, entry, place)
-        vhost = _definition_name(entry, "vhost", place)
-        topic = topic_permission_from_json(entry, place)
+    for location, entry in _entries(definitions, "topic_permissions"):
+        user = _definition_user(users, known, entry, location)
+        vhost = _definition_name(entry, "vhost", location)
+        topic = topic_permission_from_json(entry, location)
         exchanges = {
             **user.topic_permissions.get(vhost, {}),
-            _definition_name(entry, "exchange", place): topic,
+            _definition_name(entry, "exchange", location): topic,
         }
         users[user.name] = replace(
             user, topic_permissions={**user.topic_permissions, vhost: exchanges}
@@ -410,59 +390,58 @@ def users_from_definitions(
 def _algorithm(password_hash: str) -> str:
     if password_hash.startswith("$argon2"):
         return "argon2id"
-    # Base64 of a salt of four bytes and the digest: 48 letters for SHA-256.
+    # Base64 of a salt of four bytes and the digest: 48 characters for SHA-256.
     return f"rabbit_password_hashing_sha{256 if len(password_hash) <= 48 else 512}"
 
 
 def _entries(definitions: Mapping[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
     entries = definitions.get(key, [])
     if not isinstance(entries, list):
-        raise ConfigurationError(f"{key}: a list belongs here")
+        raise ConfigurationError(f"{key}: expected a list")
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
-            raise ConfigurationError(f"{key}[{number}]: an object belongs here")
+            raise ConfigurationError(f"{key}[{number}]: expected an object")
     return [(f"{key}[{number}]", entry) for number, entry in enumerate(entries)]
 
 
-def _definition_name(entry: Mapping[str, Any], key: str, place: str) -> str:
+def _definition_name(entry: Mapping[str, Any], key: str, location: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"{place}.{key}: a name belongs here")
+        raise ConfigurationError(f"{location}.{key}: expected a name")
     return value
 
 
 def _definition_user(
-    users: Mapping[str, User], known: Mapping[str, User], entry: Mapping[str, Any], place: str
+    users: Mapping[str, User], known: Mapping[str, User], entry: Mapping[str, Any], location: str
 ) -> User:
-    name = _definition_name(entry, "user", place)
+    name = _definition_name(entry, "user", location)
     user = users.get(name) or known.get(name)
     if user is None:
-        raise ConfigurationError(f"{place}.user: no user '{name}'")
+        raise ConfigurationError(f"{location}.user: no user '{name}'")
     return user
 
 
 def _password_hash(
-    entry: Mapping[str, Any], place: str, hash_password: Callable[[str], str]
+    entry: Mapping[str, Any], location: str, hash_password: Callable[[str], str]
 ) -> str:
     if isinstance(password := entry.get("password"), str) and password:
         return hash_password(password)
     algorithm = entry.get("hashing_algorithm", "rabbit_password_hashing_sha256")
     if algorithm not in _ALGORITHMS:
         known = ", ".join(sorted(_ALGORITHMS))
-        raise ConfigurationError(f"{place}.hashing_algorithm: {algorithm!r} is none of {known}")
+        raise ConfigurationError(f"{location}.hashing_algorithm: {algorithm!r} is none of {known}")
     stored = entry.get("password_hash", "")
     if not isinstance(stored, str):
-        raise ConfigurationError(f"{place}.password_hash: a string belongs here")
+        raise ConfigurationError(f"{location}.password_hash: expected a string")
     try:
         return validate_password_hash(stored)
     except PreconditionFailed as error:
-        raise ConfigurationError(f"{place}: {error}") from None
-
-
-# What the user of a connection may do, asked by the names AMQP's permissions go by.
+        raise ConfigurationError(f"{location}: {error}") from None
 
 
 class AccessControl:
+    """Permission checks of one connection; they raise `AccessRefused`."""
+
     __slots__ = ("_users", "_vhost", "user")
 
     def __init__(self, users: Users, user: User, vhost: str) -> None:
@@ -471,8 +450,8 @@ class AccessControl:
         self._vhost = vhost
 
     def check(self, kind: PermissionKind, what: str, name: str) -> None:
-        """`what` is "queue" or "exchange"; raises unless it is allowed."""
-        # The default exchange has no name of its own to write a permission for.
+        """`what` is "queue" or "exchange"."""
+        # The default exchange has this name in permissions.
         if not self._users.is_allowed(self.user, self._vhost, kind, name or "amq.default"):
             raise AccessRefused(
                 f"{kind} access to {what} '{name}' in vhost '{self._vhost}' "
@@ -487,19 +466,18 @@ class AccessControl:
             )
 
     def check_bind(self, exchange: Exchange, key: str, arguments: dict[str, Any]) -> None:
-        """Whether a binding may read from an exchange."""
         self.check("read", "exchange", exchange.name)
         for topic in exchange.topics_of(key, arguments):
             self.check_topic("read", exchange.name, topic)
 
     def check_forward(self, exchange: str, key: str = "#") -> None:
-        """Whether others' messages may be put into an exchange: by a binding, as dead letters, or
-        as what another exchange cannot route. They have any topic, unless there is a key."""
+        """Whether messages of other publishers may be sent to an exchange: by a binding, as dead
+        letters, or by an alternate exchange. Without a key they may have any topic."""
         self.check("write", "exchange", exchange)
         self.check_topic("write", exchange, key)
 
     def check_dead_letters(self, vhost: VirtualHost, queue: str, arguments: dict[str, Any]) -> None:
-        """Whether a queue may be declared with these arguments, as far as dead letters go."""
+        """Check the dead-letter arguments of a queue declaration."""
         name = arguments.get("x-dead-letter-exchange")
         if not isinstance(name, str):
             return

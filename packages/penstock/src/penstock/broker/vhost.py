@@ -1,9 +1,8 @@
-"""Virtual hosts: the registry of destinations, and the operations that change topology.
+"""Virtual hosts: the registry of destinations, and changes of topology.
 
-Terminals call these for declare, bind and delete, and `lookup` to find the driver of a path.
-Drivers do not call back into topology, but for the deaths they bring about themselves (an
-auto-delete queue whose last consumer left, a queue that expired). Durable changes go to the
-journal. Permissions are the terminal's business: it knows who asks.
+Terminals call these methods for declare, bind and delete, and check permissions before. Drivers
+call them only for deletions that they cause themselves (auto-delete, expiry). Durable changes go to
+the topology journal.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class VirtualHost:
         *,
         recover: bool = True,
     ) -> None:
-        """Without `recover`, who makes it has to run `recovery` to its end."""
+        """Without `recover`, the caller must run `recovery` to its end."""
         self.name = name
         self.kernel = kernel
         self.topology = topology
@@ -69,7 +68,7 @@ class VirtualHost:
         self._retained: RetainedMessages | None = None
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
-        #: Reply channels of clients, by the routing key they gave out (direct reply-to).
+        #: Direct reply-to channels by routing key.
         self.replies: dict[str, Sink] = {}
         self._bound: dict[tuple[str, str], dict[tuple[str, str, str], Binding]] = {}
         self._owned: dict[object, set[str]] = {}
@@ -79,10 +78,7 @@ class VirtualHost:
             for _ in self.recovery():
                 pass
 
-    # Finding.
-
     def lookup(self, path: str) -> Driver:
-        """The driver that a destination path names."""
         where = parse_destination(path)
         return self.queue(where.name) if where.kind == "queue" else self.exchange(where.name)
 
@@ -93,7 +89,7 @@ class VirtualHost:
             raise NotFound(f"no exchange '{name}' in vhost '{self.name}'") from None
 
     def queue(self, name: str, owner: object | None = None) -> Queue:
-        """The queue of that name, unless it belongs to another connection."""
+        """Raises `ResourceLocked` if the queue is exclusive to another connection."""
         queue = self.queues.get(name)
         if queue is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
@@ -114,14 +110,14 @@ class VirtualHost:
         return self.exchange(name)
 
     def open_reply(self, prefix: str) -> tuple[str, Driver]:
-        """A destination of its own for one client's replies, and the key that leads there."""
+        """A direct reply-to destination for one client, and its routing key."""
         name = f"{prefix}.{secrets.token_urlsafe(16)}"
         self.replies[name] = driver = self.reply_type(self.kernel, name)
         return name, driver
 
     @property
     def retained(self) -> RetainedMessages:
-        """What publishers wanted kept for those who come later; opened when first asked for."""
+        """Opened at the first use."""
         if self._retained is None:
             where = self.kernel.directory / "retained" / directory_name(self.name)
             self._retained = self._retained_type(self.kernel, where)
@@ -253,7 +249,7 @@ class VirtualHost:
                 ("queue", self.name, name),
                 {"auto_delete": auto_delete, "arguments": pack_arguments(arguments)},
             )
-        self.exchanges[""].forget_routes()  # nothing else leads to it yet
+        self.exchanges[""].forget_routes()  # no other exchange routes to it yet
         return queue
 
     def delete_queue(
@@ -264,7 +260,7 @@ class VirtualHost:
         if_unused: bool = False,
         if_empty: bool = False,
     ) -> int:
-        """Delete a queue, if it is there; returns how many messages went with it."""
+        """Delete a queue, if it exists; returns the number of its messages."""
         if name not in self.queues:
             return 0
         queue = self.queue(name, owner)
@@ -283,7 +279,7 @@ class VirtualHost:
         return count
 
     def release(self, owner: object) -> None:
-        """A connection has ended: its exclusive queues go."""
+        """Delete the exclusive queues of a closed connection."""
         for name in list(self._owned.pop(owner, ())):
             self.delete_queue(name)
 
@@ -330,7 +326,7 @@ class VirtualHost:
             self.changed()
 
     def bindings(self) -> Iterator[Binding]:
-        """Every binding, without the default exchange's own."""
+        """All bindings except those of the default exchange."""
         for bound in list(self._bound.values()):
             yield from list(bound.values())
 
@@ -377,14 +373,13 @@ class VirtualHost:
         if exchange == "":
             raise AccessRefused("operation not permitted on the default exchange")
 
-    # Life.
-
     def changed(self) -> None:
         for exchange in self.exchanges.values():
             exchange.forget_routes()
 
     def recovery(self) -> Iterator[None]:
-        """Bring back what was durable, a piece at a time: others may do something between."""
+        """Restore durable destinations and bindings step by step; the caller may do other work
+        between."""
         for (_, vhost, name), value in self.topology.all("exchange"):
             if vhost == self.name and value["type"] in self.exchange_types:
                 self._make_exchange(
@@ -419,7 +414,7 @@ class VirtualHost:
                 yield
 
     def close(self, failed: Callable[[str, OSError], None]) -> None:
-        """End every destination, also when the disk does not take what one has to say."""
+        """Close every destination, also after disk errors."""
         for destination in (*self.exchanges.values(), *self.queues.values()):
             try:
                 destination.close()
@@ -432,7 +427,7 @@ class VirtualHost:
                 failed("retained", error)
 
     def delete(self) -> None:
-        """The whole virtual host goes, with all that is in it."""
+        """Delete the virtual host with its content."""
         self.retained.delete()
         for name in list(self.queues):
             self.delete_queue(name)
@@ -445,17 +440,17 @@ class VirtualHost:
         self.topology.drop(("vhost", self.name))
 
 
-# Destination paths: `/queue/NAME`, `/exchange/NAME[/KEY]`, `/stream/NAME`, `/topic/KEY`.
-#
-# The same strings are AMQP 1.0 addresses. A name with a slash in it is percent-encoded. And the
-# folder on disk that goes with a name.
-
-#: `/topic/KEY` publishes to and subscribes from this exchange.
+#: The exchange of `/topic/KEY`.
 TOPIC_EXCHANGE = "amq.topic"
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationPath:
+    """`/queue/NAME`, `/exchange/NAME[/KEY]`, `/stream/NAME` or `/topic/KEY`, percent-encoded.
+
+    Also an AMQP 1.0 address.
+    """
+
     kind: str  #: "queue" (streams are queues too) or "exchange"
     name: str
     key: str = ""
@@ -466,7 +461,6 @@ class DestinationPath:
 
 
 def parse_destination(path: str) -> DestinationPath:
-    """Read a destination path; raises `NotFound` for one that names nothing."""
     match path.split("/"):
         case ["", "queue" | "stream", name] if name:
             return DestinationPath("queue", unquote(name))
@@ -483,7 +477,7 @@ def parse_destination(path: str) -> DestinationPath:
 
 
 def directory_name(name: str) -> str:
-    """A directory's name for any name a peer may give: what is too long is hashed."""
+    """The directory of a destination; long names are hashed."""
     content = name.encode("utf-8", "surrogateescape")
     if len(content) > 180:  # file systems stop at 255, and base64 makes four bytes of three
         return "~" + hashlib.sha256(content).hexdigest()

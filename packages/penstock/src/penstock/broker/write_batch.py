@@ -1,18 +1,14 @@
-"""A turn: what one read (or one timer) sets in motion, finished together.
+"""A write batch: everything that one read (or timer) causes, written together.
 
-Logs are written before sockets are flushed, so whatever a peer hears has already reached the
-operating system: a broker that is killed forgets nothing it has spoken of. Each to_flush socket is
-written once, however many messages the turn brought it.
+Logs are written before sockets are flushed, so everything a peer receives has reached the operating
+system: a killed broker never loses what it confirmed. Each socket is written once per batch. If
+many peers send little each, one batch covers several reads, provided the loop calls `end_pass`.
 
-Where many peers say little each, a turn may take in several reads, if the loop says when a pass of
-it is over.
-
-The time of a turn is bounded. Whoever has done something expensive says so (`spend`); when the time
-is used up, the client whose input is being processed has to give way: the rest of what it sent is
-processed in later turns. Work that is long by itself is cut into pieces that ask `over` and go on
-`later`. One such piece runs in a pass of the loop, so whoever has little to ask for is served
-between any two of them. While others are being served, the next piece waits: a login takes several
-questions and answers, and has them all between two pieces instead of one.
+The time of a batch is bounded. After an expensive operation, `check_time` makes the client whose
+input is processed yield: the rest of its input waits for a later batch. Long work is divided into
+pieces that check `is_over` and continue with `defer`. One piece runs per pass of the loop, so other
+clients are served in between. While they are, the next piece waits a little: a login takes several
+round trips and completes between two pieces.
 """
 
 from __future__ import annotations
@@ -24,32 +20,32 @@ from typing import Final, Protocol
 
 from penstock.broker.log.committer import Committer
 
-#: The most reads one turn takes in: sockets must not wait long, nor their output grow large.
+#: The most reads per batch, so that sockets wait briefly and output stays small.
 MAX_READS: Final = 32
 
-#: How long a turn may take before it gives way to others.
+#: The time limit of a batch.
 MAX_BATCH_SECONDS: Final = 0.005
-#: While others are being served, the next piece waits so long for what they ask next, ...
+#: While others are served, the next piece waits this long for their next request, …
 PAUSE_SECONDS: Final = 0.001
-#: ... but not longer than this altogether.
+#: … but no longer than this in total.
 PAUSES_SECONDS: Final = 0.005
-#: To write so many logs takes about as long.
+#: Writing this many logs takes about as long.
 MAX_BATCH_LOGS: Final = 128
 
 
 class Flushable(Protocol):
     def flush(self) -> None:
-        """Write what has gathered to the socket."""
+        """Write pending output to the socket."""
 
 
 class DeferrableInput(Protocol):
-    """The input of a client, of which the rest can wait."""
+    """Client input whose processing can be deferred."""
 
     def defer_rest(self) -> None:
-        """Process the rest in a later turn."""
+        """Process the rest in a later batch."""
 
     def hold(self) -> None:
-        """Process nothing further until told to `resume`."""
+        """Process nothing until `resume`."""
 
     def resume(self) -> None: ...
 
@@ -71,21 +67,21 @@ class WriteBatch:
     def __init__(self, loop: asyncio.AbstractEventLoop, committer: Committer) -> None:
         self.loop = loop
         self.committer = committer
-        #: Terminals with output waiting; a terminal adds itself at its first byte.
+        #: Terminals with pending output; a terminal adds itself at its first byte.
         self.to_flush: list[Flushable] = []
-        self.spans_reads = False  #: somebody calls `end_pass`
+        self.spans_reads = False  #: the loop calls `end_pass`
         self._reads = 0
-        self._deadline = 0.0  # none yet: it begins with the first look at the clock
+        self._deadline = 0.0  # set at the first check of the clock
         self._pieces: deque[Callable[[], None]] = deque()
         self._has_served_others = False  # since the last piece, or the last pause
         self._pause_until = 0.0
-        #: The client whose input is being processed, unless nothing of it may be put off.
+        #: The client whose input is processed, if it can be deferred.
         self.reader: DeferrableInput | None = None
 
     def end_read(self) -> None:
-        """A read is done with, and there may be others in the same pass of the loop."""
+        """A read is processed; more may follow in the same pass of the loop."""
         self._reads += 1
-        if self.reader is not None:  # it did not have to give way
+        if self.reader is not None:  # it did not yield
             self._has_served_others = True
             self.reader = None
         if self._reads >= MAX_READS or not self.spans_reads or self._pieces:
@@ -93,7 +89,7 @@ class WriteBatch:
             self.flush()
 
     def expect(self) -> None:
-        """Somebody has connected, and is about to say something."""
+        """A client has connected and will send soon."""
         self._has_served_others = True
 
     def end_pass(self) -> None:
@@ -111,10 +107,8 @@ class WriteBatch:
         while to_flush:
             to_flush.pop().flush()
 
-    # The time of a turn.
-
     def is_over(self) -> bool:
-        """Whether this turn has used up its time."""
+        """Whether the batch has used up its time."""
         now = self.loop.time()
         if not self._deadline:
             self._deadline = now + MAX_BATCH_SECONDS
@@ -122,13 +116,13 @@ class WriteBatch:
         return now > self._deadline or self.committer.unwritten > MAX_BATCH_LOGS
 
     def check_time(self) -> None:
-        """Something expensive was done: if the turn is over, its client gives way."""
+        """After an expensive operation: if the batch is over, its client yields."""
         if self.is_over() and self.reader is not None:
             reader, self.reader = self.reader, None
             reader.defer_rest()
 
     def defer(self, piece: Callable[[], None]) -> None:
-        """Run a piece of long work as a turn of its own, after others had theirs."""
+        """Run a piece of long work in a batch of its own, after other clients."""
         self._pieces.append(piece)
         if len(self._pieces) == 1:
             self._begin_pause()
@@ -151,7 +145,7 @@ class WriteBatch:
                 self._begin_pause()
 
     def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Run `callback` as a turn of its own at the loop's time `when`."""
+        """Run `callback` in a batch of its own at loop time `when`."""
         return self.loop.call_at(when, self._run, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:

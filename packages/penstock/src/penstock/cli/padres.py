@@ -35,7 +35,7 @@ async def publish_publications(
         waiting: set[asyncio.Future[str]] = set()
         began, sent = time.monotonic(), 0
         async for text in publications:
-            announcing.saw(parse_publication(text))
+            announcing.on_publication(parse_publication(text))
             while announced:
                 await client.advertise(announced.pop())
             if rate is not None:

@@ -1,4 +1,4 @@
-"""Content-based selection: publications, and who wants them by what they say.
+"""Content-based routing: publications, subscriptions and advertisements.
 
     >>> from penstock.content import parse_publication, parse_subscription
     >>> from penstock.content.matching import Matcher
@@ -7,8 +7,8 @@
     >>> matcher.match(parse_publication("[class,stock],[symbol,IBM],[price,45.5];"))
     ['cheap']
 
-A library without I/O: the language and its relations here, `matching` and `composite` beside it,
-`covering` and `forwarding` for routers. `docs/content.md` shows all of it.
+A library without I/O: the language and its relations here, indexes in `matching`, composite
+subscriptions in `composite`, covering for routers in `covering`. See `docs/content.md`.
 """
 
 from penstock.content.errors import DuplicateId, LanguageError, UnknownId

@@ -1,9 +1,8 @@
-"""Advertisements for those who do not advertise: from what they publish, as it is seen.
+"""Advertisements for publishers that do not advertise, inferred from their publications.
 
-For each class there is an advertisement that names every attribute that came and says of which type
-it was; it is made anew when another comes. A class whose attributes come as text once and as
-number another time has several. There is an end to it: those who invent names without end are not
-advertised any more.
+There is one advertisement per class with the types of all attributes seen; a new attribute replaces
+it. A class whose attribute is sometimes text and sometimes a number has several. The numbers of
+classes and attributes are limited.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 from penstock.content.formatter import format_message
 from penstock.content.messages import Advertisement, Operator, Predicate, Publication, Variable
 
-#: The most advertisements of one publisher, and attributes in one of them.
+#: Limits per publisher: advertisements, and attributes of one.
 MAX_CLASSES: Final = 1024
 MAX_ATTRIBUTES: Final = 128
 
@@ -23,12 +22,12 @@ class _InferredAdvertisement:
     __slots__ = ("id", "texts")
 
     def __init__(self, texts: dict[str, bool]) -> None:
-        self.texts = texts  #: for each attribute, whether it is a text
+        self.texts = texts  #: whether each attribute is text
         self.id = ""
 
 
 class AdvertisementInference:
-    """`announce` is given the text of an advertisement and returns its id, to `withdraw` it by."""
+    """`announce` sends an advertisement and returns its id, which `withdraw` takes."""
 
     def __init__(self, announce: Callable[[str], str], withdraw: Callable[[str], None]) -> None:
         self._announce = announce
@@ -36,7 +35,7 @@ class AdvertisementInference:
         self._by_class: dict[str, list[_InferredAdvertisement]] = {}
         self._count = 0
 
-    def saw(self, publication: Publication) -> None:
+    def on_publication(self, publication: Publication) -> None:
         texts = {
             name: isinstance(value, str)
             for name, value in publication.attributes.items()
@@ -47,12 +46,12 @@ class AdvertisementInference:
             if texts.items() <= announced.texts.items():
                 return
         for announced in known:
-            together = announced.texts | texts
+            merged = announced.texts | texts
             agrees = all(announced.texts.get(name, kind) == kind for name, kind in texts.items())
-            if agrees and len(together) <= MAX_ATTRIBUTES:
-                announced.texts = together
+            if agrees and len(merged) <= MAX_ATTRIBUTES:
+                announced.texts = merged
                 before = announced.id
-                announced.id = self._announce(_text(publication.class_name, together))
+                announced.id = self._announce(_text(publication.class_name, merged))
                 self._withdraw(before)
                 return
         if self._count < MAX_CLASSES and len(texts) <= MAX_ATTRIBUTES:

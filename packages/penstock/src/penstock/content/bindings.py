@@ -1,9 +1,8 @@
-"""Whether predicates are true of a publication, and what variables stand for if they are.
+"""Evaluation of predicates against a publication, with variable bindings.
 
-Under `eq` and `=` a variable takes the value it meets, everywhere the same one. Under another
-operator the value is compared with what the variable stands for, once that is known: in the same
-publication, or in another that a composite joins it with. A variable that nothing binds asks only
-for its type.
+With `eq` and `=`, a variable binds the value, the same one everywhere. With another operator the
+value is compared with the variable's value once that is bound, in the same publication or in
+another one of a composite match. A variable that is never bound only requires its type.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from penstock.content.messages import (
 
 
 class PendingComparison(NamedTuple):
-    """What waits for a variable's value."""
+    """A comparison with an unbound variable."""
 
     value: Value
     operator: Operator
@@ -34,18 +33,18 @@ class PendingComparison(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Bindings:
     values: Mapping[str, Value]
-    waiting: tuple[PendingComparison, ...] = ()
+    pending: tuple[PendingComparison, ...] = ()
 
     def merge(self, other: Bindings) -> Bindings | None:
-        """Both together; None where they disagree."""
-        if not self.values and not self.waiting:
+        """Both; None if they contradict each other."""
+        if not self.values and not self.pending:
             return other
-        if not other.values and not other.waiting:
+        if not other.values and not other.pending:
             return self
         mine, theirs = self.values, other.values
         if any(mine[name] != theirs[name] for name in mine.keys() & theirs.keys()):
             return None
-        return _settle({**mine, **theirs}, (*self.waiting, *other.waiting))
+        return _settle({**mine, **theirs}, (*self.pending, *other.pending))
 
 
 UNBOUND: Final = Bindings({})
@@ -56,9 +55,8 @@ def bind(
     attributes: Mapping[str, Value | Variable],
     strict: bool = False,
 ) -> Bindings | None:
-    """None unless every predicate is true."""
     bound: dict[str, Value] = {}
-    waiting: list[PendingComparison] = []
+    pending: list[PendingComparison] = []
     for attribute, operator, operand in predicates:
         value = attributes.get(attribute)
         if value is None or isinstance(value, Variable):
@@ -70,18 +68,18 @@ def bind(
                 if bound.setdefault(operand.name, value) != value:
                     return None
             elif operator is not Operator.PRESENT:
-                waiting.append(PendingComparison(value, operator, operand.name))
+                pending.append(PendingComparison(value, operator, operand.name))
         elif not comparison_holds(value, operator, operand, strict):
             return None
-    if not bound and not waiting:
+    if not bound and not pending:
         return UNBOUND
-    return _settle(bound, tuple(waiting))
+    return _settle(bound, tuple(pending))
 
 
 def comparison_holds(
     value: Value, operator: Operator, operand: Value, strict: bool = False
 ) -> bool:
-    """Whether one predicate is true of a value; of one that has another type it is not."""
+    """Whether a predicate holds; False for values of another type."""
     if isinstance(value, str) != isinstance(operand, str):
         return False
     if strict and isinstance(operand, int) and not isinstance(value, int):
@@ -89,10 +87,10 @@ def comparison_holds(
     return COMPARISONS[operator](value, operand)
 
 
-def _settle(values: dict[str, Value], waiting: tuple[PendingComparison, ...]) -> Bindings | None:
-    """Decide the comparisons whose variables are known."""
+def _settle(values: dict[str, Value], pending: tuple[PendingComparison, ...]) -> Bindings | None:
+    """Evaluate the comparisons whose variables are bound."""
     still = []
-    for comparison in waiting:
+    for comparison in pending:
         value, operator, variable = comparison
         if variable not in values:
             still.append(comparison)

@@ -1,7 +1,7 @@
-"""A poset of filters by covering: which of them say all that the others say.
+"""A poset of filters ordered by covering, and covering-based forwarding.
 
-Its roots are covered by nobody, and together cover all. A node may lie under several others; equal
-filters share a node. Classes do not meet.
+Roots are covered by no other filter and cover all. A node may have several parents; equal filters
+share a node. Filters of different classes are unrelated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from penstock.content.relations import FilterExtent, covers_advertised_extent, c
 
 K = TypeVar("K", bound=Hashable)
 
-#: Whether the first extent covers the second.
 Relation = Callable[[FilterExtent, FilterExtent], bool]
 
 SUBSCRIPTIONS: Relation = covers_extent
@@ -25,14 +24,14 @@ ADVERTISEMENTS: Relation = covers_advertised_extent
 
 
 class PosetNode(Generic[K]):
-    """Filters that are equal, those right above them and right below."""
+    """Equal filters, with direct parents and children."""
 
     __slots__ = ("children", "extent", "keys", "parents")
 
     def __init__(self, extent: FilterExtent, key: K) -> None:
         self.extent = extent
         self.keys: dict[K, None] = {key: None}
-        # In order, so that whoever goes through them finds them as they came.
+        # In insertion order.
         self.parents: dict[PosetNode[K], None] = {}
         self.children: dict[PosetNode[K], None] = {}
 
@@ -57,13 +56,12 @@ class Poset(Generic[K]):
             yield from roots
 
     def insert(self, key: K, extent: FilterExtent) -> PosetNode[K]:
-        """Put a filter where it belongs, over what it covers."""
         if key in self._nodes:
-            raise DuplicateId(f"there is a filter {key} already")
+            raise DuplicateId(f"duplicate filter id {key}")
         roots = self._roots.setdefault(extent.class_name, {})
         parents = self._lowest_above(roots, extent)
         for parent in parents:
-            if self._covers(extent, parent.extent):  # each covers the other
+            if self._covers(extent, parent.extent):  # they are equal
                 parent.keys[key] = None
                 self._nodes[key] = parent
                 return parent
@@ -82,10 +80,10 @@ class Poset(Generic[K]):
         return node
 
     def remove(self, key: K) -> PosetNode[K]:
-        """Take a filter out; what it covered goes under what covered it, or becomes a root."""
+        """Remove a filter; its children move to its parents, or become roots."""
         node = self._nodes.pop(key, None)
         if node is None:
-            raise UnknownId(f"there is no filter {key}")
+            raise UnknownId(f"unknown filter id {key}")
         del node.keys[key]
         if node.keys:
             return node
@@ -109,20 +107,20 @@ class Poset(Generic[K]):
     def _lowest_above(
         self, roots: dict[PosetNode[K], None], extent: FilterExtent
     ) -> dict[PosetNode[K], None]:
-        """The nodes that cover an extent and have no child that does."""
+        """The lowest nodes that cover an extent."""
         found: dict[PosetNode[K], None] = {}
         above = {root: None for root in roots if self._covers(root.extent, extent)}
         seen = set(above)
-        waiting = list(above)
-        while waiting:
-            node = waiting.pop()
+        pending = list(above)
+        while pending:
+            node = pending.pop()
             lower = [child for child in node.children if self._covers(child.extent, extent)]
             if not lower:
                 found[node] = None
             for child in lower:
                 if child not in seen:
                     seen.add(child)
-                    waiting.append(child)
+                    pending.append(child)
         return found
 
     def _highest_below(
@@ -131,22 +129,22 @@ class Poset(Generic[K]):
         roots: dict[PosetNode[K], None],
         extent: FilterExtent,
     ) -> list[PosetNode[K]]:
-        """The nodes that an extent covers and no other node that it covers does."""
+        """The highest nodes that an extent covers."""
         found: dict[PosetNode[K], None] = {}
         seen: set[PosetNode[K]] = set()
-        waiting = [child for parent in parents for child in parent.children]
+        pending = [child for parent in parents for child in parent.children]
         if not parents:
-            waiting = list(roots)
-        while waiting:
-            node = waiting.pop()
+            pending = list(roots)
+        while pending:
+            node = pending.pop()
             if node in seen:
                 continue
             seen.add(node)
             if self._covers(extent, node.extent):
                 found[node] = None
             else:
-                waiting += node.children
-        # One may lie under another that was found by another way.
+                pending += node.children
+        # One may be below another that was found on another path.
         return [node for node in found if not any(_is_above(other, node) for other in found)]
 
 
@@ -161,35 +159,24 @@ def _unlink(parent: PosetNode[K], child: PosetNode[K]) -> None:
 
 
 def _is_above(high: PosetNode[K], low: PosetNode[K]) -> bool:
-    """Whether a node lies anywhere above another."""
     seen: set[PosetNode[K]] = set()
-    waiting = list(low.parents)
-    while waiting:
-        node = waiting.pop()
+    pending = list(low.parents)
+    while pending:
+        node = pending.pop()
         if node is high:
             return True
         if node not in seen:
             seen.add(node)
-            waiting += node.parents
+            pending += node.parents
     return False
 
 
-# What a router tells a neighbour of the filters it has, when some cover others.
-#
-# One `FilterForwarding` stands for one neighbour and decides what is sent to it and what is
-# withdrawn: filters that others cover need not be sent. When one that covered them goes, they are.
-#
-# - `OFF`: everything is sent.
-# - `LAZY`: what is covered when it comes is not sent; what was sent stays.
-# - `ACTIVE`: in addition, what a newly sent filter covers is withdrawn.
-#
-# Subscriptions may be lazy or active, advertisements lazy.
-
-
 class CoveringMode(Enum):
-    OFF = "OFF"
-    LAZY = "LAZY"
-    ACTIVE = "ACTIVE"
+    """Which filters a neighbour is sent. Advertisements may be OFF or LAZY."""
+
+    OFF = "OFF"  #: all
+    LAZY = "LAZY"  #: none that is covered when it arrives
+    ACTIVE = "ACTIVE"  #: in addition, filters that a newly sent one covers are withdrawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +193,11 @@ ForwardingStep = ForwardFilter[K] | WithdrawFilter[K]
 
 
 class FilterForwarding(Generic[K]):
-    """Filters by a key of the caller's. Steps are to be taken in their order: what takes another's
-    place is sent before that is withdrawn."""
+    """Decides which filters one neighbour is sent, by a key of the caller.
+
+    When a covering filter is removed, those below it are sent. Steps must be taken in order: a
+    replacement is sent before the withdrawal.
+    """
 
     def __init__(self, covers: Relation, covering: CoveringMode, strict: bool = False) -> None:
         self._covering = covering
@@ -222,11 +212,10 @@ class FilterForwarding(Generic[K]):
     @classmethod
     def of_advertisements(cls, covering: CoveringMode, strict: bool = False) -> FilterForwarding[K]:
         if covering is CoveringMode.ACTIVE:
-            raise ValueError("advertisements are covered lazily, or not at all")
+            raise ValueError("covering of advertisements must be LAZY or OFF")
         return cls(ADVERTISEMENTS, covering, strict)
 
     def sent(self) -> frozenset[K]:
-        """What the neighbour has."""
         return frozenset(self._sent)
 
     def insert(self, key: K, message: Subscription | Advertisement) -> list[ForwardingStep[K]]:
@@ -234,7 +223,7 @@ class FilterForwarding(Generic[K]):
         if self._covering is CoveringMode.OFF:
             self._sent.add(key)
             return [ForwardFilter(key)]
-        if node.parents or self._sender(node) is not None:
+        if node.parents or self._sent_key(node) is not None:
             return []
         self._sent.add(key)
         steps: list[ForwardingStep[K]] = [ForwardFilter(key)]
@@ -243,12 +232,12 @@ class FilterForwarding(Generic[K]):
         return steps
 
     def _withdrawn(self, node: PosetNode[K]) -> Iterator[WithdrawFilter[K]]:
-        """What lay right under a filter and has been sent, goes."""
+        """Withdraw sent filters directly below a filter."""
         for child in node.children:
-            sender = self._sender(child)
-            if sender is not None:
-                self._sent.remove(sender)
-                yield WithdrawFilter(sender)
+            sent_key = self._sent_key(child)
+            if sent_key is not None:
+                self._sent.remove(sent_key)
+                yield WithdrawFilter(sent_key)
 
     def remove(self, key: K) -> list[ForwardingStep[K]]:
         below = list(self._poset[key].children) if key in self._poset else []
@@ -260,12 +249,12 @@ class FilterForwarding(Generic[K]):
         if self._covering is not CoveringMode.OFF:
             bare = [node] if node.keys else below
             for one in bare:
-                if not one.parents and self._sender(one) is None:
+                if not one.parents and self._sent_key(one) is None:
                     chosen = next(iter(one.keys))
                     self._sent.add(chosen)
                     steps.append(ForwardFilter(chosen))
         return [*steps, WithdrawFilter(key)]
 
-    def _sender(self, node: PosetNode[K]) -> K | None:
-        """The one of equal filters that was sent."""
+    def _sent_key(self, node: PosetNode[K]) -> K | None:
+        """The key of the equal filter that was sent."""
         return next((key for key in node.keys if key in self._sent), None)

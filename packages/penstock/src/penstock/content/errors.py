@@ -1,22 +1,17 @@
-"""What can be wrong with a text in the content language, and where.
-
-A `LanguageError` names the position of the mistake, what was expected there and what stands there
-instead. It is a `PreconditionFailed`: every protocol has a code for it already.
-"""
+"""Errors of texts in the content language."""
 
 from __future__ import annotations
 
 from penstock.core.errors import NotFound, PreconditionFailed
 
-#: How much of the text an error quotes.
 _QUOTED = 20
 
 
 class LanguageError(PreconditionFailed):
-    """A text that is not in the language."""
+    """A syntax error: position, what was expected and what was found there."""
 
     def __init__(self, text: str, position: int, problem: str) -> None:
-        self.position = position  #: of the first character that is wrong, from 0
+        self.position = position  #: of the first wrong character, from 0
         self.problem = problem
         before = text[:position]
         self.line = before.count("\n") + 1
@@ -28,15 +23,14 @@ class LanguageError(PreconditionFailed):
 
 
 def expected(text: str, position: int, what: str) -> LanguageError:
-    """The error for something else standing where `what` should."""
     rest = text[position : position + _QUOTED]
     found = f"'{rest}'" if rest else "the end"
     return LanguageError(text, position, f"expected {what}, found {found}")
 
 
 class UnknownId(NotFound):
-    """There is no subscription, advertisement or composite with this id."""
+    """No subscription, advertisement or composite has this id."""
 
 
 class DuplicateId(PreconditionFailed):
-    """The id is taken."""
+    """The id is in use."""

@@ -1,7 +1,7 @@
-"""Messages as text: what `reading` reads back as an equal message.
+"""Formats messages as text, which the parser reads as an equal message.
 
-The class stands bare, text in `"` with a `"` inside doubled, numbers plain. A text that would read
-as a variable, and one that begins with `$$`, gets one more `$` in front.
+Class names are bare, text is in `"` with inner `"` doubled, numbers are plain. Text that would
+parse as a variable, or begins with `$$`, gets a `$` in front.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.content.messages import (
 from penstock.content.parser import format_time
 
 _NAME: Final = re.compile(r"[A-Za-z_:/][A-Za-z0-9_:/-]*", re.ASCII)
-#: What a quoted text must not begin with unless it means it.
+#: Text that needs an additional `$`.
 AMBIGUOUS: Final = re.compile(r"\$(?:\$|[SIF]\$[A-Za-z_][A-Za-z0-9_-]*\Z)", re.ASCII)
 
 
@@ -78,11 +78,11 @@ def _class(name: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether an attribute can be called so."""
+    """Whether it is a valid attribute name."""
     return _NAME.fullmatch(text) is not None
 
 
 def _attribute(name: str) -> str:
     if not is_name(name):
-        raise ValueError(f"{name!r} cannot be written as the name of an attribute")
+        raise ValueError(f"{name!r} is not a valid attribute name")
     return name

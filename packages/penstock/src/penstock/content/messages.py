@@ -1,11 +1,11 @@
-"""The messages of the language as values.
+"""The messages of the content language as values.
 
-A publication is a class and what its attributes hold. A filter is a class and predicates that have
-to be true together: a subscription says which publications are wanted, an advertisement which will
-come. A composite joins subscriptions by `&` and `||`. What is un-done is named by its id alone.
+A publication has a class and attributes. A filter has a class and predicates that must all hold: a
+subscription selects publications, an advertisement announces them. A composite joins subscriptions
+by `&` and `||`. Withdrawals have only an id.
 
-Messages are equal when they say the same: the order of attributes does not matter, nor do time and
-payload of a publication.
+Messages are equal if they have the same content: neither the order of attributes nor the time and
+payload of a publication count.
 """
 
 from __future__ import annotations
@@ -51,25 +51,29 @@ class Filter:
 
 
 class Subscription(Filter):
-    """Which publications somebody wants."""
+    """The publications that a subscriber wants."""
 
     __slots__ = ()
 
+    def parts(self) -> Iterator[Subscription]:
+        """As `CompositeSubscription.parts`."""
+        yield self
+
 
 class Advertisement(Filter):
-    """Which publications somebody is going to send."""
+    """The publications that a publisher will send."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Publication:
-    """An event. An attribute may hold a variable; no predicate is true of that."""
+    """An event. An attribute may be a variable; no predicate holds for it."""
 
     class_name: str
     attributes: Mapping[str, Value | Variable]
     time: datetime | None = None
-    payload: Any = field(default=None, repr=False)  #: travels along and is not looked at
+    payload: Any = field(default=None, repr=False)  #: not used for matching
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Publication):
@@ -97,17 +101,15 @@ Expression: TypeAlias = Subscription | Join
 
 @dataclass(frozen=True, slots=True)
 class CompositeSubscription:
-    """A subscription to several publications together."""
-
     expression: Expression
 
     def parts(self) -> Iterator[Subscription]:
         """The atomic subscriptions, from left to right."""
-        waiting = [self.expression]
-        while waiting:
-            node = waiting.pop()
+        pending = [self.expression]
+        while pending:
+            node = pending.pop()
             if isinstance(node, Join):
-                waiting += (node.right, node.left)
+                pending += (node.right, node.left)
             else:
                 yield node
 
@@ -127,11 +129,8 @@ class CompositeUnsubscription:
     id: str
 
 
-# What an attribute can hold and what it can be compared with: values and variables.
-#
-# A value is a text, a whole number of 64 bits or a finite float. Numbers are of one kind when they
-# are compared: 5 equals 5.0. Text is ordered by code point. A variable stands for the value that a
-# publication brings.
+# A value is text, a 64-bit integer or a finite float. Numbers compare by value: 5 equals 5.0. Text
+# is ordered by code point. A variable stands for the value of a publication.
 
 Number: TypeAlias = int | float
 Value: TypeAlias = str | Number
@@ -141,10 +140,10 @@ INT_MAX: Final = (1 << 63) - 1
 
 
 class VariableType(Enum):
-    """What a variable may stand for; the value is its letter in the language."""
+    """The type of a variable; the value is its letter in the language."""
 
     STRING = "S"
-    INTEGER = "I"  #: a whole number: 5, and 5.0 too unless types are strict
+    INTEGER = "I"  #: 5, and 5.0 unless types are strict
     FLOAT = "F"  #: any number
 
 
@@ -158,19 +157,18 @@ Operand: TypeAlias = Value | Variable
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number of the language; true, false, infinities and NaN are none."""
+    """Whether it is a number of the language; booleans, infinities and NaN are not."""
     if isinstance(value, float):
         return isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool) and INT_MIN <= value <= INT_MAX
 
 
 def is_integral(value: Number, strict: bool) -> bool:
-    """Whether an integer variable takes it: by its value, or by its type where types are strict."""
+    """Whether it is an integer: by value, or by type if strict."""
     return isinstance(value, int) or (not strict and value.is_integer())
 
 
 def matches_type(value: Value, variable: Variable, strict: bool = False) -> bool:
-    """Whether a variable can stand for a value."""
     if isinstance(value, str):
         return variable.kind is VariableType.STRING
     if variable.kind is VariableType.INTEGER:
@@ -178,11 +176,8 @@ def matches_type(value: Value, variable: Variable, strict: bool = False) -> bool
     return variable.kind is VariableType.FLOAT
 
 
-# The operators of predicates: how they are written, what they compare, when they hold.
-
-
 class Operator(Enum):
-    """The value is how the language writes it."""
+    """The value is the syntax of the language."""
 
     EQ = "eq"
     NEQ = "neq"
@@ -201,12 +196,12 @@ class Operator(Enum):
     GREATER_EQUAL = ">="
     PRESENT = "isPresent"
 
-    # Members are alone of their kind: hashing by identity is quicker than by name.
+    # Hashing by identity is faster than by name.
     __hash__ = object.__hash__
 
 
-#: Whether `value OPERATOR operand` holds, both being of the operator's type. Presence has been
-#: seen to by whoever has a value to ask about.
+#: Whether `value OPERATOR operand` holds for operands of the operator's type. For PRESENT, the
+#: caller has checked that there is a value.
 COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.EQ: operator.eq,
     Operator.NEQ: operator.ne,
@@ -226,7 +221,7 @@ COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
     Operator.PRESENT: lambda value, operand: True,
 }
 
-#: The operators that take text, in the order of the language's documentation.
+#: Text operators, in the order of the documentation.
 TEXTUAL: Final = (
     *(Operator.EQ, Operator.NEQ),
     *(Operator.STR_LT, Operator.STR_LE, Operator.STR_GT, Operator.STR_GE),
@@ -237,18 +232,15 @@ NUMERIC: Final = (
     *(Operator.LESS, Operator.LESS_EQUAL, Operator.GREATER, Operator.GREATER_EQUAL),
 )
 
-#: Under these a variable takes the value it meets; under others it is compared with it.
+#: Operators that bind a variable; others compare with it.
 BINDING: Final = frozenset((Operator.EQ, Operator.EQUAL))
 
 
-# Headers of a message as the attributes of a publication.
-#
-# Those whose values the language knows: texts and numbers as they are, what is true or false as a
-# text, decimals as numbers, times as seconds since 1970. The class is among the headers, and not
-# among the attributes.
-
-
 def attributes_from_headers(headers: Mapping[str, Any]) -> dict[str, Value]:
+    """Message headers as attributes, without `class`.
+
+    Booleans become text, decimals numbers, times seconds since 1970; other types are omitted.
+    """
     attributes: dict[str, Value] = {}
     for name, value in headers.items():
         if isinstance(value, bool):

@@ -1,8 +1,8 @@
-"""Text into messages: the content language as `grammar.lark` has it.
+"""The parser of the content language, whose reference is `grammar.lark`.
 
-A descent over one text, strict: whatever is wrong is named with its position and what was expected
-there. Publications have a quicker way, `parser.py`, which leaves to this one what it does not see
-at a glance.
+A strict recursive descent; errors name the position and what was expected. `parse_publication` has
+a fast path for plainly written publications and leaves everything else to the strict parser, so
+both accept the same texts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from penstock.content.messages import (
 Clock = Callable[[], datetime]
 F = TypeVar("F", Subscription, Advertisement)
 
-#: How deep braces may nest and how many parts a composite may have.
+#: Limits of composites: nesting of braces, and parts.
 MAX_DEPTH: Final = 64
 MAX_PARTS: Final = 256
 
@@ -59,7 +59,7 @@ def now() -> datetime:
 
 
 def parse_subscription(text: str, *, several: bool = False) -> Subscription:
-    """`several` allows more than one predicate on an attribute, such as both ends of a range."""
+    """`several` allows several predicates on one attribute, such as a range."""
     return _Parser(text, several).whole_filter(Subscription)
 
 
@@ -71,8 +71,17 @@ def parse_composite(text: str, *, several: bool = False) -> CompositeSubscriptio
     return _Parser(text, several).composite()
 
 
+def parse_any_subscription(
+    text: str, *, several: bool = False
+) -> Subscription | CompositeSubscription:
+    """A composite subscription is in braces."""
+    if text.lstrip().startswith("{"):
+        return parse_composite(text)
+    return parse_subscription(text, several=several)
+
+
 def parse_publication_by_grammar(text: str, clock: Clock = now) -> Publication:
-    """The strict way; `parse_publication` is the quick one. Without a time it is stamped."""
+    """The strict parser. A publication without a time gets that of the clock."""
     return _Parser(text, False).publication(clock)
 
 
@@ -85,8 +94,6 @@ class _Parser:
         self._parts = 0
         self._position = 0
         self._skip()
-
-    # Filters.
 
     def whole_filter(self, kind: type[F]) -> F:
         found = self._filter(kind)
@@ -105,7 +112,7 @@ class _Parser:
             self._sign("[")
             attribute = self._attribute(named, self._several)
             predicates.append(self._predicate(attribute))
-        self._sees(";")  # may stand at the end, and means nothing
+        self._sees(";")  # optional, without meaning
         return kind(class_name, tuple(predicates))
 
     def _predicate(self, attribute: str) -> Predicate:
@@ -139,8 +146,6 @@ class _Parser:
         self._advance(match.end())
         return operator
 
-    # Publications.
-
     def publication(self, clock: Clock) -> Publication:
         self._open_class()
         class_name = self._text_value("the name of a class")
@@ -167,8 +172,6 @@ class _Parser:
         time = parse_time(text, start, stop)
         self._advance(end if semicolon < 0 else end + 1)
         return time
-
-    # Composites.
 
     def composite(self) -> CompositeSubscription:
         self._sign("{")
@@ -202,8 +205,6 @@ class _Parser:
                 raise LanguageError(self._text, start, f"more than {MAX_PARTS} parts")
         self._sign("}")
         return inside
-
-    # Words and values.
 
     def _open_class(self) -> None:
         self._sign("[")
@@ -275,12 +276,12 @@ class _Parser:
 
     def _skip(self) -> None:
         match = WHITESPACE.match(self._text, self._position)
-        assert match is not None, "blanks may be none"
+        assert match is not None, "it matches the empty text"
         self._position = match.end()
 
 
 def unquoted(quoted: str) -> str | Variable:
-    """What stands between quotes: a text, or a variable."""
+    """The content of a quoted text: text, or a variable."""
     quote, text = quoted[0], quoted[1:-1]
     if quote in text:
         text = text.replace(quote * 2, quote)
@@ -293,7 +294,7 @@ def unquoted(quoted: str) -> str | Variable:
 
 
 def number_of(text: str, is_float: bool) -> Number | None:
-    """None for what is out of range."""
+    """None if it is out of range."""
     if is_float:
         number = float(text)
         return None if isinf(number) else number
@@ -309,13 +310,8 @@ def _numeric(operand: Operand) -> bool:
     return not isinstance(operand, str)
 
 
-# The quick way to read a publication: one expression finds all its pairs at once.
-#
-# It sees only what is written plainly, without blanks between the parts; everything else, and
-# everything that is wrong, goes to `parser.py`, so the two cannot differ in what they accept.
-
-#: Every pair takes four characters beside its name and its value: when what was found adds up to
-#: the length of the text, nothing was skipped. A whole number has few enough digits to fit.
+#: Each pair has four characters besides name and value: if the lengths add up to that of the text,
+#: nothing was skipped. Integers have few enough digits to fit.
 _PAIRS: Final = re.compile(
     r"""\[([A-Za-z_:/][A-Za-z0-9_:/-]*),("[^"]*"|'[^']*'|[A-Za-z_:/][A-Za-z0-9_:/-]*"""
     r"""|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,20})?)\](?:,(?=\[)|;\Z)"""
@@ -323,8 +319,7 @@ _PAIRS: Final = re.compile(
 
 
 class PublicationCache:
-    """Publications by their text, the last of them remembered: who routes one and who keeps it ask
-    for the same text, one right after the other."""
+    """Parses publications and caches the last one: router and store parse the same text in turn."""
 
     __slots__ = ("_clock", "_publication", "_text")
 
@@ -340,12 +335,12 @@ class PublicationCache:
         return self._publication
 
     def remember(self, text: str, publication: Publication) -> None:
-        """What a text says, from somebody who has just written it."""
+        """Cache a publication that was just formatted."""
         self._text, self._publication = text, publication
 
 
 def parse_publication(text: str, clock: Clock = now) -> Publication:
-    """A publication from its text; one without a time is stamped by the clock."""
+    """A publication without a time gets that of the clock."""
     body, rest = text, ""
     if text[-2:] != "];":
         end = text.rfind("]") + 1
@@ -380,10 +375,8 @@ def parse_publication(text: str, clock: Clock = now) -> Publication:
     return Publication(class_name, attributes, clock())
 
 
-# Times as the language writes them: `Thu Jun 19 17:14:58 GMT 2008`.
-#
-# A zone is an offset (`GMT+02:00`, `+0200`, `Z`) or one of the few abbreviations that mean one
-# thing in most of the world. Times are printed in GMT, to the second.
+# Times such as `Thu Jun 19 17:14:58 GMT 2008`. A zone is an offset (`GMT+02:00`, `+0200`, `Z`) or a
+# common abbreviation. Times are formatted in GMT, to the second.
 
 DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS: Final = (
@@ -402,10 +395,9 @@ _EAST: Final = {
     -7: "MST PDT",
     -8: "PST",
 }
-#: The first and the last second there is a word for, since 1970: of the years 1 and 9999.
+#: The range of times, in seconds since 1970: the years 1 to 9999.
 EARLIEST_TIMESTAMP: Final = -62_135_596_800
 LATEST_TIMESTAMP: Final = 253_402_300_799
-#: Hours east of Greenwich.
 ZONES: Final = {name: hours for hours, names in _EAST.items() for name in names.split()}
 
 _TIME: Final = re.compile(
@@ -416,7 +408,7 @@ _TIME: Final = re.compile(
 
 
 def parse_time(text: str, position: int = 0, end: int | None = None) -> datetime:
-    """Read text[position:end], of which errors count positions from the start of the text."""
+    """Parse text[position:end]; errors count positions from the start of the text."""
     match = _TIME.fullmatch(text, position, len(text) if end is None else end)
     if match is None:
         raise expected(text, position, "a time such as Thu Jun 19 17:14:58 GMT 2008")
@@ -424,7 +416,7 @@ def parse_time(text: str, position: int = 0, end: int | None = None) -> datetime
     if name is not None and name not in ZONES:
         raise LanguageError(text, match.start(7), f"unknown time zone {name}; write GMT±hh:mm")
     if month not in MONTHS:
-        raise LanguageError(text, match.start(2), f"there is no month {month}")
+        raise LanguageError(text, match.start(2), f"unknown month {month}")
     east = timedelta(hours=ZONES[name]) if name else timedelta(hours=int(hours))
     east += timedelta(minutes=int(minutes or 0))
     try:
@@ -437,7 +429,7 @@ def parse_time(text: str, position: int = 0, end: int | None = None) -> datetime
     except (ValueError, OverflowError) as error:
         raise LanguageError(text, position, f"no such time: {error}") from None
     if DAYS[time.weekday()] != day:
-        problem = f"that day was a {DAYS[time.weekday()]}, not a {day}"
+        problem = f"the date is a {DAYS[time.weekday()]}, not a {day}"
         raise LanguageError(text, position, problem)
     return time_gmt
 

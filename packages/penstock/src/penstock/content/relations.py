@@ -1,15 +1,14 @@
-"""How publications, subscriptions and advertisements relate: the four questions of the language.
+"""The relations of the content language.
 
-- `satisfies`: every predicate of the subscription is true of the publication.
-- `conforms`: every attribute of the publication is named by the advertisement, and allowed.
-- `intersects`: a publication can both conform to the advertisement and satisfy the subscription.
+- `satisfies`: every predicate of the subscription holds for the publication.
+- `conforms`: the advertisement has every attribute of the publication, with an allowed value.
+- `intersects`: some publication conforms to the advertisement and satisfies the subscription.
 - `covers`: whatever satisfies the second filter satisfies the first; for advertisements
   (`covers_advertisement`), whatever conforms.
 
-They are exact over the reals and over all texts. The one exception is a filter that compares with
-variables (`[high,>,$F$x]`): it intersects what it would without, and covers only its equal.
-
-Types are strict on demand: then a predicate that names an integer is true of integers alone.
+They are exact over the reals and over all texts, except for filters that compare with variables
+(`[high,>,$F$x]`): those intersect as if they did not compare, and cover only their equal. With
+strict types, a predicate with an integer operand holds for integers only.
 """
 
 from __future__ import annotations
@@ -77,11 +76,7 @@ def covers_advertisement(wide: Advertisement, narrow: Advertisement, strict: boo
     return covers_advertised_extent(FilterExtent.of(wide, strict), FilterExtent.of(narrow, strict))
 
 
-# The same of extents.
-
-
 def extents_intersect(subscribed: FilterExtent, advertised: FilterExtent) -> bool:
-    """Whether a publication can have exactly the attributes that are subscribed to."""
     wanted, offered = subscribed.allowed, advertised.allowed
     if subscribed.class_name != advertised.class_name or not wanted.keys() <= offered.keys():
         return False
@@ -94,7 +89,7 @@ def extents_intersect(subscribed: FilterExtent, advertised: FilterExtent) -> boo
 
 
 def covers_extent(wide: FilterExtent, narrow: FilterExtent) -> bool:
-    """Whether one covers the other: asks of no more attributes, and of none more narrowly."""
+    """The wider one restricts no more attributes, and none more narrowly."""
     if wide.class_name != narrow.class_name:
         return False
     known = dict(narrow.allowed)
@@ -112,10 +107,10 @@ def covers_extent(wide: FilterExtent, narrow: FilterExtent) -> bool:
 
 
 def covers_advertised_extent(wide: FilterExtent, narrow: FilterExtent) -> bool:
-    """Whether one covers the other: names every attribute the other does, at least as widely.
+    """The wider one names every attribute of the other, at least as widely.
 
-    A publication may leave attributes out, so naming more is wider, and an attribute that nothing
-    can be is as good as not named.
+    A publication may omit attributes, so naming more is wider, and an attribute without possible
+    values does not count.
     """
     if wide.class_name != narrow.class_name:
         return False
@@ -136,37 +131,36 @@ def covers_advertised_extent(wide: FilterExtent, narrow: FilterExtent) -> bool:
 
 
 def _shared(allowed: Mapping[str, ValueSet], group: Iterable[str]) -> ValueSet:
-    """What attributes that have to be equal can be."""
+    """The common values of attributes that must be equal."""
     return reduce(intersect_values, (allowed[name] for name in group))
 
 
 def _always_equal(
     names: Collection[str], known: Mapping[str, ValueSet], groups: Iterable[frozenset[str]]
 ) -> bool:
-    """Whether attributes hold one value in all that the groups and sets allow."""
+    """Whether the attributes are equal in everything that groups and sets allow."""
     if any(group.issuperset(names) for group in groups):
         return True
     single = {single_value(known[name]) for name in names}
     return len(single) == 1 and None not in single
 
 
-# A filter in normal form: the set of values it allows each attribute.
-#
-# All predicates on an attribute become one set of numbers or of texts. Attributes that one variable
-# binds form a group: they have to hold the same value. Variables under other operators than
-# equality ask for their type here; that they compare as well only narrows the filter, which
-# `relations` keeps in mind. Whoever asks one filter many questions makes its extent once.
-
-#: What an attribute may hold; None is nothing: it would have to be number and text at once.
+#: The values of an attribute; None is the empty set, of text and numbers at once.
 ValueSet: TypeAlias = NumberSet | StringSet | None
 
 
 @dataclass(frozen=True, slots=True)
 class FilterExtent:
+    """A filter in normal form: the set of values that it allows for each attribute.
+
+    Attributes bound to one variable form a group: they must be equal. Variables with other
+    operators only restrict the type here. Compute it once for a filter with many comparisons.
+    """
+
     class_name: str
     allowed: Mapping[str, ValueSet]
-    bound: Mapping[str, frozenset[str]]  #: the attributes that each variable binds
-    compared: frozenset[Predicate]  #: those that compare with a variable's value
+    bound: Mapping[str, frozenset[str]]  #: attributes by variable
+    compared: frozenset[Predicate]  #: comparisons with variables
 
     @classmethod
     def of(cls, message: Filter, strict: bool = False) -> FilterExtent:
@@ -188,7 +182,7 @@ class FilterExtent:
         return cls(message.class_name, allowed, frozen, frozenset(compared))
 
     def groups(self) -> Iterable[frozenset[str]]:
-        """Attributes that have to be equal where they are present, two at least."""
+        """Groups of two or more attributes that must be equal where present."""
         return (names for names in self.bound.values() if len(names) > 1)
 
 
@@ -206,7 +200,6 @@ def allowed_by(predicate: Predicate, strict: bool = False) -> ValueSet:
 
 
 def intersect_values(left: ValueSet, right: ValueSet) -> ValueSet:
-    """What two sets have in common."""
     if isinstance(left, NumberSet) and isinstance(right, NumberSet):
         return left & right
     if isinstance(left, StringSet) and isinstance(right, StringSet):
@@ -219,12 +212,11 @@ def is_empty(values: ValueSet) -> bool:
 
 
 def single_value(values: ValueSet) -> Value | None:
-    """The one value there is, if it is one."""
+    """The only value, if there is one."""
     return None if values is None else values.only()
 
 
 def includes_values(wide: ValueSet, narrow: ValueSet) -> bool:
-    """Whether all of the narrow one is in the wide one."""
     if isinstance(wide, NumberSet) and isinstance(narrow, NumberSet):
         return wide.includes(narrow)
     if isinstance(wide, StringSet) and isinstance(narrow, StringSet):
@@ -233,7 +225,7 @@ def includes_values(wide: ValueSet, narrow: ValueSet) -> bool:
 
 
 def merge_groups(groups: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
-    """Groups that share a member are one."""
+    """Merge groups that share a member."""
     apart: list[frozenset[str]] = []
     for names in groups:
         group = frozenset(names)

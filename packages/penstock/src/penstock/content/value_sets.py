@@ -1,8 +1,14 @@
-"""Sets of numbers that predicates describe, exactly, over the reals.
+"""Sets of numbers and texts that predicates describe, exact over the reals and all texts.
 
-An interval with open or closed ends, less finitely many points, perhaps of whole numbers only. The
-conjunction of any predicates on a number is such a set, so emptiness and inclusion are decided by
-looking at ends: `> 10` and `< 11` meet, `> 10` and `< 10` do not.
+A `NumberSet` is an interval with open or closed ends without finitely many points, perhaps of
+integers only. Every conjunction of predicates on a number is such a set, so emptiness and inclusion
+follow from the ends.
+
+A `StringSet` is an interval in code point order, plus suffixes, substrings and excluded texts. The
+successor of `a` is `a\\0`, so `<= a` is `< a\\0`, and the texts with prefix `a` are those from `a`
+to before `b`. An interval either has few texts, `low`, `low\\0`, …, or contains a *cone*: all texts
+with some stem. A cone has texts with any substrings and suffix, so such a set is never empty, and
+all its texts have in common what their stems have.
 """
 
 from __future__ import annotations
@@ -22,8 +28,8 @@ class NumberSet:
     low_open: bool = False
     high_open: bool = False
     excluded: frozenset[Number] = frozenset()
-    whole: bool = False  #: whole numbers only
-    typed: bool = False  #: integers by type, where types are strict; whole as well
+    whole: bool = False  #: integers by value
+    typed: bool = False  #: integers by type (strict types); implies whole
 
     def __contains__(self, value: Value) -> bool:
         if isinstance(value, str) or value in self.excluded:
@@ -47,11 +53,10 @@ class NumberSet:
         return self.low == self.high and (self.low_open or self.high_open)
 
     def only(self) -> Number | None:
-        """The one number there is, if it is one."""
+        """The only number, if there is one."""
         return self.low if self.low == self.high and not self.is_empty() else None
 
     def includes(self, other: NumberSet) -> bool:
-        """Whether every number of the other is in this."""
         if other.is_empty():
             return True
         if self.typed and not other.typed:
@@ -68,7 +73,7 @@ class NumberSet:
 
 
 def _by_value(number: Number) -> Number:
-    """A whole number as an integer: that is a member wherever the float would be, by type too."""
+    """A whole number as an int, which is a member wherever the float is."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -81,7 +86,7 @@ def _narrowed(
     whole: bool,
     typed: bool,
 ) -> NumberSet:
-    """The set in one form: no excluded ends, and those of whole numbers are whole and closed."""
+    """The normal form: no excluded ends; ends of whole numbers are whole and closed."""
     if whole:
         if low != -inf:
             low, low_open = floor(low) + 1 if low_open else ceil(low), False
@@ -103,7 +108,7 @@ INTEGERS: Final = NumberSet(whole=True, typed=True)
 
 
 def numbers_satisfying(operator: Operator, operand: Number, strict: bool = False) -> NumberSet:
-    """What a predicate allows; strict is one that takes integers only when it names an integer."""
+    """`strict`: an integer operand allows integers only."""
     typed = strict and isinstance(operand, int)
     low: Number = -inf
     high: Number = inf
@@ -123,26 +128,15 @@ def numbers_satisfying(operator: Operator, operand: Number, strict: bool = False
     return _narrowed(low, high, low_open, high_open, excluded, typed, typed)
 
 
-# Sets of texts that predicates describe, exactly, in the order of code points.
-#
-# Equality, the four orders and `str-prefix` are intervals that include their low end and not their
-# high end: the text next to `a` is `a\0`, so `<= a` is `< a\0`, and the texts that begin with `a`
-# are those from `a` up to before `b`. What remains is an ending, texts that have to occur, and
-# texts that are excluded.
-#
-# An interval either has few texts, `low`, `low\0`, `low\0\0`…, or it holds a *cone*: all texts that
-# begin with some stem. In a cone there is room for any occurrences and any ending, so a set that
-# has one is never empty, and what all its texts have in common is what their stems have.
-
 _LAST: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
 class StringSet:
     low: str = ""
-    high: str | None = None  #: the first text beyond; None is no end
+    high: str | None = None  #: exclusive; None for no end
     endings: frozenset[str] = frozenset()
-    inside: frozenset[str] = frozenset()  #: texts that have to occur
+    inside: frozenset[str] = frozenset()  #: substrings
     excluded: frozenset[str] = frozenset()
 
     def __contains__(self, value: Value) -> bool:
@@ -176,12 +170,11 @@ class StringSet:
         return few is not None and not any(text in self for text in few)
 
     def only(self) -> str | None:
-        """The one text there is, if it is one."""
+        """The only text, if there is one."""
         members = [text for text in self._few() or () if text in self]
         return members[0] if len(members) == 1 else None
 
     def includes(self, other: StringSet) -> bool:
-        """Whether every text of the other is in this."""
         if other.is_empty():
             return True
         few = other._few()
@@ -196,7 +189,7 @@ class StringSet:
         )
 
     def _few(self) -> list[str] | None:
-        """All texts of the interval when it has no cone, None when it has."""
+        """All texts of the interval, or None if it has a cone."""
         if self.high is None:
             return None
         if self.high <= self.low:
@@ -207,17 +200,17 @@ class StringSet:
         return [self.low + "\0" * more for more in range(len(rest))]
 
     def _always_has(self, text: str) -> bool:
-        """Whether a text occurs in every member of a set that has a cone."""
+        """Whether a text occurs in every member of a set with a cone."""
         if any(text in known for known in (*self.inside, *self.endings)):
             return True
-        # A text of a cone may continue its stem in a way that adds no occurrence.
+        # Some text of a cone continues its stem without another occurrence.
         if any(text not in stem for stem in self._stems()):
             return False
         high = self.high or ""
         return all(text in high[:end] for end in range(len(high)) if high[:end] in self)
 
     def _stems(self) -> Iterator[str]:
-        """Stems of the interval's cones; of many that differ in the last character only, two."""
+        """Stems of the interval's cones; of those that differ in the last character only, two."""
         low, high = self.low, self.high
         common = 0
         if high is not None:
@@ -245,13 +238,12 @@ ANY_STRING: Final = StringSet()
 
 
 def prefix_upper_bound(prefix: str) -> str | None:
-    """The first text after all that begin with a prefix; None when there is none."""
+    """The first text after all with a prefix; None if there is none."""
     stem = prefix.rstrip(_LAST)
     return stem[:-1] + chr(ord(stem[-1]) + 1) if stem else None
 
 
 def strings_satisfying(operator: Operator, operand: str) -> StringSet:
-    """What a predicate allows."""
     if not operand and operator in (Operator.PREFIX, Operator.POSTFIX, Operator.CONTAINS):
         return ANY_STRING
     match operator:

@@ -1,1 +1,1 @@
-"""What every room may use: configuration, errors, logging, metrics, clocks."""
+"""Shared by all rooms: configuration, errors, logging, metrics, retry policy, AMQP properties."""

@@ -1,8 +1,7 @@
-"""The addresses a broker listens on.
+"""Listen addresses, `scheme://host:port`.
 
-`scheme://host:port`: the scheme says which terminal answers and whether it does so over TLS, the
-host which interface, the port where; 0 lets the system choose. Which schemes a build really
-speaks is the server's to know.
+The scheme selects the protocol and TLS, the host the interface. Port 0 lets the system choose. The
+server decides which schemes a build supports.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-#: Every scheme there is a name for, and the port it has when none is written.
+#: Schemes and their default ports.
 DEFAULT_PORTS: Final = {
     "amqp": 5672,
     "amqps": 5671,
@@ -32,8 +31,6 @@ _OVER_TLS: Final = frozenset({"amqps", "amqps10", "mqtts", "wss", "padress", "ht
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen, and for what."""
-
     scheme: str
     host: str
     port: int
@@ -48,11 +45,11 @@ class ListenAddress:
 
 
 def parse_address(url: str) -> ListenAddress:
-    """Read an address; raises `ValueError` saying what is allowed."""
+    """Raises `ValueError` that says what is allowed."""
     parts = urlsplit(url)
     if parts.scheme not in DEFAULT_PORTS:
         raise ValueError(
-            f"{url!r} is no address to listen on: "
+            f"{url!r} is not a listen address: "
             f"should be scheme://host:port with a scheme of {', '.join(DEFAULT_PORTS)}"
         )
     try:

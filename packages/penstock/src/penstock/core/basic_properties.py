@@ -1,12 +1,10 @@
-"""The content header of a message and its route, as AMQP 0-9-1 writes them: what is said of a body.
+"""The content header and the route of a message, as AMQP 0-9-1 encodes them.
 
-Bytes in, values out, and back; no I/O. Broker and clients share it, for millions of messages pass
-through it on either side: properties are taken one by one, which costs half of what a loop over
-their names does. A header is read whole or refused: whatever the input, decoding succeeds or raises
-`WireSyntaxError`.
+Bytes in, values out, and back; no I/O. Broker and clients share it. Properties are coded one by
+one, which takes half the time of a loop over their names. Decoding succeeds or raises
+`WireSyntaxError`, whatever the input.
 
-Short strings are text by agreement only: what is not UTF-8 passes unharmed as surrogates, as it
-does in RabbitMQ.
+Short strings need not be UTF-8: other bytes become surrogates, as in RabbitMQ.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any, Final
 from penstock.core.errors import UnexpectedFrame, WireSyntaxError
 from penstock.core.field_table import decode_table, encode_table
 
-# The property flags, in the order of the properties; the last two bits mean nothing in class basic.
+# Property flags, in the order of the properties. Class basic does not use the last two bits.
 CONTENT_TYPE: Final = 0x8000
 CONTENT_ENCODING: Final = 0x4000
 HEADERS: Final = 0x2000
@@ -34,14 +32,14 @@ USER_ID: Final = 0x0010
 APP_ID: Final = 0x0008
 CLUSTER_ID: Final = 0x0004
 
-#: The delivery modes: kept in memory alone, and kept on disk.
+#: Delivery modes.
 TRANSIENT: Final = 1
 PERSISTENT: Final = 2
 
-#: How long a header without properties is.
+#: The length of a header without properties.
 MIN_HEADER_BYTES: Final = 14
 
-#: How long a short string may be.
+#: The longest short string.
 SHORTSTR_MAX: Final = 255
 
 #: The beginning of a content header: class basic and the weight. The size of the body follows.
@@ -52,13 +50,13 @@ MINIMAL_HEADER_TAILS: Final = (b"\x10\x00\x01", b"\x10\x00\x02")
 _PREFIX: Final = Struct(">HHQH")
 _BASIC: Final = 60
 _RARE: Final = TYPE | USER_ID | APP_ID | CLUSTER_ID
-#: Each number as a byte: the length of a short string.
+#: Each number as a byte, for the length of a short string.
 _OCTETS: Final = tuple(bytes((each,)) for each in range(256))
 
 
 @dataclass(slots=True)
 class BasicProperties:
-    """The properties of class basic; None is absent. Not frozen: that costs more than the rest."""
+    """The properties of class basic; None means absent. Not frozen: that would double the cost."""
 
     content_type: str | None = None
     headers: dict[str, Any] | None = None
@@ -80,52 +78,51 @@ class BasicProperties:
         return self.delivery_mode == PERSISTENT
 
 
-def encode_header(said: BasicProperties, size: int) -> bytes:
-    """The content header for a body of `size` bytes."""
+def encode_header(properties: BasicProperties, size: int) -> bytes:
     flags = 0
     parts = [b""]
-    if said.content_type is not None:
+    if properties.content_type is not None:
         flags |= CONTENT_TYPE
-        parts.append(encode_shortstr(said.content_type))
-    if said.content_encoding is not None:
+        parts.append(encode_shortstr(properties.content_type))
+    if properties.content_encoding is not None:
         flags |= CONTENT_ENCODING
-        parts.append(encode_shortstr(said.content_encoding))
-    if said.headers is not None:
+        parts.append(encode_shortstr(properties.content_encoding))
+    if properties.headers is not None:
         flags |= HEADERS
-        parts.append(encode_table(said.headers))
-    if said.delivery_mode is not None:
+        parts.append(encode_table(properties.headers))
+    if properties.delivery_mode is not None:
         flags |= DELIVERY_MODE
-        parts.append(_number(said.delivery_mode, 1, "delivery mode"))
-    if said.priority is not None:
+        parts.append(_number(properties.delivery_mode, 1, "delivery mode"))
+    if properties.priority is not None:
         flags |= PRIORITY
-        parts.append(_number(said.priority, 1, "priority"))
-    if said.correlation_id is not None:
+        parts.append(_number(properties.priority, 1, "priority"))
+    if properties.correlation_id is not None:
         flags |= CORRELATION_ID
-        parts.append(encode_shortstr(said.correlation_id))
-    if said.reply_to is not None:
+        parts.append(encode_shortstr(properties.correlation_id))
+    if properties.reply_to is not None:
         flags |= REPLY_TO
-        parts.append(encode_shortstr(said.reply_to))
-    if said.expiration is not None:
+        parts.append(encode_shortstr(properties.reply_to))
+    if properties.expiration is not None:
         flags |= EXPIRATION
-        parts.append(encode_shortstr(said.expiration))
-    if said.message_id is not None:
+        parts.append(encode_shortstr(properties.expiration))
+    if properties.message_id is not None:
         flags |= MESSAGE_ID
-        parts.append(encode_shortstr(said.message_id))
-    if said.timestamp is not None:
+        parts.append(encode_shortstr(properties.message_id))
+    if properties.timestamp is not None:
         flags |= TIMESTAMP
-        parts.append(_number(said.timestamp, 8, "timestamp"))
-    if said.type is not None:
+        parts.append(_number(properties.timestamp, 8, "timestamp"))
+    if properties.type is not None:
         flags |= TYPE
-        parts.append(encode_shortstr(said.type))
-    if said.user_id is not None:
+        parts.append(encode_shortstr(properties.type))
+    if properties.user_id is not None:
         flags |= USER_ID
-        parts.append(encode_shortstr(said.user_id))
-    if said.app_id is not None:
+        parts.append(encode_shortstr(properties.user_id))
+    if properties.app_id is not None:
         flags |= APP_ID
-        parts.append(encode_shortstr(said.app_id))
-    if said.cluster_id is not None:
+        parts.append(encode_shortstr(properties.app_id))
+    if properties.cluster_id is not None:
         flags |= CLUSTER_ID
-        parts.append(encode_shortstr(said.cluster_id))
+        parts.append(encode_shortstr(properties.cluster_id))
     parts[0] = _PREFIX.pack(_BASIC, 0, size, flags)
     return b"".join(parts)
 
@@ -136,59 +133,57 @@ def encode_minimal_header(size: int, persistent: bool) -> bytes:
 
 
 def decode_header(header: bytes) -> BasicProperties:
-    """Every property of a content header."""
     if not header.startswith(b"\x00\x3c") or len(header) < MIN_HEADER_BYTES:
         raise header_class_error(header)
     flags = header[12] << 8 | header[13]
     at = MIN_HEADER_BYTES
-    said = BasicProperties()
+    properties = BasicProperties()
     try:
         if flags & CONTENT_TYPE:
-            said.content_type, at = _text(header, at)
+            properties.content_type, at = _text(header, at)
         if flags & CONTENT_ENCODING:
-            said.content_encoding, at = _text(header, at)
+            properties.content_encoding, at = _text(header, at)
         if flags & HEADERS:
-            said.headers, at = decode_table(header, at)
+            properties.headers, at = decode_table(header, at)
         if flags & DELIVERY_MODE:
-            said.delivery_mode = header[at]
+            properties.delivery_mode = header[at]
             at += 1
         if flags & PRIORITY:
-            said.priority = header[at]
+            properties.priority = header[at]
             at += 1
         if flags & CORRELATION_ID:
-            said.correlation_id, at = _text(header, at)
+            properties.correlation_id, at = _text(header, at)
         if flags & REPLY_TO:
-            said.reply_to, at = _text(header, at)
+            properties.reply_to, at = _text(header, at)
         if flags & EXPIRATION:
-            said.expiration, at = _text(header, at)
+            properties.expiration, at = _text(header, at)
         if flags & MESSAGE_ID:
-            said.message_id, at = _text(header, at)
+            properties.message_id, at = _text(header, at)
         if flags & TIMESTAMP:
-            said.timestamp = int.from_bytes(header[at : at + 8], "big")
+            properties.timestamp = int.from_bytes(header[at : at + 8], "big")
             at += 8
         if flags & _RARE:
-            at = _decode_rare(header, at, flags, said)
+            at = _decode_rare(header, at, flags, properties)
     except IndexError:
         raise WireSyntaxError(f"content header ends within a property, at byte {at}") from None
-    if at != len(header):  # nothing above looks whether it reads past the end
+    if at != len(header):  # slices above do not check the end
         raise WireSyntaxError(f"properties take {at} bytes of a header of {len(header)}")
-    return said
+    return properties
 
 
-def _decode_rare(header: bytes, at: int, flags: int, said: BasicProperties) -> int:
+def _decode_rare(header: bytes, at: int, flags: int, properties: BasicProperties) -> int:
     if flags & TYPE:
-        said.type, at = _text(header, at)
+        properties.type, at = _text(header, at)
     if flags & USER_ID:
-        said.user_id, at = _text(header, at)
+        properties.user_id, at = _text(header, at)
     if flags & APP_ID:
-        said.app_id, at = _text(header, at)
+        properties.app_id, at = _text(header, at)
     if flags & CLUSTER_ID:
-        said.cluster_id, at = _text(header, at)
+        properties.cluster_id, at = _text(header, at)
     return at
 
 
 def header_class_error(header: bytes) -> UnexpectedFrame | WireSyntaxError:
-    """Why this is no content header of class basic."""
     if len(header) < MIN_HEADER_BYTES:
         return WireSyntaxError(
             f"content header of {len(header)} bytes, at least {MIN_HEADER_BYTES} are needed"
@@ -198,7 +193,7 @@ def header_class_error(header: bytes) -> UnexpectedFrame | WireSyntaxError:
 
 
 def encode_route(exchange: str, routing_key: str) -> bytes:
-    """The exchange and the routing key as a message keeps them: two short strings."""
+    """The exchange and the routing key as two short strings."""
     return encode_shortstr(exchange) + encode_shortstr(routing_key)
 
 
@@ -211,14 +206,14 @@ def decode_route(route: bytes) -> tuple[str, str]:
 
 
 def encode_shortstr(text: str, what: str = "") -> bytes:
-    """`what` is the text's name, for the error about one that cannot be sent."""
+    """`what` names the text in errors."""
     try:
         content = text.encode("utf-8", "surrogateescape")
         return _OCTETS[len(content)] + content
     except UnicodeEncodeError:
         reason = "cannot be written as UTF-8"
     except IndexError:
-        reason = f"is {len(content)} bytes long, at most {SHORTSTR_MAX} may be"
+        reason = f"is {len(content)} bytes long, the limit is {SHORTSTR_MAX}"
     raise WireSyntaxError(f"{what}{': ' if what else ''}{text[:32]!r} {reason}")
 
 
@@ -230,7 +225,7 @@ def decode_shortstr(data: bytes, pos: int) -> tuple[str, int]:
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
-    """As `decode_shortstr`, for who looks at the end whether all of it was there."""
+    """As `decode_shortstr`, for callers that check the end themselves."""
     start = at + 1
     stop = start + data[at]
     return data[start:stop].decode("utf-8", "surrogateescape"), stop

@@ -1,9 +1,8 @@
-"""The configuration: every setting, its type, its default and a sentence about it.
+"""The settings: type, default and description of each.
 
 Values come from flags, the environment (`PENSTOCK_BROKER__HEARTBEAT=30`), `penstock.toml` and the
-defaults here, in this order; `config_sources.py` reads them and remembers which came from where.
-In Python the models are built directly: `BrokerSettings(listen=["amqp://127.0.0.1:0"])` reads
-nothing from outside. A value that is not allowed never gets past this file.
+defaults here, in this order; `config_sources.py` reads them. Programs build the models directly:
+`BrokerSettings(listen=["amqp://127.0.0.1:0"])` reads nothing from outside.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from penstock.core.redaction import redact_value
 from penstock.core.resources import memory_total
 from penstock.core.units import Bytes, GiB, KiB, MiB, Seconds, Unit, WholeSeconds, parse_bytes
 
-#: Environment variables of ours begin with it.
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
 _SHARE: Final = "should be a share of memory from 0 to 1 (0.25, 25%), or bytes (2GiB)"
 
@@ -37,7 +35,7 @@ def data_home() -> Path:
 
 
 def _texts(value: object) -> object:
-    """A list in the environment or a flag: commas between, or JSON."""
+    """A list in the environment or a flag: separated by commas, or JSON."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -80,14 +78,14 @@ _STRICT = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class LogSettings(BaseModel):
-    """What the process says about itself."""
+    """Log output of the process."""
 
     model_config = _STRICT
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe events that are written."""
+    """The lowest severity that is logged."""
     format: Literal["auto", "console", "json"] = "auto"
-    """How they are written; auto is console in a terminal, JSON lines otherwise."""
+    """Log format; auto is console in a terminal, JSON lines otherwise."""
 
 
 class TlsSettings(BaseModel):
@@ -96,13 +94,13 @@ class TlsSettings(BaseModel):
     model_config = _STRICT
 
     certificate: UserPath | None = None
-    """The server's certificate, followed by its intermediates."""
+    """The server's certificate, followed by intermediate certificates."""
     key: UserPath | None = None
     """The certificate's private key."""
     authority: UserPath | None = None
-    """The authorities that clients' certificates are checked against."""
+    """Certificate authorities for client certificates."""
     verify_peer: bool = False
-    """Whether a client must show a certificate that an authority signed."""
+    """Whether clients must present a certificate signed by an authority."""
 
     @model_validator(mode="after")
     def _complete(self) -> TlsSettings:
@@ -114,47 +112,47 @@ class TlsSettings(BaseModel):
 
 
 class MqttSettings(BaseModel):
-    """How MQTT clients are served."""
+    """Settings of MQTT."""
 
     model_config = _STRICT
 
     exchange: str = Field(default="amq.topic", min_length=1, max_length=255)
-    """The topic exchange that MQTT topics lead to and come from."""
+    """The topic exchange for MQTT publishes and subscriptions."""
     anonymous: bool = True
-    """Whether clients of this machine may leave the user name out, for anonymous_user's rights."""
+    """Whether local clients may omit the user name and get the permissions of anonymous_user."""
     anonymous_websocket: bool = False
-    """Whether they may do so over WebSocket as well, where any program in a browser can."""
+    """Whether that also applies over WebSocket, which any page in a browser can use."""
     max_packet_bytes: Bytes = Field(default=268_435_460, ge=KiB, le=268_435_460)
     """The largest packet a client may send."""
     max_inflight: int = Field(default=2048, ge=1, le=65535)
-    """The most messages on their way to one client and not answered, unless it wants fewer."""
+    """The most unacknowledged messages of one client; clients may ask for fewer."""
     receive_maximum: int = Field(default=2048, ge=1, le=65535)
-    """The most messages of QoS 1 and 2 one client may have on their way to the broker."""
+    """The most unacknowledged QoS 1 and 2 messages that one client may send."""
     topic_alias_maximum: int = Field(default=64, ge=0, le=65535)
-    """How many topics a client may give a short name."""
+    """The most topic aliases of a client."""
     max_queued: int = Field(default=100_000, ge=0)
-    """Messages that may wait for one client, the oldest dropped first; 0 for any number."""
+    """The most queued messages per client; the oldest is dropped first; 0 for no limit."""
     max_session_expiry: WholeSeconds = Field(default=30 * 86_400, ge=0, le=0xFFFFFFFF)
-    """How long a session may outlive its connection; 3.1.1 clients get this much."""
+    """The longest session expiry interval; MQTT 3.1.1 clients always get it."""
     keep_alive: WholeSeconds = Field(default=0, ge=0, le=65535)
-    """The longest silence a client may ask for; 0 leaves it to the client."""
+    """The longest keep alive of a client; 0 for no limit."""
     sys_interval: Seconds = Field(default=10.0, ge=0)
-    """Seconds between figures of the broker under $SYS; 0 for none."""
+    """Seconds between publishes of broker metrics under $SYS; 0 for none."""
 
 
 class PadresSettings(BaseModel):
-    """How clients that speak PADRES are served."""
+    """Settings of PADRES clients."""
 
     model_config = _STRICT
 
     exchange: str = Field(default="content", min_length=1, max_length=255)
-    """The x-content exchange that shares publications with PADRES clients; made when needed."""
+    """The x-content exchange shared with PADRES clients; declared when needed."""
     stream: str = Field(default="publications", max_length=255)
-    """The stream that keeps what is published there; empty for none."""
+    """The stream that stores publications; empty for none."""
     stream_bytes: Bytes = Field(default=GiB, ge=0)
-    """How much that stream keeps before the oldest goes; 0 for everything."""
+    """The most bytes of that stream; the oldest are deleted first; 0 for no limit."""
     conformance: bool = True
-    """Whether what a client publishes has to conform to what it has advertised."""
+    """Whether publications must conform to an advertisement of the client."""
     max_frame_bytes: Bytes = Field(default=MiB, ge=4 * KiB, le=64 * MiB)
     """The largest frame a client or another broker may send."""
     max_queued: int = Field(default=100_000, ge=0)
@@ -162,58 +160,58 @@ class PadresSettings(BaseModel):
 
 
 class OverlaySettings(BaseModel):
-    """How the broker routes together with others by content."""
+    """Content-based routing between brokers."""
 
     model_config = _STRICT
 
     id: str = Field(default="Broker1", pattern=r"^[A-Za-z0-9.:/]+$", max_length=64)
-    """The broker's name among brokers, different from all others'; letters, digits, . : and /."""
+    """The broker's unique id in the overlay; letters, digits, . : and /."""
     uri: str = ""
-    """Where neighbours reach it, padres://host:port/ID; by default the first padres listener."""
+    """The address for neighbours, padres://host:port/ID; default: the first padres listener."""
     neighbours: TextList = []
     """Brokers to connect to, padres://host:port/ID each."""
     accept_links_from: TextList = []
-    """Ids of the brokers that may connect to this one, besides those it connects to itself."""
+    """Ids of brokers that may connect to this one, besides `neighbours`."""
     accept_commands_from: TextList = []
-    """Ids of the neighbours whose BROKER_CONTROL, BROKER_MONITOR and GLOBAL_FD count here."""
+    """Ids of neighbours whose BROKER_CONTROL, BROKER_MONITOR and GLOBAL_FD are accepted."""
     user: str = ""
-    """User it connects to neighbours as, if their address has none; tagged overlay there."""
+    """User for connections to neighbours without a user in their address; needs the tag overlay."""
     password: str = Field(default="", repr=False)
     """The password of that user."""
     retry_limit: int = Field(default=30, ge=0)
-    """How often in a row a neighbour is tried in vain before it is given up; 0 for no limit."""
+    """The most failed connection attempts in a row; 0 for no limit."""
     retry_pause: Seconds = Field(default=10.0, gt=0)
-    """Seconds between two tries."""
+    """Seconds between two connection attempts."""
     cycles: Literal["OFF", "FIXED", "DYNAMIC"] = "OFF"
-    """Whether links may form cycles: no; and publications keep to their tree; or may leave it."""
+    """Cycles of links: none; allowed with fixed trees; allowed with dynamic routing."""
     subscription_covering: Literal["OFF", "LAZY", "ACTIVE"] = "OFF"
-    """Whether neighbours are spared subscriptions that others cover, and those withdrawn."""
+    """Whether covered subscriptions are not forwarded (LAZY), or also withdrawn (ACTIVE)."""
     advertisement_covering: Literal["OFF", "LAZY"] = "OFF"
-    """Whether neighbours are spared advertisements that others cover; without cycles only."""
+    """Whether covered advertisements are not forwarded; without cycles only."""
     split_composites: bool = False
-    """Whether composite subscriptions are joined where the ways to their parts divide."""
+    """Whether composite subscriptions are evaluated where the routes of their parts divide."""
     ordered_by: str = ""
-    """The id of the broker that puts all publications in one order; empty for each on its way."""
+    """The id of the broker that orders all publications; empty for no total order."""
     max_asked: int = Field(default=100_000, ge=0)
-    """The most one client may ask for, unless conformance is off; 0 for any number."""
+    """The most registrations of one client, unless conformance is off; 0 for no limit."""
     heartbeat: bool = False
-    """Whether neighbours are asked for signs of life."""
+    """Whether heartbeats are sent to neighbours."""
     heartbeat_interval: Seconds = Field(default=3.0, gt=0)
-    """Seconds between two such questions."""
+    """Seconds between two heartbeats."""
     heartbeat_timeout: Seconds = Field(default=5.0, gt=0)
-    """How long an answer may take."""
+    """Seconds until an unanswered heartbeat counts as missed."""
     heartbeat_threshold: int = Field(default=3, ge=1)
-    """After how many answers that did not come a neighbour has failed."""
+    """Missed heartbeats after which a neighbour counts as failed."""
     info_interval: Seconds = Field(default=0.0, ge=0)
-    """Seconds between two publications about the broker (BROKER_INFO); 0 for none unasked."""
+    """Seconds between two BROKER_INFO publications; 0 for publication on request only."""
     info_full: bool = True
-    """Whether they list advertisements and subscriptions, or count them."""
+    """Whether BROKER_INFO lists advertisements and subscriptions, or only counts them."""
     trace_all: bool = False
-    """Whether the way of every message is told (TRACEROUTE_MESSAGE)."""
+    """Whether every message is traced (TRACEROUTE_MESSAGE)."""
 
 
 class BrokerSettings(BaseModel):
-    """One broker: where it listens, what it allows, how much it holds."""
+    """One broker: listeners, limits and memory."""
 
     model_config = _STRICT
 
@@ -226,57 +224,56 @@ class BrokerSettings(BaseModel):
     ]
     """Addresses to listen on, scheme://host:port; port 0 lets the system choose."""
     server_name: str = Field(default="penstock", min_length=1, max_length=255)
-    """The name the broker gives itself to clients and in the management API."""
+    """The broker's name for clients and in the management API."""
     default_vhost: str = Field(default="/", min_length=1, max_length=255)
-    """The virtual host that exists from the first start."""
+    """The virtual host that the first start creates."""
     anonymous: bool = False
-    """Whether AMQP and PADRES clients may leave the user name out (SASL ANONYMOUS)."""
+    """Whether AMQP and PADRES clients may omit the user name (SASL ANONYMOUS)."""
     anonymous_user: str = Field(default="anonymous", min_length=1, max_length=255)
-    """The user whose permissions clients without a user name have."""
+    """The user whose permissions apply to clients without a user name."""
     allowed_hosts: TextList = []
-    """Names that HTTP and WebSocket are reached by beside addresses and localhost; * for any."""
+    """Host names of HTTP and WebSocket besides addresses and localhost; * for any."""
     allowed_origins: TextList = []
-    """Sites whose pages may use HTTP and WebSocket, https://host[:port] each; * for any."""
+    """Origins that may use HTTP and WebSocket, https://host[:port] each; * for any."""
     tls: TlsSettings = TlsSettings()
     """Certificates for amqps, https, mqtts, padress and wss listeners."""
     mqtt: MqttSettings = MqttSettings()
-    """How MQTT clients are served."""
+    """Settings of MQTT."""
     padres: PadresSettings = PadresSettings()
-    """How clients that speak PADRES are served."""
+    """Settings of PADRES clients."""
     overlay: OverlaySettings = OverlaySettings()
-    """How the broker routes together with others by content."""
+    """Content-based routing between brokers."""
 
     frame_max: Bytes = Field(default=128 * KiB, ge=4096, le=GiB)
     """The largest AMQP frame, offered to clients in negotiation."""
     channel_max: int = Field(default=2047, ge=1, le=65535)
     """The most channels on one connection, offered to clients in negotiation."""
     heartbeat: WholeSeconds = Field(default=60, ge=0, le=65535)
-    """Seconds between signs of life, offered to clients in negotiation; 0 for none."""
+    """Heartbeat interval in seconds, offered to clients in negotiation; 0 for none."""
     handshake_timeout: Seconds = Field(default=10.0, gt=0)
-    """How long a client may take from connecting to being let in."""
+    """The longest time from connect to successful login."""
     max_connections: int = Field(default=0, ge=0)
-    """The most connections at a time; 0 for as many as the system allows."""
+    """The most connections; 0 for the limit of the system."""
     max_unauthenticated: int = Field(default=1000, ge=1)
-    """The most connections that have not logged in; one more, and the oldest is closed."""
+    """The most connections without login; beyond it the oldest is closed."""
     max_message_bytes: Bytes = Field(default=16 * GiB, ge=0)
-    """The largest message; 0 for any size."""
+    """The largest message; 0 for no limit."""
 
     memory_budget: ShareOrBytes = 0.25
-    """What messages in memory may take before reading stops: a share of memory, or bytes."""
+    """Memory for messages before the broker stops reading: a share of memory, or bytes."""
     queue_memory_bytes: Bytes = Field(default=16 * MiB, ge=64 * KiB)
-    """What one queue keeps in memory before it pages to disk."""
+    """Memory of one queue before it pages to disk."""
     spool_threshold: Bytes = Field(default=256 * KiB, ge=4 * KiB)
-    """Messages larger than this are spooled to a file of their own."""
+    """Larger messages are spooled to a file each."""
     segment_bytes: Bytes = Field(default=64 * MiB, ge=64 * KiB)
-    """How large a segment of a log grows before the next begins."""
+    """The size of a log segment."""
     disk_free_limit: Bytes = Field(default=50 * MiB, ge=0)
-    """Publishers are blocked while the data directory's disk has less than this."""
+    """Publishers are blocked while the data directory has less free space."""
     drain_seconds: Seconds = Field(default=2.0, ge=0)
-    """How long a stopping broker waits for clients to finish what they hold."""
+    """How long a stopping broker waits for clients to settle deliveries."""
 
     @property
     def memory_bytes(self) -> int:
-        """The memory budget of this machine, in bytes."""
         budget = self.memory_budget
         return int(budget * memory_total()) if budget <= 1 else int(budget)
 
@@ -289,7 +286,7 @@ class BrokerSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """All of it. Built in Python it is what it is told; `sources.load` reads the world."""
+    """All settings. The constructor reads nothing from outside; `load_settings` does."""
 
     model_config = SettingsConfigDict(
         extra="forbid",
@@ -301,11 +298,11 @@ class Settings(BaseSettings):
     )
 
     data: UserPath = Field(default_factory=data_home)
-    """The directory that holds everything kept: logs, users, definitions."""
+    """The data directory: logs, users, definitions."""
     log: LogSettings = LogSettings()
-    """What the process says about itself."""
+    """Log output of the process."""
     broker: BrokerSettings = BrokerSettings()
-    """One broker: where it listens, what it allows, how much it holds."""
+    """One broker: listeners, limits and memory."""
 
     @classmethod
     def settings_customise_sources(
@@ -320,12 +317,11 @@ class Settings(BaseSettings):
 
 
 class SettingInfo:
-    """One key of the configuration, as documentation and messages show it."""
+    """One setting, for documentation and messages."""
 
     __slots__ = ("default", "description", "key", "printed")
 
     def shown(self, value: Any) -> Any:
-        """The value without secrets."""
         return redact_value(self.key, value)
 
     def __init__(self, key: str, default: Any, description: str, unit: Unit | None) -> None:
@@ -340,7 +336,6 @@ class SettingInfo:
 
 
 def environment_variable(key: str) -> str:
-    """The environment variable of a key."""
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "__")
 
 
@@ -353,7 +348,7 @@ def _plain(value: Any) -> str:
 
 
 def list_settings(model: type[BaseModel] = Settings, prefix: str = "") -> dict[str, SettingInfo]:
-    """Every key there is, in the order of the models."""
+    """Every setting by dotted key, in the order of the models."""
     found: dict[str, SettingInfo] = {}
     for name, field in model.model_fields.items():
         key = prefix + name
@@ -367,7 +362,6 @@ def list_settings(model: type[BaseModel] = Settings, prefix: str = "") -> dict[s
 
 
 def setting_value(settings: Settings, key: str) -> Any:
-    """The value of a dotted key."""
     value: Any = settings
     for name in key.split("."):
         value = getattr(value, name)

@@ -1,9 +1,9 @@
-"""Where settings come from: flags, environment, `penstock.toml`, defaults; the first that has a
-value wins.
+"""Reads settings from flags, environment, `penstock.toml` and defaults; the first that has a value
+wins.
 
-`load_settings` reads them all and says of every value where it came from. Whatever is wrong is
-reported at once in a single `ConfigurationError`, a line per mistake: the key, the place, the
-value, what is allowed, and for a key that does not exist the one that was probably meant.
+`load_settings` also tells where each value came from. All mistakes are reported in one
+`ConfigurationError`, one line each: key, source, value, what is allowed, and a suggestion for an
+unknown key.
 """
 
 from __future__ import annotations
@@ -31,21 +31,20 @@ from penstock.core.errors import ConfigurationError
 from penstock.core.redaction import redact
 
 CONFIG_FILE: Final = "penstock.toml"
-#: Names the file to read.
 CONFIG_FILE_VARIABLE: Final = "PENSTOCK_CONFIG"
-#: Variables with our prefix that are not settings of ours: those of commands' flags (`--url`, …),
+#: Variables with our prefix that are not settings: those of command options (`--url`, …), …
 _NO_SETTINGS: Final = (
     *(CONFIG_FILE_VARIABLE, "PENSTOCK_URL", "PENSTOCK_PASSWORD", "PENSTOCK_DATABASE"),
     *("PENSTOCK_CACHE", "PENSTOCK_JOBS_TOKEN", "PENSTOCK_SPARK_MASTER"),
 )
-#: and those an application reads by itself.
+#: … and prefixes of applications.
 _APPLICATIONS: Final = ("PENSTOCK_HIVES_",)
 DEFAULT_ORIGIN: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSettings:
-    """The settings in force, and the place each came from."""
+    """The effective settings, and the source of each."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -61,11 +60,8 @@ def load_settings(
     file: Path | None = None,
     directory: Path | None = None,
 ) -> EffectiveSettings:
-    """The configuration of a process.
-
-    `flags` maps a key to the flag's own name and its value; `file` is the file asked for, which
-    must exist, while `penstock.toml` in the working directory need not.
-    """
+    """`flags` maps a key to the flag's name and value. `file` must exist if given; `penstock.toml`
+    in the working directory need not."""
     settings = list_settings()
     path = _file(environ, file, directory)
     layers = [
@@ -87,7 +83,6 @@ def load_settings(
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, tuple[str, Any]]:
-    """What `--set key=value` asks for."""
     found: dict[str, tuple[str, Any]] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -97,7 +92,7 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, tuple[str, Any]]:
     return found
 
 
-# A layer maps each key to the place it was found and its value there.
+# A layer maps each key to its source and value.
 _Layer = Mapping[str, tuple[str, Any]]
 
 
@@ -119,7 +114,7 @@ def _environment(environ: Mapping[str, str], settings: Mapping[str, SettingInfo]
         layer = {key: (_variable(key, ours), value) for key, value in _leaves(source())}
     except SettingsError as error:  # a whole section given as one variable, and not as JSON
         raise ConfigurationError(f"environment: {error}: should be a JSON object") from error
-    # Variables that are nobody's go on as keys, to be refused together with all else.
+    # Unknown variables become keys, so that they are reported with all other mistakes.
     named = {setting.variable for setting in settings.values()}
     for name, text in ours.items():
         if name not in named and not any(other.startswith(f"{name}__") for other in named):
@@ -129,7 +124,7 @@ def _environment(environ: Mapping[str, str], settings: Mapping[str, SettingInfo]
 
 
 def _variable(key: str, ours: Mapping[str, str]) -> str:
-    """The variable that set a key: its own, or that of a section it is in."""
+    """The variable that set a key: its own, or that of a section."""
     name = environment_variable(key)
     while name not in ours and "__" in name:
         name = name.rpartition("__")[0]
@@ -138,7 +133,7 @@ def _variable(key: str, ours: Mapping[str, str]) -> str:
 
 def _toml(path: Path) -> _Layer:
     if not path.is_file():
-        raise ConfigurationError(f"{path}: there is no such configuration file")
+        raise ConfigurationError(f"{path}: configuration file not found")
     try:
         tree = TomlConfigSettingsSource(Settings, toml_file=path)()
     except OSError as error:
@@ -169,7 +164,7 @@ def _place(tree: dict[str, Any], key: str, value: Any) -> None:
     *sections, name = key.split(".")
     for section in sections:
         inner = tree.setdefault(section, {})
-        if not isinstance(inner, dict):  # a value where a section belongs: refused by the model
+        if not isinstance(inner, dict):  # the model refuses a value in place of a section
             return
         tree = inner
     tree[name] = value
@@ -179,21 +174,21 @@ def _explain(
     details: ErrorDetails, origins: Mapping[str, str], settings: Mapping[str, SettingInfo]
 ) -> str:
     key = _key(details["loc"], settings)
-    # A whole section may be at fault: then what was written in it says where and what.
+    # If a whole section is invalid, the first key written in it tells the source.
     written = next((name for name in origins if name == key or name.startswith(key + ".")), key)
     origin = origins.get(written, DEFAULT_ORIGIN)
     if details["type"] == "extra_forbidden":
-        return f"{origin}: there is no setting {written}{_meant(written, settings)}"
+        return f"{origin}: unknown setting {written}{_meant(written, settings)}"
     problem = details["msg"].removeprefix("Value error, ").replace("Input should", "should")
     setting = settings.get(key)
-    if setting is None:  # a section as a whole: its settings do not fit together
+    if setting is None:  # a section whose settings contradict each other
         return redact(f"{origin}: {key}: {problem}")
     about = setting.description[:1].lower() + setting.description[1:].rstrip(".")
     return redact(f"{origin}: {key} = {setting.shown(details['input'])!r}: {problem} ({about})")
 
 
 def _key(location: tuple[int | str, ...], settings: Mapping[str, SettingInfo]) -> str:
-    """The dotted key of a place in the models, without the index or union arm below it."""
+    """The dotted key of an error location, without the index or union arm below it."""
     key = ""
     for step in location:
         key = f"{key}.{step}" if key else str(step)
@@ -212,4 +207,4 @@ def _meant(key: str, settings: Mapping[str, SettingInfo]) -> str:
         return f"; did you mean {near[0]}?"
     section = key.rpartition(".")[0]
     here = [known for known in settings if known.rpartition(".")[0] == section]
-    return f"; there are {', '.join(here or settings)}"
+    return f"; known settings: {', '.join(here or settings)}"

@@ -1,9 +1,7 @@
-"""Data directories: readable by their owner only, and locked by the process that works in them.
+"""Data directories: readable by their owner only, and locked by one process.
 
-A lock is a file that `flock` locks; the file names the process that holds it, and the system
-releases it when that process ends, however it ends. Two locks on one
-file exclude each other within one process as well. Whoever owns a directory for the life of its
-process (a broker its data, a pump instance its state) takes `lock_directory`.
+A lock is a file locked by `flock`. It names the process that holds it; the system releases it when
+the process ends. Two locks on one file exclude each other within one process, too.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from penstock.core.errors import ResourceLocked
 
 
 class FileLock:
-    """An exclusive lock on a file, which is created when it is missing and never removed."""
+    """An exclusive lock on a file, which is created if missing and never removed."""
 
     __slots__ = ("_fd", "path")
 
@@ -27,7 +25,7 @@ class FileLock:
         self._fd = -1
 
     def acquire(self, *, wait: bool = False) -> bool:
-        """Whether the lock is ours now. Without `wait`, False when somebody else holds it."""
+        """Returns False if another holder has the lock; with `wait`, blocks until it is free."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -49,7 +47,6 @@ class FileLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether anybody holds it now."""
         try:
             with self.path.open() as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -61,7 +58,7 @@ class FileLock:
 
     @property
     def holder(self) -> str:
-        """The process that holds it, for a message: its number, if it is known."""
+        """The process that holds it, for messages."""
         try:
             number = self.path.read_text().strip()
         except OSError:
@@ -81,9 +78,9 @@ class FileLock:
 
 
 def lock_directory(directory: Path, name: str, advice: str) -> FileLock:
-    """Lock a directory by the file `name` in it, or raise `ResourceLocked`, which ends in `advice`.
+    """Lock a directory by the file `name` in it; raises `ResourceLocked` with `advice`.
 
-    Parts that share a directory use a name each.
+    Parts that share a directory use different names.
     """
     lock = FileLock(directory / name)
     if not lock.acquire():
@@ -92,9 +89,9 @@ def lock_directory(directory: Path, name: str, advice: str) -> FileLock:
 
 
 def private_directory(path: Path, *, traversable: bool = False) -> Path:
-    """Have a directory that nobody else may read: mode 0700, also if it was created as another.
+    """Create a directory with mode 0700, or restrict an existing one.
 
-    With `traversable`, others who were let through it on purpose may still pass (not list) it.
+    With `traversable`, permission of others to pass through (not to list) stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
@@ -106,5 +103,5 @@ def private_directory(path: Path, *, traversable: bool = False) -> Path:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open`: a file it creates is its owner's to read and write, nobody else's."""
+    """For `open`: created files are readable and writable by their owner only."""
     return os.open(path, flags, 0o600)

@@ -1,8 +1,7 @@
-"""Every error a peer or a person can meet, named once.
+"""All errors that peers and users can meet.
 
-An error's text says what was wrong and, where there is something to do about it, what. The
-protocols give each its own code (`terminals/*/errors.py`), HTTP its status (`server/management`)
-and the command line its exit status (`cli`): one table each.
+One table per protocol maps them to codes (`wire/*/errors.py`), `server/management/http.py` to HTTP
+statuses, `cli/errors.py` to exit statuses.
 """
 
 from __future__ import annotations
@@ -11,21 +10,21 @@ from typing import ClassVar
 
 
 class PenstockError(Exception):
-    """The root: whatever is raised on purpose."""
+    """The base of all errors of Penstock."""
 
-    #: Whether another attempt, later, may succeed (`core/retry.py`).
+    #: Whether a later attempt may succeed (`core/retry.py`).
     transient: ClassVar[bool] = False
 
 
 class ConfigurationError(PenstockError):
-    """A setting that cannot be used: names the key, where it came from and what is allowed."""
+    """An invalid setting: names the key, its source and what is allowed."""
 
 
-# What a request about topology or messages may meet.
+# Errors of requests about topology or messages.
 
 
 class NotFound(PenstockError):
-    """There is no such destination, user or virtual host."""
+    """No such destination, user or virtual host."""
 
 
 class AccessRefused(PenstockError):
@@ -33,7 +32,7 @@ class AccessRefused(PenstockError):
 
 
 class AuthenticationFailed(AccessRefused):
-    """The user could not be identified."""
+    """Unknown user or wrong password."""
 
 
 class ResourceLocked(PenstockError):
@@ -41,19 +40,19 @@ class ResourceLocked(PenstockError):
 
 
 class PreconditionFailed(PenstockError):
-    """It exists, but not as asked for; or the state does not allow it."""
+    """The object exists with other properties, or its state does not allow the operation."""
 
 
 class NotAllowed(PenstockError):
-    """The peer may not do this at all, whatever its permissions."""
+    """An operation that no permission allows."""
 
 
 class Unsupported(PenstockError):
-    """The destination exists but has no such operation."""
+    """An operation that the destination does not have."""
 
 
 class ContentTooLarge(PenstockError):
-    """A message over the configured limit."""
+    pass
 
 
 class ResourceExhausted(PenstockError):
@@ -61,61 +60,55 @@ class ResourceExhausted(PenstockError):
 
 
 class NoRoute(PenstockError):
-    """A mandatory message that no queue wanted."""
+    """A mandatory message without a matching queue."""
 
 
 class QueueFull(PenstockError):
-    """A queue that rejects what it has no room for."""
+    """A full queue that rejects publishes."""
 
 
-# What a peer may do to the protocol itself. These end a connection.
+# Protocol violations. They end the connection.
 
 
 class ProtocolError(PenstockError):
-    """The peer broke the protocol."""
+    pass
 
 
 class FrameError(ProtocolError):
-    """A frame that cannot be read."""
+    pass
 
 
 class WireSyntaxError(ProtocolError):
-    """A frame whose fields cannot be read."""
+    pass
 
 
 class CommandInvalid(ProtocolError):
-    """A method that is not allowed in this state."""
+    """A method that the state does not allow."""
 
 
 class ChannelError(ProtocolError):
-    """A channel that is not open, or open already."""
+    """A channel that is not open, or already open."""
 
 
 class UnexpectedFrame(ProtocolError):
-    """Content out of order."""
+    pass
 
 
 class ConnectionForced(PenstockError):
-    """The broker ends the connection: an operator's wish, or a shutdown."""
-
-
-# What storage may meet.
+    """The broker closes the connection: an operator's request, or a shutdown."""
 
 
 class CorruptChunk(PenstockError):
-    """A stretch of a segment that does not match its checksum."""
-
-
-# What can be wrong with an overlay.
+    """A part of a segment that does not match its checksum."""
 
 
 class OverlayLoop(NotAllowed):
-    """A link closes a cycle, and the overlay was told that there are none."""
+    """A link that closes a cycle where `overlay.cycles` is OFF."""
 
 
 class LinkRefused(NotAllowed):
-    """A broker that cannot be a neighbour: this one itself, or another than was meant."""
+    """A broker that cannot be a neighbour: this one itself, or one with an unexpected id."""
 
 
 class NotAdvertised(PreconditionFailed):
-    """A publication that conforms to nothing its sender advertised."""
+    """A publication that conforms to no advertisement of its sender."""

@@ -1,12 +1,11 @@
-"""Field tables of AMQP 0-9-1: the values of headers, arguments and client properties.
+"""Field tables of AMQP 0-9-1: headers, arguments and client properties.
 
-Bytes in, Python values out, and back; no I/O. The type letters are read as RabbitMQ and its
-clients read them, which differs from the standard (`s` is a 16-bit integer, `L` is signed, `x` is
-a byte array). Values need not keep their letter over a round trip: any integer is written as `I`
-or `l`, any float as `d`, letters that every client knows.
+Bytes in, Python values out, and back; no I/O. Type letters are those of RabbitMQ and its clients,
+which differ from the standard (`s` is a 16-bit integer, `L` is signed, `x` is a byte array). A
+round trip may change the letter: integers are written as `I` or `l`, floats as `d`.
 
-Whatever the input, decoding either succeeds or raises `WireSyntaxError` naming what was wrong and
-at which byte. Sizes are bounded by the caller's frame; depth is bounded here.
+Decoding succeeds or raises `WireSyntaxError` with the byte position. The frame bounds sizes;
+`MAX_DEPTH` bounds nesting.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, Final
 
 from penstock.core.errors import WireSyntaxError
 
-#: Deeper nesting has no honest use, and Python's own stack must not be what ends it.
+#: Nesting limit, so that input cannot exhaust Python's stack.
 MAX_DEPTH: Final = 64
 
 _LENGTH: Final = Struct(">I")
@@ -37,35 +36,18 @@ _Writer = Callable[[Any, int], bytes]
 def decode_table(
     data: bytes, pos: int = 0, end: int | None = None, *, max_depth: int = MAX_DEPTH
 ) -> tuple[dict[str, Any], int]:
-    """Read the table whose length prefix stands at `pos`; also say where it ends."""
+    """The table at `pos`, and the position after it."""
     return _read_table(data, pos, _limit(data, end), max_depth)
 
 
 def encode_table(table: Mapping[str, Any], *, max_depth: int = MAX_DEPTH) -> bytes:
-    """The table with its length prefix."""
     content = _table_content(table, max_depth)
     return _LENGTH.pack(len(content)) + content
 
 
-def decode_array(
-    data: bytes, pos: int = 0, end: int | None = None, *, max_depth: int = MAX_DEPTH
-) -> tuple[list[Any], int]:
-    """Read the array whose length prefix stands at `pos`; also say where it ends."""
-    return _read_array(data, pos, _limit(data, end), max_depth)
-
-
 def decode_value(data: bytes, pos: int, end: int | None = None) -> tuple[Any, int]:
-    """Read the value whose type letter is at `pos`; also return where it ends."""
+    """The value whose type letter is at `pos`, and the position after it."""
     return _read_value(data, pos, _limit(data, end), MAX_DEPTH)
-
-
-def encode_array(values: list[Any], *, max_depth: int = MAX_DEPTH) -> bytes:
-    """The array with its length prefix."""
-    content = _array_content(values, max_depth)
-    return _LENGTH.pack(len(content)) + content
-
-
-# Reading.
 
 
 def _limit(data: bytes, end: int | None) -> int:
@@ -73,11 +55,11 @@ def _limit(data: bytes, end: int | None) -> int:
 
 
 def _truncated(what: str, pos: int) -> WireSyntaxError:
-    return WireSyntaxError(f"{what} at byte {pos} runs past the end of what holds it")
+    return WireSyntaxError(f"{what} at byte {pos} runs past the end")
 
 
 def _extent(data: bytes, pos: int, end: int, what: str) -> tuple[int, int]:
-    """Where the content of a length-prefixed value begins and ends."""
+    """Start and end of a length-prefixed value."""
     start = pos + 4
     if start > end:
         raise _truncated(f"length of {what}", pos)
@@ -103,7 +85,7 @@ def _read_table(data: bytes, pos: int, end: int, depth: int) -> tuple[dict[str, 
         except UnicodeDecodeError:
             raise WireSyntaxError(f"field name at byte {start - 1} is not UTF-8") from None
         kind = data[pos]
-        if kind == _STRING:  # as most are: without a call
+        if kind == _STRING:  # the common case, without a call
             start = pos + 5
             if start > stop or (after := start + unpack_from(data, pos + 1)[0]) > stop:
                 raise _truncated("string", pos + 1)
@@ -179,7 +161,7 @@ def _read_decimal(data: bytes, pos: int, end: int, depth: int) -> tuple[Decimal,
 
 
 def _read_timestamp(data: bytes, pos: int, end: int, depth: int) -> tuple[datetime | int, int]:
-    """A moment; or a plain number, where a client counted in units that no calendar reaches."""
+    """A datetime, or an int beyond the range of datetime."""
     if pos + 8 > end:
         raise _truncated("timestamp", pos)
     seconds: int = _SECONDS.unpack_from(data, pos)[0]
@@ -215,15 +197,12 @@ _READERS: Final[dict[int, _Reader]] = {
 }
 
 
-# Writing.
-
-
 def _table_content(table: Mapping[str, Any], depth: int) -> bytes:
     if depth <= 0:
         raise WireSyntaxError("table is nested too deep to be sent")
     parts: list[bytes] = []
     for name, value in table.items():
-        if type(value) is str:  # as most are: without a call
+        if type(value) is str:  # the common case, without a call
             content = _utf8(value) if not value.isascii() else value.encode()
             parts += (_key(name), b"S", _LENGTH.pack(len(content)), content)
         else:
@@ -233,7 +212,7 @@ def _table_content(table: Mapping[str, Any], depth: int) -> bytes:
 
 @lru_cache(1024)
 def _key(name: str) -> bytes:
-    """A field's name; the same few are in all messages."""
+    """A field name; few different ones occur, so they are cached."""
     key = _utf8(name)
     if len(key) > 255:
         raise WireSyntaxError(f"field name {name[:32]!r}… is longer than 255 bytes")
@@ -279,7 +258,7 @@ def _write_int(value: int, depth: int) -> bytes:
 
 def _write_decimal(value: Decimal, depth: int) -> bytes:
     sign, digits, exponent = value.as_tuple()
-    # Checked before the digits become a number: Decimal("1E+999999999") is a short string.
+    # Check before converting: Decimal("1E+999999999") is a short text.
     if not isinstance(exponent, int) or not -255 <= exponent <= 9 or len(digits) > 10:
         raise WireSyntaxError("no field type holds so long a decimal")
     number = int("".join(map(str, digits))) * 10 ** max(exponent, 0) * (-1 if sign else 1)

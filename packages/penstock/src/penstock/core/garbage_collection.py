@@ -1,10 +1,8 @@
-"""Short pauses for Python's search for reference cycles, in a process that holds much for long.
+"""Short garbage collection pauses in a process with many long-lived objects.
 
-A full collection looks at every object there is: with 2,000 queues it stops the process for a tenth
-of a second, again and again while more is added. Here, what a full collection has left is not
-looked at by the next one, so each takes only as long as what has come since. Objects that are no
-longer referred to are freed at once all the same; cycles among old ones are found when all is
-looked at again, once a minute at most.
+A full collection visits every object: with 2,000 queues it pauses the process for 100 ms, again and
+again. Here the survivors of a full collection are frozen, so the next one visits only newer
+objects. Once a minute at most, all objects are visited, which finds cycles among old ones.
 """
 
 from __future__ import annotations
@@ -15,15 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-#: Between two collections that look at everything, at least.
+#: The least time between two complete collections.
 COMPLETE_SECONDS: Final = 60.0
-#: The generation of a full collection.
 _FULL: Final = 2
 
 
 @contextmanager
 def short_gc_pauses(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Keep the pauses of this process short until the block ends."""
     complete_at = clock() + COMPLETE_SECONDS
 
     def freeze_survivors(phase: str, info: dict[str, Any]) -> None:
@@ -37,7 +33,7 @@ def short_gc_pauses(clock: Callable[[], float] = time.monotonic) -> Iterator[Non
             gc.unfreeze()
 
     gc.freeze()
-    gc.collect()  # of nothing: Python begins with the next when a quarter has come on top of this
+    gc.collect()  # resets the threshold for the next full collection
     gc.callbacks.append(freeze_survivors)
     try:
         yield

@@ -1,14 +1,13 @@
-"""Which names an HTTP service answers to, and whose pages may use it.
+"""Host and origin checks of HTTP services, against DNS rebinding and cross-site requests.
 
-A page of any site can have a browser connect to a service on the same machine or network. Two
-headers tell such a request from others, and a page cannot change them:
+A page of any site can make a browser connect to a service on the same machine or network. Two
+headers, which a page cannot change, identify such requests:
 
-* `Host`: the name the browser believes it talks to. With DNS rebinding a site lets its own name
-  resolve to our address, so that the browser takes us for that site. Addresses, `localhost` and the
-  machine's own name cannot be taken over so; any other name has to be allowed.
-* `Origin`: the site of the page. It has to be the service itself, or a site that is allowed.
+* `Host`: a site can resolve its own name to our address (DNS rebinding). Addresses, `localhost` and
+  the machine's name cannot be taken over; any other name must be allowed.
+* `Origin`: the site of the page. It must be the service itself, or an allowed site.
 
-Programs that are no browsers send a `Host` that they were configured with, and no `Origin`.
+Programs other than browsers send the configured `Host` and no `Origin`.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ from urllib.parse import urlsplit
 
 from penstock.core.errors import AccessRefused
 
-#: Allowed hosts that are remembered.
 MAX_CACHED_HOSTS: Final = 256
-#: In a list: every name, or every site.
+#: Allows every name, or every site.
 ANY_HOST: Final = "*"
 
 AsgiScope = MutableMapping[str, Any]
@@ -33,12 +31,12 @@ AsgiReceive = Callable[[], Awaitable[AsgiMessage]]
 AsgiSend = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp = Callable[[AsgiScope, AsgiReceive, AsgiSend], Awaitable[None]]
 
-#: Methods that change nothing: what they return, a page of another site cannot read.
+#: Methods without side effects; pages of other sites cannot read their responses.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class HostPolicy:
-    """The names and sites that are allowed; `setting` is where an administrator adds one."""
+    """Allowed names and sites; `setting` is the option that adds one, for errors."""
 
     __slots__ = ("_hosts", "_origins", "_seen", "_setting")
 
@@ -49,22 +47,22 @@ class HostPolicy:
         self._hosts = {name.lower().rstrip(".") for name in (*hosts, own, own.partition(".")[0])}
         self._origins = {origin.lower().rstrip("/") for origin in origins}
         self._setting = setting
-        self._seen: set[str] = set()  # hosts that were allowed, as they were written
+        self._seen: set[str] = set()  # allowed hosts, as written
 
     def check_host(self, host: str | None) -> None:
-        """Raises `AccessRefused` for a request to a name that is not ours."""
+        """Raises `AccessRefused` for a name that is not allowed."""
         if host is None or host in self._seen:
             return
         if not self._is_ours(host):
             raise AccessRefused(
-                f"host {host!r} is none of this service's names: use its address or localhost, or "
+                f"host {host!r} is not a name of this service: use its address or localhost, or "
                 f"allow the name with {self._setting}"
             )
         if len(self._seen) < MAX_CACHED_HOSTS:
             self._seen.add(host)
 
     def check_origin(self, origin: str | None, host: str | None) -> None:
-        """Raises `AccessRefused` for a page of another site; `host` has been checked."""
+        """Raises `AccessRefused` for a page of another site; the host was checked before."""
         if origin is None or ANY_HOST in self._origins or origin.lower() in self._origins:
             return
         if not host or _site(origin) != host.lower():
@@ -83,8 +81,6 @@ class HostPolicy:
 
 
 class HostPolicyMiddleware:
-    """An ASGI application behind a policy."""
-
     def __init__(self, app: AsgiApp, policy: HostPolicy) -> None:
         self._app = app
         self._policy = policy
@@ -100,7 +96,7 @@ class HostPolicyMiddleware:
 
 
 def check_scope(policy: HostPolicy, scope: AsgiScope) -> None:
-    """The same for a request of ASGI; a page of another site may read what is public."""
+    """Check an ASGI request. Pages of other sites may send requests without side effects."""
     found: dict[bytes, list[str]] = {b"host": [], b"origin": []}
     for name, value in scope["headers"]:
         if name in found:
@@ -124,7 +120,7 @@ async def _refuse(scope: AsgiScope, send: AsgiSend, detail: str) -> None:
 
 
 def _site(origin: str) -> str:
-    """Host and port of an origin, as a `Host` header has them; empty for none."""
+    """Host and port of an origin, as in a `Host` header; empty if there are none."""
     try:
         return urlsplit(origin.lower()).netloc
     except ValueError:

@@ -1,7 +1,4 @@
-"""Whether this machine has the Java that Spark needs, and what to do if it has not.
-
-Spark itself says little more than that its gateway has ended.
-"""
+"""Checks for the Java that Spark needs. Spark itself only reports that its gateway exited."""
 
 from __future__ import annotations
 
@@ -13,18 +10,16 @@ from typing import Final
 
 from penstock.core.errors import ConfigurationError
 
-#: The oldest Java that Spark runs on.
 MIN_JAVA_VERSION: Final = 17
 
 
 def check_java() -> None:
-    """Raises unless Spark can run here."""
     if (lack := java_problem()) is not None:
         raise ConfigurationError(lack)
 
 
 def java_problem(home: str | None = None, path: str | None = None) -> str | None:
-    """What to do about Java, by JAVA_HOME and the path; nothing, if there is one that will do."""
+    """The problem with Java and its fix; None if a suitable Java is installed."""
     home = os.environ.get("JAVA_HOME") if home is None else home
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=path)
     remedy = (
@@ -40,10 +35,10 @@ def java_problem(home: str | None = None, path: str | None = None) -> str | None
 
 
 def _version(program: Path) -> int | None:
-    """As the file beside it says, which costs nothing; unknown is taken for good."""
+    """The version in the `release` file of the installation; None if unknown."""
     try:
-        told = (program.resolve().parents[1] / "release").read_text()
+        release = (program.resolve().parents[1] / "release").read_text()
     except OSError:
         return None
-    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', told, re.MULTILINE)
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
     return int(match[1]) if match else None

@@ -1,10 +1,9 @@
-"""Structured logs: an event and its facts, one line each, without passwords (`redaction.py`).
+"""Structured logs: an event and its fields, one line each, without passwords (`redaction.py`).
 
-Every module takes its logger from `get_logger` and says `log.info("queue declared", queue=name)`.
-Loggers write through the standard library, so that a program which embeds Penstock decides what
-becomes of them; a process of our own calls `configure_logs` once, at its edge: readable lines in a
-terminal, JSON otherwise, on standard error. Control characters are escaped in both: names and
-reasons come from peers, and must not move the cursor or fake a line in somebody's terminal.
+Modules call `get_logger(__name__)` and `log.info("queue declared", queue=name)`. Loggers write
+through the standard library, so an embedding program controls the output. Our own processes call
+`configure_logs` once: readable lines in a terminal, JSON otherwise, on standard error. Control
+characters are escaped: names and reasons come from peers and must not control a terminal.
 """
 
 from __future__ import annotations
@@ -22,32 +21,31 @@ from penstock.core.redaction import redact_value
 if TYPE_CHECKING:
     from penstock.core.config import LogSettings
 
-#: The logger all of ours descend from.
 ROOT_LOGGER = "penstock"
 
 
 class Logger(BoundLogger):
-    """Asks first whether anybody wants to know: what nobody does is said for every message."""
+    """Checks the level first: debug events are logged for every message."""
 
-    def debug(self, event: str | None = None, *args: Any, **facts: Any) -> Any:
+    def debug(self, event: str | None = None, *args: Any, **fields: Any) -> Any:
         if self._logger.isEnabledFor(logging.DEBUG):
-            super().debug(event, *args, **facts)
+            super().debug(event, *args, **fields)
 
-    def info(self, event: str | None = None, *args: Any, **facts: Any) -> Any:
+    def info(self, event: str | None = None, *args: Any, **fields: Any) -> Any:
         if self._logger.isEnabledFor(logging.INFO):
-            super().info(event, *args, **facts)
+            super().info(event, *args, **fields)
 
 
-def _redacted(_: Any, __: str, facts: EventDict) -> EventDict:
-    for name, value in facts.items():
+def _redacted(_: Any, __: str, fields: EventDict) -> EventDict:
+    for name, value in fields.items():
         if isinstance(value, str | list | tuple):
-            facts[name] = redact_value(name, value)
-    return facts
+            fields[name] = redact_value(name, value)
+    return fields
 
 
 def get_logger(name: str) -> Logger:
-    """The logger of a module: `get_logger(__name__)`. That of `penstock_hives` is `penstock.hives`,
-    so all have one root."""
+    """The logger of a module: `get_logger(__name__)`. `penstock_hives` becomes `penstock.hives`, so
+    all loggers have one root."""
     name = name.replace("penstock_", "penstock.", 1) if name.startswith("penstock_") else name
     return cast(
         Logger,
@@ -70,7 +68,7 @@ def get_logger(name: str) -> Logger:
 
 
 def configure_logs(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Decide how this process writes its logs. Others' loggers speak from warnings up."""
+    """Set up the logs of this process. Other libraries log from level warning."""
     out = stream or sys.stderr
     pretty = settings.format == "console" or (settings.format == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
@@ -82,7 +80,7 @@ def configure_logs(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 def escape_text(text: str, *, lines: bool = False) -> str:
-    """The text with everything that is not printable escaped; `lines` keeps line ends and tabs."""
+    """The text with non-printable characters escaped; `lines` keeps line ends and tabs."""
     if text.isprintable():
         return text
     kept = "\n\t" if lines else ""
@@ -91,11 +89,11 @@ def escape_text(text: str, *, lines: bool = False) -> str:
     )
 
 
-def _escape(_: Any, __: str, facts: EventDict) -> EventDict:
-    for key, value in facts.items():
+def _escape(_: Any, __: str, fields: EventDict) -> EventDict:
+    for key, value in fields.items():
         if isinstance(value, str):
-            facts[key] = escape_text(value, lines=key in ("exception", "stack"))
-    return facts
+            fields[key] = escape_text(value, lines=key in ("exception", "stack"))
+    return fields
 
 
 def _formatter(pretty: bool, colors: bool) -> logging.Formatter:
@@ -112,7 +110,7 @@ def _formatter(pretty: bool, colors: bool) -> logging.Formatter:
             *([_escape] if pretty else []),
             renderer,
         ],
-        # What other libraries write gets the same facts.
+        # Records of other libraries get the same fields.
         foreign_pre_chain=[
             structlog.stdlib.add_log_level,
             structlog.stdlib.add_logger_name,

@@ -1,9 +1,8 @@
-"""Figures about a broker, for Prometheus and the management API.
+"""Metrics of a broker, for Prometheus and the management API.
 
-The hot path only adds to plain integers (`metrics.published += 1`); Prometheus reads them when it
-scrapes, through one collector. What is cheaper to ask than to count (messages in queues, memory)
-is filled in by `on_scrape` callbacks just before. Each `Metrics` has a registry of its own, so
-several brokers live in one process.
+The hot path adds to plain integers (`metrics.published += 1`); a collector reads them at a scrape.
+Gauges that are cheaper to compute than to count are set by `on_scrape` callbacks before. Each
+`Metrics` has its own registry, so several brokers can run in one process.
 """
 
 from __future__ import annotations
@@ -19,115 +18,55 @@ MetricKind = Literal["counter", "gauge"]
 
 
 class MetricDefinition(NamedTuple):
-    """One figure: the attribute that counts it, its name outside, and what it means."""
-
-    attribute: str
+    attribute: str  #: of `Metrics`
     kind: MetricKind
     name: str
-    meaning: str
+    help: str
 
 
-#: Counters only grow; gauges are what is now.
-METRICS: Final = (
-    MetricDefinition(
-        "published", "counter", "messages_published", "Messages taken from publishers."
-    ),
-    MetricDefinition("confirmed", "counter", "messages_confirmed", "Publishes answered as safe."),
-    MetricDefinition("delivered", "counter", "messages_delivered", "Messages handed to consumers."),
-    MetricDefinition(
-        "redelivered", "counter", "messages_redelivered", "Messages handed out once more."
-    ),
-    MetricDefinition(
-        "acknowledged", "counter", "messages_acknowledged", "Messages consumers are done with."
-    ),
-    MetricDefinition("returned", "counter", "messages_returned", "Mandatory messages given back."),
-    MetricDefinition(
-        "unroutable", "counter", "messages_unroutable", "Messages no queue wanted, dropped."
-    ),
-    MetricDefinition(
-        "expired", "counter", "messages_expired", "Messages whose time to live ended."
-    ),
-    MetricDefinition(
-        "dropped", "counter", "messages_dropped", "Messages a slow subscriber did not get."
-    ),
-    MetricDefinition(
-        "dead_lettered", "counter", "messages_dead_lettered", "Messages sent on as dead."
-    ),
-    MetricDefinition("bytes_in", "counter", "received_bytes", "Bytes read from clients."),
-    MetricDefinition("bytes_out", "counter", "sent_bytes", "Bytes written to clients."),
-    MetricDefinition(
-        "connections_opened", "counter", "connections_opened", "Connections accepted."
-    ),
-    MetricDefinition("connections_closed", "counter", "connections_closed", "Connections ended."),
-    MetricDefinition(
-        "refused", "counter", "authentication_failures", "Clients that were not let in."
-    ),
-    MetricDefinition(
-        "corrupt_chunks", "counter", "log_corrupt_chunks", "Chunks that failed their checksum."
-    ),
-    MetricDefinition(
-        "torn_tails", "counter", "log_torn_tails", "Half-written tails cut in recovery."
-    ),
-    MetricDefinition("connections", "gauge", "connections", "Connections now."),
-    MetricDefinition(
-        "blocked", "gauge", "connections_blocked", "Connections told to stop publishing."
-    ),
-    MetricDefinition("channels", "gauge", "channels", "Channels open now."),
-    MetricDefinition("consumers", "gauge", "consumers", "Consumers now."),
-    MetricDefinition("queues", "gauge", "queues", "Queues and streams now."),
-    MetricDefinition("exchanges", "gauge", "exchanges", "Exchanges now."),
-    MetricDefinition("ready", "gauge", "messages_ready", "Messages waiting in queues."),
-    MetricDefinition(
-        "unacknowledged", "gauge", "messages_unacknowledged", "Delivered, not yet answered."
-    ),
-    MetricDefinition(
-        "memory_used", "gauge", "memory_used_bytes", "Resident memory of the process."
-    ),
-    MetricDefinition(
-        "disk_free", "gauge", "disk_free_bytes", "Space left under the data directory."
-    ),
+METRICS: Final = tuple(
+    MetricDefinition(*row)
+    for row in (
+        ("published", "counter", "messages_published", "Messages received from publishers."),
+        ("confirmed", "counter", "messages_confirmed", "Publishes confirmed."),
+        ("delivered", "counter", "messages_delivered", "Messages delivered to consumers."),
+        ("redelivered", "counter", "messages_redelivered", "Messages delivered again."),
+        ("acknowledged", "counter", "messages_acknowledged", "Messages acknowledged by consumers."),
+        ("returned", "counter", "messages_returned", "Mandatory messages returned."),
+        ("unroutable", "counter", "messages_unroutable", "Unroutable messages dropped."),
+        ("expired", "counter", "messages_expired", "Messages expired."),
+        ("dropped", "counter", "messages_dropped", "Messages dropped for slow subscribers."),
+        ("dead_lettered", "counter", "messages_dead_lettered", "Messages dead-lettered."),
+        ("bytes_in", "counter", "received_bytes", "Bytes read from clients."),
+        ("bytes_out", "counter", "sent_bytes", "Bytes written to clients."),
+        ("connections_opened", "counter", "connections_opened", "Connections accepted."),
+        ("connections_closed", "counter", "connections_closed", "Connections closed."),
+        ("refused", "counter", "authentication_failures", "Logins refused."),
+        ("corrupt_chunks", "counter", "log_corrupt_chunks", "Log chunks with a wrong checksum."),
+        ("torn_tails", "counter", "log_torn_tails", "Incomplete log tails cut in recovery."),
+        ("connections", "gauge", "connections", "Open connections."),
+        ("blocked", "gauge", "connections_blocked", "Connections blocked from publishing."),
+        ("channels", "gauge", "channels", "Open channels."),
+        ("consumers", "gauge", "consumers", "Consumers."),
+        ("queues", "gauge", "queues", "Queues and streams."),
+        ("exchanges", "gauge", "exchanges", "Exchanges."),
+        ("ready", "gauge", "messages_ready", "Messages ready for delivery."),
+        (
+            "unacknowledged",
+            "gauge",
+            "messages_unacknowledged",
+            "Messages delivered, not acknowledged.",
+        ),
+        ("memory_used", "gauge", "memory_used_bytes", "Resident memory of the process."),
+        ("disk_free", "gauge", "disk_free_bytes", "Free space of the data directory."),
+    )
 )
 
-#: A sync takes tens of microseconds on good disks and seconds on sick ones.
+#: Seconds: good disks take tens of microseconds, failing ones seconds.
 _SYNC_BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)
 
 
 class Metrics:
-    """The figures of one broker."""
-
-    __slots__ = (
-        "acknowledged",
-        "blocked",
-        "bytes_in",
-        "bytes_out",
-        "channels",
-        "confirmed",
-        "connections",
-        "connections_closed",
-        "connections_opened",
-        "consumers",
-        "corrupt_chunks",
-        "dead_lettered",
-        "delivered",
-        "disk_free",
-        "dropped",
-        "exchanges",
-        "expired",
-        "memory_used",
-        "published",
-        "queues",
-        "ready",
-        "redelivered",
-        "refreshers",
-        "refused",
-        "registry",
-        "returned",
-        "sync_seconds",
-        "torn_tails",
-        "unacknowledged",
-        "unroutable",
-    )
-
     def __init__(self) -> None:
         self.published = self.confirmed = self.returned = self.unroutable = 0
         self.delivered = self.redelivered = self.acknowledged = 0
@@ -141,16 +80,16 @@ class Metrics:
         self.refreshers: list[Callable[[Metrics], None]] = []
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(_Reader(self))
-        #: How long each group commit's sync took; one observation per commit, not per message.
+        #: The duration of each group commit's sync.
         self.sync_seconds = Histogram(
             "penstock_log_sync_seconds",
-            "Time to make a group commit safe on disk.",
+            "Duration of the sync of a group commit.",
             buckets=_SYNC_BUCKETS,
             registry=self.registry,
         )
 
     def on_scrape(self, refresh: Callable[[Metrics], None]) -> None:
-        """Have `refresh` fill in gauges before they are read."""
+        """Call `refresh` before a scrape, to set gauges."""
         self.refreshers.append(refresh)
 
     def refresh(self) -> None:
@@ -158,7 +97,7 @@ class Metrics:
             refresh(self)
 
     def exposition(self) -> bytes:
-        """All figures in Prometheus' text format."""
+        """In Prometheus' text format."""
         return generate_latest(self.registry)
 
 
@@ -168,10 +107,10 @@ class _Reader(Collector):
 
     def collect(self) -> Iterator[Metric]:
         self._metrics.refresh()
-        for figure in METRICS:
-            family = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
-            value = getattr(self._metrics, figure.attribute)
-            yield family(f"penstock_{figure.name}", figure.meaning, value=value)
+        for metric in METRICS:
+            family = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            value = getattr(self._metrics, metric.attribute)
+            yield family(f"penstock_{metric.name}", metric.help, value=value)
 
     def describe(self) -> list[Metric]:
         return []

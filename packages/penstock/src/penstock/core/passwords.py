@@ -1,10 +1,9 @@
-"""Passwords: how they are kept, and how one is checked without stopping the broker.
+"""Password hashes, and checks that do not block the broker.
 
-New passwords are kept as argon2id. Hashes exported from RabbitMQ (a salt of four bytes and a
-SHA-256 or SHA-512 digest, in base64) are accepted as they are. Checking takes tens of milliseconds
-and 19 MiB on purpose, so it happens in threads (`passwords.py`); a password that was found right
-is remembered for the life of the process as a keyed digest, so that a thousand reconnections cost
-one check. A refusal takes as long for a user who does not exist as for one who does.
+New passwords are stored as argon2id. Hashes exported from RabbitMQ (a salt of four bytes and a
+SHA-256 or SHA-512 digest, in base64) are accepted. A check takes tens of milliseconds and 19 MiB by
+design, so it runs in a thread. A correct password is cached as a keyed digest, so a thousand
+reconnects cost one check. A refusal takes equally long for unknown users.
 """
 
 from __future__ import annotations
@@ -27,20 +26,18 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 
 from penstock.core.errors import AuthenticationFailed, PreconditionFailed
 
-#: Right passwords remembered before starting over; each takes about 100 bytes.
-_REMEMBERED: Final = 16_384
+#: Cached digests before the cache is cleared; each takes about 100 bytes.
+_CACHED_DIGESTS: Final = 16_384
 _SALT: Final = 4
 _DIGESTS: Final = {32: "sha256", 64: "sha512"}
 
 
 def argon2_hasher() -> PasswordHasher:
-    """Argon2id with moderate memory: the broker itself holds it while a check runs."""
+    """Argon2id with moderate memory, which the broker holds during a check."""
     return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
 class PasswordVerifier:
-    """Hashes passwords and checks them."""
-
     __slots__ = ("_hasher", "_key", "_pool", "_right")
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
@@ -55,9 +52,9 @@ class PasswordVerifier:
         return self._hasher.hash(_bytes(password))
 
     async def check(self, stored: str | None, password: str | bytes, address: str) -> bool:
-        """Whether the password is the one that was stored; no one's password is `None`.
+        """Whether the password matches the stored hash; `None` never matches.
 
-        `address` is where it came from. Raises `AuthenticationFailed` when too many wait there.
+        `address` is the peer's. Raises `AuthenticationFailed` if too many checks of it are waiting.
         """
         given = _bytes(password)
         digest = self._digest(_bytes(stored or ""), given)
@@ -65,13 +62,13 @@ class PasswordVerifier:
             return True
         if not await self._pool.run(address, digest, partial(self._verify, stored, given)):
             return False
-        if len(self._right) >= _REMEMBERED:
+        if len(self._right) >= _CACHED_DIGESTS:
             self._right.clear()
         self._right.add(digest)
         return True
 
     def _digest(self, stored: bytes, password: bytes) -> bytes:
-        # The stored hash is part of it, so that a changed password is forgotten by itself.
+        # The digest includes the stored hash, so a changed password invalidates it.
         state = hashlib.blake2b(key=self._key, digest_size=32)
         state.update(len(stored).to_bytes(4, "big"))
         state.update(stored)
@@ -86,17 +83,17 @@ class PasswordVerifier:
                 return False
         if stored and password and _matches_salted(stored, password):
             return True
-        self._hasher.hash(password)  # only for the time it takes
+        self._hasher.hash(password)  # so that a refusal takes as long
         return False
 
 
 def _bytes(text: str | bytes) -> bytes:
-    # A text that is not Unicode is a wrong password, not an error.
+    # Text with lone surrogates is a wrong password, not an error.
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def validate_password_hash(stored: str) -> str:
-    """The stored form of a password, refused if no password could ever match it."""
+    """The hash, if some password can match it."""
     if stored.startswith("$argon2id$") or not stored or _salted(stored) is not None:
         return stored
     raise PreconditionFailed(
@@ -122,27 +119,14 @@ def _matches_salted(stored: str, password: bytes) -> bool:
     return hmac.compare_digest(digest, expected)
 
 
-# Password checks in threads: few at a time, the addresses they come from taking turns.
-#
-# A check takes tens of milliseconds and 19 MiB on purpose, so whoever sends wrong passwords could
-# keep others out. Three rules prevent that:
-#
-# * Each address has a queue of its own, and the queues take turns. An IPv6 address counts as its
-#   network of 64 bits, which is what one subscriber has.
-# * Within an address the newest check goes first: a burst of wrong passwords delays those who sent
-#   it, and not whoever comes next. A queue that is full gives up its oldest.
-# * Each address has an allowance for checks that fail. Without one left, it waits.
-#
-# Those who wait for the same check share it.
-
-#: Checks at the same time: each holds memory, and a core while it lasts.
+#: Concurrent checks: each takes memory and a core.
 MAX_CONCURRENT_CHECKS: Final = 2
-#: Checks of one address that may wait.
+#: Waiting checks of one address.
 MAX_WAITING_CHECKS: Final = 256
-#: Failed checks an address may have at once, and how many it gets back each second.
+#: Rate limit of failed checks per address: burst, and refill per second.
 CHECK_BURST: Final = 50.0
 CHECKS_PER_SECOND: Final = 10.0
-#: Addresses that are remembered before those that are at rest are forgotten.
+#: Addresses tracked before idle ones are removed.
 MAX_TRACKED_ADDRESSES: Final = 1024
 
 
@@ -152,16 +136,14 @@ class _Check:
     def __init__(self, future: asyncio.Future[bool], verify: Callable[[], bool]) -> None:
         self.future = future
         self.verify = verify
-        self.wanted = 0  #: how many wait for it
+        self.wanted = 0  #: callers that wait for it
 
 
 class _Queue:
-    """The checks of one address."""
-
     __slots__ = ("_allowance", "_since", "running", "waiting")
 
     def __init__(self, now: float) -> None:
-        self.waiting: dict[bytes, _Check] = {}  #: by what is checked, the newest last
+        self.waiting: dict[bytes, _Check] = {}  #: by digest, the newest last
         self.running: dict[bytes, _Check] = {}
         self._allowance = CHECK_BURST
         self._since = now
@@ -176,24 +158,35 @@ class _Queue:
     def spend(self, checks: int) -> None:
         self._allowance -= checks
 
-    def is_at_rest(self, now: float) -> bool:
+    def is_idle(self, now: float) -> bool:
         return not (self.waiting or self.running) and self.allowance(now) >= CHECK_BURST
 
 
 class PasswordCheckPool:
-    """Runs the checks of one broker."""
+    """Runs password checks in threads, with fair scheduling between addresses.
+
+    Wrong passwords must not lock others out:
+
+    * Each address has a queue, and the queues take turns. An IPv6 address counts as its /64
+      network.
+    * The newest check of an address runs first, so a burst delays its own sender. A full queue
+      drops its oldest check.
+    * Each address has a rate limit of failed checks.
+
+    Callers that wait for the same check share it.
+    """
 
     __slots__ = ("_clock", "_queues", "_running", "_threads", "_timer")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._queues: dict[str, _Queue] = {}  # whose turn is next comes first
+        self._queues: dict[str, _Queue] = {}  # the next to run first
         self._running = 0
         self._threads: ThreadPoolExecutor | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, address: str, what: bytes, verify: Callable[[], bool]) -> bool:
-        """What `verify` returns; `what` tells one check of an address from another."""
+        """The result of `verify`; `what` identifies the check among those of the address."""
         queue = self._queue(_network(address))
         check = queue.running.get(what) or queue.waiting.pop(what, None)
         if check is None:
@@ -203,10 +196,10 @@ class PasswordCheckPool:
             if len(queue.waiting) > MAX_WAITING_CHECKS:
                 oldest = queue.waiting.pop(next(iter(queue.waiting)))
                 oldest.future.set_exception(
-                    AuthenticationFailed(f"too many logins wait that came from {address}")
+                    AuthenticationFailed(f"too many pending logins from {address}")
                 )
         check.wanted += 1
-        self._go_on()
+        self._run_next()
         try:
             return await asyncio.shield(check.future)
         finally:
@@ -219,20 +212,20 @@ class PasswordCheckPool:
         if queue is None:
             now = self._clock()
             if len(self._queues) >= MAX_TRACKED_ADDRESSES:
-                for known in [one for one, kept in self._queues.items() if kept.is_at_rest(now)]:
+                for known in [one for one, kept in self._queues.items() if kept.is_idle(now)]:
                     del self._queues[known]
             queue = self._queues[network] = _Queue(now)
         return queue
 
-    def _go_on(self) -> None:
-        """Begin as many checks as may run."""
+    def _run_next(self) -> None:
+        """Start as many checks as may run."""
         now = self._clock()
         while self._running < MAX_CONCURRENT_CHECKS:
             network = self._next(now)
             if network is None:
                 self._wait(now)
                 return
-            queue = self._queues[network] = self._queues.pop(network)  # the others first, next time
+            queue = self._queues[network] = self._queues.pop(network)  # to the end of the round
             self._begin(queue)
 
     def _next(self, now: float) -> str | None:
@@ -265,17 +258,17 @@ class PasswordCheckPool:
                 check.future.set_result(done.result())
             else:
                 check.future.set_exception(error)
-        self._go_on()
+        self._run_next()
 
     def _wait(self, now: float) -> None:
-        """Somebody may wait for an allowance only: look again when there is one."""
+        """Checks that wait for their rate limit run when it allows."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         short = [1 - queue.allowance(now) for queue in self._queues.values() if queue.waiting]
         if short:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(min(short) / CHECKS_PER_SECOND, self._go_on)
+            self._timer = loop.call_later(min(short) / CHECKS_PER_SECOND, self._run_next)
 
 
 def _network(address: str) -> str:

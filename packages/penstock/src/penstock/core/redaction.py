@@ -1,8 +1,7 @@
-"""Passwords and tokens out of what people read: settings, log lines, errors, command lines.
+"""Removes passwords and tokens from settings, log lines, errors and command lines.
 
-The one place that knows what a secret looks like in a text: the password of a URL
-(`amqp://ada:***@host`) and a value with a telling name (`password=***`). Time is in proportion to
-the text, whatever is in it.
+A secret is the password of a URL (`amqp://ada:***@host`) or a value with a telling name
+(`password=***`). The running time is linear in the text.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ _NAME: Final = re.compile(rf"(?i){_NAMES}$")
 
 
 def redact(text: str) -> str:
-    """The text with the secrets in it hidden."""
     if "@" in text:
         text = _URL.sub(rf"\1:{HIDDEN}@", text)
     if "=" in text:
@@ -28,7 +26,7 @@ def redact(text: str) -> str:
 
 
 def redact_value(name: str, value: Any) -> Any:
-    """The value of something with that name: hidden if the name tells that it is a secret."""
+    """The value of that name: hidden if the name denotes a secret."""
     if isinstance(value, str):
         return HIDDEN if value and _NAME.search(name) else redact(value)
     if isinstance(value, list | tuple):

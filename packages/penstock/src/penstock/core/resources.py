@@ -1,7 +1,4 @@
-"""What the machine gives a process: how much memory it may have, how much it has.
-
-Containers are believed before the kernel's totals: a cgroup limit is the memory there is.
-"""
+"""Memory, disk and descriptor limits of the machine. A cgroup limit counts as the total memory."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Final
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 #: glibc's M_MMAP_THRESHOLD.
 _MMAP_THRESHOLD: Final = -3
-#: More descriptors than anybody has a use for.
+#: An upper bound of useful descriptors.
 MAX_DESCRIPTORS: Final = 1 << 20
 _LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -23,7 +20,7 @@ _LIMITS: Final = (
 
 
 def memory_total() -> int:
-    """Bytes of memory this process may hope for."""
+    """Bytes of memory available to this process."""
     total = _PAGE * os.sysconf("SC_PHYS_PAGES")
     for path in _LIMITS:
         try:
@@ -34,7 +31,7 @@ def memory_total() -> int:
 
 
 def memory_used(pid: int | None = None) -> int:
-    """Resident bytes of a process (this one unless told), or 0 where the system does not say."""
+    """Resident bytes of a process, by default this one; 0 where the system does not tell."""
     try:
         with open(f"/proc/{pid or 'self'}/statm", "rb") as statm:  # noqa: PTH123 - no Path churn
             return int(statm.read().split()[1]) * _PAGE
@@ -43,19 +40,17 @@ def memory_used(pid: int | None = None) -> int:
 
 
 def disk_free(path: Path) -> int:
-    """Bytes that may still be written under a directory."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
 
 def descriptor_limit() -> int:
-    """How many descriptors (sockets, files) this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_descriptor_limit() -> int:
-    """Let this process have as many as the system allows it, within reason; how many that are."""
+    """Raise the limit as far as the system allows; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -64,10 +59,10 @@ def raise_descriptor_limit() -> int:
 
 
 def set_mmap_threshold(size: int = 1 << 20) -> None:
-    """Have freed blocks of this size go back to the system at once, in the whole process.
+    """Return freed blocks of this size to the system at once, in the whole process.
 
-    glibc keeps them once it has seen a few: the memory of one password check (19 MiB) would stay
-    for good. Other C libraries have no such call, and no such habit.
+    glibc would keep the memory of one password check (19 MiB) forever. Other C libraries have no
+    such function and do not need it.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,8 +1,7 @@
-"""Sizes and durations as people write them.
+"""Sizes and durations with units.
 
-`64MiB`, `1.5 GB`, `10s`, `500ms` become plain numbers (bytes, seconds) and are printed back in the
-shortest exact form. What cannot be read raises `ValueError` with the accepted spellings, which
-the configuration turns into an error that names its key.
+`64MiB`, `1.5 GB`, `10s`, `500ms` become numbers (bytes, seconds) and are printed in the shortest
+exact form. Other texts raise `ValueError` with the accepted forms.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _QUANTITY: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_count(text: str, most: int = (1 << 63) - 1) -> int | None:
-    """A whole number in ASCII digits, from 0 to `most`; None if the text is anything else.
+    """A whole number in ASCII digits, from 0 to `most`; None for any other text.
 
-    For numbers that peers send: `str.isdigit` accepts digits `int` does not read, and `int` raises
-    for a text of thousands of digits.
+    For numbers from peers: `str.isdigit` accepts digits that `int` does not read, and `int` raises
+    for thousands of digits.
     """
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
         return None
@@ -78,12 +77,12 @@ def _read(
     factor = factors.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise ValueError(f"should be {allowed}")
-    # An integer stays one, so that large sizes are exact.
+    # Integers stay integers, so that large sizes are exact.
     return (float(match[1]) if "." in match[1] else int(match[1])), factor
 
 
 class Unit:
-    """A mark on a setting's type that says how to print its value."""
+    """Annotates a setting's type with the format of its value."""
 
     __slots__ = ("format",)
 

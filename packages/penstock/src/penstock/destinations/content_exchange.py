@@ -1,13 +1,12 @@
-"""Content: what a message says decides, by subscriptions in the content language.
+"""The content exchange: routes publications by subscriptions in the content language.
 
-A binding has its subscription in the argument `x-subscription`, a composite one in braces; or it
-takes all that comes, with `x-all`. What a message says is `publications.py`'s to know; one without
-a class goes nowhere. A text that is not in the language is refused with the position of the
-mistake, be it a binding's or a message's. To topic permissions a class is a topic, and everything
-is `#`.
+A binding has its subscription in the argument `x-subscription`, a composite one in braces, or
+matches everything with `x-all`. Messages without a class are not routed. A text that is not in the
+language is refused with the position of the error. For topic permissions, a class is a topic, and
+everything is `#`.
 
-One such exchange of a virtual host may share its publications with the rest of a content space: a
-`ContentGateway` hears of its bindings, and of every message it routes.
+One such exchange of a virtual host may share its publications with a content space: a
+`ContentGateway` receives its bindings and every routed message.
 """
 
 from __future__ import annotations
@@ -23,30 +22,30 @@ from penstock.broker.spool import Spool
 from penstock.content.composite import CompositeMatcher, ConsumptionPolicy, RetentionLimit
 from penstock.content.matching import Matcher
 from penstock.content.messages import CompositeSubscription, Publication, Subscription
-from penstock.content.parser import parse_composite, parse_subscription
+from penstock.content.parser import parse_any_subscription
 from penstock.core.errors import PreconditionFailed
 from penstock.destinations.publications import decode_publication
 
 
 class ContentGateway(Sink, Protocol):
-    """The way from an exchange to others who speak the language."""
+    """Connects an exchange with a content space."""
 
     def bound(self, binding: Binding, wanted: list[Subscription]) -> None:
-        """The exchange wants what satisfies any of these."""
+        """A binding with these subscriptions was added; may refuse it."""
 
     def unbound(self, binding: Binding) -> None: ...
 
 
 class ContentExchangeRouter:
     keyed = False
-    uses_topic_permissions = False  #: the class is, and not the routing key
+    uses_topic_permissions = False  #: the class is a topic, the routing key is not
 
     def __init__(self) -> None:
         self._bound: Matcher[Binding] = Matcher()
         self._all: dict[Binding, None] = {}
         self._composites = CompositeBindings()
         self._gateway: ContentGateway | None = None
-        self._said: tuple[Message | None, Publication | None] = (None, None)
+        self._last_publication: tuple[Message | None, Publication | None] = (None, None)
         self._completed: tuple[Message | None, list[CompositeMatch]] = (None, [])
 
     # Bindings.
@@ -57,8 +56,8 @@ class ContentExchangeRouter:
 
     def add(self, binding: Binding) -> None:
         wanted = _wanted(binding.arguments)
-        if self._gateway is not None and wanted is not None:  # it may refuse
-            self._gateway.bound(binding, _parts(wanted))
+        if self._gateway is not None and wanted is not None:  # may refuse
+            self._gateway.bound(binding, list(wanted.parts()))
         if wanted is None:
             self._all[binding] = None
         elif isinstance(wanted, CompositeSubscription):
@@ -80,7 +79,7 @@ class ContentExchangeRouter:
     # Messages.
 
     def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
-        publication = self.said(message)
+        publication = self.publication(message)
         if publication is None:
             return ()
         found: list[Sink | Exchange] = [
@@ -89,7 +88,7 @@ class ContentExchangeRouter:
         if self._all:
             found += self.everything
         if self._composites:
-            if self._completed[0] is not message:  # it counts once, however many keys it has
+            if self._completed[0] is not message:  # once per message, also with several keys
                 completed = self._composites.completed(publication, message, found)
                 self._completed = (message, completed)
             found += self._completed[1]
@@ -97,29 +96,27 @@ class ContentExchangeRouter:
             found.append(self._gateway)
         return found
 
-    def said(self, message: Message) -> Publication | None:
-        """What a message says; of the last one it is remembered."""
-        known, publication = self._said
+    def publication(self, message: Message) -> Publication | None:
+        """Decode a message; the last result is cached."""
+        known, publication = self._last_publication
         if known is not message:
             publication = decode_publication(message)
-            self._said = (message, publication)
+            self._last_publication = (message, publication)
         return publication
 
     # Topic permissions.
 
     def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
-        publication = self.said(message)
+        publication = self.publication(message)
         return () if publication is None else (publication.class_name,)
 
     def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
         wanted = _wanted(arguments)
-        return ("#",) if wanted is None else {part.class_name for part in _parts(wanted)}
-
-    # Others.
+        return ("#",) if wanted is None else {part.class_name for part in wanted.parts()}
 
     @property
     def everything(self) -> list[Sink | Exchange]:
-        """Where all goes that comes."""
+        """Destinations of `x-all` bindings."""
         return [binding.destination for binding in self._all]
 
     @property
@@ -127,16 +124,16 @@ class ContentExchangeRouter:
         return self._gateway
 
     def open(self, gateway: ContentGateway, bindings: Iterable[Binding]) -> None:
-        """From now on others take part; the gateway hears of the bindings there are."""
+        """Connect the exchange with a gateway, which receives the existing bindings."""
         self._gateway = gateway
         for binding in bindings:
             wanted = _wanted(binding.arguments)
             if wanted is not None:
-                gateway.bound(binding, _parts(wanted))
+                gateway.bound(binding, list(wanted.parts()))
 
 
 def _wanted(arguments: dict[str, Any]) -> Subscription | CompositeSubscription | None:
-    """What a binding asks for; None for everything."""
+    """The subscription of a binding; None for everything."""
     text = arguments.get("x-subscription")
     if text is None and arguments.get("x-all") is True:
         return None
@@ -145,24 +142,11 @@ def _wanted(arguments: dict[str, Any]) -> Subscription | CompositeSubscription |
             "a binding to an x-content exchange has its subscription in the argument "
             "'x-subscription', such as [class,eq,stock],[price,<,50]"
         )
-    if text.lstrip().startswith("{"):
-        return parse_composite(text)
-    return parse_subscription(text, several=arguments.get("x-several") is True)
-
-
-def _parts(wanted: Subscription | CompositeSubscription) -> list[Subscription]:
-    return list(wanted.parts()) if isinstance(wanted, CompositeSubscription) else [wanted]
-
-
-# Composite bindings of a content exchange: messages that are wanted together.
-#
-# A composite is complete with some message; then that one and those that waited for it go to the
-# destination, in the order they came. What waits does so in memory, within the binding's bounds,
-# but for the bodies of large messages, which are files; a restart forgets it.
+    return parse_any_subscription(text, several=arguments.get("x-several") is True)
 
 
 class CompositeMatch:
-    """A sink for the message that completed something: it takes what had waited along."""
+    """A sink that pushes all messages of a composite match."""
 
     __slots__ = ("_destination", "_messages", "name")
 
@@ -179,13 +163,19 @@ class CompositeMatch:
 
 
 def push_to_destination(destination: Sink | Exchange, message: Message) -> int:
-    """TAKEN, LOGGED or REFUSED, as one sink says or all behind an exchange."""
+    """ACCEPTED, LOGGED or REJECTED, of a sink or of all sinks of an exchange."""
     if getattr(destination, "kind", "") == "exchange":
         return cast(Exchange, destination).accept(message)
     return cast(Sink, destination).push(message)
 
 
 class CompositeBindings:
+    """Composite bindings: the message that completes a match is pushed with those before it.
+
+    Partial matches are in memory, within the limits of the binding, and large bodies in files. A
+    restart discards them.
+    """
+
     def __init__(self) -> None:
         self._composites: CompositeMatcher[Binding] = CompositeMatcher()
         self._numbers = count(1)
@@ -202,8 +192,8 @@ class CompositeBindings:
     def completed(
         self, publication: Publication, message: Message, plain: Iterable[Sink | Exchange]
     ) -> list[CompositeMatch]:
-        """What a message completes, without itself where it goes anyway."""
-        part = message if message.spool is None else self._resting(message, message.spool)
+        """The matches that a message completes, without itself where it is routed anyway."""
+        part = message if message.spool is None else self._retained(message, message.spool)
         found = self._composites.match(replace(publication, payload=part))
         gathered: dict[Sink | Exchange, dict[Message, None]] = {}
         for binding, matches in found.items():
@@ -214,19 +204,18 @@ class CompositeBindings:
             gathered.get(destination, {}).pop(part, None)
         return [CompositeMatch(where, list(parts)) for where, parts in gathered.items() if parts]
 
-    def _resting(self, message: Message, spool: Spool) -> Message:
-        """A large message that may wait long: its body under a name of its own, and not opened
-        before it is read, for there are fewer descriptors than messages may wait."""
+    def _retained(self, message: Message, spool: Spool) -> Message:
+        """A copy of a large message with its own link to the body, opened when it is read."""
         path = spool.path.with_name(f"{spool.path.name}-{id(self):x}-{next(self._numbers)}")
         spool.link(path)
-        resting = Message(message.route, message.header, message.body, message.flags)
-        resting.spool = Spool(path, owned=False)
-        finalize(resting.spool, path.unlink, missing_ok=True).atexit = False
-        return resting
+        retained = Message(message.route, message.header, message.body, message.flags)
+        retained.spool = Spool(path, owned=False)
+        finalize(retained.spool, path.unlink, missing_ok=True).atexit = False
+        return retained
 
 
 def composite_policy(arguments: dict[str, Any]) -> tuple[ConsumptionPolicy, RetentionLimit]:
-    """How long messages count and how often, as a binding's arguments say."""
+    """Consumption policy and retention limit of a binding."""
     try:
         policy = ConsumptionPolicy(arguments.get("x-policy", ConsumptionPolicy.REMAIN.value))
         seconds = arguments.get("x-seconds")
@@ -236,7 +225,7 @@ def composite_policy(arguments: dict[str, Any]) -> tuple[ConsumptionPolicy, Rete
     except (TypeError, ValueError) as error:
         words = ", ".join(policy.value for policy in ConsumptionPolicy)
         raise PreconditionFailed(
-            f"a composite binding's 'x-policy' is one of {words}, its 'x-size' a number from 1, "
-            f"its 'x-seconds' a number: {error}"
+            f"composite binding: 'x-policy' must be one of {words}, 'x-size' a number from 1, "
+            f"'x-seconds' a number: {error}"
         ) from None
     return policy, bound

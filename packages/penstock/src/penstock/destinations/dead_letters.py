@@ -1,8 +1,5 @@
-"""Dead letters: what a queue gives up goes to its dead-letter exchange, with its history.
-
-The `x-death` header is RabbitMQ's: one entry for each queue and reason, the latest first, with a
-count. A message that would go round in a circle without ever being rejected is dropped.
-"""
+"""Dead-lettering with RabbitMQ's `x-death` header: one entry per queue and reason, the latest
+first, with a count. A message in a cycle without a rejection is dropped."""
 
 from __future__ import annotations
 
@@ -32,14 +29,15 @@ class DeadLetterPublisher:
         self._limits = limits
 
     def send(self, message: Message, reason: str) -> int:
-        """Pass it on, if there is somewhere to; says whether a log has it now."""
+        """Publish to the dead-letter exchange, if there is one; LOGGED if the message is stored
+        there."""
         name = self._limits.dead_letter_exchange
         exchange = None if name is None else self._vhost.exchanges.get(name)
         if exchange is None:
             return ACCEPTED
         try:
             properties = decode_header(message.header)
-        except WireSyntaxError:  # a table that lies: nobody could read its history
+        except WireSyntaxError:  # an invalid headers table cannot be extended
             return ACCEPTED
         headers = properties.headers = dict(properties.headers or {})
         deaths = _deaths(headers)
@@ -93,7 +91,7 @@ class DeadLetterPublisher:
 
 
 def _deaths(headers: dict[str, Any]) -> list[dict[str, Any]]:
-    """The deaths so far; what a client may have put there instead does not count."""
+    """The entries so far; invalid ones, from clients, are ignored."""
     deaths = headers.get("x-death")
     if not isinstance(deaths, list):
         return []
@@ -107,7 +105,7 @@ def _deaths(headers: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _circular(deaths: list[dict[str, Any]]) -> frozenset[str]:
-    """Queues it died in before and was never rejected since: it would go round for ever."""
+    """Queues in which it died without a rejection since: it would cycle forever."""
     circular = set()
     for death in deaths:
         if death["reason"] == "rejected":

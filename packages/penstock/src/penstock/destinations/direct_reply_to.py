@@ -1,8 +1,7 @@
-"""Direct reply-to: a reply goes straight to the channel that asked, through no queue.
+"""Direct reply-to: replies go to the requester's channel without a queue.
 
-A requester that does not read its replies has no credit; they wait for it, in memory and within
-bounds. Beyond them the oldest are dropped, and the log says how many: replies promise no more
-than their requester's attention, and nobody else may pay for its lack.
+Replies to a requester without credit wait in memory, within a limit. Beyond it the oldest are
+dropped and logged.
 """
 
 from __future__ import annotations
@@ -10,23 +9,20 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
+from penstock.broker.buckets import BUCKET_BYTES, MESSAGE_OVERHEAD_BYTES
 from penstock.broker.contract import ACCEPTED, Channel, Delivery, Fragment, Message
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.kernel import Kernel
 from penstock.core.errors import Unsupported
 from penstock.core.logs import get_logger
 
-#: What may wait for one requester, in bytes.
 MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
-#: What a waiting reply counts beside its body; of a large one the body is on disk.
-MESSAGE_OVERHEAD_BYTES: Final = 400
-LARGE: Final = 256 * 1024
 
 _log = get_logger("penstock.reply")
 
 
 class ReplyChannel:
-    """The destination behind the routing key that a requester gave out."""
+    """The destination of a requester's reply-to address."""
 
     __slots__ = ("_bytes", "_channel", "_dropped", "_kernel", "_sending", "_waiting", "name")
 
@@ -36,8 +32,8 @@ class ReplyChannel:
         self._channel: Channel | None = None
         self._sending: FragmentSender | None = None
         self._waiting: deque[Message] = deque()
-        self._bytes = 0  #: of what waits
-        self._dropped = 0  #: since it last had to wait
+        self._bytes = 0  #: of waiting replies
+        self._dropped = 0  #: since replies last waited
 
     # The contract.
 
@@ -47,7 +43,7 @@ class ReplyChannel:
     def channel_request(self, channel: Channel, credit: int) -> None:
         channel.credit = credit
         if self._sending is None:
-            self._go_on()
+            self._drain()
         elif credit > 0:
             self._sending.draw()
 
@@ -59,7 +55,7 @@ class ReplyChannel:
         while self._waiting:
             self._pop()
         if self._dropped:
-            self._tell_dropped()
+            self._log_dropped()
 
     def channel_post(
         self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
@@ -71,8 +67,6 @@ class ReplyChannel:
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
         """Replies are settled as they are sent."""
-
-    # In.
 
     def push(self, message: Message) -> int:
         channel = self._channel
@@ -91,15 +85,13 @@ class ReplyChannel:
         while self._bytes > MAX_WAITING_BYTES and len(self._waiting) > 1:
             self._pop()
             if not self._dropped:
-                _log.warning("replies dropped: the requester does not read them")
+                _log.warning("replies dropped", reason="the requester does not read them")
             self._dropped += 1
 
-    def _tell_dropped(self) -> None:
-        # Not by name: who knows it may reply.
-        _log.warning("a requester missed replies that it did not read", dropped=self._dropped)
+    def _log_dropped(self) -> None:
+        # Without the name: anybody who knows it could reply.
+        _log.warning("replies dropped", dropped=self._dropped)
         self._dropped = 0
-
-    # Out.
 
     def _pop(self) -> Message:
         message = self._waiting.popleft()
@@ -108,15 +100,15 @@ class ReplyChannel:
         self._kernel.pool.discharge(size)
         return message
 
-    def _go_on(self) -> None:
-        """Forward what waits, as long as it is taken."""
+    def _drain(self) -> None:
+        """Forward waiting replies while there is credit."""
         while self._waiting and self._sending is None:
             channel = self._channel
             if channel is None or channel.credit <= 0:
                 return
             self._forward(channel, self._pop())
         if self._dropped and not self._waiting:
-            self._tell_dropped()
+            self._log_dropped()
 
     def _forward(self, channel: Channel, message: Message) -> None:
         channel.credit -= 1
@@ -128,8 +120,8 @@ class ReplyChannel:
 
     def _sent(self) -> None:
         self._sending = None
-        self._go_on()
+        self._drain()
 
 
 def _size(message: Message) -> int:
-    return MESSAGE_OVERHEAD_BYTES + (len(message.body) if message.spool is None else LARGE)
+    return MESSAGE_OVERHEAD_BYTES + (len(message.body) if message.spool is None else BUCKET_BYTES)

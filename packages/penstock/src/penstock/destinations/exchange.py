@@ -1,9 +1,7 @@
-"""Exchanges: drivers that keep no messages but know where they go.
+"""Exchanges: drivers that route messages and store none.
 
-An `ExchangeDriver` is the driver; its `ExchangeRouter` is the type (direct, fanout, topic,
-headers…): a rule that turns a message into destinations. A new type is a new router in a file of
-its own. Where a key leads is remembered until topology changes, as long as the key alone decides
-it.
+`ExchangeDriver` is the driver; its `ExchangeRouter` implements the exchange type. Routes of a
+routing key are cached until topology changes, if the key alone decides them.
 """
 
 from __future__ import annotations
@@ -42,9 +40,9 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 
-#: Routes remembered per exchange; when keys never repeat, remembering costs little and helps none.
+#: Cached routes per exchange.
 ROUTE_CACHE_SIZE: Final = 4096
-#: To push a message to more queues than this is worth a look at the clock.
+#: Beyond this many queues, a push checks the clock.
 FEW_SINKS: Final = 8
 
 _log = get_logger("penstock.exchange")
@@ -53,35 +51,31 @@ _log = get_logger("penstock.exchange")
 class ExchangeRouter(Protocol):
     """An exchange type."""
 
-    #: Whether the routing key alone decides, so that the answer can be remembered.
+    #: Whether the routing key alone decides, so that routes can be cached.
     keyed: bool
 
     def check(self, binding: Binding) -> None:
-        """Raise PreconditionFailed for a binding that makes no sense to this type."""
+        """Raises `PreconditionFailed` for an invalid binding."""
 
     def add(self, binding: Binding) -> None: ...
 
     def remove(self, binding: Binding) -> None: ...
 
-    def match(self, key: bytes, message: Message) -> Iterable[Sink | AnyExchange]:
-        """Where a message with this key goes."""
+    def match(self, key: bytes, message: Message) -> Iterable[Sink | AnyExchange]: ...
 
 
 @runtime_checkable
 class TopicPermissionRouter(ExchangeRouter, Protocol):
-    """An exchange type to which topic permissions apply."""
-
-    uses_topic_permissions: bool  #: the routing key is a topic
+    uses_topic_permissions: bool  #: to the routing key
 
     def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
-        """The topics of a message besides the routing key; that is the first of the keys."""
+        """The topics of a message besides the routing key, which is the first of the keys."""
 
-    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
-        """The topics that a binding reads."""
+    def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]: ...
 
 
 class ExchangeStorage(Protocol):
-    """What an exchange of this type keeps, if it keeps anything."""
+    """Durable data of an exchange."""
 
     def close(self) -> None: ...
 
@@ -158,7 +152,7 @@ class ExchangeDriver:
                 )
                 if not fan_out.run():
                     channel.state = fan_out
-                    fan_out.put_off()
+                    fan_out.defer()
                     return
                 outcome = fan_out.outcome
             else:
@@ -180,8 +174,8 @@ class ExchangeDriver:
         outcome: int,
         behind: list[tuple[Message | Fragment, int]],
     ) -> None:
-        """A message that went to many queues has reached the last."""
-        if isinstance(channel.state, FanOut):  # else its sender has gone
+        """A message has reached the last of many queues."""
+        if isinstance(channel.state, FanOut):  # else its sender is gone
             channel.state = None
         if receipt:
             self._answer(channel, receipt, outcome)
@@ -197,7 +191,7 @@ class ExchangeDriver:
             channel.terminal.channel_confirm(channel, receipt)
 
     def _unroutable(self, channel: Channel, message: Message, receipt: int) -> bool:
-        """Nobody wants it. A mandatory message goes back to who sent it."""
+        """Return a mandatory message; count any other."""
         if not message.flags & MANDATORY:
             self.vhost.kernel.metrics.unroutable += 1
             return False
@@ -205,7 +199,7 @@ class ExchangeDriver:
         return True
 
     def channel_request(self, channel: Channel, credit: int) -> None:
-        raise Unsupported(f"exchange '{self.name}' keeps no messages: bind a queue to it")
+        raise Unsupported(f"exchange '{self.name}' stores no messages: bind a queue to it")
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
         raise Unsupported(f"exchange '{self.name}' delivers nothing")
@@ -220,7 +214,7 @@ class ExchangeDriver:
             channel.state = None
 
     def _assemble(self, channel: Channel, fragment: Message | Fragment, receipt: int) -> None:
-        """A large message, or what comes behind one."""
+        """A large message, or a post behind one."""
         if channel.state is not None:
             channel.state.add(fragment, receipt)
             return
@@ -233,9 +227,9 @@ class ExchangeDriver:
             self._committer.also_sync(message.spool)
             try:
                 self._post(channel, message, receipt)
-            except PenstockError as error:  # nobody is there to raise it to
+            except PenstockError as error:  # there is no caller to raise it to
                 channel.terminal.channel_failure(channel, receipt, error)
-            except OSError as error:  # the body cannot be kept where it should be
+            except OSError as error:  # the body cannot be linked
                 _log.error("large message not stored", exchange=self.name, error=str(error))
                 channel.terminal.channel_failure(channel, receipt, QueueFull(str(error)))
             for next_fragment, next_receipt in behind:
@@ -275,7 +269,7 @@ class ExchangeDriver:
     def _collect(
         self, keys: list[bytes], message: Message, found: dict[Sink, None], visited: set[str]
     ) -> bool:
-        """Gather the sinks that keys lead to; true when the keys alone decided."""
+        """Collect the sinks of the keys; returns whether the keys alone decided."""
         visited.add(self.name)
         keyed = self.router.keyed
         matched = False
@@ -338,14 +332,14 @@ class ExchangeDriver:
 
 
 def sender_selected_keys(message: Message) -> list[bytes]:
-    """Sender-selected distribution: the keys of CC and BCC; BCC is taken off the message."""
+    """The routing keys of CC and BCC; BCC is removed from the message."""
     properties = decode_header(message.header)
     headers = properties.headers or {}
     keys: list[bytes] = []
     for name in ("CC", "BCC"):
         value = headers.get(name, [])
         if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
-            raise PreconditionFailed(f"invalid message: header '{name}' is no array of strings")
+            raise PreconditionFailed(f"invalid message: header '{name}' is not an array of strings")
         keys += [key.encode("utf-8", "surrogateescape") for key in value]
     if "BCC" in headers:
         del headers["BCC"]
@@ -353,19 +347,19 @@ def sender_selected_keys(message: Message) -> list[bytes]:
     return keys
 
 
-# A message on its way to many queues: a slice of them a turn, others having theirs between.
-#
-# Until it has reached all of them, its sender is not read from, and what the sender posted behind
-# it waits, so that nothing overtakes it. The sender is answered when the last queue has it.
-
-#: How many queues a message is pushed to between two looks at the clock.
+#: Queues between two checks of the clock.
 SINKS_PER_SLICE: Final = 64
 
-#: What the queues made of a message, and what was posted behind it.
+#: Called with the result of the push, and the posts that waited behind it.
 FanOutCallback = Callable[[int, list[tuple[Message | Fragment, int]]], None]
 
 
 class FanOut:
+    """A message to many queues, a slice of them per write batch.
+
+    Until all have it, its sender is not read, and later posts of the sender wait.
+    """
+
     __slots__ = (
         "_at",
         "_behind",
@@ -395,11 +389,11 @@ class FanOut:
         self._behind: list[tuple[Message | Fragment, int]] = []
 
     def run(self) -> bool:
-        """Push on until the turn is over; whether all queues have it."""
+        """Push until the batch is over; returns whether all queues have the message."""
         sinks, message = self._sinks, self._message
         while self._at < len(sinks):
             for sink in sinks[self._at : self._at + SINKS_PER_SLICE]:
-                if not getattr(sink, "deleted", False):  # since the last turn
+                if not getattr(sink, "deleted", False):  # since the last batch
                     self._outcome |= sink.push(message)
             self._at += SINKS_PER_SLICE
             if self._write_batch.is_over():
@@ -410,27 +404,27 @@ class FanOut:
     def outcome(self) -> int:
         return self._outcome
 
-    def put_off(self) -> None:
-        """The turn is over: go on later, and hold the sender back until it is done."""
+    def defer(self) -> None:
+        """Continue in a later batch, and hold the sender until then."""
         self._reader.hold()
         self._write_batch.reader = None
-        self._write_batch.defer(self._go_on)
+        self._write_batch.defer(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if not self.run():
-            self._write_batch.defer(self._go_on)
+            self._write_batch.defer(self._continue)
             return
         behind, self._behind = self._behind, []
         self._finish(self._outcome, behind)
         self._write_batch.defer(self._reader.resume)
 
-    # What an exchange asks of what a channel is in the middle of.
+    # The interface of `Channel.state`, as `FragmentAssembler`.
 
     def add(self, fragment: Message | Fragment, receipt: int) -> None:
         self._behind.append((fragment, receipt))
 
     def cancel(self) -> None:
-        """The sender has gone. The message was taken, and reaches all queues all the same."""
+        """The sender is gone. The message was accepted and reaches all queues."""
         for fragment, _ in self._behind:
             if isinstance(fragment, Fragment):
                 fragment.bucket.release()

@@ -1,4 +1,4 @@
-"""Exchange types, one file each."""
+"""The exchange types direct, fanout, topic, headers and x-delayed-message."""
 
 from __future__ import annotations
 
@@ -31,17 +31,15 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 
-# Direct: the routing key is the binding key. And the default exchange: it is the queue's name.
-
-
 class DirectRouter:
+    """The routing key equals the binding key."""
+
     keyed = True
 
     def __init__(self) -> None:
         self._bound: dict[bytes, list[Queue | Exchange]] = {}
 
-    def check(self, binding: Binding) -> None:
-        """Any key will do."""
+    def check(self, binding: Binding) -> None: ...
 
     def add(self, binding: Binding) -> None:
         self._bound.setdefault(binding.key.encode(), []).append(binding.destination)
@@ -57,7 +55,7 @@ class DirectRouter:
 
 
 class DefaultExchangeRouter:
-    """Every queue is bound here by its name; so are the reply channels of clients."""
+    """Routes to the queue, or the reply channel, that the routing key names."""
 
     keyed = True
 
@@ -79,17 +77,13 @@ class DefaultExchangeRouter:
         return () if sink is None else (sink,)
 
 
-# Fanout: everything goes to every destination.
-
-
 class FanoutRouter:
     keyed = True
 
     def __init__(self) -> None:
         self._bound: Counter[Queue | Exchange] = Counter()
 
-    def check(self, binding: Binding) -> None:
-        """Keys and arguments mean nothing here."""
+    def check(self, binding: Binding) -> None: ...
 
     def add(self, binding: Binding) -> None:
         self._bound[binding.destination] += 1
@@ -103,9 +97,6 @@ class FanoutRouter:
         return self._bound
 
 
-# Topic: the binding key is a pattern of words.
-
-
 class TopicRouter:
     keyed = True
     uses_topic_permissions = True
@@ -113,8 +104,7 @@ class TopicRouter:
     def __init__(self) -> None:
         self._trie: TopicTrie[Queue | Exchange] = TopicTrie()
 
-    def check(self, binding: Binding) -> None:
-        """Every key is a pattern."""
+    def check(self, binding: Binding) -> None: ...
 
     def add(self, binding: Binding) -> None:
         self._trie.add(binding.key.encode(), binding.destination)
@@ -132,15 +122,16 @@ class TopicRouter:
         return (key,)
 
 
-# Headers: the message's headers decide, by the binding's arguments.
-#
-# `x-match` is `all` (default) or `any`; these ignore header names that begin with `x-`, which
-# `all-with-x` and `any-with-x` do not. An argument without a value asks only for presence.
-
 X_MATCH_VALUES = ("all", "any", "all-with-x", "any-with-x")
 
 
 class HeadersRouter:
+    """The binding's arguments match the message's headers.
+
+    `x-match` is `all` (default) or `any`; these ignore headers that begin with `x-`, unlike
+    `all-with-x` and `any-with-x`. An argument without a value matches if the header is present.
+    """
+
     keyed = False
 
     def __init__(self) -> None:
@@ -178,63 +169,62 @@ class HeadersRouter:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equal, and of one kind: the number 1 is neither the text "1" nor true."""
+    """Equal, and of one type: the number 1 is neither the text "1" nor true."""
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
-# Delayed: a message with an `x-delay` header waits that many milliseconds before it is routed.
-#
-# The exchange type is `x-delayed-message`, the rule behind it `x-delayed-type`, as in RabbitMQ's
-# plugin. What waits in a durable exchange is in the log and survives the broker.
-
-
 class DelayedRouter:
-    """A router that puts what is to wait into a line, and leaves the rest to the rule behind."""
+    """`x-delayed-message`: delays messages with an `x-delay` header, in milliseconds.
+
+    Other messages go to the router of `x-delayed-type`, as in RabbitMQ's plugin.
+    """
 
     keyed = False
 
-    def __init__(self, line: DelayedMessages, rule: ExchangeRouter) -> None:
-        self._line = line
-        self._rule = rule
+    def __init__(self, delayed: DelayedMessages, router: ExchangeRouter) -> None:
+        self._delayed = delayed
+        self._router = router
 
     def check(self, binding: Binding) -> None:
-        self._rule.check(binding)
+        self._router.check(binding)
 
     def add(self, binding: Binding) -> None:
-        self._rule.add(binding)
+        self._router.add(binding)
 
     def remove(self, binding: Binding) -> None:
-        self._rule.remove(binding)
+        self._router.remove(binding)
 
     def match(self, key: bytes, message: Message) -> Iterable[Sink | Exchange]:
         if _delay(message) > 0:
-            return (self._line,)
-        return self._rule.match(key, message)
+            return (self._delayed,)
+        return self._router.match(key, message)
 
     @property
     def uses_topic_permissions(self) -> bool:
-        return isinstance(self._rule, TopicPermissionRouter) and self._rule.uses_topic_permissions
+        return (
+            isinstance(self._router, TopicPermissionRouter) and self._router.uses_topic_permissions
+        )
 
     def topics(self, keys: list[bytes], message: Message) -> Iterable[str]:
         return (
-            self._rule.topics(keys, message)
-            if isinstance(self._rule, TopicPermissionRouter)
+            self._router.topics(keys, message)
+            if isinstance(self._router, TopicPermissionRouter)
             else ()
         )
 
     def topics_of(self, key: str, arguments: dict[str, Any]) -> Iterable[str]:
         return (
-            self._rule.topics_of(key, arguments)
-            if isinstance(self._rule, TopicPermissionRouter)
+            self._router.topics_of(key, arguments)
+            if isinstance(self._router, TopicPermissionRouter)
             else ()
         )
 
 
 class DelayedMessages:
-    """Messages that wait for their time, the earliest first."""
+    """Delayed messages, the earliest first. Those of a durable exchange are logged."""
 
     def __init__(self, vhost: VirtualHost, exchange: str, durable: bool) -> None:
-        self.name = ""  # no queue's: a dead letter that avoids a queue may still wait here
+        self.name = ""  # not the name of a queue that dead letters avoid
         self._exchange = exchange
         self._vhost = vhost
         self._due: list[tuple[float, int, Delivery]] = []
@@ -283,13 +273,13 @@ class DelayedMessages:
             delivery = heappop(self._due)[2]
             exchange = self._vhost.exchanges.get(self._exchange)
             if exchange is not None:
-                message = _waited(delivery.message)
+                message = _after_delay(delivery.message)
                 if delivery.message.spool is not None:
                     message.spool = self._vhost.kernel.spools.keep(delivery.message.spool)
                 exchange.accept(message)
             if delivery.offset >= 0:
                 assert self._store is not None
-                self._store.done(delivery.offset, delivery.message.spool is not None)
+                self._store.acknowledge(delivery.offset, delivery.message.spool is not None)
         self._arm()
 
     def close(self) -> None:
@@ -312,8 +302,8 @@ def _delay(message: Message) -> int:
     return delay if isinstance(delay, int) else 0
 
 
-def _waited(message: Message) -> Message:
-    """The message on its second way through: its delay is negated, so that consumers see it."""
+def _after_delay(message: Message) -> Message:
+    """The message after its delay: `x-delay` is negated, so that consumers see it."""
     properties = decode_header(message.header)
     headers: dict[str, Any] = dict(properties.headers or {})
     headers["x-delay"] = -headers["x-delay"]

@@ -1,8 +1,8 @@
-"""Messages as publications of the content language, and publications as messages.
+"""Conversion between messages and publications of the content language.
 
-A message's headers are the attributes, `class` among them; or, with the content type
-`application/x-padres`, its body is the text of a publication. A publication that comes from
-elsewhere becomes a message of the first kind, with its payload as the body.
+The attributes of a publication are the message's headers, with `class` among them; or, with content
+type `application/x-padres`, the body is its text. A publication becomes a message of the first
+kind, with its payload as the body.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from penstock.core.basic_properties import (
 from penstock.core.errors import PreconditionFailed
 
 CONTENT_TYPE: Final = "application/x-padres"
-#: How the routing key of a publication begins that had none; its class follows.
+#: The prefix of routing keys of publications; the class follows.
 CLASS_KEY_PREFIX: Final = "$content."
 _SHORT: Final = 255
 
 
 def decode_publication(message: Message) -> Publication | None:
-    """What a message says; None when it says nothing of its class."""
+    """None if the message has no class."""
     properties = decode_header(message.header)
     if properties.content_type == CONTENT_TYPE:
         return parse_publication(_text(message))
@@ -40,7 +40,7 @@ def decode_publication(message: Message) -> Publication | None:
 
 def _text(message: Message) -> str:
     if message.spool is not None:
-        raise PreconditionFailed(f"a publication of {message.size} bytes is too long to be read")
+        raise PreconditionFailed(f"publication of {message.size} bytes is too large to be parsed")
     try:
         return message.body.decode()
     except UnicodeDecodeError as error:
@@ -48,7 +48,7 @@ def _text(message: Message) -> str:
 
 
 def publication_route(exchange: str, class_name: str) -> bytes:
-    """Where a publication of a class goes by its name, as far as a routing key can hold that."""
+    """The route of a class, truncated to the length of a routing key."""
     key = (CLASS_KEY_PREFIX + class_name).encode()[:_SHORT].decode("utf-8", "ignore")
     return encode_route(exchange, key)
 
@@ -63,7 +63,6 @@ def encode_publication(
     urgency: int = 0,
     durable: bool = True,
 ) -> Message:
-    """A publication as any consumer of queues can use it."""
     headers: dict[str, Any] = {"class": publication.class_name}
     for name, value in publication.attributes.items():
         if not isinstance(value, Variable) and len(name.encode()) <= _SHORT:
@@ -73,7 +72,7 @@ def encode_publication(
         delivery_mode=2 if durable else 1,
         priority=urgency or None,
         message_id=message_id if 0 < len(message_id) <= _SHORT else None,
-        # AMQP has no times before 1970, and who reads them none after 9999.
+        # AMQP timestamps begin in 1970; readers support years up to 9999.
         timestamp=int(time) if 1 <= time <= LATEST_TIMESTAMP else None,
     )
     flags = (PERSISTENT if durable else 0) | (PRIORITY if urgency else 0)

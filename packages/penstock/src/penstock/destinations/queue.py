@@ -1,12 +1,8 @@
-"""Queues: a driver that keeps messages in order until somebody is done with them.
+"""The classic queue: stores messages in order until they are acknowledged.
 
-The short way: when nothing waits and a consumer has credit, a message goes straight through, and
-is never stored unless it must survive. Otherwise it waits (`message_store.py`). Who is served next
-is
-`consumers.py`, what the queue's arguments ask for is `broker/declarations.py`, how long an answer
-may take is
-`queue.py`, how long the queue may go unused `queue.py`, what becomes of the dead is
-`dead_letters.py`.
+If the queue is empty and a consumer has credit, a message is forwarded at once, and stored only if
+it is persistent. Otherwise it goes to the `MessageStore`. This module also has the consumers'
+order, consumer timeout and queue expiry.
 """
 
 from __future__ import annotations
@@ -41,13 +37,13 @@ if TYPE_CHECKING:
 
 
 class QueueReader:
-    """The queue's side of a consumer's channel."""
+    """The queue's state of a consumer's channel."""
 
     __slots__ = ("pull", "sending")
 
     def __init__(self, pull: bool) -> None:
-        self.pull = pull  #: `basic.get`: takes one message and is no consumer
-        self.sending: FragmentSender | None = None  #: a large message, half forwarded
+        self.pull = pull  #: `basic.get`: one message, not a consumer
+        self.sending: FragmentSender | None = None  #: a large message in progress
 
 
 class ClassicQueue:
@@ -74,9 +70,9 @@ class ClassicQueue:
         self.kernel = vhost.kernel
         self.limits = QueueLimits.of(arguments)
         self.consumers = QueueConsumers(self.limits.single_active)
-        self.unacknowledged = 0  #: messages that were delivered and not yet confirmed or failed
+        self.unacknowledged = 0  #: deliveries
         self.deleted = False
-        #: The next active consumer is not served yet: what the last one holds may come back.
+        #: The next active consumer waits: the last one's deliveries may be requeued.
         self._awaiting_handover = False
         self._dead_letters = DeadLetterPublisher(vhost, name, self.limits)
         timeout = self.limits.consumer_timeout
@@ -95,14 +91,16 @@ class ClassicQueue:
     # The contract.
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
-        if arguments.get("post"):  # a publisher, and no consumer
+        if arguments.get("post"):  # a publisher
             self.vhost.exchanges[""].channel_open(channel, {})
             return
         reader = QueueReader(bool(arguments.get("pull")))
         if not reader.pull:
             priority = arguments.get("x-priority", 0)
             if type(priority) is not int:
-                raise PreconditionFailed(f"invalid arg 'x-priority': {priority!r} is no integer")
+                raise PreconditionFailed(
+                    f"invalid arg 'x-priority': {priority!r} is not an integer"
+                )
             where = f"queue '{self.name}' in vhost '{self.vhost.name}'"
             self.consumers.add(channel, priority, bool(arguments.get("exclusive")), where)
         channel.state = reader
@@ -111,7 +109,7 @@ class ClassicQueue:
     def channel_post(
         self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
     ) -> None:
-        """Messages reach a queue through an exchange; the default one knows it by its name."""
+        """Messages reach a queue through an exchange, here the default one."""
         self.vhost.exchanges[""].channel_post(channel, fragment, receipt)
 
     def channel_request(self, channel: Channel, credit: int) -> None:
@@ -133,16 +131,16 @@ class ClassicQueue:
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
         self.unacknowledged -= 1
         if self._consumer_timeout is not None:
-            self._consumer_timeout.answered(delivery)
+            self._consumer_timeout.on_settled(delivery)
         if delivery.offset >= 0:
-            self._messages.done(delivery)
+            self._messages.acknowledge(delivery)
         if not self.unacknowledged and self._awaiting_handover:
             self._hand_over()
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
         self.unacknowledged -= 1
         if self._consumer_timeout is not None:
-            self._consumer_timeout.answered(delivery)
+            self._consumer_timeout.on_settled(delivery)
         if self.deleted:
             return
         limit = self.limits.delivery_limit
@@ -150,7 +148,7 @@ class ClassicQueue:
             self._dead_letter(delivery, "delivery_limit")
         elif requeue:
             delivery.count += 1
-            self._messages.give_back(delivery)
+            self._messages.requeue(delivery)
             self._drain()
             if self.limits.bounded and not self.limits.reject:
                 self._drop_heads()
@@ -181,21 +179,19 @@ class ClassicQueue:
             self.vhost.delete_queue(self.name)
 
     def _hand_over(self) -> None:
-        """Serve the next active consumer: all that the last one held is answered or here again."""
+        """Serve the next active consumer: the last one's deliveries are settled or requeued."""
         self._awaiting_handover = False
         active = self.consumers.active
         if active is not None and active.credit > 0:
             self.consumers.ready(active)
             self._drain()
 
-    # In.
-
     def push(self, message: Message) -> int:
         messages = self._messages
         channel = None if messages.ready else self.consumers.take()
         if channel is None:
             outcome = self._enqueue(message)
-            if self._awaiting_handover:  # as RabbitMQ, which serves consumers when something comes
+            if self._awaiting_handover:  # as RabbitMQ does on a publish
                 self._hand_over()
             return outcome
         if channel.settled:
@@ -207,14 +203,14 @@ class ClassicQueue:
         delivery = Delivery(message, messages.position)
         messages.position += 1
         self.unacknowledged += 1
-        if messages.ages or message.flags & EXPIRES:  # should it come back, its time goes on
+        if messages.has_ttl or message.flags & EXPIRES:  # in case it is requeued
             delivery.expires = messages.expiry(message)
         outcome = ACCEPTED
         if message.flags & PERSISTENT and messages.log is not None:
             delivery.offset = messages.log.append(message)
             outcome = LOGGED
         if self._consumer_timeout is not None:
-            self._consumer_timeout.delivered(channel, delivery)
+            self._consumer_timeout.on_delivered(channel, delivery)
         if message.spool is None:
             channel.terminal.channel_forward(channel, message, delivery)
         else:
@@ -237,7 +233,7 @@ class ClassicQueue:
         return outcome
 
     def _drop_heads(self) -> None:
-        """Until no more waits than may."""
+        """Drop messages until the queue is within its limits."""
         messages = self._messages
         while messages.ready and self.limits.exceeded(messages.ready, messages.ready_bytes):
             delivery = messages.pop()
@@ -245,10 +241,8 @@ class ClassicQueue:
                 return
             self._dead_letter(delivery, "maxlen")
 
-    # Out.
-
     def _drain(self) -> None:
-        """Deliver while there is something to deliver and somebody to take it."""
+        """Deliver while there are messages and consumers with credit."""
         messages, consumers = self._messages, self.consumers
         while messages.ready and consumers.waiting:
             delivery = messages.pop()
@@ -260,10 +254,9 @@ class ClassicQueue:
             channel = consumers.take()
             assert channel is not None, "one was waiting a moment ago"
             self._deliver(channel, delivery)
-        messages.watch()
+        messages.schedule_expiry()
 
     def _pull(self, channel: Channel) -> None:
-        """Deliver one, if there is one."""
         messages = self._messages
         while messages.ready and (delivery := messages.pop()) is not None:
             if delivery.expires and delivery.expires <= self.kernel.loop.time():
@@ -272,7 +265,7 @@ class ClassicQueue:
             channel.credit = 0
             self._deliver(channel, delivery)
             break
-        messages.watch()
+        messages.schedule_expiry()
 
     def _deliver(self, channel: Channel, delivery: Delivery) -> None:
         if delivery.message.spool is None:
@@ -282,12 +275,12 @@ class ClassicQueue:
         if not channel.settled:
             self.unacknowledged += 1
             if self._consumer_timeout is not None:
-                self._consumer_timeout.delivered(channel, delivery)
+                self._consumer_timeout.on_delivered(channel, delivery)
         elif delivery.offset >= 0:
-            self._messages.done(delivery)
+            self._messages.acknowledge(delivery)
 
     def _forward(self, channel: Channel, delivery: Delivery) -> None:
-        """A large message, fragment by fragment, as the terminal draws them."""
+        """Send a large message, fragment by fragment."""
         reader: QueueReader = channel.state
         if not reader.pull:
             self.consumers.pause(channel)
@@ -302,30 +295,27 @@ class ClassicQueue:
         reader.sending.open()
 
     def _dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Dead-letter a message, or drop it, and be done with it."""
+        """Dead-letter or drop a message."""
         outcome = self._dead_letters.send(delivery.message, reason)
         if delivery.offset < 0:
             return
-        if outcome & LOGGED:  # it may not be in neither log, even if the power fails
-            self.kernel.committer.after(lambda: self._messages.done(delivery))
+        if outcome & LOGGED:  # stored there first: it must be in one log at any time
+            self.kernel.committer.after(lambda: self._messages.acknowledge(delivery))
         else:
-            self._messages.done(delivery)
+            self._messages.acknowledge(delivery)
 
     def _dead_letter_expired(self, delivery: Delivery) -> None:
         self.kernel.metrics.expired += 1
         self._dead_letter(delivery, "expired")
 
-    # Life.
-
     def used(self) -> None:
-        """Somebody showed an interest: an unused queue may have a time to live."""
-        self._expiry.used(still=len(self.consumers) > 0)
+        self._expiry.used(in_use=len(self.consumers) > 0)
 
     def _expire(self) -> None:
         self.vhost.delete_queue(self.name)
 
     def bound(self, binding: Binding) -> None:
-        """Exchanges know where their bindings lead; it makes no difference here."""
+        """Nothing to do: exchanges hold the bindings."""
 
     unbound = bound
 
@@ -343,18 +333,15 @@ class ClassicQueue:
             channel.terminal.channel_failure(channel, 0, why)
         self._stop()
         self._messages.delete()
-        self.owner = None  # which may have gone, and is not to wait for us
+        self.owner = None  # frees a closed connection
 
     def _stop(self) -> None:
         self._expiry.close()
         if self._consumer_timeout is not None:
             self._consumer_timeout.close()
 
-    # Management.
-
     @property
     def ready(self) -> int:
-        """How many messages wait."""
         return self._messages.ready
 
     @property
@@ -380,27 +367,23 @@ class ClassicQueue:
             messages.clear()
         while messages.ready and (delivery := messages.pop()) is not None:
             if delivery.offset >= 0:
-                messages.done(delivery)
+                messages.acknowledge(delivery)
         return purged
 
     def describe(self) -> dict[str, Any]:
         return describe_queue(self)
 
 
-# Whose turn it is: the consumers of one queue, in the order they are served.
-#
-# Those with credit wait in a round. A consumer of higher priority is served before all of lower
-# ones for as long as it has credit. With a single active consumer only the first to come is in the
-# round; the next takes over when it leaves.
-
-
 class QueueConsumers:
+    """The consumers of one queue, in the order they are served: round robin among those with
+    credit, higher priorities first. With single active consumer only the first one is served."""
+
     __slots__ = ("_levels", "_order", "exclusive", "single_active", "waiting")
 
     def __init__(self, single_active: bool) -> None:
         self.single_active = single_active
         self.exclusive = False
-        #: Who would take a message now, of the highest priority that has any; next one first.
+        #: Consumers with credit of the highest priority that has any, the next first.
         self.waiting: deque[Channel] = deque()
         self._levels: dict[int, deque[Channel]] = {0: self.waiting}
         self._order: dict[Channel, int] = {}
@@ -423,7 +406,7 @@ class QueueConsumers:
         self._levels.setdefault(priority, deque())
 
     def remove(self, channel: Channel) -> Channel | None:
-        """Forget a consumer. Returns the one that became active by it, if any."""
+        """Remove a consumer; returns the new active one, if it changed."""
         was_active = self.active is channel
         self.pause(channel)
         del self._order[channel]
@@ -431,7 +414,7 @@ class QueueConsumers:
         return self.active if self.single_active and was_active else None
 
     def ready(self, channel: Channel) -> None:
-        """It has credit."""
+        """The consumer has credit."""
         if self.single_active and self.active is not channel:
             return
         level = self._levels[self._order[channel]]
@@ -446,7 +429,7 @@ class QueueConsumers:
             self._choose()
 
     def take(self) -> Channel | None:
-        """The next in the round, one credit poorer; None when nobody waits."""
+        """The next consumer, whose credit is decremented; None if there is none."""
         waiting = self.waiting
         if not waiting:
             return None
@@ -471,10 +454,9 @@ class QueueConsumers:
         self.waiting = self._levels[0]
 
 
-# Deliveries that may not go unanswered for ever (`x-consumer-timeout`); by default they may.
-
-
 class ConsumerTimeout:
+    """Closes channels that leave a delivery unacknowledged too long (`x-consumer-timeout`)."""
+
     __slots__ = ("_due", "_kernel", "_milliseconds", "_timer")
 
     def __init__(self, kernel: Kernel, milliseconds: int) -> None:
@@ -483,29 +465,29 @@ class ConsumerTimeout:
         self._due: dict[Delivery, tuple[float, Channel]] = {}  # the earliest first
         self._timer: asyncio.TimerHandle | None = None
 
-    def delivered(self, channel: Channel, delivery: Delivery) -> None:
+    def on_delivered(self, channel: Channel, delivery: Delivery) -> None:
         self._due[delivery] = (
             self._kernel.loop.time() + self._milliseconds / 1000,
             channel,
         )
         self._arm()
 
-    def answered(self, delivery: Delivery) -> None:
+    def on_settled(self, delivery: Delivery) -> None:
         self._due.pop(delivery, None)
 
     def _arm(self) -> None:
         if self._timer is None and self._due:
             due, _ = next(iter(self._due.values()))
-            self._timer = self._kernel.write_batch.call_at(due, self._look)
+            self._timer = self._kernel.write_batch.call_at(due, self._check)
 
-    def _look(self) -> None:
-        """End the channels that let a delivery wait too long; what they hold goes back."""
+    def _check(self) -> None:
+        """Fail the channels with overdue deliveries; their deliveries are requeued."""
         self._timer = None
         now = self._kernel.loop.time()
         for delivery, (due, channel) in list(self._due.items()):
             if due > now:
                 break
-            if delivery in self._due:  # its channel's end may have answered others
+            if delivery in self._due:  # closing its channel may have settled others
                 del self._due[delivery]
                 why = PreconditionFailed(
                     "delivery acknowledgement on channel timed out. "
@@ -519,24 +501,25 @@ class ConsumerTimeout:
             self._timer.cancel()
 
 
-# A queue nobody uses may have a time to live (`x-expires`); by default it has none.
-
-
 class QueueExpiry:
+    """Deletes a queue after it was unused for some time (`x-expires`)."""
+
     __slots__ = ("_expire", "_kernel", "_milliseconds", "_timer")
 
-    def __init__(self, kernel: Kernel, milliseconds: int | None, die: Callable[[], None]) -> None:
+    def __init__(
+        self, kernel: Kernel, milliseconds: int | None, expire: Callable[[], None]
+    ) -> None:
         self._kernel = kernel
         self._milliseconds = milliseconds
-        self._expire = die
+        self._expire = expire
         self._timer: asyncio.TimerHandle | None = None
 
-    def used(self, still: bool) -> None:
-        """Somebody showed an interest: its time begins again, or stands still while in use."""
+    def used(self, in_use: bool) -> None:
+        """Restart the time, or stop it while the queue is in use."""
         if self._milliseconds is None:
             return
         self.close()
-        if not still:
+        if not in_use:
             when = self._kernel.loop.time() + self._milliseconds / 1000
             self._timer = self._kernel.write_batch.call_at(when, self._expire)
 
@@ -544,9 +527,6 @@ class QueueExpiry:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-# A queue as management shows it, under RabbitMQ's field names.
 
 
 def describe_queue(queue: ClassicQueue) -> dict[str, Any]:

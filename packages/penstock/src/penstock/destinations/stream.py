@@ -1,14 +1,12 @@
-"""Streams: a log that many readers replay, each from where it likes, and nobody empties.
+"""Streams: a log that many consumers read, each from its own offset.
 
-By RabbitMQ's conventions: `x-queue-type: stream`, readers say `x-stream-offset` and find each
-message's offset in a header of that name; answers are flow credit and delete nothing. Readers see
-what is on disk (committed), never what a power failure could take back. Old segments go by age
-(`x-max-age`) and size (`x-max-length-bytes`).
+As in RabbitMQ: `x-queue-type: stream`; consumers set `x-stream-offset` and find each message's
+offset in a header of that name; acknowledgements are flow credit. Consumers see only synced
+messages. Segments are deleted by age (`x-max-age`) and size (`x-max-length-bytes`).
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 from datetime import datetime
@@ -19,35 +17,33 @@ from penstock.broker.declarations import MAX_AGE_PATTERN, age_seconds
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
-from penstock.broker.spool import Spool
+from penstock.broker.spool import BodyFiles
 from penstock.broker.vhost import directory_name
 from penstock.core.basic_properties import decode_header, encode_header
 from penstock.core.errors import NotFound, PreconditionFailed, Unsupported, WireSyntaxError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from penstock.broker.vhost import VirtualHost
 
-#: How often retention is looked after, in seconds; also whenever a segment is full.
+#: Interval of retention; it also runs when a segment is full.
 RETENTION_SECONDS: Final = 10.0
 
-#: Messages a reader is given before others have their turn.
+#: Messages per consumer before others are served, …
 MESSAGES_PER_SLICE: Final = 1000
-#: The same for one that chooses among them: each has to be decoded.
+#: … and with a filter, which decodes each.
 SELECTED_MESSAGES_PER_SLICE: Final = 100
 
 _OFFSET_HEADER: Final = struct.Struct(">B15sBq")
 
 
 class StreamCursor:
-    """The stream's side of a reader's channel."""
+    """The stream's state of a consumer's channel."""
 
     __slots__ = ("at", "batch", "sending")
 
     def __init__(self, at: int) -> None:
-        self.at = at  #: the next offset it is to see
-        #: Decoded and not yet forwarded, last first.
+        self.at = at  #: the next offset
+        #: Decoded messages in reverse order.
         self.batch: list[tuple[int, Message | None]] = []
         self.sending: FragmentSender | None = None
 
@@ -80,7 +76,11 @@ class Stream:
         self._segment_bytes: int = arguments.get(
             "x-stream-max-segment-size-bytes", kernel.settings.segment_bytes
         )
-        self._retain_at = self._max_bytes or 0  #: look after retention when the log is this large
+        self._directory = (
+            kernel.directory / "streams" / directory_name(vhost.name) / directory_name(name)
+        )
+        self._bodies = BodyFiles(self._directory, kernel.committer)
+        self._retain_at = self._max_bytes or 0  #: run retention when the log is this large
         self.log = Log(
             self._directory,
             kernel.committer,
@@ -96,7 +96,7 @@ class Stream:
     # The contract.
 
     def channel_open(self, channel: Channel, arguments: dict[str, Any]) -> None:
-        if arguments.get("post"):  # a publisher, and no reader
+        if arguments.get("post"):  # a publisher
             self.vhost.exchanges[""].channel_open(channel, {})
             return
         if arguments.get("pull"):
@@ -124,10 +124,10 @@ class Stream:
             self._schedule(channel, reader)
 
     def channel_confirm(self, channel: Channel, delivery: Delivery) -> None:
-        """Flow credit only: the terminal asks for more by itself."""
+        """Nothing to do: the terminal requests credit itself."""
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
-        """A reader that went away leaves nothing behind."""
+        """Nothing to do: streams do not track deliveries."""
 
     def channel_close(self, channel: Channel) -> None:
         self._readers.pop(channel, None)
@@ -138,30 +138,25 @@ class Stream:
             reader.sending.cancel()
             reader.sending = None
 
-    # In.
-
     def push(self, message: Message) -> int:
         offset = self.log.append(message)
         if message.spool is not None:
-            message.spool.link(self._body(offset))
-            self.kernel.committer.adopt(os.open(self._directory, os.O_RDONLY))
+            self._bodies.add(offset, message.spool)
         if self._max_bytes is not None and self.log.bytes >= self._retain_at:
             self._retain_at = self.log.bytes + self._segment_bytes
             self.kernel.write_batch.call_soon(self._retain)
         if self._readers:
-            self._wake_when_safe()
+            self._wake_when_synced()
         return LOGGED
 
-    def _wake_when_safe(self) -> None:
-        """Readers see what is on disk: tell them when more of it is."""
+    def _wake_when_synced(self) -> None:
+        """Wake consumers after the next sync."""
         if not self._waking:
             self._waking = True
             self.kernel.committer.after(self._wake, lambda _: self._wake())
 
-    # Out.
-
     def _start(self, offset: Any) -> int:
-        """Where a reader asked to begin: first, last, next, an offset, a time or an interval."""
+        """The start offset: first, last, next, an offset, a time or an interval."""
         log = self.log
         match offset:
             case "first":
@@ -184,16 +179,17 @@ class Stream:
         )
 
     def _wake(self) -> None:
-        """More is on disk."""
+        """More messages are synced."""
         self._waking = False
         if self.log.synced_offset < self.log.next_offset:
-            self._wake_when_safe()  # and more has come meanwhile
+            self._wake_when_synced()  # more were appended meanwhile
         for channel in self._readers:
             if channel.credit > 0:
                 self._schedule(channel, channel.state)
 
     def _schedule(self, channel: Channel, reader: StreamCursor) -> None:
-        """Serve a reader in a turn of its own: a long replay leaves room for others between."""
+        """Serve a consumer in a write batch of its own, so that a long replay does not block
+        others."""
         if not channel.busy and reader.sending is None:
             channel.busy = True
             self.kernel.write_batch.call_soon(lambda: self._serve(channel, reader))
@@ -227,8 +223,8 @@ class Stream:
         log = self.log
         reader.at = max(reader.at, log.first_offset)
         if reader.at >= log.synced_offset:
-            if reader.at < log.next_offset:  # it may have come before the reader did
-                self._wake_when_safe()
+            if reader.at < log.next_offset:  # appended before the consumer opened
+                self._wake_when_synced()
             return False
         chunk = log.read(reader.at)
         if chunk is None:
@@ -236,18 +232,18 @@ class Stream:
         start = max(0, reader.at - chunk.base)
         flags = chunk.flags
         batch = [
-            (chunk.base + index, self._resolved(chunk.base + index, message, flags[index]))
+            (chunk.base + index, self._with_body(chunk.base + index, message, flags[index]))
             for index, message in enumerate(chunk.messages(start), start)
         ]
         batch.reverse()
         reader.batch = batch
         return bool(batch)
 
-    def _resolved(self, offset: int, message: Message, flags: int) -> Message | None:
-        """The message with its body, or None: retention may have taken that a moment ago."""
+    def _with_body(self, offset: int, message: Message, flags: int) -> Message | None:
+        """The message with its spool; None if retention has just removed it."""
         if flags & SPOOLED:
             try:
-                message.spool = Spool(self._body(offset), owned=False)
+                message.spool = self._bodies.open(offset)
             except FileNotFoundError:
                 return None
             message.body = b""
@@ -266,11 +262,9 @@ class Stream:
             return
         reader.sending.open()
 
-    # Management.
-
     def load(self, offset: int) -> bytes:
-        """The body of a large message."""
-        return Spool(self._body(offset), owned=False).read()
+        """Read the body of a large message."""
+        return self._bodies.open(offset).read()
 
     @property
     def message_count(self) -> int:
@@ -290,8 +284,7 @@ class Stream:
     def _unsupported(self, what: str) -> Unsupported:
         return Unsupported(f"{what} not supported by stream queues {self._where}")
 
-    def used(self) -> None:
-        """Streams do not expire."""
+    def used(self) -> None: ...
 
     def _tick(self) -> None:
         when = self.kernel.loop.time() + RETENTION_SECONDS
@@ -301,25 +294,11 @@ class Stream:
 
     def _retain(self) -> None:
         first = self.log.retain(self._max_age, self._max_bytes)
-        for body in self._directory.glob("*.body"):
-            if int(body.stem) < first:
-                body.unlink(missing_ok=True)
+        self._bodies.sweep(lambda offset: offset >= first)
         self._retain_at = max(self._max_bytes or 0, self.log.bytes) + self._segment_bytes // 2
 
-    @property
-    def _directory(self) -> Path:
-        return (
-            self.kernel.directory
-            / "streams"
-            / directory_name(self.vhost.name)
-            / directory_name(self.name)
-        )
-
-    def _body(self, offset: int) -> Path:
-        return self._directory / f"{offset:020d}.body"
-
     def bound(self, binding: Binding) -> None:
-        """Exchanges know where their bindings lead; it makes no difference here."""
+        """Nothing to do: exchanges hold the bindings."""
 
     unbound = bound
 
@@ -358,10 +337,10 @@ class Stream:
 
 
 def add_offset_header(message: Message, offset: int) -> Message:
-    """The message with its offset among its headers.
+    """The message with an `x-stream-offset` header.
 
-    The header is spliced where it can be, which is nearly always: a table is a length and then
-    entries, so a new entry goes in front of the others without reading them.
+    The header is spliced where possible: a table is a length and entries, so an entry can be
+    inserted without reading the others.
     """
     header = message.header
     entry = _OFFSET_HEADER.pack(15, b"x-stream-offset", 0x6C, offset)
@@ -373,7 +352,7 @@ def add_offset_header(message: Message, offset: int) -> Message:
     if header[13] & 1 or b"x-stream-offset" in header:
         try:
             properties = decode_header(header)
-        except WireSyntaxError:  # a table that lies stays as it is
+        except WireSyntaxError:  # an invalid table stays as it is
             return message
         properties.headers = {**(properties.headers or {}), "x-stream-offset": offset}
         spliced = encode_header(properties, message.size)

@@ -1,11 +1,8 @@
-"""Topic patterns in a trie of words: the cost of a match does not grow with what cannot match.
+"""Topic patterns in a trie of words; the cost of a match does not grow with other patterns.
 
-`*` stands for one word, `#` for any number of them; an empty key has no words, as in RabbitMQ. A
-key is walked word by word with the set of places in the trie it may have reached; `#` is a place
-that keeps itself.
-
-There may be a hundred thousand patterns, most of them alone at the end of their branch, so a node
-has dictionaries only where it needs them.
+`*` matches one word, `#` any number; an empty key has no words, as in RabbitMQ. A key is walked
+word by word with the set of reached nodes; a `#` node stays reached. There may be a hundred
+thousand patterns, most of them alone in their branch, so nodes create dictionaries on demand.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ def split_words(key: bytes) -> list[bytes]:
 
 
 class _Nothing:
-    """Stands where no value does: any value, None too, may be bound."""
+    """Marks the absence of a value, as None may be one."""
 
     __slots__ = ()
 
@@ -33,11 +30,11 @@ class TrieNode(Generic[T]):
 
     def __init__(self, sticky: bool = False) -> None:
         self.words: dict[bytes, TrieNode[T]] | None = None
-        self.any: TrieNode[T] | None = None  #: behind `*`
-        self.many: TrieNode[T] | None = None  #: behind `#`
-        self.sticky = sticky  #: reached by `#`: takes further words and stays
-        self.only: T | _Nothing = NO_VALUE  #: what ends here, if it is one value, added once
-        self.values: dict[T, int] | None = None  #: else all of them, and how often each was added
+        self.any: TrieNode[T] | None = None  #: after `*`
+        self.many: TrieNode[T] | None = None  #: after `#`
+        self.sticky = sticky  #: reached by `#`: stays reached for further words
+        self.only: T | _Nothing = NO_VALUE  #: the value that ends here, if it is one, added once
+        self.values: dict[T, int] | None = None  #: else all values, and how often each was added
 
     @property
     def empty(self) -> bool:
@@ -67,7 +64,7 @@ class TrieNode(Generic[T]):
 
 
 class TopicTrie(Generic[T]):
-    """Patterns and what they lead to; adding the same twice asks for removing it twice."""
+    """Values by pattern; a value that was added twice must be removed twice."""
 
     __slots__ = ("_root",)
 
@@ -94,12 +91,12 @@ class TopicTrie(Generic[T]):
         node.add(value)
 
     def remove(self, pattern: bytes, value: T) -> None:
-        trail: list[tuple[TrieNode[T], bytes]] = []
+        path: list[tuple[TrieNode[T], bytes]] = []
         node = self._root
         for word in split_words(pattern):
             if word == b"#" and node.sticky:
                 continue
-            trail.append((node, word))
+            path.append((node, word))
             if word == b"*":
                 child = node.any
             elif word == b"#":
@@ -110,8 +107,8 @@ class TopicTrie(Generic[T]):
                 return
             node = child
         node.remove(value)
-        while trail and node.empty:
-            node, word = trail.pop()
+        while path and node.empty:
+            node, word = path.pop()
             if word == b"*":
                 node.any = None
             elif word == b"#":
@@ -120,7 +117,7 @@ class TopicTrie(Generic[T]):
                 del node.words[word]
 
     def match(self, key: bytes) -> list[T]:
-        """Everything whose pattern matches, each once."""
+        """All values whose pattern matches, each once."""
         root = self._root
         here = [root] if root.many is None else [root, root.many]
         for word in split_words(key):

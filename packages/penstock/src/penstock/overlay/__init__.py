@@ -1,6 +1,5 @@
-"""Brokers that route together: what is subscribed to at one reaches what is published at another.
+"""Routing between brokers: publications reach the subscribers of all brokers.
 
-`router.py` is a broker's routing without sockets or clocks of its own, `self.py` what it does
-when it is told to, `link.py` and `links.py` its connections to neighbours. `docs/overlay.md` tells
-the whole.
+`router.py` routes without sockets or clocks of its own, `self.py` handles commands, `link.py` and
+`link_registry.py` are the connections to neighbours. See `docs/overlay.md`.
 """

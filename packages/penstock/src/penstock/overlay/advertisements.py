@@ -1,8 +1,8 @@
-"""Advertisements: how they spread, and how subscriptions follow them back.
+"""Routing of advertisements.
 
-One is flooded to every neighbour but the one it came from; of several copies the first counts, so
-its way through the brokers is a tree. Subscriptions that intersect it go back to where it came
-from. Undoing it is flooded as well.
+An advertisement is flooded to every neighbour except its source; the first copy counts, so its path
+through the brokers is a tree. Matching subscriptions are sent back along it. Withdrawals are
+flooded, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AdvertisementRouter:
         self._subscription_router = subscription_router
 
     def advertise(self, hop: str, envelope: PadresEnvelope) -> bool:
-        """Whether it is news."""
+        """Returns whether it is new."""
         if self._tables.was_withdrawn(envelope.id):
             return False
         known = self._tables.advertisements.get(envelope.id)
@@ -52,25 +52,25 @@ class AdvertisementRouter:
         return True
 
     def _replaces(self, known: AdvertisementEntry, hop: str) -> bool:
-        """Whether a copy takes the place of what there is: it came another way, and the way there
-        was has broken. Without cycles there is no other way while both are there."""
+        """Whether a copy replaces the known one: it came another way, and the previous link is
+        down. Without cycles there is no other way while both links are up."""
         if known.hop == hop or self._rules.cycles is not CycleMode.OFF:
             return False
         before = self._next_hops.neighbours.get(known.hop)
         if before is not None and not before.up:
             return True
         raise OverlayLoop(
-            f"{self._next_hops.broker_id} is reached by {known.hop} and by {hop}: brokers that "
-            "form a cycle need the setting overlay.cycles, FIXED or DYNAMIC"
+            f"{self._next_hops.broker_id} is reached through {known.hop} and {hop}: brokers that "
+            "form a cycle need overlay.cycles FIXED or DYNAMIC"
         )
 
     def unadvertise(self, hop: str, envelope: PadresEnvelope) -> None:
         entry = self._tables.advertisements.get(envelope.text)
         if hop in self._next_hops.neighbours:
-            if entry is None:  # undone already, by another way
+            if entry is None:  # already withdrawn on another way
                 return
         elif entry is None or entry.hop != hop:
-            raise NotFound(f"there is no advertisement {envelope.text} of {hop}")
+            raise NotFound(f"unknown advertisement {envelope.text} of {hop}")
         self.withdraw(entry, except_to=hop)
 
     def withdraw(self, entry: AdvertisementEntry, except_to: str = "") -> None:
@@ -81,23 +81,23 @@ class AdvertisementRouter:
                 self._withdraw_from(neighbour, entry)
             elif entry in neighbour.advertisements:
                 steps = neighbour.advertisements.remove(entry)
-                if neighbour.name == except_to:  # it knows
+                if neighbour.name == except_to:  # it sent the withdrawal
                     steps = [step for step in steps if isinstance(step, ForwardFilter)]
-                self._take(neighbour, steps)
+                self._apply(neighbour, steps)
 
     def _remove(self, entry: AdvertisementEntry) -> None:
         self._tables.remove_advertisement(entry)
         self._subscription_router.unfollow(entry)
 
     def send_to_neighbour(self, neighbour: Neighbour, entry: AdvertisementEntry) -> None:
-        """Let a neighbour know, unless what it knows already says as much."""
+        """Send an advertisement, unless one that the neighbour has covers it."""
         if entry.envelope.ttl != UNLIMITED_TTL:
             neighbour.bounded[entry] = None
             self._next_hops.emit(neighbour.name, entry.envelope)
         else:
-            self._take(neighbour, neighbour.advertisements.insert(entry))
+            self._apply(neighbour, neighbour.advertisements.insert(entry))
 
-    def _take(self, neighbour: Neighbour, steps: list[ForwardingStep[AdvertisementEntry]]) -> None:
+    def _apply(self, neighbour: Neighbour, steps: list[ForwardingStep[AdvertisementEntry]]) -> None:
         for step in steps:
             if isinstance(step, ForwardFilter):
                 self._next_hops.emit(neighbour.name, step.key.envelope)

@@ -1,9 +1,9 @@
-"""Composite subscriptions across brokers.
+"""Routing of composite subscriptions.
 
-A composite is kept whole by the broker of its client; each part, `B1-M7-s0` and so on, travels as a
-subscription of its own, and publications that satisfy parts are joined here. Where composites are
-split (`rules.split`), one goes on whole while all its parts lead to the same neighbour, and is
-joined where the ways divide; what it joined then travels back by the composite's name.
+The client's broker stores a composite; each part, `B1-M7-s0` and so on, is a subscription of its
+own, and matches are joined here. With `rules.split`, a composite is forwarded whole while all its
+parts lead to the same neighbour, and joined where the routes divide; matches return by the
+composite's id.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ from penstock.overlay.rules import RoutingRules
 from penstock.overlay.subscriptions import SubscriptionRouter, allows_repeated_attributes
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
-#: In front of a composite's id: the tree of what was joined for it.
+#: The prefix of a composite's id as the tree of its matches.
 COMPOSITE_TREE_PREFIX: Final = "&"
 
 
 class CompositeEntry:
-    """A composite subscription of a hop's."""
-
     __slots__ = ("envelope", "hop", "message", "parts", "passed_to")
 
     def __init__(self, envelope: PadresEnvelope, message: CompositeSubscription, hop: str) -> None:
         self.envelope = envelope
         self.message = message
         self.hop = hop
-        self.parts: list[SubscriptionEntry] = []  #: here, if it is joined here
-        self.passed_to = ""  #: the neighbour that joins it, or passes it on
+        self.parts: list[SubscriptionEntry] = []  #: if it is joined here
+        self.passed_to = ""  #: the neighbour that it was forwarded to
 
 
 class CompositeRouter:
@@ -59,75 +57,75 @@ class CompositeRouter:
         self.entries: dict[str, CompositeEntry] = {}
 
     def subscribe(self, hop: str, envelope: PadresEnvelope) -> bool:
-        """Whether it is news."""
+        """Returns whether it is new."""
         if envelope.id in self.entries:
             return False
         message = parse_composite(envelope.text, several=allows_repeated_attributes(envelope))
         policy, bound = _options(envelope)
-        one = CompositeEntry(envelope, message, hop)
-        onward = self._onward(one) if self._rules.split else ""
-        self.entries[envelope.id] = one
-        if onward:
-            self._pass(one, onward)
+        entry = CompositeEntry(envelope, message, hop)
+        next_hop = self._next_hop(entry) if self._rules.split else ""
+        self.entries[envelope.id] = entry
+        if next_hop:
+            self._forward(entry, next_hop)
         else:
-            self._join(one, policy, bound)
+            self._join(entry, policy, bound)
         return True
 
     def unsubscribe(self, hop: str, envelope: PadresEnvelope) -> None:
-        one = self.entries.get(envelope.text)
-        if one is None or one.hop != hop:
+        entry = self.entries.get(envelope.text)
+        if entry is None or entry.hop != hop:
             if hop in self._next_hops.neighbours:
                 return
-            raise NotFound(f"there is no composite subscription {envelope.text} of {hop}")
-        self.remove(one)
+            raise NotFound(f"unknown composite subscription {envelope.text} of {hop}")
+        self.remove(entry)
 
-    def remove(self, one: CompositeEntry) -> None:
-        del self.entries[one.envelope.id]
-        self._part(one)
+    def remove(self, entry: CompositeEntry) -> None:
+        del self.entries[entry.envelope.id]
+        self._undo(entry)
 
     def flush(self) -> None:
-        """Forget what waits for partners."""
-        for one in self.entries.values():
-            if not one.passed_to:
-                self._composites.remove(one.envelope.id)
-                self._composites.insert(one.envelope.id, one.message, *_options(one.envelope))
+        """Discard partial matches."""
+        for entry in self.entries.values():
+            if not entry.passed_to:
+                self._composites.remove(entry.envelope.id)
+                self._composites.insert(entry.envelope.id, entry.message, *_options(entry.envelope))
 
-    # Joining here, or further on.
-
-    def _join(self, one: CompositeEntry, policy: ConsumptionPolicy, bound: RetentionLimit) -> None:
-        identity = one.envelope.id
-        self._composites.insert(identity, one.message, policy, bound)
-        for number, part in enumerate(one.message.parts()):
+    def _join(
+        self, entry: CompositeEntry, policy: ConsumptionPolicy, bound: RetentionLimit
+    ) -> None:
+        identity = entry.envelope.id
+        self._composites.insert(identity, entry.message, policy, bound)
+        for number, part in enumerate(entry.message.parts()):
             envelope = replace(
-                one.envelope,
+                entry.envelope,
                 kind=EnvelopeKind.SUBSCRIBE,
                 id=f"{identity}-s{number}",
                 text=format_filter(part),
                 tree="",
             )
-            wanted = SubscriptionEntry(envelope, part, one.hop, None, identity)
-            one.parts.append(wanted)
+            wanted = SubscriptionEntry(envelope, part, entry.hop, None, identity)
+            entry.parts.append(wanted)
             self._subscription_router.add(wanted)
 
-    def _pass(self, one: CompositeEntry, onward: str) -> None:
-        one.passed_to = onward
-        self._next_hops.emit(onward, one.envelope)
+    def _forward(self, entry: CompositeEntry, next_hop: str) -> None:
+        entry.passed_to = next_hop
+        self._next_hops.emit(next_hop, entry.envelope)
 
-    def _part(self, one: CompositeEntry) -> None:
-        """Neither here nor further on."""
-        if one.passed_to:
-            self._next_hops.emit(one.passed_to, withdrawal_of(one.envelope))
-            one.passed_to = ""
+    def _undo(self, entry: CompositeEntry) -> None:
+        """Undo joining or forwarding."""
+        if entry.passed_to:
+            self._next_hops.emit(entry.passed_to, withdrawal_of(entry.envelope))
+            entry.passed_to = ""
         else:
-            self._composites.remove(one.envelope.id)
-            for wanted in one.parts:
+            self._composites.remove(entry.envelope.id)
+            for wanted in entry.parts:
                 self._subscription_router.remove(wanted)
-            one.parts.clear()
+            entry.parts.clear()
 
-    def _onward(self, one: CompositeEntry) -> str:
-        """The neighbour that all publications for all parts come from, if there is one."""
+    def _next_hop(self, entry: CompositeEntry) -> str:
+        """The neighbour that all publications for all parts come from, if there is entry."""
         hops = set()
-        for part in one.message.parts():
+        for part in entry.message.parts():
             offers = {offer.hop for offer in self._tables.advertisements_intersecting(part)}
             if not offers:
                 return ""
@@ -135,51 +133,51 @@ class CompositeRouter:
         if len(hops) != 1:
             return ""
         only = hops.pop()
-        return only if only in self._next_hops.neighbours and only != one.hop else ""
+        return only if only in self._next_hops.neighbours and only != entry.hop else ""
 
     def reconsider(self) -> None:
-        """Advertisements have come or gone: ways may divide elsewhere now."""
+        """Advertisements changed: routes may divide elsewhere now."""
         if not self._rules.split:
             return
-        for one in list(self.entries.values()):
-            onward = self._onward(one)
-            if onward != one.passed_to:
-                self._part(one)
-                if onward:
-                    self._pass(one, onward)
+        for entry in list(self.entries.values()):
+            next_hop = self._next_hop(entry)
+            if next_hop != entry.passed_to:
+                self._undo(entry)
+                if next_hop:
+                    self._forward(entry, next_hop)
                 else:
-                    self._join(one, *_options(one.envelope))
-
-    # Publications.
+                    self._join(entry, *_options(entry.envelope))
 
     def match(self, publication: Publication) -> Iterable[tuple[str, PadresEnvelope]]:
-        """What a publication completes: hops, and what each is to have, in order.
+        """The matches that a publication completes: hops and envelopes.
 
-        A publication that is part of several matches for a hop goes there once; the more urgent
-        first, and of equals the older.
+        A publication in several matches is sent to a hop once; the most urgent first, then the
+        oldest.
         """
-        given: dict[tuple[str, str, str], tuple[str, PadresEnvelope]] = {}
+        found: dict[tuple[str, str, str], tuple[str, PadresEnvelope]] = {}
         for identity, matches in self._composites.match(publication).items():
-            one = self.entries[identity]
-            away = one.hop in self._next_hops.neighbours
+            entry = self.entries[identity]
+            is_remote = entry.hop in self._next_hops.neighbours
             for match in matches:
                 for each in match:
                     envelope: PadresEnvelope = each.payload
-                    if away:
+                    if is_remote:
                         envelope = replace(
                             envelope, tree=COMPOSITE_TREE_PREFIX + identity, target_brokers=()
                         )
-                    given.setdefault((one.hop, envelope.id, envelope.tree), (one.hop, envelope))
-        return sorted(given.values(), key=lambda one: (one[1].priority, one[1].time, one[1].id))
+                    found.setdefault((entry.hop, envelope.id, envelope.tree), (entry.hop, envelope))
+        return sorted(
+            found.values(), key=lambda entry: (entry[1].priority, entry[1].time, entry[1].id)
+        )
 
     def pass_back(self, envelope: PadresEnvelope) -> tuple[str, PadresEnvelope] | None:
-        """Where something that was joined further on goes next."""
-        one = self.entries.get(envelope.tree[len(COMPOSITE_TREE_PREFIX) :])
-        if one is None:
+        """The next hop of a match that another broker joined."""
+        entry = self.entries.get(envelope.tree[len(COMPOSITE_TREE_PREFIX) :])
+        if entry is None:
             return None
-        if one.hop not in self._next_hops.neighbours:
+        if entry.hop not in self._next_hops.neighbours:
             envelope = replace(envelope, tree="")
-        return one.hop, envelope
+        return entry.hop, envelope
 
 
 def _options(envelope: PadresEnvelope) -> tuple[ConsumptionPolicy, RetentionLimit]:
@@ -191,5 +189,5 @@ def _options(envelope: PadresEnvelope) -> tuple[ConsumptionPolicy, RetentionLimi
             int(options.get("size", 1000)), None if seconds is None else float(seconds)
         )
     except ValueError as error:
-        raise PreconditionFailed(f"a composite cannot be kept so: {error}") from None
+        raise PreconditionFailed(f"invalid composite options: {error}") from None
     return policy, bound

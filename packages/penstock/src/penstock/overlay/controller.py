@@ -1,4 +1,4 @@
-"""Everything a broker says and does in its own name, put together."""
+"""Assembles the broker's own hop, control, heartbeats and monitor."""
 
 from __future__ import annotations
 

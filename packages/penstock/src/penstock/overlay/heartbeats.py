@@ -1,10 +1,9 @@
-"""Signs of life: whether neighbours are there and answer.
+"""Heartbeats of neighbours.
 
-Every so often each neighbour is asked (`HEARTBEAT_REQ`) and has to answer in time
-(`HEARTBEAT_ACK`). After some answers in a row that did not come it has failed, which is published
-(`FAILURE_DETECTED`), and with the first that comes it is back (`FAILURE_CLEARED`). Where trees may
-be left, publications go round a neighbour that has failed. All of it can be set while the broker
-runs.
+Each neighbour is sent `HEARTBEAT_REQ` at intervals and must answer `HEARTBEAT_ACK` in time. After
+several missed answers in a row it has failed, which is published (`FAILURE_DETECTED`); with the
+next answer it is back (`FAILURE_CLEARED`). With dynamic cycles, publications avoid failed
+neighbours. Settings can be changed while the broker runs.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ _log = get_logger("penstock.overlay")
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSettings:
-    """How often, and how patiently."""
-
     enabled: bool = False
     interval: float = 3.0
     timeout: float = 5.0
@@ -36,21 +33,21 @@ class HeartbeatSettings:
     def __post_init__(self) -> None:
         if self.interval <= 0 or self.timeout <= 0 or self.threshold < 1:
             raise PreconditionFailed(
-                "interval and timeout of heartbeats are seconds over 0, the threshold is 1 or more"
+                "heartbeat interval and timeout must be greater than 0, the threshold at least 1"
             )
 
 
 class _PendingHeartbeat(NamedTuple):
     neighbour: str
-    asked: float
-    late: TimerHandle
+    sent_at: float
+    timeout: TimerHandle
 
 
 class Heartbeats:
-    def __init__(self, self_hop: SelfHop, timers: Timers, pulse: HeartbeatSettings) -> None:
+    def __init__(self, self_hop: SelfHop, timers: Timers, settings: HeartbeatSettings) -> None:
         self._self_hop = self_hop
         self._timers = timers
-        self.pulse = pulse
+        self.settings = settings
         self._next = 0
         self._clock = self_hop.router.next_hops.clock
         self._waiting: dict[int, _PendingHeartbeat] = {}
@@ -64,15 +61,15 @@ class Heartbeats:
         )
         self_hop.subscribe(HEARTBEAT_CLASS, f',[brokerID,eq,"{me}"]', self._on_heartbeat)
         self_hop.subscribe("GLOBAL_FD", ",[flag,isPresent,x]", self._on_global_switch)
-        if pulse.enabled:
+        if settings.enabled:
             self._beat()
 
-    def set(self, pulse: HeartbeatSettings) -> None:
-        self.pulse = pulse
+    def set(self, settings: HeartbeatSettings) -> None:
+        self.settings = settings
         self.stop()
-        if pulse.enabled:
+        if settings.enabled:
             self._beat()
-        else:  # nobody looks any more, so nobody is known to have failed
+        else:  # without heartbeats no failure is known
             for name in self._detected & self._self_hop.router.neighbours.keys():
                 self._self_hop.router.neighbours[name].failed = False
             self._detected.clear()
@@ -82,24 +79,24 @@ class Heartbeats:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for question in self._waiting.values():
-            question.late.cancel()
+        for pending in self._waiting.values():
+            pending.timeout.cancel()
         self._waiting.clear()
 
     def _on_global_switch(self, attributes: Attributes, payload: bytes) -> None:
-        self.set(replace(self.pulse, enabled=str(attributes["flag"]).lower() == "true"))
-
-    # Asking.
+        self.set(replace(self.settings, enabled=str(attributes["flag"]).lower() == "true"))
 
     def _beat(self) -> None:
-        self._timer = self._timers.later(self.pulse.interval, self._beat)
-        if self._self_hop.router.next_hops.stopped:  # nothing goes out: silence would prove nothing
+        self._timer = self._timers.later(self.settings.interval, self._beat)
+        if (
+            self._self_hop.router.next_hops.stopped
+        ):  # nothing is sent: a missing answer proves nothing
             return
         for name in list(self._self_hop.router.neighbours):
             self._next += 1
             number = self._next
-            late = self._timers.later(self.pulse.timeout, partial(self._on_timeout, number))
-            self._waiting[number] = _PendingHeartbeat(name, self._clock(), late)
+            timeout = self._timers.later(self.settings.timeout, partial(self._on_timeout, number))
+            self._waiting[number] = _PendingHeartbeat(name, self._clock(), timeout)
             self._send_heartbeat(name, "HEARTBEAT_REQ", number)
 
     def _send_heartbeat(self, name: str, kind: str, handle: int) -> None:
@@ -113,18 +110,16 @@ class Heartbeats:
         self._self_hop.send_to_neighbour(name, HEARTBEAT_CLASS, attributes)
 
     def _on_timeout(self, number: int) -> None:
-        question = self._waiting.pop(number)
-        name = question.neighbour
+        pending = self._waiting.pop(number)
+        name = pending.neighbour
         neighbour = self._self_hop.router.neighbours.get(name)
-        if neighbour is None or neighbour.up_since > question.asked:
-            return  # it was asked over a link that is no more
+        if neighbour is None or neighbour.up_since > pending.sent_at:
+            return  # it was sent over a previous link
         missed = self._missed[name] = self._missed.get(name, 0) + 1
-        if missed >= self.pulse.threshold and name not in self._detected:
+        if missed >= self.settings.threshold and name not in self._detected:
             neighbour.failed = True
             self._detected.add(name)
             self._publish(name, "FAILURE_DETECTED")
-
-    # Hearing.
 
     def _on_heartbeat(self, attributes: Attributes, payload: bytes) -> None:
         name, handle = str(attributes.get("fromID")), attributes.get("handle")
@@ -136,9 +131,9 @@ class Heartbeats:
             self._answered(name, handle)
 
     def _answered(self, name: str, handle: int) -> None:
-        question = self._waiting.pop(handle, None)
-        if question is not None:
-            question.late.cancel()
+        pending = self._waiting.pop(handle, None)
+        if pending is not None:
+            pending.timeout.cancel()
         self._missed[name] = 0
         self._self_hop.router.neighbours[name].failed = False
         if name in self._detected:
@@ -146,12 +141,9 @@ class Heartbeats:
             self._publish(name, "FAILURE_CLEARED")
 
     def _publish(self, name: str, what: str) -> None:
-        _log.warning("neighbour", id=name, heartbeats=what)
+        _log.warning("neighbour heartbeat", neighbour=name, status=what)
         attributes = {"detectorID": self._self_hop.broker_id, "detectedID": name, "type": what}
         self._self_hop.publish(HEARTBEAT_CLASS, attributes)
-
-
-# Something to be done later: the loop's timers in a broker, a clock of their own in tests.
 
 
 class TimerHandle(Protocol):
@@ -159,4 +151,6 @@ class TimerHandle(Protocol):
 
 
 class Timers(Protocol):
+    """The loop's timers in a broker, simulated ones in tests."""
+
     def later(self, seconds: float, action: Callable[[], None]) -> TimerHandle: ...

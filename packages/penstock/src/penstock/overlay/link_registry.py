@@ -1,9 +1,8 @@
-"""The links of a broker: those it makes, those others make to it, and those that broke.
+"""The links of a broker, outgoing and incoming.
 
-A broker dials the addresses that its settings or its operator named, and no other; it accepts links
-of the ids that its settings name (`link_registry.py`). The brokers may start in any order. Who is
-not there is tried again after a pause, and given up after so many tries in vain. Of two links to
-the same neighbour, the one that the broker with the smaller id made stays.
+A broker connects only to addresses of its settings or its operator, and accepts links of configured
+ids. Brokers may start in any order: connections are retried after a pause, up to a limit. Of two
+links to entry neighbour, the entry made by the broker with the smaller id stays.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from penstock.overlay.router import OverlayRouter
 
 
-#: How long a neighbour may take to let us in.
 CONNECT_SECONDS: Final = 10.0
 
 _log = get_logger("penstock.overlay")
@@ -64,7 +62,7 @@ class LinkRegistry:
         self.kernel = kernel
         self.loop = kernel.loop
         self.router = router
-        self.uri = ""  #: where we are reached, once that is known
+        self.uri = ""  #: our own address, once known
         self.largest = MAX_FRAME_BYTES
         self.marks = Watermarks(directory, kernel.committer)
         self._vhost = vhost
@@ -77,16 +75,14 @@ class LinkRegistry:
         self._all: set[OverlayLink] = set()
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._lost: dict[str, asyncio.Event] = {}
-        self.refused: dict[str, str] = {}  #: addresses there is no link to, and why
-        self._addresses: dict[str, str] = {}  #: that are dialled, as they were named, by id
-        self._given: dict[str, str] = {}  #: those of them that an operator gave, to be remembered
-        self._users: dict[str, tuple[str, str]] = {}  #: as whom, where an address says so
+        self.refused: dict[str, str] = {}  #: errors by address
+        self._addresses: dict[str, str] = {}  #: outgoing, as configured, by id
+        self._given: dict[str, str] = {}  #: given by an operator, to be stored
+        self._users: dict[str, tuple[str, str]] = {}  #: user and password of an address
         router.next_hops.watchers.append(self._stopped_or_resumed)
 
-    # Life.
-
     def recall(self) -> None:
-        """The neighbours there were; their links are down."""
+        """Restore stored neighbours; their links are down."""
         for name in self._memory.neighbours():
             self.router.join(name, self._line(name))
 
@@ -120,27 +116,25 @@ class LinkRegistry:
             link.abort()
 
     def close_files(self) -> None:
-        """After everything was written."""
+        """Called after the last write."""
         self.marks.close()
 
-    # Making links.
-
     def connect(self, address: str) -> None:
-        """What an operator wants; it holds for later starts, too."""
+        """Connect on an operator's command; stored for later starts."""
         uri = self._connect(address)
         if uri is not None:
             self._given[uri.id] = str(uri)
 
     def _connect(self, address: str) -> BrokerUri | None:
-        """Begin to be linked with a broker; says in the log when that cannot be."""
+        """Start connecting to a broker; logs why if that is not possible."""
         try:
             uri = parse_uri(address)
             if uri.id == self.router.broker_id:
-                raise LinkRefused(f"{uri} is this broker itself")
+                raise LinkRefused(f"{uri} is this broker")
             if not (uri.user or self._settings.user):
                 raise LinkRefused(
-                    f"there is no user to connect to {uri} as: set broker.overlay.user and "
-                    "broker.overlay.password to those of a user with the tag overlay there"
+                    f"no user for {uri}: set broker.overlay.user and "
+                    "broker.overlay.password to those of a user with the tag overlay at that broker"
                 )
         except LinkRefused as error:
             self._refuse(address, str(error))
@@ -156,7 +150,7 @@ class LinkRegistry:
 
     def _refuse(self, address: str, why: str) -> None:
         self.refused[address] = why
-        _log.error("no link", broker=without_user(address), reason=why)
+        _log.error("link refused", broker=without_user(address), reason=why)
 
     async def _dial(self, uri: BrokerUri, address: str) -> None:
         settings = self._settings
@@ -166,7 +160,7 @@ class LinkRegistry:
                 await self._lost[uri.id].wait()
                 failures = 0
             try:
-                reason = await self._talk(uri)
+                reason = await self._run_link(uri)
             except (OSError, TimeoutError, PenstockError) as error:
                 reason = error
             if isinstance(reason, (NotAllowed, NotFound, FrameError)):
@@ -174,12 +168,14 @@ class LinkRegistry:
                 return
             failures += 1
             if uri.id not in self._links:
-                _log.info("neighbour not there", broker=str(uri), tries=failures, why=str(reason))
+                _log.info(
+                    "neighbour unreachable", broker=str(uri), attempts=failures, reason=str(reason)
+                )
                 await asyncio.sleep(settings.retry_pause)
-        self._refuse(address, f"given up after {failures} tries")
+        self._refuse(address, f"gave up after {failures} attempts")
 
-    async def _talk(self, uri: BrokerUri) -> Exception | None:
-        """Be linked; ends with the link."""
+    async def _run_link(self, uri: BrokerUri) -> Exception | None:
+        """Connect, and wait until the link ends."""
         async with asyncio.timeout(CONNECT_SECONDS):
             _, link = await self.loop.create_connection(
                 lambda: OverlayLink(self, uri.id), uri.host, uri.port, ssl=self._tls(uri)
@@ -203,11 +199,11 @@ class LinkRegistry:
     def welcome(
         self, opened: OpenFrame, vhost: str, check_user: Callable[[], None]
     ) -> asyncio.Protocol:
-        """For a broker that connected to us, for as long as its user may link brokers."""
+        """Accept a broker that connected to us."""
         if vhost != self._vhost.name:
-            raise NotAllowed(f"brokers are linked in vhost '{self._vhost.name}' alone")
+            raise NotAllowed(f"brokers are linked in vhost '{self._vhost.name}' only")
         if opened.wanted and opened.wanted != self.router.broker_id:
-            raise NotFound(f"this is broker {self.router.broker_id}, and not {opened.wanted}")
+            raise NotFound(f"this is broker {self.router.broker_id}, not {opened.wanted}")
         self._policy.check_link(opened.id, dialled=opened.id in self._addresses)
         link = OverlayLink(self, opened.id, opened, check_user)
         self.check(link, opened)
@@ -215,14 +211,14 @@ class LinkRegistry:
         return link
 
     def check_users(self) -> None:
-        """Users have changed: links whose user may no longer have them end."""
+        """Users changed: close links whose user lost the permission."""
         for link in list(self._all):
             link.check_user()
 
-    # What a link asks.
+    # For links.
 
     def introduction(self, wanted: str, dialled: bool) -> OpenFrame:
-        """Who we are. Who connected to us has shown its password, and does not get ours."""
+        """Our open frame; credentials are sent on outgoing links only."""
         user = password = ""
         if dialled:
             ours = (self._settings.user, self._settings.password)
@@ -239,30 +235,27 @@ class LinkRegistry:
         )
 
     def check(self, link: OverlayLink, opened: OpenFrame) -> None:
-        """Whether a broker that says who it is can be the neighbour of this link."""
+        """Check the identity of the neighbour of a link."""
         name = opened.id
         if opened.role is not PeerRole.BROKER:
-            raise LinkRefused(f"{name} is no broker")
+            raise LinkRefused(f"{name} is not a broker")
         if name == self.router.broker_id:
-            raise LinkRefused(f"{name} would be linked to itself: ids of brokers differ")
+            raise LinkRefused(f"duplicate broker id {name}: ids must be unique")
         if link.wanted != name:
-            raise LinkRefused(f"{link.wanted} was meant, and {name} answered")
+            raise LinkRefused(f"expected broker {link.wanted}, got {name}")
         self._one_link(link, name)
 
     def _one_link(self, link: OverlayLink, name: str) -> None:
-        """Of two links the one that the broker with the smaller id made stays, at both ends.
-
-        Of two that the same one made it is the later: that broker knows that the other is gone.
-        """
+        """Of two links the entry made by the broker with the smaller id stays, at both ends; of two
+        made by the same entry, the later."""
         other = self._links.get(name)
         if other is None or other is link or other.dialled == link.dialled:
             return
         ours_stays = self.router.broker_id < name
         if other.dialled == ours_stays and self.router.neighbours[name].usable:
-            raise ResourceLocked(f"{name} and {self.router.broker_id} are linked already")
+            raise ResourceLocked(f"{name} and {self.router.broker_id} are already linked")
 
     def joined(self, link: OverlayLink, name: str) -> tuple[Neighbour, QueuedNeighbourChannel]:
-        """A broker asks to be a neighbour."""
         self._one_link(link, name)
         before = self._links.get(name)
         if before is not None and before is not link:
@@ -281,11 +274,13 @@ class LinkRegistry:
                 self._policy.check_publication(neighbour.name, self.router.read(envelope.text))
             return self.router.receive(neighbour, envelope).outcome
         except AccessRefused as error:
-            _log.warning("publication of a neighbour refused", id=envelope.id, reason=str(error))
+            _log.warning(
+                "publication refused", neighbour=neighbour.name, id=envelope.id, reason=str(error)
+            )
             return ACCEPTED
-        except (LanguageError, WireSyntaxError) as error:  # another time it would be no better
+        except (LanguageError, WireSyntaxError) as error:  # permanent: not to be sent again
             _log.error(
-                "cannot be passed on", neighbour=neighbour.name, id=envelope.id, why=str(error)
+                "message invalid", neighbour=neighbour.name, id=envelope.id, reason=str(error)
             )
             return ACCEPTED
 
@@ -310,7 +305,7 @@ class LinkRegistry:
         self._lost[name].set()
         if isinstance(link.reason, NotAllowed):
             self._refuse(self._addresses.get(name, name), str(link.reason))
-            self._part(name)
+            self._remove_neighbour(name)
         else:
             _log.warning("link lost", neighbour=name)
 
@@ -320,20 +315,18 @@ class LinkRegistry:
             line = self._lines[name] = QueuedNeighbourChannel(self._vhost, name)
         return line
 
-    # No longer neighbours.
-
     def disconnect(self, name: str) -> None:
         if name not in self.router.neighbours:
-            raise NotFound(f"{name} is no neighbour")
+            raise NotFound(f"{name} is not a neighbour")
         if self.router.rules.cycles is not CycleMode.OFF:
-            raise NotAllowed("where brokers form cycles, trees run through every link: it stays")
+            raise NotAllowed("a link cannot be removed with overlay.cycles: trees use every link")
         link = self._links.get(name)
         if link is not None:
-            link.end(NotAllowed(f"{self.router.broker_id} is no neighbour any more"))
+            link.end(NotAllowed(f"{self.router.broker_id} is no longer a neighbour"))
         else:
-            self._part(name)
+            self._remove_neighbour(name)
 
-    def _part(self, name: str) -> None:
+    def _remove_neighbour(self, name: str) -> None:
         dialling = self._dialling.pop(name, None)
         if dialling is not None:
             dialling.cancel()
@@ -345,33 +338,37 @@ class LinkRegistry:
 
     def describe(self) -> list[dict[str, object]]:
         return [
-            {"id": one.name, "up": one.up, "failed": one.failed, "messages": one.traffic.total}
-            for one in self.router.neighbours.values()
+            {
+                "id": entry.name,
+                "up": entry.up,
+                "failed": entry.failed,
+                "messages": entry.traffic.total,
+            }
+            for entry in self.router.neighbours.values()
         ]
 
 
-# What other brokers may do here: which may link, and what a neighbour may publish.
-#
-# A neighbour routes: it advertises, subscribes and publishes for its clients, and it sees what it
-# subscribes to. It does not control this broker. Commands pass from the neighbours that
-# `accept_commands_from` names, and end here from all others: a broker further on trusts this one to
-# have checked. No command from a neighbour makes this broker dial an address that its own settings
-# do not have.
-
-#: Publications of these classes are commands to brokers.
+#: Classes of commands to brokers.
 COMMAND_CLASSES: Final = frozenset({"BROKER_CONTROL", "BROKER_MONITOR", "GLOBAL_FD"})
 _HEARTBEAT: Final = "HEARTBEAT_MANAGER"
 
 
 class PeerPolicy:
+    """What other brokers may do.
+
+    A neighbour advertises, subscribes and publishes for its clients. Commands are accepted from
+    `accept_commands_from` only, and not relayed for others. No command of a neighbour makes this
+    broker connect to an address that is not in its settings.
+    """
+
     def __init__(self, settings: OverlaySettings) -> None:
         self._me = settings.id
         self._links = frozenset(settings.accept_links_from)
         self._commands = frozenset(settings.accept_commands_from)
-        self._addresses = {_canonical(one) for one in settings.neighbours}
+        self._addresses = {_canonical(entry) for entry in settings.neighbours}
 
     def check_link(self, peer: str, dialled: bool) -> None:
-        """Whether a broker may connect; one that we dial ourselves may."""
+        """Outgoing links are always allowed."""
         if not dialled and peer not in self._links:
             raise AccessRefused(
                 f"broker {peer} is not configured at {self._me}: add it to "
@@ -382,11 +379,11 @@ class PeerPolicy:
         name, attributes = publication.class_name, publication.attributes
         if name in COMMAND_CLASSES and peer not in self._commands:
             raise AccessRefused(
-                f"broker {self._me} takes no {name} from {peer}: add it to "
+                f"broker {self._me} does not accept {name} from {peer}: add it to "
                 "broker.overlay.accept_commands_from"
             )
         if name == _HEARTBEAT and attributes.get("fromID", peer) != peer:
-            raise AccessRefused(f"{peer} sends heartbeats of {attributes['fromID']}")
+            raise AccessRefused(f"{peer} sent a heartbeat of {attributes['fromID']}")
         if (
             name == "BROKER_CONTROL"
             and attributes.get("command") == "OVERLAY-CONNECT"
@@ -394,7 +391,7 @@ class PeerPolicy:
             and _canonical(str(attributes.get("broker", ""))) not in self._addresses
         ):
             raise AccessRefused(
-                f"{peer} names an address that is not in broker.overlay.neighbours: give the "
+                f"{peer} sent an address that is not in broker.overlay.neighbours: send the "
                 f"command to {self._me} itself"
             )
 

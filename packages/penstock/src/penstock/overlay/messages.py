@@ -1,4 +1,4 @@
-"""Classes of messages that are about brokers."""
+"""Reserved classes, and withdrawals of messages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ RESERVED_CLASSES: Final = frozenset(
 )
 
 
-# Messages that undo others.
-
 WITHDRAWN_KINDS: Final = {
     EnvelopeKind.UNADVERTISE: EnvelopeKind.ADVERTISE,
     EnvelopeKind.UNSUBSCRIBE: EnvelopeKind.SUBSCRIBE,
@@ -27,7 +25,7 @@ _WITHDRAWAL_KINDS: Final = {done: undoing for undoing, done in WITHDRAWN_KINDS.i
 
 
 def withdrawal_of(envelope: PadresEnvelope, tree: str | None = None) -> PadresEnvelope:
-    """The message that undoes one; along one tree, unless it is undone where it went itself."""
+    """The withdrawal of a message, along one tree or that of the message."""
     return replace(
         envelope,
         kind=_WITHDRAWAL_KINDS[envelope.kind],

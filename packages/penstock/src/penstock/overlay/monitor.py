@@ -1,9 +1,8 @@
-"""What a broker tells of itself, and the questions it answers (class BROKER_MONITOR).
+"""Broker status and monitoring commands (class BROKER_MONITOR).
 
-`BROKER_INFO` says how it is, unasked every so often and before it is stopped or shut down, and
-whenever somebody asks, or looks for all brokers there are (`NETWORK_DISCOVERY`). `COMM_GET_ADV` and
-`COMM_GET_SUB` list what it holds. A message whose way is to be seen is published with a trace, and
-every broker tells where it sends it on to (`TRACEROUTE_MESSAGE`).
+`BROKER_INFO` is published at intervals, before stop and shutdown, on request, and on
+`NETWORK_DISCOVERY`. `COMM_GET_ADV` and `COMM_GET_SUB` list registrations. For a traced message
+every broker publishes its next hops (`TRACEROUTE_MESSAGE`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from functools import partial
 from logging import DEBUG, getLogger
 from typing import Any, Final
 
-from penstock.broker.content_routing import RESERVED_HOP_NAMES
+from penstock.broker.content_router import RESERVED_HOP_NAMES
 from penstock.core.errors import PreconditionFailed, Unsupported
 from penstock.core.resources import memory_total, memory_used
 from penstock.overlay.heartbeats import Heartbeats, TimerHandle, Timers
@@ -28,10 +27,10 @@ MONITOR_CLASS: Final = "BROKER_MONITOR"
 INFO_CLASS: Final = "BROKER_INFO"
 TRACE_CLASS: Final = "TRACEROUTE_MESSAGE"
 ANSWER_CLASS: Final = "MSG_SET_DELIVERY_CLASS"
-#: How many one answer lists, and how many bytes a broker says of itself unasked.
+#: Entries per response, and bytes of a BROKER_INFO.
 MAX_LISTED: Final = 1000
 MAX_ANSWER_BYTES: Final = 128 * 1024
-#: Rates are not asked for more often than this.
+#: The least time between two rates.
 _MIN_INTERVAL: Final = 0.001
 
 _log = getLogger("penstock")
@@ -60,7 +59,7 @@ class BrokerMonitor:
         next_hops = self_hop.router.next_hops
         next_hops.tracer = self._trace
         next_hops.status_publisher = self.publish
-        self._told_before = (next_hops.clock(), 0, 0)  # when, and what had come in by then
+        self._last_report = (next_hops.clock(), 0, 0)  # time and counters of the last report
         me = self_hop.broker_id
         self._commands: dict[str, Callable[[Attributes, bytes], None]] = {
             "SET_PUBLICATION_INTERVAL": self._set_interval,
@@ -81,7 +80,7 @@ class BrokerMonitor:
         self_hop.advertise(ANSWER_CLASS, f',[brokerID,eq,"{me}"],[COMM_SESSION_ID,isPresent,""]')
         self_hop.subscribe(MONITOR_CLASS, f',[brokerID,eq,"{me}"]', self._on_command)
         self_hop.subscribe("NETWORK_DISCOVERY", "", lambda _attributes, _: self.publish())
-        self._again()
+        self._schedule()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -92,34 +91,29 @@ class BrokerMonitor:
         command = str(attributes.get("command"))
         action = self._commands.get(command)
         if action is None:
-            raise Unsupported(f"there is no command {command!r}: {', '.join(self._commands)}")
+            raise Unsupported(f"unknown command {command!r}: {', '.join(self._commands)}")
         action(attributes, payload)
 
     def _shut_down(self, attributes: Attributes, payload: bytes) -> None:
         self._self_hop.router.next_hops.publish_final_status("SHUTDOWN")
         self._operations.shutdown()
 
-    # How it is.
-
     def publish(self, status: str = "") -> None:
-        """Tell how it is, or what it is about to be.
-
-        One that is stopped says nothing: it would be old when it goes out.
-        """
+        """Publish the status. A stopped broker publishes none: it would be outdated when sent."""
         if self._self_hop.router.next_hops.stopped and not status:
             return
-        told = self.describe()
-        told["status"] = status or told["status"]
-        payload = json.dumps(told).encode()
-        if (
-            self._full and len(payload) > MAX_ANSWER_BYTES
-        ):  # `COMM_GET_…` asks for lists as long as that
-            told |= {name: len(told[name]) for name in ("advertisements", "subscriptions")}
-            payload = json.dumps(told).encode()
+        status_fields = self.describe()
+        status_fields["status"] = status or status_fields["status"]
+        payload = json.dumps(status_fields).encode()
+        if self._full and len(payload) > MAX_ANSWER_BYTES:  # `COMM_GET_…` returns long lists
+            status_fields |= {
+                name: len(status_fields[name]) for name in ("advertisements", "subscriptions")
+            }
+            payload = json.dumps(status_fields).encode()
         self._self_hop.publish(INFO_CLASS, {"brokerID": self._self_hop.broker_id}, payload)
 
     def describe(self) -> dict[str, Any]:
-        """Rates are those since it was last told."""
+        """Rates are since the last report."""
         router = self._self_hop.router
         advertised = [one.envelope for one in router.tables.advertisements.values()]
         wanted = [one.envelope for one in router.tables.subscriptions.values()]
@@ -130,7 +124,7 @@ class BrokerMonitor:
             "status": "STOPPED" if router.next_hops.stopped else "RUNNING",
             "debug": _log.isEnabledFor(DEBUG),
             "publication_interval": self.interval,
-            "heartbeats": self._heartbeats.pulse.enabled,
+            "heartbeats": self._heartbeats.settings.enabled,
             "input_queue_size": router.next_hops.waiting,
             "neighbours": sorted(router.neighbours),
             "links": {one.name: one.usable for one in neighbours},
@@ -162,8 +156,8 @@ class BrokerMonitor:
         publications = received[EnvelopeKind.PUBLISH]
         control = sum(received.values()) - publications
         now = self._self_hop.router.next_hops.clock()
-        before, published, controlled = self._told_before
-        self._told_before = (now, publications, control)
+        before, published, controlled = self._last_report
+        self._last_report = (now, publications, control)
         elapsed = max(now - before, _MIN_INTERVAL)
         return {
             "incoming_publications": publications,
@@ -175,15 +169,15 @@ class BrokerMonitor:
     def _set_interval(self, attributes: Attributes, payload: bytes) -> None:
         self.interval = _number(attributes, "interval")
         self.stop()
-        self._again()
+        self._schedule()
 
-    def _again(self) -> None:
+    def _schedule(self) -> None:
         if self.interval > 0:
             self._timer = self._timers.later(self.interval, self._tick)
 
     def _tick(self) -> None:
         self.publish()
-        self._again()
+        self._schedule()
 
     def _list(self, kind: EnvelopeKind, attributes: Attributes, payload: bytes) -> None:
         tables = self._self_hop.router.tables
@@ -198,28 +192,26 @@ class BrokerMonitor:
             self._self_hop.publish(ANSWER_CLASS, answer, json.dumps(listed).encode())
 
     def _set_heartbeat(self, attributes: Attributes, payload: bytes) -> None:
-        pulse = self._heartbeats.pulse
+        settings = self._heartbeats.settings
         if "enabled" in attributes:
-            pulse = replace(pulse, enabled=str(attributes["enabled"]).lower() == "true")
+            settings = replace(settings, enabled=str(attributes["enabled"]).lower() == "true")
         if "interval" in attributes:
-            pulse = replace(pulse, interval=_number(attributes, "interval"))
+            settings = replace(settings, interval=_number(attributes, "interval"))
         if "timeout" in attributes:
-            pulse = replace(pulse, timeout=_number(attributes, "timeout"))
+            settings = replace(settings, timeout=_number(attributes, "timeout"))
         if "threshold" in attributes:
-            pulse = replace(pulse, threshold=int(_number(attributes, "threshold")))
-        self._heartbeats.set(pulse)
-
-    # Ways.
+            settings = replace(settings, threshold=int(_number(attributes, "threshold")))
+        self._heartbeats.set(settings)
 
     def _trace_next(self, kind: EnvelopeKind, attributes: Attributes, payload: bytes) -> None:
         trace = attributes.get("TRACEROUTE_ID")
         if not isinstance(trace, str):
-            raise PreconditionFailed("a trace has its name in TRACEROUTE_ID")
+            raise PreconditionFailed("TRACEROUTE_ID is missing")
         self._self_hop.send(kind, payload.decode(errors="replace"), trace=trace)
 
     def _trace(self, envelope: PadresEnvelope, to: str) -> None:
         attributes = {"from": self._self_hop.broker_id, "to": to, "TRACEROUTE_ID": envelope.trace}
-        self._self_hop.router.later(partial(self._self_hop.publish, TRACE_CLASS, attributes))
+        self._self_hop.router.defer(partial(self._self_hop.publish, TRACE_CLASS, attributes))
 
 
 def _list_envelopes(envelopes: list[PadresEnvelope]) -> dict[str, str]:
@@ -229,5 +221,5 @@ def _list_envelopes(envelopes: list[PadresEnvelope]) -> dict[str, str]:
 def _number(attributes: Attributes, name: str) -> float:
     value = attributes.get(name)
     if not isinstance(value, (int, float)):
-        raise PreconditionFailed(f"{name} is a number")
+        raise PreconditionFailed(f"{name} must be a number")
     return float(value)

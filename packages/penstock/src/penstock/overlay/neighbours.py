@@ -1,8 +1,7 @@
-"""Neighbours: the brokers this one is linked to, as its router sees them.
+"""Neighbours: brokers linked to this one, as the router sees them.
 
-A neighbour stays one when its link breaks: what it subscribed to goes on counting, and what it is
-sent waits. It is a hop, and its `NeighbourChannel` is where that leads: a connection, or in a
-simulation the neighbour itself.
+A neighbour stays one when its link is down: its subscriptions count, and publications for it are
+queued. `NeighbourChannel` is the connection, or in a simulation the neighbour itself.
 """
 
 from __future__ import annotations
@@ -22,18 +21,15 @@ from penstock.content.messages import Advertisement, Subscription
 from penstock.overlay.routing_tables import AdvertisementEntry, SubscriptionEntry
 from penstock.wire.padres.envelope import PadresEnvelope
 
-#: The stretch of time over which messages on a link are counted.
 TRAFFIC_WINDOW_SECONDS: Final = 5.0
 
 
 class NeighbourChannel(Protocol):
-    """The way to a neighbour."""
-
     def send(self, envelope: PadresEnvelope) -> int:
-        """Publications wait while nobody is there; everything else is told anew then."""
+        """Queue a publication; send anything else, which is repeated over a new link."""
 
     def put(self, envelope: PadresEnvelope) -> None:
-        """Now or not at all: what is between two neighbours."""
+        """Send now or drop: messages between two neighbours."""
 
 
 class Neighbour:
@@ -48,16 +44,14 @@ class Neighbour:
     ) -> None:
         self.name = name
         self.line = line
-        self.up = False  #: the link is there
-        self.failed = False  #: it is there, and nobody answers
+        self.up = False  #: there is a link
+        self.failed = False  #: there is a link, but no heartbeat
         self.up_since = 0.0
         self.advertisements = advertisements
-        self.bounded: dict[
-            AdvertisementEntry, None
-        ] = {}  #: those with a TTL, which cover no others
-        self.propagated_filters: dict[
-            str, PropagatedFilters[SubscriptionEntry]
-        ] = {}  #: subscriptions by tree
+        #: Advertisements with a TTL, which cover no others.
+        self.bounded: dict[AdvertisementEntry, None] = {}
+        #: Subscriptions by tree.
+        self.propagated_filters: dict[str, PropagatedFilters[SubscriptionEntry]] = {}
         self.traffic = LinkTraffic()
 
     def deliver(self, envelope: PadresEnvelope) -> int:
@@ -74,7 +68,7 @@ class Neighbour:
 
 
 class LinkTraffic:
-    """How many messages went either way of late, counted by tenths of a second."""
+    """Recent messages in both directions, by tenths of a second."""
 
     __slots__ = ("_tenths", "total")
 
@@ -104,15 +98,12 @@ class LinkTraffic:
 Clock = Callable[[], float]
 
 
-# What one neighbour is told along one tree: filters, less those that others cover.
-#
-# An outlet decides; whoever asks it sends and withdraws what it says, in that order. Where nothing
-# is covered it keeps a plain set.
-
 T = TypeVar("T", bound=SubscriptionEntry | AdvertisementEntry)
 
 
 class PropagatedFilters(Generic[T]):
+    """Filters of one neighbour along one tree; without covering, a plain set."""
+
     __slots__ = ("_forwarding", "_held")
 
     def __init__(self, forwarding: FilterForwarding[T] | None) -> None:
@@ -142,7 +133,7 @@ class PropagatedFilters(Generic[T]):
         return self._forwarding.remove(entry)
 
     def sent(self) -> list[T]:
-        """What the neighbour has, in the order it came."""
+        """Filters that the neighbour has, in order."""
         if self._forwarding is None:
             return list(self._held)
         sent = self._forwarding.sent()

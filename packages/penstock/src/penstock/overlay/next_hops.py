@@ -1,12 +1,10 @@
-"""Where messages leave a router: the hops around it, and what holds for all that goes out.
+"""Sends messages to the hops of a router.
 
-A message that goes to a neighbour uses up one of the links it may cross. What is traced is told of
-as it goes.
+A message to a neighbour decrements its TTL. Traced messages are reported.
 
-A broker that was stopped lets nothing out until it is resumed, but what other brokers tell about
-themselves, and that somebody looks for them. Publications for neighbours wait in their lines, which
-are told to hold them; what is for hops of this broker waits here, and is refused for the time
-being, so that nobody is told it is safe.
+A stopped broker sends nothing until it is resumed, except status and discovery of other brokers.
+Publications for neighbours wait in their queues; messages for local hops wait here and are rejected
+meanwhile, so that nobody counts them as stored.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from penstock.broker.content_routing import Hop
+from penstock.broker.content_router import Hop
 from penstock.broker.contract import ACCEPTED, REJECTED
 from penstock.overlay.neighbours import Clock, Neighbour
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
-#: Classes that tell of brokers or ask for them, and pass one that is stopped.
+#: Classes that a stopped broker relays.
 RELAYED_WHILE_STOPPED: Final = (
     "[class,NETWORK_DISCOVERY]",
     "[class,BROKER_INFO]",
@@ -28,7 +26,7 @@ RELAYED_WHILE_STOPPED: Final = (
     "[class,HEARTBEAT_MANAGER]",
 )
 
-#: Told of a message under way: the message, and the name of the hop it goes to.
+#: Called with a traced message and the name of its next hop.
 Tracer = Callable[[PadresEnvelope, str], None]
 
 
@@ -40,19 +38,17 @@ class NextHops:
         self.neighbours: dict[str, Neighbour] = {}
         self.subscription_observers: dict[
             str, dict[str, set[str]]
-        ] = {}  #: hops, and whose ids each was told
+        ] = {}  #: by hop: notified subscriptions and their hops
         self.stopped = False
         self.tracer: Tracer | None = None
-        self.status_publisher: Callable[[str], None] | None = (
-            None  #: before nothing goes out any more
-        )
-        self.self_name = f"{broker_id}-broker"  #: the hop that is the broker itself
-        self.watchers: list[Callable[[], None]] = []  #: told when it is stopped or resumed
-        self._leaving = False  # what is said is the last for a while
-        self._kept: list[tuple[str, PadresEnvelope]] = []
+        self.status_publisher: Callable[[str], None] | None = None  #: before a stop
+        self.self_name = f"{broker_id}-broker"  #: the broker's own hop
+        self.watchers: list[Callable[[], None]] = []  #: called after stop and resume
+        self._leaving = False  # publishing the final status
+        self._held: list[tuple[str, PadresEnvelope]] = []
 
     def emit(self, name: str, envelope: PadresEnvelope) -> int:
-        """Send a message to a hop, if it may go there."""
+        """Send a message to a hop, if its TTL allows it."""
         neighbour = self.neighbours.get(name)
         if neighbour is not None:
             if envelope.ttl == 0:
@@ -68,7 +64,7 @@ class NextHops:
     def _send_past_held(
         self, name: str, envelope: PadresEnvelope, neighbour: Neighbour | None
     ) -> int:
-        """Past what is held."""
+        """Bypass held messages."""
         if neighbour is None:
             return self._deliver(name, envelope)
         neighbour.line.put(envelope)
@@ -79,11 +75,11 @@ class NextHops:
             return self._send_past_held(name, envelope, neighbour)
         if neighbour is not None and envelope.kind is EnvelopeKind.PUBLISH:
             return self._deliver(name, envelope)
-        self._kept.append((name, envelope))
+        self._held.append((name, envelope))
         return REJECTED if envelope.kind is EnvelopeKind.PUBLISH else ACCEPTED
 
     def put(self, name: str, envelope: PadresEnvelope) -> None:
-        """Straight to a neighbour, which does not pass it on. While stopped it does not go."""
+        """To a neighbour only, not forwarded by it; dropped while stopped."""
         if not self.stopped and name in self.neighbours:
             self.neighbours[name].line.put(envelope)
 
@@ -98,25 +94,23 @@ class NextHops:
             self.tracer(envelope, name)
         return hop.deliver(envelope)
 
-    # Whether anything goes out.
-
     def stop(self) -> None:
         if not self.stopped:
             self.publish_final_status("STOPPED")
         self.stopped = True
-        for told in self.watchers:
-            told()
+        for watcher in self.watchers:
+            watcher()
 
     def resume(self) -> None:
         self.stopped = False
-        kept, self._kept = self._kept, []
-        for name, envelope in kept:
+        held, self._held = self._held, []
+        for name, envelope in held:
             self._deliver(name, envelope)
-        for told in self.watchers:
-            told()
+        for watcher in self.watchers:
+            watcher()
 
     def publish_final_status(self, status: str) -> None:
-        """Let others know what becomes of the broker while they can still hear it."""
+        """Publish a status before the broker stops sending."""
         if self.status_publisher is not None:
             self._leaving = True
             try:
@@ -126,4 +120,4 @@ class NextHops:
 
     @property
     def waiting(self) -> int:
-        return len(self._kept)
+        return len(self._held)

@@ -1,8 +1,8 @@
-"""What a router remembers from one start of its broker to the next.
+"""The stored state of a router.
 
-It lies in the broker's journal of topology: every advertisement and subscription of a durable hop,
-along each tree it counts, and every neighbour with its address. Numbers of messages are set aside a
-thousand at a time, so that none is given twice, and few lines are written for it.
+`RouterJournal` stores in the topology journal: registrations of durable hops, by tree, and
+neighbours with their addresses. Message numbers are reserved a thousand at a time, so that none is
+used twice and few lines are written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from penstock.wire.padres.envelope import (
     encode_envelope,
 )
 
-#: How many numbers are set aside at once.
 RESERVED_NUMBERS: Final = 1000
 
 _REGISTRATION: Final = "content"
@@ -38,9 +37,9 @@ class RouterJournal:
         self._vhost = vhost
         found = dict(topology.all(_NUMBER)).get((_NUMBER, vhost), {"next": 1})
         self._next: int = found["next"]
-        self._set_aside = self._next
+        self._reserved_to = self._next
 
-    # What the router asks of its memory.
+    # For the router.
 
     def keep(self, hop: str, envelope: PadresEnvelope) -> None:
         packed = base64.b64encode(encode_envelope(envelope)).decode()
@@ -55,30 +54,30 @@ class RouterJournal:
     def next_number(self) -> int:
         number = self._next
         self._next += 1
-        if number >= self._set_aside:
-            self._set_aside = number + RESERVED_NUMBERS
-            self._topology.put((_NUMBER, self._vhost), {"next": self._set_aside})
+        if number >= self._reserved_to:
+            self._reserved_to = number + RESERVED_NUMBERS
+            self._topology.put((_NUMBER, self._vhost), {"next": self._reserved_to})
         return number
 
     def _key(self, hop: str, kind: EnvelopeKind, identity: str, tree: str) -> tuple[str, ...]:
-        """An advertisement is there once, and may be undone by others than it came from."""
+        """An advertisement has one entry, and may be withdrawn by others than its source."""
         if kind is EnvelopeKind.ADVERTISE:
             hop = ""
         return (_REGISTRATION, self._vhost, hop, kind.name, identity, tree)
 
-    # What is there at a start.
+    # For the start.
 
-    def asked(self) -> Iterator[tuple[str, PadresEnvelope]]:
-        """The hops, and what each had asked for, in the order it came."""
+    def registrations(self) -> Iterator[tuple[str, PadresEnvelope]]:
+        """Hops and their registrations, in order."""
         for key, value in self._topology.all(_REGISTRATION):
             if key[1] == self._vhost:
                 data = base64.b64decode(value["envelope"])
                 yield value["hop"], decode_envelope(data, 0)[0]
 
     def neighbours(self) -> dict[str, str]:
-        """The addresses that operators gave of neighbours; empty where there was none.
+        """Neighbours and their addresses; empty if the neighbour connects itself.
 
-        Earlier versions kept under `uri` what the neighbour said itself, which nobody dials now.
+        Earlier versions stored under `uri` the neighbour's own address, which is not used.
         """
         found: Iterator[tuple[tuple[str, ...], dict[str, Any]]] = self._topology.all(_NEIGHBOUR)
         return {key[2]: value.get("address", "") for key, value in found if key[1] == self._vhost}
@@ -90,22 +89,20 @@ class RouterJournal:
         self._topology.drop((_NEIGHBOUR, self._vhost, name))
 
 
-# How far each neighbour's publications have come: the number of the last one that was taken.
-#
-# A neighbour that did not hear our confirm sends again what we have. The mark tells it apart. It is
-# written behind the publications of the same turn, never before them: a crash in between shows one
-# twice, and none not at all. A neighbour that lost its data counts from the start again, so a mark
-# holds for one store of the neighbour's.
-
-
 class Watermark:
+    """The number of the last publication received from a neighbour, to detect duplicates.
+
+    It is written after the publications of the same batch: a crash between may duplicate one, but
+    loses none. It is valid for one store of the neighbour.
+    """
+
     def __init__(self, path: Path, store: str, committer: Committer) -> None:
         self.store = store
         self._committer = committer
         self._written = self.number = 0
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        kept, _, number = os.read(self._fd, 4096).decode(errors="replace").partition(" ")
-        if kept == store and number.strip().isdigit():
+        known_store, _, number = os.read(self._fd, 4096).decode(errors="replace").partition(" ")
+        if known_store == store and number.strip().isdigit():
             self._written = self.number = int(number)
         else:
             os.ftruncate(self._fd, 0)
@@ -115,12 +112,12 @@ class Watermark:
             self._committer.touch(self, lazy=True)
         self.number = number
 
-    # What the committer asks of whatever it writes.
+    # For the committer.
 
     def write(self) -> None:
-        if self._fd < 0:  # closed, and so written
+        if self._fd < 0:  # closed
             return
-        line = f"{self.store} {self.number:020}\n".encode()  # always as long: no torn number
+        line = f"{self.store} {self.number:020}\n".encode()  # of constant length: never torn
         os.pwrite(self._fd, line, 0)
         self._written = self.number
 
@@ -128,7 +125,7 @@ class Watermark:
         return [os.dup(self._fd)] if self._fd >= 0 else []
 
     def end_sync(self, error: OSError | None) -> None:
-        """The next move is written all the same."""
+        """Nothing to do: the next number is written in any case."""
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -139,7 +136,7 @@ class Watermark:
 
 
 class Watermarks:
-    """The marks of all neighbours, a small file each."""
+    """The watermarks of all neighbours, one small file each."""
 
     def __init__(self, directory: Path, committer: Committer) -> None:
         self._directory = directory

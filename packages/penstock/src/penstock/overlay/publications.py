@@ -1,12 +1,11 @@
-"""Publications: from where they enter to everyone who wants them, once each.
+"""Routing of publications: every matching hop gets one copy.
 
-A publication takes the tree of the first advertisement of its sender's that it conforms to, and
-follows the subscriptions that came along that tree. A hop gets one copy, whatever it wants it for.
+A publication follows the tree of the first advertisement of its sender that it conforms to, and the
+subscriptions along that tree.
 
-Where trees may be left (`Cycles.DYNAMIC`), the choice is made for each broker that a publication is
-still to reach: along its tree while that link is idle, else along the least busy link by which a
-subscription of that broker's came. Copies then say which brokers they are for, so that each is
-reached by one of them.
+With `CycleMode.DYNAMIC` the route is chosen per destination broker: along the tree while that link
+is idle, else along the least busy link of another subscription of that broker. Copies then name
+their destination brokers, so that each is reached once.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from penstock.overlay.routing_tables import RoutingTables, SubscriptionEntry
 from penstock.overlay.rules import CycleMode, RoutingRules
 from penstock.wire.padres.envelope import PadresEnvelope
 
-#: How often a publication may change trees: it must not run in circles between busy links.
+#: Limit of tree changes, against loops between busy links.
 MAX_TREE_CHANGES: Final = 8
 
 
-#: The tree of a publication on its way to the broker that puts it in order.
+#: The tree of publications that are sent to the ordering broker.
 ORDERING_TREE: Final = "^"
 
 
@@ -55,18 +54,18 @@ class PublicationRouter:
         self._read = read
 
     def publish(self, hop: str, envelope: PadresEnvelope, checked: bool) -> int:
-        away = hop in self._next_hops.neighbours
-        if away and envelope.tree.startswith(COMPOSITE_TREE_PREFIX):
+        is_remote = hop in self._next_hops.neighbours
+        if is_remote and envelope.tree.startswith(COMPOSITE_TREE_PREFIX):
             back = self._composite_router.pass_back(envelope)
             return ACCEPTED if back is None else self._next_hops.emit(*back)
         read = self._read(envelope.text)
-        if not away:
+        if not is_remote:
             envelope = self._with_tree(hop, envelope, read, checked)
-        unordered = not away or envelope.tree == ORDERING_TREE
+        unordered = not is_remote or envelope.tree == ORDERING_TREE
         if unordered and self._rules.ordered_by and read.class_name not in RESERVED_CLASSES:
             if self._rules.ordered_by != self._next_hops.broker_id:
                 return self._to_order(envelope)
-            hop, envelope = "", replace(envelope, tree="")  # from here, to all alike
+            hop, envelope = "", replace(envelope, tree="")  # from here in one order
         publication = Publication(read.class_name, read.attributes, read.time, envelope)
         subscriptions_matching = self._tables.subscriptions_matching(publication)
         outcome = ACCEPTED
@@ -78,18 +77,18 @@ class PublicationRouter:
         return outcome
 
     def _to_order(self, envelope: PadresEnvelope) -> int:
-        """To the broker that says which comes first, before anybody gets it."""
+        """Send to the ordering broker first."""
         order = self._tables.order
         if order is None:
             raise PreconditionFailed(
-                f"{self._rules.ordered_by}, which puts publications in order, is not known yet"
+                f"the ordering broker {self._rules.ordered_by} is not known yet"
             )
         return self._next_hops.emit(order.hop, replace(envelope, tree=ORDERING_TREE))
 
     def _with_tree(
         self, hop: str, envelope: PadresEnvelope, publication: Publication, checked: bool
     ) -> PadresEnvelope:
-        """With the tree it is to follow."""
+        """The publication with its tree."""
         cyclic = self._rules.cycles is not CycleMode.OFF
         if not cyclic and not checked:
             return envelope
@@ -108,8 +107,7 @@ class PublicationRouter:
         envelope: PadresEnvelope,
         subscriptions_matching: list[SubscriptionEntry],
     ) -> int:
-        """To the hops of this broker."""
-        given: dict[str, None] = {}
+        hops: dict[str, None] = {}
         besides: list[tuple[str, PadresEnvelope]] = []
         joins = False
         for entry in subscriptions_matching:
@@ -119,23 +117,22 @@ class PublicationRouter:
                 chosen = entry.top_k.take(envelope, publication.attributes)
                 besides += ((entry.hop, one) for one in chosen)
             elif entry.trees is None:
-                given[entry.hop] = None
+                hops[entry.hop] = None
         if joins:
             besides += self._composite_router.match(publication)
         outcome = ACCEPTED
-        for name in given:
+        for name in hops:
             outcome |= self._next_hops.emit(name, envelope)
         for name, one in besides:
-            if one is not envelope or name not in given:
+            if one is not envelope or name not in hops:
                 outcome |= self._next_hops.emit(name, one)
         return outcome
 
     def _forward(
         self, hop: str, envelope: PadresEnvelope, subscriptions_matching: list[SubscriptionEntry]
     ) -> Iterable[tuple[str, PadresEnvelope]]:
-        """To neighbours, but not back."""
         tree = envelope.tree
-        ways: dict[str, list[TreeHop]] = {}  # by the broker that is to be reached
+        ways: dict[str, list[TreeHop]] = {}  # by destination broker
         for entry in subscriptions_matching:
             if entry.trees is None or entry.hop == hop:
                 continue
@@ -153,21 +150,21 @@ class PublicationRouter:
         self, envelope: PadresEnvelope, ways: dict[str, list[TreeHop]]
     ) -> Iterable[tuple[str, PadresEnvelope]]:
         chosen: dict[TreeHop, list[str]] = {}
-        turned = False
+        changed = False
         for origin, found in ways.items():
             planned = next((way for way in found if way.tree == envelope.tree), None)
             if planned is None or (
                 envelope.target_brokers and origin not in envelope.target_brokers
             ):
-                continue  # not reached along this tree, or by another copy
+                continue  # not along this tree, or reached by another copy
             best = (
                 planned
                 if envelope.tree_changes >= MAX_TREE_CHANGES
                 else self._least_loaded(planned, found)
             )
-            turned = turned or best != planned
+            changed = changed or best != planned
             chosen.setdefault(best, []).append(origin)
-        if not turned and not envelope.target_brokers:
+        if not changed and not envelope.target_brokers:
             return [(way.hop, envelope) for way in chosen]
         copies = []
         for way, origins in chosen.items():
@@ -182,12 +179,12 @@ class PublicationRouter:
         now = self._next_hops.clock()
         neighbours = self._next_hops.neighbours
 
-        def burden(way: TreeHop) -> tuple[bool, int]:
+        def load_of(way: TreeHop) -> tuple[bool, int]:
             neighbour = neighbours[way.hop]
             return not neighbour.usable, neighbour.traffic.rate(now)
 
-        load = burden(planned)
+        load = load_of(planned)
         if load == (False, 0):
             return planned
-        least = min(found, key=burden)
-        return least if burden(least) < load else planned
+        least = min(found, key=load_of)
+        return least if load_of(least) < load else planned

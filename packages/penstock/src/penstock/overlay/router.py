@@ -1,9 +1,9 @@
 """The router of one broker: messages in from hops, messages out to hops.
 
-It knows no sockets, no disk and no clock but the one it is given: the same router runs in a broker,
-in the simulation of a hundred of them and in tests. `advertisements.py`, `subscriptions.py`,
-`composite.py` and `publications.py` are what it does with each kind of message; here hops come and
-go, messages get their ids, and neighbours are told what they missed.
+It has no sockets, files or clock of its own, so it also runs in simulations and tests.
+`advertisements.py`, `subscriptions.py`, `composite.py` and `publications.py` route each kind of
+message; this module adds and removes hops, assigns message ids, and updates neighbours after a
+reconnect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from time import monotonic, perf_counter, time
 from typing import Protocol
 
-from penstock.broker.content_routing import Hop, RouterReceipt
+from penstock.broker.content_router import Hop, RouterReceipt
 from penstock.content.parser import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PublicationCache
 from penstock.core.errors import NotAllowed, ResourceExhausted
 from penstock.overlay.advertisements import AdvertisementRouter
@@ -36,15 +36,15 @@ from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
 
 class RouterStore(Protocol):
-    """Keeps what durable hops ask for."""
+    """Stores registrations of durable hops."""
 
     def keep(self, hop: str, envelope: PadresEnvelope) -> None: ...
 
     def forget(self, hop: str, envelope: PadresEnvelope) -> None:
-        """What this message undoes."""
+        """Remove the registration that this message withdraws."""
 
     def next_number(self) -> int:
-        """For an id that was never given before, nor will be again."""
+        """A number that was never used."""
 
 
 class OverlayRouter:
@@ -53,17 +53,17 @@ class OverlayRouter:
         broker_id: str,
         rules: RoutingRules | None = None,
         *,
-        memory: RouterStore | None = None,
+        store: RouterStore | None = None,
         clock: Clock = monotonic,
         calendar: Callable[[], float] = time,
         most: int = 0,
     ) -> None:
-        """`most` is how much one client may ask for; 0 for any number."""
+        """`most` limits the registrations of a client; 0 for no limit."""
         self.rules = rules or RoutingRules()
         self.tables = RoutingTables(self.rules.strict)
         self.next_hops = NextHops(broker_id, clock)
         self._calendar = calendar
-        self._memory = memory
+        self._store = store
         self._numbers = _count()
         self._requests = ClientRegistrations(most)
         subscription_router = SubscriptionRouter(self.rules, self.tables, self.next_hops)
@@ -74,22 +74,20 @@ class OverlayRouter:
         self.composite_router = CompositeRouter(
             self.rules, self.tables, self.next_hops, subscription_router, clock
         )
-        #: What publications say; the last is remembered.
+        #: Parses publications; the last one is cached.
         self.read = PublicationCache(lambda: datetime.fromtimestamp(calendar(), UTC))
         self._publication_router = PublicationRouter(
             self.rules, self.tables, self.next_hops, self.composite_router, self.read
         )
-        self.received = dict.fromkeys(EnvelopeKind, 0)  #: how many of each kind came
-        self.match_seconds = 0.0  #: what routing publications took, all in all
+        self.received = dict.fromkeys(EnvelopeKind, 0)  #: messages by kind
+        self.match_seconds = 0.0  #: total time of routing publications
         self.trace_all = False
-        self._later: deque[Callable[[], None]] = deque()
+        self._deferred: deque[Callable[[], None]] = deque()
         self._busy = False
 
     @property
     def broker_id(self) -> str:
         return self.next_hops.broker_id
-
-    # Hops.
 
     @property
     def hops(self) -> dict[str, Hop[PadresEnvelope]]:
@@ -116,7 +114,7 @@ class OverlayRouter:
         self.next_hops.neighbours.pop(name, None)
 
     def registrations_of(self, name: str) -> Iterator[PadresEnvelope]:
-        """What is here of a hop's, as it came; a subscription once for each tree."""
+        """Registrations of a hop; a subscription once per tree."""
         for entry in self.tables.subscriptions.values():
             if entry.hop == name and not entry.composite:
                 for tree in sorted(entry.trees or {""}):
@@ -129,9 +127,9 @@ class OverlayRouter:
                 yield offer.envelope
 
     def join(self, name: str, line: NeighbourChannel) -> Neighbour:
-        """A neighbour; it is told all there is when its link is up (`propagate_all`)."""
+        """Add a neighbour; `propagate_all` sends it everything when its link is up."""
         if name == self.broker_id:
-            raise NotAllowed(f"{name} cannot be its own neighbour")
+            raise NotAllowed(f"broker {name} cannot be its own neighbour")
         known = self.next_hops.neighbours.get(name)
         if known is not None:
             known.line = line
@@ -143,8 +141,6 @@ class OverlayRouter:
             self._advertisement_router.send_to_neighbour(neighbour, offer)
         return neighbour
 
-    # Messages.
-
     def receive(self, hop: Hop[PadresEnvelope], envelope: PadresEnvelope) -> RouterReceipt:
         if self._busy:
             return self._receive(hop, envelope)
@@ -153,20 +149,20 @@ class OverlayRouter:
             return self._receive(hop, envelope)
         finally:
             try:
-                self._catch_up()
+                self._run_deferred()
             finally:
                 self._busy = False
 
-    def later(self, action: Callable[[], None]) -> None:
-        """Do something when the message that is being routed has gone its ways."""
-        self._later.append(action)
+    def defer(self, action: Callable[[], None]) -> None:
+        """Run an action after the current message is routed."""
+        self._deferred.append(action)
         if not self._busy:
-            self._catch_up()
+            self._run_deferred()
 
-    def _catch_up(self) -> None:
-        """What stands behind an action that fails is done with the next message."""
-        while self._later:
-            self._later.popleft()()
+    def _run_deferred(self) -> None:
+        """If an action fails, the rest runs with the next message."""
+        while self._deferred:
+            self._deferred.popleft()()
 
     def _receive(self, hop: Hop[PadresEnvelope], envelope: PadresEnvelope) -> RouterReceipt:
         name = hop.name
@@ -178,32 +174,32 @@ class OverlayRouter:
             envelope = self._stamped(name, envelope)
         if envelope.kind is EnvelopeKind.PUBLISH:
             checked = hop.checked and self.rules.conformance and neighbour is None
-            begun = perf_counter()
+            started = perf_counter()
             outcome = self._publication_router.publish(name, envelope, checked)
-            self.match_seconds += perf_counter() - begun
+            self.match_seconds += perf_counter() - started
             return RouterReceipt(envelope.id, outcome)
         if neighbour is None and envelope.kind not in WITHDRAWN_KINDS:
             if hop.durable and (before := self._requests.before(name, envelope)):
-                return RouterReceipt(before)  # it says again what we remember
+                return RouterReceipt(before)  # a repeated registration
             if hop.checked:
                 self._requests.check(name)
         self._take(name, envelope, hop.durable)
         return RouterReceipt(envelope.id)
 
-    def recall(self, name: str, envelope: PadresEnvelope) -> None:
-        """What a hop had asked for before the broker was started."""
+    def restore(self, name: str, envelope: PadresEnvelope) -> None:
+        """Restore a registration after a restart."""
         self._take(name, envelope, durable=False)
 
     def _take(self, name: str, envelope: PadresEnvelope, durable: bool) -> None:
         kind = envelope.kind
-        news = False
+        is_new = False
         if kind is EnvelopeKind.ADVERTISE:
-            news = self._advertisement_router.advertise(name, envelope)
+            is_new = self._advertisement_router.advertise(name, envelope)
             self.composite_router.reconsider()
         elif kind is EnvelopeKind.SUBSCRIBE:
-            news = self._subscription_router.subscribe(name, envelope)
+            is_new = self._subscription_router.subscribe(name, envelope)
         elif kind is EnvelopeKind.COMPOSITE:
-            news = self.composite_router.subscribe(name, envelope)
+            is_new = self.composite_router.subscribe(name, envelope)
         elif kind is EnvelopeKind.UNADVERTISE:
             self._advertisement_router.unadvertise(name, envelope)
             self.composite_router.reconsider()
@@ -224,15 +220,15 @@ class OverlayRouter:
                 self._requests.remove(name, envelope.text)
             else:
                 self._requests.add(name, envelope)
-        if self._memory is not None and durable:
-            if news:
-                self._memory.keep(name, envelope)
+        if self._store is not None and durable:
+            if is_new:
+                self._store.keep(name, envelope)
             elif envelope.kind in WITHDRAWN_KINDS:
-                self._memory.forget(name, envelope)
+                self._store.forget(name, envelope)
 
     def _stamped(self, name: str, envelope: PadresEnvelope) -> PadresEnvelope:
-        """A message that enters the overlay here: what is between brokers is for us to say."""
-        number = next(self._numbers) if self._memory is None else self._memory.next_number()
+        """A message of a local hop with its id; fields between brokers are reset."""
+        number = next(self._numbers) if self._store is None else self._store.next_number()
         identity = f"{self.broker_id}-M{number}"
         return replace(
             envelope,
@@ -247,7 +243,7 @@ class OverlayRouter:
         )
 
     def _time(self, envelope: PadresEnvelope) -> float:
-        """When it was said, if there is such a time: a publication may bring one of its own."""
+        """The time of a message: given, that of the publication, or now."""
         if envelope.time and EARLIEST_TIMESTAMP <= envelope.time <= LATEST_TIMESTAMP:
             return envelope.time
         if (
@@ -257,10 +253,8 @@ class OverlayRouter:
             return stated.timestamp()
         return self._calendar()
 
-    # A link that is there, or there again.
-
     def propagated_envelopes(self, neighbour: Neighbour) -> Iterator[PadresEnvelope]:
-        """Everything a neighbour has from here, as it was sent."""
+        """Everything that a neighbour was sent."""
         for offer in (*neighbour.bounded, *neighbour.advertisements.sent()):
             yield offer.envelope
         for tree, propagated in neighbour.propagated_filters.items():
@@ -271,19 +265,17 @@ class OverlayRouter:
                 yield joined.envelope
 
     def propagate_all(self, neighbour: Neighbour) -> list[PadresEnvelope]:
-        """Send it all again; what the neighbour knows already makes no difference to it."""
-        told = list(self.propagated_envelopes(neighbour))
-        for envelope in told:
+        """Send everything again; duplicates have no effect."""
+        listed = list(self.propagated_envelopes(neighbour))
+        for envelope in listed:
             self.next_hops.emit(neighbour.name, envelope)
-        return told
+        return listed
 
-    def retain_only(self, name: str, told: set[tuple[EnvelopeKind, str, str]]) -> None:
-        """A neighbour has told all: what else is here from it, it has undone meanwhile.
-
-        Each is a kind, an id and a tree.
-        """
+    def retain_only(self, name: str, listed: set[tuple[EnvelopeKind, str, str]]) -> None:
+        """Withdraw registrations of a neighbour that are not in its complete list, by kind, id and
+        tree."""
         for envelope in list(self.registrations_of(name)):
-            if (envelope.kind, envelope.id, envelope.tree) not in told:
+            if (envelope.kind, envelope.id, envelope.tree) not in listed:
                 self._take(name, withdrawal_of(envelope), durable=True)
 
 
@@ -294,28 +286,26 @@ def _count() -> Iterator[int]:
         yield number
 
 
-# What clients of this broker have asked for: how much, and whether they asked it before.
-
 _RegistrationKey = tuple[EnvelopeKind, str, tuple[tuple[str, str], ...]]
 
 
 class ClientRegistrations:
-    """By hop; neighbours are not among them."""
+    """Registrations of local clients: their number, and duplicates."""
 
     def __init__(self, most: int) -> None:
-        """`most` is how much one hop may have asked for at a time, 0 for any number."""
+        """`most` limits the registrations of a hop; 0 for no limit."""
         self._most = most
         self._ids: dict[str, dict[str, _RegistrationKey]] = {}
         self._ids_by_key: dict[str, dict[_RegistrationKey, str]] = {}
 
     def before(self, hop: str, envelope: PadresEnvelope) -> str:
-        """The id under which a hop has asked the same already, if it has."""
+        """The id of an equal registration of the hop, if any."""
         return self._ids_by_key.get(hop, {}).get(_registration_key(envelope), "")
 
     def check(self, hop: str) -> None:
         if self._most and len(self._ids.get(hop, ())) >= self._most:
             raise ResourceExhausted(
-                f"{hop} has asked for {self._most} things, and may not for more: undo some"
+                f"{hop} has reached the limit of {self._most} registrations: withdraw some"
             )
 
     def add(self, hop: str, envelope: PadresEnvelope) -> None:

@@ -1,11 +1,9 @@
-"""What a router remembers: advertisements and subscriptions, and the hop each came from.
+"""The routing tables of PADRES: advertisements (SRT) and subscriptions (PRT), with their hops.
 
-The two tables of PADRES: advertisements (SRT) are asked with subscriptions, and with publications
-for conformance; subscriptions (PRT) with publications and advertisements.
-
-Where brokers form cycles, each advertisement spans a tree of its own, named by its id, and what
-neighbours subscribe to counts along the trees they named. Without cycles there is one tree, whose
-name is empty. What a hop of this broker subscribes to counts along all of them.
+Advertisements are matched with subscriptions, and with publications for conformance; subscriptions
+with publications and advertisements. With cycles each advertisement has its own tree, named by its
+id, and subscriptions of neighbours count along the trees they named. Without cycles there is one
+tree with an empty name. Subscriptions of local hops count along all trees.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from penstock.content.messages import Advertisement, Publication, Subscription
 from penstock.overlay.top_k import TopK
 from penstock.wire.padres.envelope import PadresEnvelope
 
-#: The class by which the broker that puts publications in order makes itself known.
+#: The class that the ordering broker advertises.
 ORDER_CLASS: Final = "BROKER_ORDER"
 
-#: Ids that were undone and are remembered for a while: a copy may still be on its way round.
+#: Remembered ids of withdrawn advertisements: a copy may still be in transit.
 MAX_WITHDRAWN_IDS: Final = 100_000
 
 
@@ -40,7 +38,7 @@ class AdvertisementEntry:
 
 
 class SubscriptionEntry:
-    """A subscription of one hop's, or a part of a composite one."""
+    """A subscription of one hop, or a part of a composite."""
 
     __slots__ = (
         "composite",
@@ -65,16 +63,14 @@ class SubscriptionEntry:
         self.envelope = envelope
         self.message = message
         self.hop = hop
-        self.trees = trees  #: those it counts along; None for all
-        self.composite = composite  #: the id of the composite it is a part of
-        self.propagated_filters: set[tuple[str, str]] = (
-            set()
-        )  #: the neighbours and trees it goes along
-        self.top_k: TopK | None = None  #: if it wants the best of what it matches alone
+        self.trees = trees  #: None for all
+        self.composite = composite  #: the id of its composite
+        self.propagated_filters: set[tuple[str, str]] = set()  #: neighbours and trees
+        self.top_k: TopK | None = None
 
     @property
     def origin(self) -> str:
-        """The broker whose client it belongs to."""
+        """The subscriber's broker."""
         return self.id.partition("-")[0]
 
 
@@ -84,12 +80,8 @@ class RoutingTables:
         self.subscriptions: dict[tuple[str, str], SubscriptionEntry] = {}  #: by id and hop
         self._advertisement_matcher: AdvertisementMatcher[str] = AdvertisementMatcher(strict)
         self._matcher: Matcher[SubscriptionEntry] = Matcher(strict)
-        self._on_neighbour_shutdown: OrderedDict[str, None] = OrderedDict()
-        self.order: AdvertisementEntry | None = (
-            None  #: of the broker that puts publications in order
-        )
-
-    # Advertisements.
+        self._withdrawn: OrderedDict[str, None] = OrderedDict()
+        self.order: AdvertisementEntry | None = None  #: of the ordering broker
 
     def add_advertisement(self, entry: AdvertisementEntry) -> None:
         self._advertisement_matcher.insert(entry.id, entry.message)
@@ -102,33 +94,30 @@ class RoutingTables:
         self._advertisement_matcher.remove(entry.id)
         if self.order is entry:
             self.order = None
-        if not entry.tree:  # there is one way here only: no copy of it can come later
+        if not entry.tree:  # there is one route: no copy can arrive later
             return
-        self._on_neighbour_shutdown[entry.id] = None
-        if len(self._on_neighbour_shutdown) > MAX_WITHDRAWN_IDS:
-            self._on_neighbour_shutdown.popitem(last=False)
+        self._withdrawn[entry.id] = None
+        if len(self._withdrawn) > MAX_WITHDRAWN_IDS:
+            self._withdrawn.popitem(last=False)
 
     def was_withdrawn(self, advertisement: str) -> bool:
-        return advertisement in self._on_neighbour_shutdown
+        return advertisement in self._withdrawn
 
     def advertisements_intersecting(
         self, subscription: Subscription
     ) -> Iterator[AdvertisementEntry]:
-        """The advertisements that a subscription intersects; what is to be put in order comes
-        from the broker that does it, too."""
-        for one in self._advertisement_matcher.meeting(subscription):
+        """Advertisements that intersect a subscription, and that of the ordering broker."""
+        for one in self._advertisement_matcher.intersecting(subscription):
             yield self.advertisements[one]
         if self.order is not None:
             yield self.order
 
     def advertisements_matching(self, publication: Publication) -> Iterator[AdvertisementEntry]:
-        """The advertisements that a publication conforms to, the first that came first."""
+        """Advertisements that a publication conforms to, in order of arrival."""
         found = set(self._advertisement_matcher.conforming(publication))
         if len(found) == 1:
             return iter([self.advertisements[found.pop()]])
         return (one for key, one in self.advertisements.items() if key in found)
-
-    # Subscriptions.
 
     def add_subscription(self, entry: SubscriptionEntry) -> None:
         self._matcher.insert(entry, entry.message)
@@ -142,5 +131,4 @@ class RoutingTables:
         return self._matcher.match(publication)
 
     def subscriptions_intersecting(self, advertisement: Advertisement) -> list[SubscriptionEntry]:
-        """The subscriptions that an advertisement intersects."""
-        return self._matcher.meeting(advertisement)
+        return self._matcher.intersecting(advertisement)

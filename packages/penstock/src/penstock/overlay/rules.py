@@ -1,4 +1,4 @@
-"""How a broker routes: what its operator chose. All brokers of an overlay choose the same."""
+"""Routing rules of a broker. All brokers of an overlay have the same."""
 
 from __future__ import annotations
 
@@ -10,48 +10,46 @@ from penstock.core.errors import ConfigurationError
 
 
 class CycleMode(Enum):
-    """Whether there may be several ways from one broker to another."""
+    """Whether there may be several routes between two brokers."""
 
     OFF = "OFF"  #: the overlay is a tree; a link that would close a cycle is refused
     FIXED = "FIXED"  #: a publication follows the tree of its advertisement
-    DYNAMIC = "DYNAMIC"  #: it leaves that tree for another where a link is busy or down
+    DYNAMIC = "DYNAMIC"  #: it may change to another tree where a link is busy or down
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingRules:
     cycles: CycleMode = CycleMode.OFF
-    subscriptions: CoveringMode = CoveringMode.OFF  #: of what neighbours are told
+    subscriptions: CoveringMode = CoveringMode.OFF  #: covering
     advertisements: CoveringMode = CoveringMode.OFF
-    conformance: bool = True  #: whether publications of clients have to be advertised
-    strict: bool = False  #: how types are compared
-    split: bool = False  #: composites travel whole to where the ways to their parts divide
-    ordered_by: str = ""  #: the broker that puts all publications in one order
+    conformance: bool = True  #: publications of clients must be advertised
+    strict: bool = False  #: strict types
+    split: bool = False  #: composites are joined where the routes of their parts divide
+    ordered_by: str = ""  #: the broker that orders all publications
 
     def __post_init__(self) -> None:
         if self.advertisements is CoveringMode.ACTIVE:
-            raise ConfigurationError(
-                "advertisements are covered lazily (LAZY), or not at all (OFF)"
-            )
+            raise ConfigurationError("overlay.advertisement_covering must be LAZY or OFF")
         if self.advertisements is not CoveringMode.OFF and self.cycles is not CycleMode.OFF:
             raise ConfigurationError(
-                "advertisements can be covered in an overlay without cycles only: "
-                "with them each has a tree of its own"
+                "overlay.advertisement_covering needs overlay.cycles OFF: "
+                "with cycles each advertisement has its own tree"
             )
         if self.subscriptions is not CoveringMode.OFF and self.cycles is CycleMode.DYNAMIC:
             raise ConfigurationError(
-                "subscriptions cannot be covered where publications change trees (DYNAMIC): "
-                "each has to be known along each of them"
+                "overlay.subscription_covering must be OFF with overlay.cycles DYNAMIC: "
+                "each subscription must be known along each tree"
             )
         if self.split and self.cycles is not CycleMode.OFF:
-            raise ConfigurationError("composites are split in an overlay without cycles only")
+            raise ConfigurationError("overlay.split_composites needs overlay.cycles OFF")
         if self.ordered_by and (self.split or self.cycles is not CycleMode.OFF):
             raise ConfigurationError(
-                "publications are put in order in an overlay without cycles only, and where "
-                "composites are not split: they all go by one broker"
+                "overlay.ordered_by needs overlay.cycles OFF and "
+                "overlay.split_composites off: all publications pass one broker"
             )
 
     @property
     def agreed(self) -> str:
-        """What neighbours have to have in common."""
+        """The rules that neighbours must share."""
         order = f", ordered by {self.ordered_by}" if self.ordered_by else ""
         return f"cycles {self.cycles.value}{order}"

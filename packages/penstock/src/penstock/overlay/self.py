@@ -1,8 +1,7 @@
-"""The broker as a hop of its own router: what it says of itself, and what it is told.
+"""The broker's own hop: its publications, and the commands it receives.
 
-It subscribes to what is addressed to it and hands each publication to whoever cares for its class.
-That happens when the router is done with what brought it: what one part does may not get in the way
-of another that is half through.
+It subscribes to messages for this broker and dispatches them by class, after the router is done
+with the current message.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from penstock.core.logs import get_logger
 from penstock.overlay.router import OverlayRouter
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
-#: What somebody was told: the attributes, and what came beside them.
+#: Attributes and payload of a publication.
 Attributes = Mapping[str, Value | Variable]
 PublicationHandler = Callable[[Attributes, bytes], None]
 
@@ -42,7 +41,7 @@ class SelfHop:
         return self.router.broker_id
 
     def deliver(self, envelope: PadresEnvelope) -> int:
-        self.router.later(partial(self._handle, envelope))
+        self.router.defer(partial(self._handle, envelope))
         return ACCEPTED
 
     def _handle(self, envelope: PadresEnvelope) -> None:
@@ -53,19 +52,15 @@ class SelfHop:
         try:
             handler(publication.attributes, envelope.payload)
         except PenstockError as error:
-            _log.warning("could not do as told", told=envelope.text, reason=str(error))
-
-    # What it asks for.
+            _log.warning("command failed", command=envelope.text, reason=str(error))
 
     def subscribe(self, class_name: str, predicates: str, handler: PublicationHandler) -> None:
-        """Care for the publications of a class that satisfy the predicates."""
+        """Handle publications of a class that satisfy the predicates."""
         self._handlers[class_name] = handler
         self.send(EnvelopeKind.SUBSCRIBE, f"[class,eq,{class_name}]{predicates}")
 
     def advertise(self, class_name: str, predicates: str) -> None:
         self.send(EnvelopeKind.ADVERTISE, f"[class,eq,{class_name}]{predicates}")
-
-    # What it says.
 
     def send(self, kind: EnvelopeKind, text: str, payload: bytes = b"", trace: str = "") -> str:
         envelope = PadresEnvelope(kind, text, payload=payload, trace=trace, durable=False)
@@ -81,7 +76,6 @@ class SelfHop:
     def send_to_neighbour(
         self, neighbour: str, class_name: str, attributes: Mapping[str, Value]
     ) -> None:
-        """Something between two neighbours."""
         text = format_publication(Publication(class_name, attributes))
         envelope = PadresEnvelope(
             EnvelopeKind.PUBLISH, text, ttl=0, durable=False, source=self.name
@@ -89,17 +83,11 @@ class SelfHop:
         self.router.next_hops.put(neighbour, envelope)
 
 
-# What a broker does when it is told to: publications of class BROKER_CONTROL addressed to it.
-#
-# A command has its family before the `-`: `OVERLAY-` is about neighbours, `LIFECYCLE-` about the
-# broker itself, `INJECTION-` makes it say something in its own name; what was injected can be
-# undone by the name it was injected under. What is not known is a warning in the log.
-
 CONTROL_CLASS: Final = "BROKER_CONTROL"
 
 
 class BrokerOperations(Protocol):
-    """What the broker around the router can do."""
+    """The broker around the router."""
 
     def connect(self, uri: str) -> None: ...
 
@@ -109,10 +97,16 @@ class BrokerOperations(Protocol):
 
 
 class ControlHandler:
+    """Commands of class BROKER_CONTROL.
+
+    `OVERLAY-` commands are about neighbours, `LIFECYCLE-` about the broker; `INJECTION-` sends a
+    message as the broker, which can be withdrawn by its injection id. Unknown ones are logged.
+    """
+
     def __init__(self, self_hop: SelfHop, operations: BrokerOperations) -> None:
         self._self_hop = self_hop
         self._operations = operations
-        self._injected: dict[str, str] = {}  #: ids of messages by the names they were given
+        self._injected: dict[str, str] = {}  #: message ids by injection id
         next_hops = self_hop.router.next_hops
         self._commands: dict[str, Callable[[Attributes, bytes], None]] = {
             "OVERLAY-CONNECT": lambda attributes, _: operations.connect(
@@ -144,8 +138,8 @@ class ControlHandler:
             families = sorted({one.partition("-")[0] for one in self._commands})
             if command.partition("-")[0] not in families:
                 known = ", ".join(families)
-                raise Unsupported(f"there is no command {command!r}: commands begin with {known}")
-            raise Unsupported(f"there is no command {command!r}")
+                raise Unsupported(f"unknown command {command!r}: commands begin with {known}")
+            raise Unsupported(f"unknown command {command!r}")
         action(attributes, payload)
 
     def _shut_down(self, attributes: Attributes, payload: bytes) -> None:
@@ -153,11 +147,11 @@ class ControlHandler:
         self._operations.shutdown()
 
     def _on_neighbour_shutdown(self, attributes: Attributes, payload: bytes) -> None:
-        """A neighbour was shut down on purpose: nobody need wait for its heartbeats to say so."""
+        """A neighbour was shut down deliberately: do not wait for missed heartbeats."""
         name = _text(attributes, "broker")
         neighbour = self._self_hop.router.neighbours.get(name)
         if neighbour is None:
-            raise NotFound(f"{name} is no neighbour")
+            raise NotFound(f"{name} is not a neighbour")
         neighbour.failed = True
 
     def _inject_command(self, kind: EnvelopeKind) -> Callable[[Attributes, bytes], None]:
@@ -176,7 +170,7 @@ class ControlHandler:
             name = _text(attributes, "INJECTION_ID")
             identity = self._injected.pop(name, None)
             if identity is None:
-                raise NotFound(f"nothing was injected as {name}")
+                raise NotFound(f"unknown INJECTION_ID {name}")
             self._self_hop.send(kind, identity)
 
         return undo
@@ -185,7 +179,7 @@ class ControlHandler:
 def _text(attributes: Attributes, name: str) -> str:
     value = attributes.get(name)
     if not isinstance(value, str):
-        raise PreconditionFailed(f"the command has no {name}")
+        raise PreconditionFailed(f"the command lacks {name}")
     return value
 
 
@@ -193,4 +187,4 @@ def _message(payload: bytes) -> str:
     try:
         return payload.decode()
     except UnicodeDecodeError:
-        raise PreconditionFailed("the payload is no message of the language") from None
+        raise PreconditionFailed("the payload is not UTF-8") from None

@@ -1,7 +1,7 @@
-"""Subscriptions: how they go to where publications come from.
+"""Routing of subscriptions: along matching advertisements, towards their publishers.
 
-One goes to the neighbours that advertisements came from which it intersects, along the tree of
-each, and never back to where it came from. What others cover need not go.
+A subscription is sent to the neighbours of matching advertisements, along the tree of each, and
+never back to its source. Covered ones need not be sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ _REPEATED_ATTRIBUTES: Final = ("several", "true")
 
 
 def allows_repeated_attributes(envelope: PadresEnvelope) -> bool:
-    """Whether an attribute may have more than one predicate."""
     return _REPEATED_ATTRIBUTES in envelope.options
 
 
@@ -42,16 +41,14 @@ class SubscriptionRouter:
         self._notifier = SubscriptionNotifier(tables, next_hops)
 
     def notify_subscriptions(self, name: str) -> None:
-        """A hop of this broker wants to be told who subscribes to what it advertises."""
+        """Notify a local hop of subscriptions that match its advertisements."""
         self._next_hops.subscription_observers.setdefault(name, {})
         for offer in list(self._tables.advertisements.values()):
             if offer.hop == name:
                 self.follow(offer)
 
-    # Come and go.
-
     def subscribe(self, hop: str, envelope: PadresEnvelope) -> bool:
-        """Whether it is news."""
+        """Returns whether it is new."""
         known = self._tables.subscriptions.get((envelope.id, hop))
         if known is not None:
             return self._add_tree(known, envelope.tree)
@@ -64,7 +61,7 @@ class SubscriptionRouter:
         return True
 
     def _add_tree(self, entry: SubscriptionEntry, tree: str) -> bool:
-        """A subscription that counts along one tree more."""
+        """Add a tree to a subscription."""
         if entry.trees is None or tree in entry.trees:
             return False
         entry.trees.add(tree)
@@ -81,7 +78,7 @@ class SubscriptionRouter:
             self._forward_toward(entry, offer)
 
     def _forward_along(self, entry: SubscriptionEntry, tree: str) -> None:
-        """On towards the root of a tree."""
+        """Forward towards the root of a tree."""
         offer = self._tables.advertisements.get(tree)
         if offer is not None:
             self._forward_toward(entry, offer)
@@ -90,15 +87,15 @@ class SubscriptionRouter:
         entry = self._tables.subscriptions.get((envelope.text, hop))
         if hop in self._next_hops.neighbours:
             if entry is not None:
-                self.leave(entry, envelope.tree)
+                self.remove_tree(entry, envelope.tree)
         elif entry is None or entry.composite:
-            raise NotFound(f"there is no subscription {envelope.text} of {hop}")
+            raise NotFound(f"unknown subscription {envelope.text} of {hop}")
         else:
             self.remove(entry)
 
-    def leave(self, entry: SubscriptionEntry, tree: str) -> None:
-        """A neighbour's subscription counts along one tree less."""
-        assert entry.trees is not None, "it is a neighbour's"
+    def remove_tree(self, entry: SubscriptionEntry, tree: str) -> None:
+        """Remove a tree from a neighbour's subscription."""
+        assert entry.trees is not None, "it is of a neighbour"
         entry.trees.discard(tree)
         if not entry.trees:
             self.remove(entry)
@@ -113,10 +110,8 @@ class SubscriptionRouter:
             self._withdraw(entry, name, tree)
         self._notifier.on_removed(entry)
 
-    # As advertisements come and go.
-
     def follow(self, offer: AdvertisementEntry) -> None:
-        """What an advertisement intersects goes to where it came from."""
+        """Send matching subscriptions to the source of a new advertisement."""
         if (
             offer.hop not in self._next_hops.neighbours
             and offer.hop not in self._next_hops.subscription_observers
@@ -127,7 +122,7 @@ class SubscriptionRouter:
                 self._forward_toward(entry, offer)
 
     def unfollow(self, offer: AdvertisementEntry) -> None:
-        """What went to a neighbour for an advertisement that has gone, and for no other there."""
+        """Withdraw subscriptions that were sent for a removed advertisement only."""
         neighbour = self._next_hops.neighbours.get(offer.hop)
         if neighbour is None:
             self._notifier.on_advertisement_removed(offer)
@@ -135,8 +130,8 @@ class SubscriptionRouter:
         propagated = neighbour.propagated_filters.get(offer.tree)
         if propagated is None:
             return
-        told = set(propagated.sent())
-        if offer.tree:  # a tree of its own: all that went along it
+        sent = set(propagated.sent())
+        if offer.tree:  # its own tree: all subscriptions along it
             gone = list(propagated)
         else:
             gone = [
@@ -144,12 +139,12 @@ class SubscriptionRouter:
                 for one in self._intersecting(offer)
                 if one in propagated and not self._needed(one.message, offer)
             ]
-        # What was not told first: else it would be uncovered, told and undone.
-        for entry in sorted(gone, key=told.__contains__):
+        # Unsent ones first: otherwise they would be uncovered, sent and withdrawn.
+        for entry in sorted(gone, key=sent.__contains__):
             self._withdraw(entry, offer.hop, offer.tree)
 
     def _intersecting(self, offer: AdvertisementEntry) -> list[SubscriptionEntry]:
-        """What goes where an advertisement came from."""
+        """Subscriptions for the source of an advertisement."""
         if offer.message.class_name == ORDER_CLASS:
             return list(self._tables.subscriptions.values())
         return self._tables.subscriptions_intersecting(offer.message)
@@ -158,8 +153,6 @@ class SubscriptionRouter:
         return any(
             offer.hop == gone.hop for offer in self._tables.advertisements_intersecting(message)
         )
-
-    # Telling neighbours.
 
     def _forward_toward(self, entry: SubscriptionEntry, offer: AdvertisementEntry) -> None:
         neighbour = self._next_hops.neighbours.get(offer.hop)
@@ -174,7 +167,7 @@ class SubscriptionRouter:
             neighbour.propagated_filters[offer.tree] = propagated
         if entry not in propagated:
             entry.propagated_filters.add((offer.hop, offer.tree))
-            self._take(offer.hop, offer.tree, propagated.insert(entry))
+            self._apply(offer.hop, offer.tree, propagated.insert(entry))
 
     def _withdraw(self, entry: SubscriptionEntry, name: str, tree: str) -> None:
         entry.propagated_filters.discard((name, tree))
@@ -182,11 +175,11 @@ class SubscriptionRouter:
         if neighbour is None:
             return
         propagated = neighbour.propagated_filters[tree]
-        self._take(name, tree, propagated.remove(entry))
+        self._apply(name, tree, propagated.remove(entry))
         if not propagated:
             del neighbour.propagated_filters[tree]
 
-    def _take(self, name: str, tree: str, steps: list[ForwardingStep[SubscriptionEntry]]) -> None:
+    def _apply(self, name: str, tree: str, steps: list[ForwardingStep[SubscriptionEntry]]) -> None:
         for step in steps:
             if isinstance(step, ForwardFilter):
                 self._next_hops.emit(name, copy_for_tree(step.key, tree))
@@ -195,40 +188,38 @@ class SubscriptionRouter:
 
 
 def copy_for_tree(entry: SubscriptionEntry, tree: str) -> PadresEnvelope:
-    """A subscription as a neighbour is told it."""
+    """The envelope of a subscription along a tree."""
     envelope = entry.envelope
     return envelope if envelope.tree == tree else replace(envelope, tree=tree)
 
 
-# Hops of this broker that are told who subscribes to what they advertise.
-#
-# To such a hop subscriptions go as they go to a neighbour: one by one as they come, the parts of
-# composites too, and undone when they go. A subscription that comes several ways is told once.
-
-
 class SubscriptionNotifier:
+    """Delivers subscriptions that match a local hop's advertisements to that hop.
+
+    Parts of composites, too, and withdrawals. A subscription that arrives on several hops is
+    delivered once.
+    """
+
     def __init__(self, tables: RoutingTables, next_hops: NextHops) -> None:
         self._tables = tables
         self._next_hops = next_hops
 
     def on_match(self, entry: SubscriptionEntry, offer: AdvertisementEntry) -> None:
-        """A subscription intersects an advertisement of somebody's here."""
-        told = self._next_hops.subscription_observers.get(offer.hop)
-        if told is None or entry.hop == offer.hop:
+        sent = self._next_hops.subscription_observers.get(offer.hop)
+        if sent is None or entry.hop == offer.hop:
             return
-        ways = told.setdefault(entry.id, set())
-        news = not ways
-        ways.add(entry.hop)
-        if news:
+        hops = sent.setdefault(entry.id, set())
+        is_new = not hops
+        hops.add(entry.hop)
+        if is_new:
             self._next_hops.emit(offer.hop, replace(entry.envelope, tree=""))
 
     def on_removed(self, entry: SubscriptionEntry) -> None:
-        """A subscription is no more."""
         for name in self._next_hops.subscription_observers:
             self._forget(name, entry)
 
     def on_advertisement_removed(self, gone: AdvertisementEntry) -> None:
-        """An advertisement is no more; another of the same hop's may still be met."""
+        """Another advertisement of the same hop may still match."""
         if gone.hop not in self._next_hops.subscription_observers:
             return
         for entry in self._tables.subscriptions_intersecting(gone.message):
@@ -237,11 +228,11 @@ class SubscriptionNotifier:
                 self._forget(gone.hop, entry)
 
     def _forget(self, name: str, entry: SubscriptionEntry) -> None:
-        told = self._next_hops.subscription_observers[name]
-        ways = told.get(entry.id, set())
-        if entry.hop not in ways:
+        sent = self._next_hops.subscription_observers[name]
+        hops = sent.get(entry.id, set())
+        if entry.hop not in hops:
             return
-        ways.remove(entry.hop)
-        if not ways:
-            del told[entry.id]
+        hops.remove(entry.hop)
+        if not hops:
+            del sent[entry.id]
             self._next_hops.emit(name, withdrawal_of(entry.envelope, ""))

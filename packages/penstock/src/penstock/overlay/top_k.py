@@ -1,10 +1,10 @@
-"""The best of what a subscription matches: some of every so many publications, and no others.
+"""Top-k subscriptions: the k best of each window of matching publications.
 
-Publications are counted in windows, which slide by a step; of each window the best go out, each
-once. What is best is said by an attribute: the most of it, or with a `-` before its name the least.
+Windows slide by a step; of each window the best are delivered, each once. The rank is an attribute:
+highest first, or with a `-` before its name lowest first.
 
-    topk=price k=2 window=10 shift=1     the two dearest of the last ten, whenever one comes
-    topk=-price k=1 window=50 shift=50   the cheapest of every fifty
+    topk=price k=2 window=10 shift=1     the two highest of the last ten, at each publication
+    topk=-price k=1 window=50 shift=50   the lowest of every fifty
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TopK:
     def __init__(self, attribute: str, k: int, window: int, shift: int) -> None:
         if not attribute.lstrip("-") or not 1 <= k <= window or not 1 <= shift <= window:
             raise PreconditionFailed(
-                "topk names an attribute; k and shift are at least 1, and no more than the window"
+                "topk must name an attribute; k and shift must be from 1 to the window"
             )
         self._least = attribute.startswith("-")
         self._attribute = attribute.removeprefix("-")
@@ -44,7 +44,7 @@ class TopK:
 
     @classmethod
     def of(cls, envelope: PadresEnvelope) -> TopK | None:
-        """What the options of a subscription ask for."""
+        """The top-k of a subscription's options, if any."""
         options = dict(envelope.options)
         if "topk" not in options:
             return None
@@ -52,18 +52,18 @@ class TopK:
             k, window = int(options.get("k", "2")), int(options.get("window", "10"))
             return cls(options["topk"], k, window, int(options.get("shift", "1")))
         except ValueError as error:
-            raise PreconditionFailed(f"k, window and shift are whole numbers: {error}") from None
+            raise PreconditionFailed(f"k, window and shift must be integers: {error}") from None
 
     def take(
         self, envelope: PadresEnvelope, attributes: Mapping[str, Value | Variable]
     ) -> list[PadresEnvelope]:
-        """Count one; what goes out now, the best first."""
+        """Add a publication; returns those to be delivered now, the best first."""
         value = attributes.get(self._attribute)
         if not isinstance(value, (int, float)):
-            return []  # it cannot be compared
+            return []  # not comparable
         self._number += 1
         rank = float(-value if self._least else value)
-        # Of equals the older is better.
+        # Of equals the older ranks higher.
         self._windowed.append(_RankedPublication(rank, -self._number, envelope))
         if self._number < self._window or (self._number - self._window) % self._shift:
             return []

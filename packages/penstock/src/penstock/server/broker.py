@@ -44,7 +44,7 @@ from penstock.server.overlay import Overlay
 from penstock.server.websocket import WebSocketConnection
 
 if TYPE_CHECKING:
-    from penstock.broker.content_routing import ContentRouter
+    from penstock.broker.content_router import ContentRouter
     from penstock.server.management.server import ManagementServer
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from penstock.broker.content_routing import RouterReceipt
+from penstock.broker.content_router import RouterReceipt
 from penstock.broker.contract import ACCEPTED, LOGGED, REJECTED
 from penstock.core.errors import NotFound, PreconditionFailed, QueueFull
 from penstock.overlay.router import OverlayRouter

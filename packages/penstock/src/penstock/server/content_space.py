@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from penstock.broker.content_header import message_priority
-from penstock.broker.content_routing import ContentRouter, Hop, RouterReceipt
+from penstock.broker.content_router import ContentRouter, Hop, RouterReceipt
 from penstock.broker.contract import ACCEPTED, PRIORITY, Binding, Message
 from penstock.content.advertisement_inference import AdvertisementInference
 from penstock.content.formatter import format_message, is_name
@@ -94,12 +94,12 @@ class ExchangeHop:
         return envelope_to_message(envelope, self._read(envelope.text), self._exchange.name, id_)
 
     def push(self, message: Message) -> int:
-        publication = None if message is self._passing else self._content.said(message)
+        publication = None if message is self._passing else self._content.publication(message)
         if publication is None or publication.class_name in RESERVED_CLASSES:
             return ACCEPTED  # classes that control brokers
         said = valid_attributes(publication)
         try:
-            self._announcing.saw(said)
+            self._announcing.on_publication(said)
             envelope = message_to_envelope(message, said, self._max_payload)
             self._read.remember(envelope.text, said)
             return self._router.receive(self, envelope).outcome

@@ -156,7 +156,7 @@ class Overlay:
         router = self._routers[vhost] = OverlayRouter(
             settings.id,
             rules,
-            memory=memory,
+            store=memory,
             clock=broker.kernel.loop.time,
             most=settings.max_asked,
         )
@@ -166,10 +166,10 @@ class Overlay:
                 broker.kernel, broker.vhosts[vhost], router, memory, self._store(), directory
             )
             self._links.recall()
-        for name, envelope in list(memory.asked()):
+        for name, envelope in list(memory.registrations()):
             if name not in router.hops:
                 router.attach(durable_mailbox(broker, broker.vhosts[vhost], name))
-            router.recall(name, envelope)
+            router.restore(name, envelope)
         if vhost == self._default:
             self._control(router)
             if self._started:

@@ -31,7 +31,7 @@ async def run(directory: Path) -> None:
     )
     log = Log(directory / "log", committer, segment_bytes=200_000)
     acks = AckFile(directory / "acks", committer)
-    acks.cut(log.next_offset)
+    acks.truncate(log.next_offset)
     room = asyncio.Semaphore(20)
 
     def synced(end: int) -> None:

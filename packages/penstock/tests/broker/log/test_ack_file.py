@@ -91,7 +91,7 @@ def test_it_behaves_as_a_set(
                 acks = AckFile(path, idle)
             case "cut", int(end):
                 idle.write()
-                acks.cut(end)
+                acks.truncate(end)
                 model = {offset for offset in model if offset < end}
         assert {offset for offset in range(42) if offset in acks} == model
         assert acks.floor == min(set(range(42)) - model)
@@ -139,9 +139,9 @@ def test_offsets_the_log_does_not_reach_are_forgotten(tmp_path: Path, idle: Comm
     path = tmp_path / "acks"
     path.write_bytes(encode_ack_frame([(0, 10), (12, 14), (20, 30)]))
     acks = AckFile(path, idle)
-    acks.cut(13)
+    acks.truncate(13)
     assert (acks.floor, acks.done) == (10, {12})
-    acks.cut(8)
+    acks.truncate(8)
     assert (acks.floor, acks.done) == (8, set())
     acks.add(9)
     acks.close()
@@ -273,7 +273,7 @@ def test_what_was_sent_is_known_until_it_is_done(tmp_path: Path, idle: Committer
     acks.close()
     again = AckFile(path, idle)
     assert (again.floor, again.done, again.sent) == (2, set(), {2, 5})
-    again.cut(5)
+    again.truncate(5)
     again.close()
     assert AckFile(path, idle).sent == {2}
 
@@ -286,8 +286,8 @@ def test_a_compacted_file_knows_what_was_sent(tmp_path: Path, idle: Committer) -
         if offset % 2:
             acks.add(offset)
         idle.write()
-    acks._compact()
-    acks._finish_copy()
+    acks._file._begin_copy()
+    acks._file._finish_copy()
     acks.close()
     assert AckFile(path, idle).sent == set(range(0, 20, 2))
 
@@ -303,10 +303,10 @@ def test_a_copy_that_cannot_replace_the_file_is_given_up(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    acks._compact()
+    acks._file._begin_copy()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", fail)
-        acks._finish_copy()
+        acks._file._finish_copy()
     acks.add(1)
     acks.close()
     assert AckFile(path, idle).floor == 2

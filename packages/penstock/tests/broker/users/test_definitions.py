@@ -101,9 +101,9 @@ def test_definitions_that_do_not_speak_of_client_ids_leave_them(users: Users) ->
 @pytest.mark.parametrize(
     ("definitions", "complaint"),
     [
-        ({"users": 1}, "users: a list belongs here"),
-        ({"users": [1]}, r"users\[0\]: an object belongs here"),
-        ({"users": [{"name": ""}]}, r"users\[0\].name: a name belongs here"),
+        ({"users": 1}, "users: expected a list"),
+        ({"users": [1]}, r"users\[0\]: expected an object"),
+        ({"users": [{"name": ""}]}, r"users\[0\].name: expected a name"),
         ({"users": [{"name": "a", "password_hash": "!"}]}, r"users\[0\]: password_hash"),
         (
             {"users": [{"name": "a", "hashing_algorithm": "rabbit_password_hashing_md5"}]},

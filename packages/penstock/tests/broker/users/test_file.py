@@ -109,9 +109,9 @@ def test_a_missing_file_leaves_the_users_as_they_were(
     ("document", "complaint"),
     [
         ("{", "not a JSON document"),
-        ("[]", "an object with the key 'users' belongs here"),
-        ('{"users": {"ana": 1}}', "users.ana: an object belongs here"),
-        ('{"users": {"ana": {"tags": 1}}}', "users.ana.tags: a list of strings"),
+        ("[]", "expected an object with the key 'users'"),
+        ('{"users": {"ana": 1}}', "users.ana: expected an object"),
+        ('{"users": {"ana": {"tags": 1}}}', "users.ana.tags: expected a list of strings"),
         ('{"users": {"ana": {"password_hash": "x"}}}', "users.ana.password_hash: "),
         (
             '{"users": {"ana": {"permissions": {"/": {"read": "("}}}}}',
@@ -119,13 +119,13 @@ def test_a_missing_file_leaves_the_users_as_they_were(
         ),
         (
             '{"users": {"ana": {"permissions": {"/": {"read": 1}}}}}',
-            "users.ana.permissions./.read: a string belongs here",
+            "users.ana.permissions./.read: expected a string",
         ),
         (
             '{"users": {"ana": {"client_ids": "("}}}',
             "users.ana.client_ids: '\\(' is not a regular expression",
         ),
-        ('{"users": {"ana": {"client_ids": 7}}}', "users.ana.client_ids: a string belongs here"),
+        ('{"users": {"ana": {"client_ids": 7}}}', "users.ana.client_ids: expected a string"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where(path: Path, document: str, complaint: str) -> None:
@@ -145,7 +145,7 @@ def test_a_write_that_was_interrupted_does_no_harm(users: Users, path: Path) -> 
 
 
 def test_names_must_be_free_to_add_and_known_to_change(users: Users) -> None:
-    with pytest.raises(PreconditionFailed, match="'guest' exists already"):
+    with pytest.raises(PreconditionFailed, match="'guest' already exists"):
         users.add("guest", "secret")
     with pytest.raises(PreconditionFailed, match="1 to 255 bytes"):
         users.add("", "secret")

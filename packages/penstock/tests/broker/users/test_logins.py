@@ -106,7 +106,7 @@ async def test_a_password_changed_during_the_check_does_not_let_in(
 ) -> None:
     hasher.checked = lambda: users.set_password("guest", "new")
 
-    with pytest.raises(AuthenticationFailed, match="just been changed"):
+    with pytest.raises(AuthenticationFailed, match="was changed"):
         await users.authenticate("guest", "guest", address="127.0.0.1")
 
 

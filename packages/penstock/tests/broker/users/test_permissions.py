@@ -42,7 +42,7 @@ def test_a_user_enters_the_virtual_hosts_they_have_permissions_in(users: Users) 
     assert not users.can_access_vhost(ana, "/")
 
 
-def test_answers_follow_the_permissions(users: Users) -> None:
+def test_cache_follow_the_permissions(users: Users) -> None:
     ana = users.add("ana", "secret")
     users.set_permissions("ana", "/", EVERYTHING)
     assert users.is_allowed(ana, "/", "read", "q")
@@ -70,7 +70,7 @@ def test_names_chosen_by_a_peer_do_not_fill_memory(users: Users) -> None:
     for number in range(10_000):
         assert users.is_allowed(guest, "/", "read", f"q{number}")
 
-    assert sum(len(answers) for answers in users._answers.values()) <= 4096
+    assert sum(len(answers) for answers in users._cache.values()) <= 4096
 
 
 def test_without_a_topic_permission_any_key_will_do(users: Users) -> None:

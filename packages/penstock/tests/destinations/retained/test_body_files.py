@@ -96,5 +96,5 @@ async def test_a_body_that_is_missing_is_reported(
     again = await reopened(stand, store) if restart else store
     assert contents(again) == {b"b": b"it"}
     assert len(stand.reports) == 1
-    assert "'a' has lost its body" in stand.reports[0]
+    assert "'a' has no body" in stand.reports[0]
     again.close()

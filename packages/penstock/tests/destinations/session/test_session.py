@@ -181,7 +181,7 @@ async def test_numbers_go_round(stand: Stand) -> None:
     session = new_session(stand, durable=False)
     subscribe(stand, session)
     client = Subscriber(session)
-    session._number = 65534
+    session._last_packet_id = 65534
     publish(stand, publication(), publication())
     assert client.numbers == [65535, 1]
 

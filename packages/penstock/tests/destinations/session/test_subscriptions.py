@@ -88,7 +88,7 @@ def test_answers_are_remembered_up_to_a_number() -> None:
     made = grants(TopicSubscription("a.#", 1), TopicSubscription("b", 0))
     for n in range(SUBSCRIPTION_CACHE_SIZE + 10):
         assert made.of(route(f"a.{n}")).qos == 1
-    assert len(made._answers) <= SUBSCRIPTION_CACHE_SIZE
+    assert len(made._cache) <= SUBSCRIPTION_CACHE_SIZE
 
 
 # Against the obvious way.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.broker.content_routing import ContentRouter
+from penstock.broker.content_router import ContentRouter
 from penstock.broker.host import Alarms, ClientConnection, ConnectionLimiter, LinkAcceptor
 from penstock.broker.users import Users
 from penstock.core.config import MqttSettings

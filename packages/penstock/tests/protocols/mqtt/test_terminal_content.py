@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.content_routing import ContentRouter
+from penstock.broker.content_router import ContentRouter
 from penstock.broker.permissions import TopicPermission
 from penstock.wire.mqtt.fields import PUBACK, PUBREC
 from penstock.wire.mqtt.properties import MqttProperties, MqttProperty

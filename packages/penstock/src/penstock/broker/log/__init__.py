@@ -1,8 +1,8 @@
-"""The segmented log: what is durable is kept here.
+"""The segmented log, the storage of all durable data.
 
-A stream is a `Log` that many readers replay. A durable queue is a `Log` and an `AckFile`. One
-`Committer` for a broker writes and syncs them all. Ranges as Arrow are in `arrow`, imported only
-by who needs it.
+A stream is a `Log` with many readers. A durable queue is a `Log` and an `AckFile`. One `Committer`
+per broker writes and syncs them. `arrow` reads ranges as Arrow; it needs pyarrow and is imported on
+demand.
 """
 
 from penstock.broker.log.ack_file import AckFile

@@ -1,15 +1,12 @@
 """Ranges of a log as Arrow record batches, without touching each message in Python.
 
-A chunk's columns are Arrow's own layout, so a large chunk becomes a batch by pointing at its
-bytes. Small chunks are joined, column by column, until a batch is worth having. Only distinct
-routes are taken apart, with NumPy, once for each batch. A message whose body lies in a spool makes
-a batch of its own, so that no more than one large body is in memory at a time.
+A chunk's columns have Arrow's layout, so a large chunk becomes a batch that points at its bytes.
+Small chunks are joined column by column. Only distinct routes are split, with NumPy, once per
+batch. A spooled body becomes a batch of its own, so that one large body is in memory at a time.
 
-Every batch has dictionaries of its own. The IPC stream format allows that; `write_ipc` writes it
-and `pyarrow.ipc.open_stream` reads it.
-
-This is the only module of the room that needs pyarrow. A batch takes a few milliseconds of the
-loop: who serves a long range lets others have their turn between batches.
+Every batch has its own dictionaries, which the IPC stream format allows. This is the only module of
+the room that needs pyarrow. A batch takes a few milliseconds; the caller serves others between
+batches.
 """
 
 from __future__ import annotations
@@ -31,12 +28,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-#: Fewer rows than this are joined with the next chunk's.
+#: Fewer rows are joined with the next chunk, …
 BATCH_ROWS: Final = 16_384
-#: ... unless they are this many bytes already.
+#: … unless they have this many bytes.
 BATCH_BYTES: Final = 16 << 20
 
-#: What 32-bit offsets can address.
+#: The limit of 32-bit offsets.
 MAX_BODY_BYTES: Final = (1 << 31) - 1
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -56,7 +53,7 @@ ARROW_SCHEMA = pa.schema(
 def record_batches(
     log: Log, start: int, stop: int, load: Callable[[int], bytes] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The messages from `start` to before `stop`; `load` finds a spooled body by its offset."""
+    """The messages from `start` to before `stop`; `load` reads a spooled body by its offset."""
     gathered: list[Chunk] = []
     rows = size = 0
     for chunk in log.chunks(start, stop):
@@ -72,7 +69,6 @@ def record_batches(
 
 
 def write_ipc(source: Iterable[pa.RecordBatch], sink: IO[bytes] | pa.NativeFile) -> None:
-    """An IPC stream of the batches, also when there are none."""
     with pa.ipc.new_stream(sink, ARROW_SCHEMA) as writer:
         for batch in source:
             writer.write_batch(batch)
@@ -81,9 +77,9 @@ def write_ipc(source: Iterable[pa.RecordBatch], sink: IO[bytes] | pa.NativeFile)
 def _resolved(
     chunks: list[Chunk], start: int, stop: int, load: Callable[[int], bytes] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The chunks as a batch, parted where spooled bodies have to be fetched."""
+    """The chunks as a batch, split at spooled bodies."""
     batch = _batch(chunks)
-    first = max(start - chunks[0].base, 0)  # only the outer chunks can reach beyond the range
+    first = max(start - chunks[0].base, 0)  # only the outer chunks can exceed the range
     last = batch.num_rows - max(chunks[-1].end - stop, 0)
     flags = _column(chunks, "flags", np.uint8, 1)
     for row in (np.flatnonzero(flags[first:last] & SPOOLED) + first).tolist():
@@ -135,7 +131,6 @@ def _pieces(pieces: list[memoryview]) -> bytes | memoryview:
 
 
 def _column(chunks: list[Chunk], name: str, kind: type[np.generic], width: int) -> Array:
-    """A column of numbers, one for each message."""
     pieces = []
     for chunk in chunks:
         at = getattr(chunk.columns, name)
@@ -144,7 +139,7 @@ def _column(chunks: list[Chunk], name: str, kind: type[np.generic], width: int) 
 
 
 def _binary(chunks: list[Chunk], counts: Array, name: str) -> pa.Array:
-    """A column of bytes, with `counts` of them in each chunk."""
+    """A binary column, with `counts` values in each chunk."""
     offsets, blobs = [], []
     for chunk, count in zip(chunks, counts.tolist(), strict=True):
         view = memoryview(chunk.payload)
@@ -154,8 +149,7 @@ def _binary(chunks: list[Chunk], counts: Array, name: str) -> pa.Array:
         blobs.append(view[at : at + getattr(chunk.header, f"{name}_bytes")])
     joined = np.frombuffer(_pieces(offsets), np.int32)
     if len(chunks) > 1:
-        # Each chunk's offsets begin at zero and end with its bytes: shift them to follow on, and
-        # leave out the beginnings of all but the first.
+        # Offsets of each chunk begin at zero: shift them, and drop all first ones but one.
         sizes = np.array([len(blob) for blob in blobs], np.int32)
         shifted = joined + np.repeat(np.cumsum(sizes) - sizes, counts + 1).astype(np.int32)
         joined = np.delete(shifted, np.cumsum(counts[:-1] + 1))
@@ -164,27 +158,26 @@ def _binary(chunks: list[Chunk], counts: Array, name: str) -> pa.Array:
 
 
 def _routes(chunks: list[Chunk], counts: Array) -> tuple[pa.Array, pa.Array]:
-    """Exchange and routing key of each message, as dictionaries."""
+    """Exchange and routing key of each message, dictionary-encoded."""
     listed = np.array([chunk.header.routes for chunk in chunks])
     index = _column(chunks, "route_index", np.int32, 4)
     if len(chunks) > 1:
         index = index + np.repeat(np.cumsum(listed) - listed, counts).astype(np.int32)
-    # Chunks tend to list the same routes: what is to be taken apart shrinks to one of each.
+    # Chunks mostly have the same routes: split each once.
     routes = _binary(chunks, listed, "route").dictionary_encode()
     index = routes.indices.to_numpy()[index]
-    exchanges, routing_keys = _take_apart(routes.dictionary)
+    exchanges, routing_keys = _split_routes(routes.dictionary)
     return _lookup(exchanges, index), _lookup(routing_keys, index)
 
 
 def _lookup(text: pa.Array, index: Array) -> pa.DictionaryArray:
-    """The text each index stands for, with every text once in the dictionary."""
+    """The text of each index, with every text once in the dictionary."""
     encoded = text.dictionary_encode()
     codes = encoded.indices.to_numpy()
     return pa.DictionaryArray.from_arrays(pa.array(codes[index]), encoded.dictionary)
 
 
-def _take_apart(routes: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The exchanges and the routing keys of routes, which are two short strings each."""
+def _split_routes(routes: pa.Array) -> tuple[pa.Array, pa.Array]:
     _, ends, blob = routes.buffers()
     offsets = np.frombuffer(ends, np.int32)[: len(routes) + 1]
     octets = np.frombuffer(blob, np.uint8)
@@ -195,7 +188,7 @@ def _take_apart(routes: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _text(octets: Array, starts: Array, sizes: Array) -> pa.Array:
-    """The strings that begin there and are that long; what is not UTF-8 is replaced."""
+    """Strings by start and size; invalid UTF-8 is replaced."""
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     where = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
@@ -203,5 +196,5 @@ def _text(octets: Array, starts: Array, sizes: Array) -> pa.Array:
     text = pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
     try:
         return text.cast(pa.string())
-    except pa.ArrowInvalid:  # a client's mistake, and rare enough to look at each
+    except pa.ArrowInvalid:  # a client's mistake, and rare
         return pa.array([(raw.as_py()).decode("utf-8", "replace") for raw in text], pa.string())

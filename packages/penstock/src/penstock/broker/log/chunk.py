@@ -1,22 +1,22 @@
-"""The chunk: what one write puts into a segment, and the unit of checking and reading.
+"""The chunk: the unit of writing, checking and reading in a segment.
 
-A chunk is columnar, so that a range of a log can be handed on as Arrow without touching each
-message. All numbers are little-endian, and every column is padded to a multiple of eight bytes.
+A chunk is columnar, so that a range of a log becomes Arrow without touching each message. Numbers
+are little-endian, and every column is padded to a multiple of eight bytes.
 
     header  64 bytes  magic "PSCK", crc32 of the 56 bytes after this field, version u16, header
                       length u16, payload crc32, payload length, count, base offset i64, oldest and
                       newest timestamp i64 (ms), routes, route bytes, header bytes, body bytes
     payload           timestamps     i64[count]
-                      flags          u8[count]     the log's own, such as SPOOLED
+                      flags          u8[count]     of the log, such as SPOOLED
                       message flags  u8[count]     as in the contract
                       route index    i32[count]    into the distinct routes of the chunk
                       routes         i32[routes + 1] offsets, then bytes
                       headers        i32[count + 1] offsets, then bytes
                       bodies         i32[count + 1] offsets, then bytes
 
-A message whose body lies in a spool is marked SPOOLED and stored with its own offset, eight bytes,
-for a body: under that name the log's owner keeps the spool, and finds it again. That other bodies
-are of ordinary size is the owner's promise: a chunk addresses its bytes with 32 bits.
+A message with a spooled body is flagged SPOOLED, and its offset, eight bytes, stands for the body:
+`BodyFiles` finds the file by it. The owner of the log ensures that other bodies are small, as a
+chunk addresses its bytes with 32 bits.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from mmap import mmap
 
-if sys.byteorder != "little":  # the columns are copied as they lie in memory
+if sys.byteorder != "little":  # columns are copied as they are in memory
     raise ImportError("the log's format needs a little-endian machine")
 
 CHUNK_MAGIC: Final = b"PSCK"
 VERSION: Final = 1
 HEADER_BYTES: Final = 64
-#: Record flag: the body is elsewhere, and what stands for it is the message's offset.
+#: Record flag: the body is the offset of a spooled message.
 SPOOLED: Final = 128
-#: A chunk is closed when it holds this much: large enough to be worth a write of its own, small
-#: enough to be read and checked without a pause.
+#: The size limit of a chunk: large enough for one write, small enough to be read and checked
+#: quickly.
 CHUNK_BYTES: Final = 1 << 20
-#: No message takes fewer bytes than its share of the fixed columns.
+#: The least size of a message: its share of the fixed columns.
 SMALLEST_MESSAGE: Final = 22
 
 _SEAL = struct.Struct("<4sI")
@@ -69,7 +69,6 @@ class ChunkHeader(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after the chunk's last message."""
         return self.base + self.rows
 
     @property
@@ -78,7 +77,7 @@ class ChunkHeader(NamedTuple):
 
 
 class ChunkColumns(NamedTuple):
-    """Where each column begins in the payload."""
+    """The offset of each column in the payload."""
 
     timestamps: int
     flags: int
@@ -111,7 +110,7 @@ def chunk_columns(header: ChunkHeader) -> ChunkColumns:
 
 
 class Chunk:
-    """A checked chunk: its header and payload, messages made when they are asked for."""
+    """A valid chunk; messages are decoded on demand."""
 
     __slots__ = ("_messages", "base", "columns", "count", "end", "header", "payload")
 
@@ -136,7 +135,7 @@ class Chunk:
         return self.payload[at : at + self.count]
 
     def messages(self, start: int = 0) -> list[Message]:
-        """The messages from the `start`-th on. They are shared between readers: do not change."""
+        """The messages from the `start`-th on. Readers share them and must not change them."""
         messages = self._messages
         if messages is None:
             messages = self._messages = self._decode()
@@ -166,7 +165,7 @@ class Chunk:
 def encode_chunk(
     base: int, timestamp: int, messages: Sequence[Message], flags: Mapping[int, int]
 ) -> Chunk:
-    """One chunk of `messages`; `flags` holds those that are not zero, by offset."""
+    """`flags` holds nonzero record flags by offset."""
     count = len(messages)
     bodies = [message.body for message in messages]
     headers = [message.header for message in messages]
@@ -177,7 +176,7 @@ def encode_chunk(
             marks[offset - base] = flag
     whole: list[Message] | None = list(messages)
     if [message.spool for message in messages].count(None) != count:
-        whole = None  # a reader gets the reference, not the message that was appended
+        whole = None  # readers get the offset, not the message that was appended
         for i, message in enumerate(messages):
             if message.spool is not None:
                 bodies[i] = _INTEGER.pack(base + i)
@@ -212,7 +211,7 @@ def encode_chunk_header(header: ChunkHeader) -> bytes:
 
 
 def decode_chunk_header(data: bytes | mmap, at: int = 0) -> ChunkHeader | None:
-    """The header at that place, or None when there is no whole and valid one."""
+    """The header at that position, or None if there is no valid one."""
     raw = data[at : at + HEADER_BYTES]
     if len(raw) < HEADER_BYTES:
         return None
@@ -227,7 +226,7 @@ def decode_chunk_header(data: bytes | mmap, at: int = 0) -> ChunkHeader | None:
 
 
 def decode_chunk(data: bytes) -> Chunk:
-    """The chunk that `data` begins with; raises CorruptChunk."""
+    """The chunk at the start of `data`; raises CorruptChunk."""
     header = decode_chunk_header(data)
     if header is None:
         raise CorruptChunk("damaged chunk header")

@@ -1,26 +1,26 @@
-"""Group commit: one fdatasync for all that waited.
+"""Group commit: one fdatasync for all waiting publishers.
 
-At the end of a turn `write` puts what every touched log has pending into its file. When somebody
-waits, a thread then syncs the files that were written since their last sync, and once it has, all
-who waited for data written before it began are told. Meanwhile the next cycle gathers.
+At the end of a write batch, `write` writes pending data of all touched logs to their files. If
+publishers wait, a thread then syncs the written files, and confirms everything written before the
+sync began. Meanwhile the next cycle collects.
 
-It promises that nobody is told before the data is on disk. A write that fails (disk full, I/O
-error) keeps the data in memory, is reported once and tried again until it succeeds; those who
-wait, wait on. A sync that fails is not made good by a second one, because the kernel may have
-dropped the pages it could not write: those who waited are failed. To hold publishers back during
-a fault, and to flush sockets after a cycle, is the broker's, which the hooks tell.
+Nothing is confirmed before it is on disk. A failed write (disk full, I/O error) keeps its data in
+memory, is reported once and retried until it succeeds. A failed sync is not repeated, because the
+kernel may have dropped the pages: its waiters fail. Hooks tell the broker, which blocks publishers
+during a fault.
 
-Acknowledgements are *lazy*: written after the data of the same turn, so that a message moved from
-one queue to another is never in neither file, and synced within a second.
+Acknowledgements are *lazy*: written after the data of the same batch, so that a message moved
+between queues is always in one of the files, and synced within a second.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from queue import SimpleQueue
-from threading import Thread
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
+
+from penstock.broker.disk_thread import DiskThread
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,21 +29,20 @@ if TYPE_CHECKING:
     from penstock.broker.contract import Channel
 
 
-#: Data nobody waits for, and acknowledgements, are on disk at most about this much later.
+#: The delay of syncs that nobody waits for.
 LAZY_SYNC_SECONDS: Final = 1.0
 
 
 class Writable(Protocol):
-    """What the committer writes and syncs: a log, an acknowledgement file."""
+    """A file that the committer writes and syncs."""
 
     def write(self) -> None:
-        """Put what is pending into the file; on OSError, keep it for the next time."""
+        """Write pending data; after an OSError it stays pending."""
 
     def begin_sync(self) -> list[int]:
-        """Descriptors to sync, and then close, for all that is written to be on disk."""
+        """Descriptors to sync and close, so that all written data is on disk."""
 
-    def end_sync(self, error: OSError | None) -> None:
-        """The sync that was begun has ended."""
+    def end_sync(self, error: OSError | None) -> None: ...
 
 
 class HasFileno(Protocol):
@@ -71,74 +70,71 @@ class Committer:
         self._on_synced = on_synced
         self._retry_seconds = retry_seconds
         self._sync = sync
-        self._thread = SyncThread(loop, sync, self._ended)
-        self._touched: dict[Writable, None] = {}  # something pending in memory
+        self._thread = DiskThread(loop, "penstock-sync")
+        self._touched: dict[Writable, None] = {}  # with pending data
         self._touched_lazily: dict[Writable, None] = {}
-        self._dirty: dict[Writable, None] = {}  # something written and not synced
+        self._dirty: dict[Writable, None] = {}  # written, not synced
         self._dirty_lazily: dict[Writable, None] = {}
-        self._others: list[int] = []  # descriptors to sync besides
+        self._others: list[int] = []  # further descriptors to sync
         self._fresh = CommitWaiters()  # their data may be pending
         self._written = CommitWaiters()  # their data is in the files
-        self._syncing: CommitWaiters | None = (
-            None  # their data is being synced: a cycle is under way
-        )
+        self._syncing: CommitWaiters | None = None  # set during a cycle
         self._syncing_files: list[Writable] = []
         self._fault: OSError | None = None
-        self._probing = False  # the cycle under way tells whether the fault is over
-        self._overdue = False  # what is lazy belongs in the next cycle
+        self._probing = False  # the current cycle tells whether the fault is over
+        self._overdue = False  # the next cycle includes lazy files
         self._lazy_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._cycle_ended: asyncio.Future[bool] | None = None
         self._closing = False
         self._closed = False
 
-    # What logs and drivers call.
+    # For logs and drivers.
 
     def touch(self, log: Writable, lazy: bool = False) -> None:
-        """`log` has something to write."""
+        """`log` has pending data."""
         if lazy:
             self._touched_lazily[log] = None
         else:
             self._touched[log] = None
 
     def wait(self, channel: Channel, receipt: int) -> None:
-        """Confirm this receipt once all that is appended so far is on disk."""
+        """Confirm this receipt once everything appended so far is on disk."""
         self._fresh.receipts.append((channel, receipt))
 
     def after(
         self, callback: Callable[[], None], failed: Callable[[OSError], None] | None = None
     ) -> None:
-        """Call back once all that is appended so far is on disk, or `failed` if it cannot be."""
+        """Call back once everything appended so far is on disk, or `failed` if it cannot be."""
         self._fresh.callbacks.append((callback, failed))
 
     def also_sync(self, file: int | HasFileno) -> None:
-        """Sync this file too, before those who wait from now on are told."""
+        """Also sync this file, before later waiters are confirmed."""
         self.adopt(os.dup(file if isinstance(file, int) else file.fileno()))
 
     def adopt(self, descriptor: int) -> None:
-        """Sync this descriptor too, and close it: its owner is done with it."""
+        """Also sync this descriptor, then close it."""
         if not self._closed:
             self._others.append(descriptor)
             self._sync_soon()
-        elif (error := sync_all([descriptor], self._sync)) is not None:
-            raise error
+        else:
+            sync_all([descriptor], self._sync)
 
-    # What the broker calls.
+    # For the broker.
 
     @property
     def pending(self) -> bool:
-        """Whether `write` has something to do."""
         return bool(self._touched or self._touched_lazily or self._fresh)
 
     @property
     def unwritten(self) -> int:
-        """How many files `write` will have to write to."""
+        """The number of files that `write` will write."""
         return len(self._touched)
 
     def write(self) -> None:
-        """The end of a turn: everything pending goes to the files, and those who wait are next."""
+        """Write everything pending at the end of a write batch, and sync if anybody waits."""
         if self._fault is not None or not self._write_touched():
-            return  # the retry timer takes it from here
+            return  # the retry timer continues
         if self._written:
             if self._syncing is None:
                 self._begin()
@@ -146,26 +142,24 @@ class Committer:
             self._sync_soon()
 
     async def close(self) -> None:
-        """Write, sync, tell all who wait, stop the thread. Who cannot be confirmed is failed."""
+        """Write, sync, confirm all waiters, or fail them, and stop the thread."""
         self._closing = True
         for timer in (self._lazy_timer, self._retry_timer):
             if timer is not None:
                 timer.cancel()
         await self._cycle()
-        self._fault = None  # one honest try, whatever went before
+        self._fault = None  # one more attempt
         while self._write_touched() and self._unsynced():
             self._overdue = True
             self._begin()
             if not await self._cycle():
                 break
-        self._written.take(self._fresh)
+        self._written.merge(self._fresh)
         self._written.fail(self._loop, OSError(errno.ESHUTDOWN, "the broker closed"))
         self._written = CommitWaiters()
         self._on_synced()
         self._thread.stop()
         self._closed = True
-
-    # Writing.
 
     def _write_touched(self) -> bool:
         try:
@@ -180,7 +174,7 @@ class Committer:
         except OSError as error:
             self._failed(error)
             return False
-        self._written.take(self._fresh)
+        self._written.merge(self._fresh)
         return True
 
     def _failed(self, error: OSError) -> None:
@@ -192,13 +186,11 @@ class Committer:
 
     def _retry(self) -> None:
         self._retry_timer = None
-        if self._syncing is not None:  # it began before the fault and proves nothing
+        if self._syncing is not None:  # it began before the fault
             self._retry_timer = self._loop.call_later(self._retry_seconds, self._retry)
         elif self._write_touched():
             self._probing = self._overdue = True
             self._begin()
-
-    # Syncing, a cycle at a time.
 
     def _unsynced(self) -> bool:
         return bool(self._dirty or self._dirty_lazily or self._others or self._written)
@@ -214,7 +206,7 @@ class Committer:
             self._begin()
 
     def _begin(self) -> None:
-        """Hand to the thread all that must be on disk before those who wait are told."""
+        """Start a cycle: sync everything that must be on disk for the waiters."""
         self._syncing, self._written = self._written, CommitWaiters()
         files = list(self._dirty)
         self._dirty.clear()
@@ -232,26 +224,25 @@ class Committer:
                 os.close(descriptor)
             self._loop.call_soon(self._ended, error)
         else:
-            self._thread.submit(descriptors)
+            self._thread.submit(partial(sync_all, descriptors, self._sync), self._ended)
 
     def _ended(self, error: OSError | None) -> None:
-        """On the loop again: a cycle has ended."""
-        told, self._syncing = self._syncing or CommitWaiters(), None
+        waiters, self._syncing = self._syncing or CommitWaiters(), None
         files, self._syncing_files = self._syncing_files, []
         for file in files:
             file.end_sync(error)
         probing, self._probing = self._probing, False
         if error is None:
-            told.confirm(self._loop)
+            waiters.confirm(self._loop)
             if probing:
                 self._fault = None
                 self._on_recovered()
         else:
-            # What was written while the thread synced may have been dropped with the rest.
-            told.take(self._written)
+            # Data written during the sync may have been dropped, too.
+            waiters.merge(self._written)
             self._dirty.update(dict.fromkeys(files))
             self._failed(error)
-            told.fail(self._loop, error)
+            waiters.fail(self._loop, error)
         self._on_synced()
         if self._cycle_ended is not None:
             self._cycle_ended.set_result(error is None)
@@ -260,63 +251,21 @@ class Committer:
             if self._written or self._overdue:
                 self._begin()
             if probing:
-                self.write()  # what gathered during the fault
+                self.write()  # data from during the fault
 
     async def _cycle(self) -> bool:
-        """Wait for the cycle under way, if one is. Whether it went well."""
+        """Wait for the current cycle, if any; returns whether it succeeded."""
         if self._syncing is None:
             return True
         self._cycle_ended = self._loop.create_future()
         return await self._cycle_ended
 
 
-# The thread that syncs: it is handed descriptors, syncs and closes each, and says how it went.
-#
-# The descriptors are duplicates, so a log can close or delete its files at any time. Nothing else
-# of the broker is touched from this thread.
+def sync_all(descriptors: list[int], sync: Callable[[int], None]) -> None:
+    """Sync and close each, also after an error; raises the first error.
 
-
-class SyncThread:
-    __slots__ = ("_ended", "_jobs", "_loop", "_sync", "_thread")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sync: Callable[[int], None],
-        ended: Callable[[OSError | None], None],
-    ) -> None:
-        """`ended` is called on the loop after each list, with the first error if there was one."""
-        self._loop = loop
-        self._sync = sync
-        self._ended = ended
-        self._jobs: SimpleQueue[list[int] | None] = SimpleQueue()
-        self._thread: Thread | None = None
-
-    def submit(self, descriptors: list[int]) -> None:
-        if self._thread is None:  # a broker with nothing durable needs no thread
-            # A daemon, because a sync on a dying disk may never return.
-            self._thread = Thread(target=self._run, name="penstock-sync", daemon=True)
-            self._thread.start()
-        self._jobs.put(descriptors)
-
-    def stop(self) -> None:
-        """End the thread once it has done what it was given."""
-        if self._thread is not None:
-            self._jobs.put(None)
-            self._thread.join()
-            self._thread = None
-
-    def _run(self) -> None:
-        while (descriptors := self._jobs.get()) is not None:
-            error = sync_all(descriptors, self._sync)
-            try:
-                self._loop.call_soon_threadsafe(self._ended, error)
-            except RuntimeError:  # the loop was closed without closing the committer
-                return
-
-
-def sync_all(descriptors: list[int], sync: Callable[[int], None]) -> OSError | None:
-    """Sync and close each, also after an error. Returns the first."""
+    They are duplicates, so that a log can close or delete its files at any time.
+    """
     first: OSError | None = None
     for descriptor in descriptors:
         try:
@@ -325,16 +274,13 @@ def sync_all(descriptors: list[int], sync: Callable[[int], None]) -> OSError | N
             first = first or error
         finally:
             os.close(descriptor)
-    return first
-
-
-# Those who wait for data to be safe: publishers' receipts, and callbacks of the broker's own.
-#
-# Telling one of them never keeps the others from being told: what a waiter raises goes to the
-# loop's exception handler.
+    if first is not None:
+        raise first
 
 
 class CommitWaiters:
+    """Receipts of publishers and callbacks of the broker. Errors in one do not affect others."""
+
     __slots__ = ("callbacks", "receipts")
 
     def __init__(self) -> None:
@@ -344,8 +290,7 @@ class CommitWaiters:
     def __bool__(self) -> bool:
         return bool(self.receipts or self.callbacks)
 
-    def take(self, other: CommitWaiters) -> None:
-        """All of `other` wait here from now on."""
+    def merge(self, other: CommitWaiters) -> None:
         self.receipts += other.receipts
         self.callbacks += other.callbacks
         other.receipts, other.callbacks = [], []
@@ -377,5 +322,5 @@ class CommitWaiters:
 
 
 def _report_callback_error(loop: asyncio.AbstractEventLoop, error: Exception) -> None:
-    message = "a waiter raised when it was told about its data"
+    message = "commit callback failed"
     loop.call_exception_handler({"message": message, "exception": error})

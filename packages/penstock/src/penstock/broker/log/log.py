@@ -1,12 +1,10 @@
-"""The segmented log: an append-only sequence of messages, kept in files, read from any offset.
+"""The segmented log: an append-only sequence of messages in files, readable from any offset.
 
-Appending only notes the message. At the end of the turn the committer has the log write what is
-pending as one chunk, or several when it is much. The log promises that what `synced_offset` says
-is on disk survives anything but the loss of the disk; that opening reads to the last whole chunk
-and cuts what was torn; that a damaged chunk is reported once and skipped, never handed out. When
-to write and to sync is the committer's, what may be forgotten is the queue's or the stream's.
-
-Everything here runs on the broker's loop.
+`append` only queues a message. At the end of the write batch, the committer makes the log write
+pending messages as one or more chunks. Data below `synced_offset` survives everything but the loss
+of the disk. Opening reads to the last complete chunk and cuts a torn tail. A damaged chunk is
+reported once and skipped. The committer decides when to write and sync, the queue or stream what to
+delete. Everything runs on the broker's loop.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
     from penstock.broker.log.committer import Committer
 
 
-#: Readers that follow the end of a log share chunks, and the messages made of them. Each may be a
-#: megabyte, and there may be many logs.
+#: Chunks cached for readers at the end of the log. Each may take a megabyte, and there may be many
+#: logs.
 CACHED_CHUNKS: Final = 2
 
 
@@ -55,50 +53,46 @@ class Log:
         now: Callable[[], int] = _milliseconds,
         report: Callable[[str], None] = _ignore,
     ) -> None:
-        """Open the log in `directory`, or begin one there."""
+        """Open the log in `directory`, or create it."""
         self._directory = directory
         self._committer = committer
         self._segment_bytes = segment_bytes
         self.now = now  #: milliseconds since the epoch
         self._made_directory = not directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
-        self._damages = CorruptionReport(report)
-        self._segments = SegmentList(directory, self._damages)
+        self._corruption = CorruptionReport(report)
+        self._segments = SegmentList(directory, self._corruption)
         end = self._segments.end
-        self.next_offset = end  #: what the next message appended gets
+        self.next_offset = end  #: of the next message
         self.written_offset = end  #: everything below is in the files
         self.synced_offset = end  #: everything below is on disk
         self._pending: list[Message] = []
-        self._flags: dict[int, int] = {}  # of pending messages, where not zero
+        self._flags: dict[int, int] = {}  # of pending messages, if not zero
         self._timestamp = 0  # of pending messages
-        self._unwritten: deque[Chunk] = deque()  # encoded, and waiting for the disk
+        self._unwritten: deque[Chunk] = deque()  # encoded, not in the files yet
         self._recent: deque[Chunk] = deque(maxlen=CACHED_CHUNKS)
-        self._followed = False  # somebody reads at the end: the next chunk will be wanted
+        self._followed = False  # a reader is at the end: cache the next chunk
         self._sealed: list[int] = []  # descriptors of segments sealed since the last sync
         self._new_files = False
-        self._distrusted = False  # the active segment's last sync failed
+        self._distrusted = False  # the last sync of the active segment failed
         self._syncing_offset = 0
         self._closed = False
 
     @property
     def first_offset(self) -> int:
-        """The oldest that is kept."""
         return self._segments.first_offset
 
     @property
     def bytes(self) -> int:
-        """On disk."""
         return self._segments.bytes
 
     @property
     def corrupt(self) -> int:
-        """Damaged places found so far."""
-        return len(self._damages)
-
-    # Writing.
+        """The number of damaged chunks found so far."""
+        return len(self._corruption)
 
     def append(self, message: Message, flags: int = 0) -> int:
-        """Note a message for the next write; returns its offset."""
+        """Queue a message for the next write; returns its offset."""
         offset = self.next_offset
         self.next_offset = offset + 1
         if not self._pending:
@@ -110,12 +104,12 @@ class Log:
         return offset
 
     def write(self) -> None:
-        """Put what is pending into the files; on OSError the rest stays for the next time."""
+        """Write pending messages to the files; after an OSError the rest stays pending."""
         if self._pending:
             self._encode_pending()
         while self._unwritten:
             chunk = self._unwritten[0]
-            self._make_room(chunk)
+            self._ensure_segment(chunk)
             self._segments.append(chunk)
             self._unwritten.popleft()
             self.written_offset = chunk.end
@@ -124,7 +118,7 @@ class Log:
                 self._followed = False
 
     def _encode_pending(self) -> None:
-        """Close the batch: it is encoded once, however often it must be written."""
+        """Encode the pending messages, once, however often they must be written."""
         base = self.next_offset - len(self._pending)
         for part in _parts(self._pending):
             self._unwritten.append(encode_chunk(base, self._timestamp, part, self._flags))
@@ -132,8 +126,8 @@ class Log:
         self._pending = []
         self._flags.clear()
 
-    def _make_room(self, chunk: Chunk) -> None:
-        """Begin another segment when the active one is full or cannot be trusted."""
+    def _ensure_segment(self, chunk: Chunk) -> None:
+        """Start a new segment if the active one is full, or its last sync failed."""
         if self._closed:
             raise OSError(errno.EBADF, "the log is closed", str(self._directory))
         active = self._segments.active
@@ -147,8 +141,6 @@ class Log:
         self._new_files = True
         self._distrusted = False
 
-    # Syncing, for the committer.
-
     def begin_sync(self) -> list[int]:
         self._syncing_offset = self.written_offset
         if self._closed:
@@ -157,7 +149,7 @@ class Log:
         try:
             if (active := self._segments.active) is not None:
                 descriptors.append(active.duplicate())
-            if self._new_files:  # their names must be on disk too
+            if self._new_files:  # their names must be synced, too
                 descriptors.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY))
             if self._made_directory:
                 descriptors.append(os.open(self._directory.parent, os.O_RDONLY | os.O_DIRECTORY))
@@ -173,15 +165,13 @@ class Log:
     def end_sync(self, error: OSError | None) -> None:
         if error is None:
             self.synced_offset = max(self.synced_offset, self._syncing_offset)
-        else:  # go on in another file: this one may have holes from here on
+        else:  # continue in another file: this one may have holes
             self._distrusted = self._new_files = True
 
-    # Reading.
-
     def read(self, offset: int) -> Chunk | None:
-        """The chunk that holds the offset, or the next whole one; None after the last written.
+        """The chunk with the offset, or the next valid one; None after the last written message.
 
-        A chunk begins after the offset where older messages are gone or damaged.
+        The chunk begins after the offset if older messages are deleted or damaged.
         """
         for chunk in self._recent:
             if chunk.base <= offset < chunk.end:
@@ -195,7 +185,7 @@ class Log:
         return found
 
     def chunks(self, start: int, stop: int) -> Iterator[Chunk]:
-        """The chunks with messages from `start` to before `stop`, for one who reads them once."""
+        """The chunks with messages from `start` to before `stop`, uncached."""
         while start < min(stop, self.written_offset):
             chunk = self._segments.read(start)
             if chunk is None or chunk.base >= stop:
@@ -204,7 +194,8 @@ class Log:
             start = chunk.end
 
     def find(self, timestamp_ms: int) -> int:
-        """The first offset of a chunk with a message of that time or later, else the next."""
+        """The first offset of the first chunk with a message of that time or later, else the next
+        offset."""
         found = self._segments.find(timestamp_ms)
         if found is not None:
             return found
@@ -215,29 +206,25 @@ class Log:
         return self.next_offset - len(self._pending) if late else self.next_offset
 
     def last_chunk_offset(self) -> int:
-        """Where the last written chunk begins; the next offset when there is none."""
+        """The first offset of the last written chunk; the next offset if there is none."""
         last = self._segments.last_chunk_offset()
         return self.next_offset if last is None else last
 
-    # Forgetting and ending.
-
     def truncate_before(self, offset: int) -> None:
-        """Delete the segments that hold only messages below the offset."""
+        """Delete segments that have only messages below the offset."""
         self._segments.drop_before(offset)
 
     def retain(self, max_age_ms: int | None, max_bytes: int | None) -> int:
-        """Delete the oldest segments past an age or a total size; returns the first offset left.
-
-        The segment being written is always kept.
-        """
+        """Delete segments beyond an age or total size, except the active one; returns the first
+        offset."""
         oldest = None if max_age_ms is None else self.now() - max_age_ms
         self._segments.retain(oldest, max_bytes)
         return self.first_offset
 
     def close(self) -> None:
-        """Write what is pending and let go of the files; the committer syncs them.
+        """Write pending messages and close the files; the committer syncs them.
 
-        What cannot be written is lost, and those who wait for it are never confirmed.
+        Messages that cannot be written are lost and never confirmed.
         """
         if self._closed:
             return
@@ -251,7 +238,6 @@ class Log:
             self._recent.clear()
 
     def delete(self) -> None:
-        """Drop everything, also what is pending."""
         self._closed = True
         self._pending = []
         self._unwritten.clear()
@@ -260,12 +246,12 @@ class Log:
             os.close(descriptor)
         self._sealed = []
         self._segments.delete()
-        with suppress(OSError):  # others may keep files there
+        with suppress(OSError):  # it may have other files
             self._directory.rmdir()
 
 
 def _parts(messages: list[Message]) -> Iterator[list[Message]]:
-    """Stretches of about a chunk's worth of bytes each."""
+    """Slices of about the size of a chunk."""
     if sum([len(m.body) + len(m.header) for m in messages]) <= CHUNK_BYTES:
         yield messages
         return
@@ -279,33 +265,29 @@ def _parts(messages: list[Message]) -> Iterator[list[Message]]:
         yield messages[start:]
 
 
-# The segments of one log, oldest first: finding and reading chunks in them, dropping the oldest.
-#
-# The last one is active. Of the sealed ones only a few are open at a time. Damaged chunks are told
-# to `CorruptionReport` and skipped, so that a reader only ever meets sound ones. What is appended,
-# and when something is dropped, is the log's.
-
-#: Sealed segments kept open. Readers of one log are mostly close together.
+#: Open sealed segments. Readers of one log are mostly close together.
 OPEN_SEGMENTS: Final = 4
 
 
 class SegmentList:
-    __slots__ = ("_damages", "_directory", "_list", "_open", "bytes")
+    """The segments of one log, oldest first; the last is active. Damaged chunks are skipped."""
 
-    def __init__(self, directory: Path, damages: CorruptionReport) -> None:
+    __slots__ = ("_corruption", "_directory", "_list", "_open", "bytes")
+
+    def __init__(self, directory: Path, corruption: CorruptionReport) -> None:
         self._directory = directory
-        self._damages = damages
+        self._corruption = corruption
         self._open: deque[Segment] = deque()
         for leftover in directory.glob("*.idx.new"):
             leftover.unlink()
         self._list = [
-            Segment(path, damages)
+            Segment(path, corruption)
             for path in sorted(directory.glob("*.seg"))
             if path.stem.isdigit()
         ]
         if self._list and not self._list[-1].recover():
-            # A process that was killed leaves data that only the kernel has, at the end of the
-            # last segment and perhaps of the one it had just sealed.
+            # After a kill, data of the last segment, and of one sealed just before, may not be
+            # synced.
             for segment in self._list[-2:]:
                 segment.sync()
         self.bytes = sum(segment.size for segment in self._list)
@@ -326,11 +308,9 @@ class SegmentList:
     def active(self) -> Segment | None:
         return self._list[-1] if self._list else None
 
-    # Growing.
-
     def roll(self, base: int) -> int | None:
-        """Begin the segment of that offset. Returns the sealed one's descriptor, to be synced."""
-        fresh = Segment(self._directory / f"{base:020}.seg", self._damages)
+        """Start a segment at that offset; the caller syncs the returned sealed descriptor."""
+        fresh = Segment(self._directory / f"{base:020}.seg", self._corruption)
         fresh.create()  # when this fails, nothing has changed
         before = self.active
         self._list.append(fresh)
@@ -340,10 +320,8 @@ class SegmentList:
         self._list[-1].append(chunk)
         self.bytes += chunk.header.file_bytes
 
-    # Reading.
-
     def read(self, offset: int) -> Chunk | None:
-        """The chunk that holds the offset, or the first sound one after it."""
+        """The chunk with the offset, or the first valid one after it."""
         where = max(bisect_right(self._list, offset, key=_base) - 1, 0)
         for segment in self._list[where:]:
             self._use(segment)
@@ -351,15 +329,15 @@ class SegmentList:
             for i in range(index.at_offset(offset), len(index)):
                 try:
                     chunk = segment.read(i)
-                except CorruptChunk as damage:
-                    self._damages.found(segment.path, index.positions[i], str(damage))
+                except CorruptChunk as damaged:
+                    self._corruption.found(segment.path, index.positions[i], str(damaged))
                     continue
-                if chunk.end > offset:  # else the offset lies in a damaged stretch after it
+                if chunk.end > offset:  # else the offset is in a damaged part after it
                     return chunk
         return None
 
     def find(self, timestamp: int) -> int | None:
-        """Where the first chunk with a message of that time or later begins."""
+        """The first offset of the first chunk with a message of that time or later."""
         for segment in self._list:
             if segment.newest >= timestamp:
                 self._use(segment)
@@ -379,15 +357,14 @@ class SegmentList:
                 self._open.popleft().release()
             self._open.append(segment)
 
-    # Forgetting.
-
     def drop_before(self, offset: int) -> None:
-        """Delete the segments, but never the active one, that end at or before the offset."""
+        """Delete segments that end at or before the offset, except the active one."""
         while len(self._list) > 1 and self._list[1].base <= offset:
             self._drop_oldest()
 
     def retain(self, oldest: int | None, most: int | None) -> None:
-        """Delete oldest segments while they are older than that, or all are more bytes."""
+        """Delete the oldest segments while they are older than `oldest`, or all take more than
+        `most` bytes."""
         while len(self._list) > 1 and (
             (most is not None and self.bytes > most)
             or (oldest is not None and self._list[0].newest < oldest)

@@ -1,9 +1,8 @@
-"""One segment: a file of chunks, named by the offset of its first message, with its index.
+"""One segment of a log: a file of chunks, named by its first offset, with an index.
 
-A segment is *active* while chunks are appended to it, *sealed* after. It promises that after a
-failed append the file ends with the last whole chunk, or that the next append overwrites what is
-left of the failed one. A sealed segment opens its file and its index when it is first read and
-can let go of both at any time. Which segments exist, and when data is synced, is the log's.
+A segment is *active* while chunks are appended, *sealed* after. After a failed append the file ends
+with the last complete chunk, or the next append overwrites the rest. A sealed segment opens its
+file and index on demand and can close both at any time.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from penstock.broker.log.chunk import (
     decode_chunk_header,
     encode_chunk_header,
 )
+from penstock.broker.log.compacted_file import torn_tail
 from penstock.core.data_directory import private_opener
 from penstock.core.errors import CorruptChunk
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 
 class Segment:
-    __slots__ = ("_damages", "_fd", "_index", "_newest", "base", "path", "size")
+    __slots__ = ("_corruption", "_fd", "_index", "_newest", "base", "path", "size")
 
-    def __init__(self, path: Path, damages: CorruptionReport) -> None:
-        """A sealed segment, until `create` or `recover` makes it the active one."""
+    def __init__(self, path: Path, corruption: CorruptionReport) -> None:
+        """A sealed segment, until `create` or `recover` makes it active."""
         self.path = path
         self.base = int(path.stem)
         self.size = 0
         with suppress(FileNotFoundError):
             self.size = path.stat().st_size
-        self._damages = damages
+        self._corruption = corruption
         self._fd = -1
         self._index: SegmentIndex | None = None
         self._newest: int | None = None
@@ -58,13 +58,14 @@ class Segment:
         self._index = SegmentIndex(self.base)
 
     def recover(self) -> bool:
-        """Open for appending: check every chunk, cut a torn tail. Whether it was closed cleanly."""
+        """Open for appending: check every chunk, cut a torn tail; returns whether it was closed
+        cleanly."""
         self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         saved = load_index(self._index_path, self.base, self.size)
         found, torn = self._walk(verify=True)
         if saved is not None:
-            # Nothing was being written when it ended, so nothing is torn: what is wrong is damage,
-            # and the index knows the offsets it has cost.
+            # It was closed cleanly, so nothing is torn: this is corruption, and the index has the
+            # lost offsets.
             if torn:
                 self._report_end(torn)
             self._index = saved
@@ -72,12 +73,12 @@ class Segment:
         if torn:
             self.size -= torn
             os.ftruncate(self._fd, self.size)
-            self._damages.cut(self.path, torn, found.end)
+            self._corruption.cut(self.path, torn, found.end)
         self._index = found
         return not self.size
 
     def mark_clean(self) -> None:
-        """An index that fits the active segment says that its data was left to be synced."""
+        """Save the index, which marks the segment as closed cleanly."""
         save_index(self.index, self._index_path, self.size)
 
     def sync(self) -> None:
@@ -97,20 +98,20 @@ class Segment:
                 if not left:
                     break
                 position += written
-                buffers = [b"".join(buffers)[written:]]  # the disk is filling up: rare
+                buffers = [b"".join(buffers)[written:]]  # the disk is nearly full: rare
         except OSError:
-            with suppress(OSError):  # the next append begins at the same place in any case
+            with suppress(OSError):  # the next append overwrites it in any case
                 os.ftruncate(self._fd, self.size)
             raise
         self.index.add(chunk.header, self.size)
         self.size += chunk.header.file_bytes
 
     def duplicate(self) -> int:
-        """Another descriptor of the active file, for a thread to sync and close."""
+        """A duplicate descriptor, for a thread to sync and close."""
         return os.dup(self._fd)
 
     def seal(self) -> int:
-        """End the writing. The descriptor goes to the caller, who syncs and closes it."""
+        """End appending; the caller syncs and closes the returned descriptor."""
         save_index(self.index, self._index_path, self.size)
         self._newest = self.index.newest
         fd, self._fd, self._index = self._fd, -1, None
@@ -125,7 +126,7 @@ class Segment:
             self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             data = os.pread(self._fd, stop - start, start)
-        except OSError as error:  # a bad sector costs the chunk it lies in, no more
+        except OSError as error:  # a bad sector costs one chunk
             raise CorruptChunk(f"unreadable: {error.strerror}") from error
         return decode_chunk(data)
 
@@ -138,16 +139,16 @@ class Segment:
 
     @property
     def newest(self) -> int:
-        """The newest timestamp in it, -1 when it is empty."""
+        """The newest timestamp, -1 if it is empty."""
         if self._newest is None:
             if self._index is not None:
                 return self._index.newest  # changes while the segment is active
             self._newest = self._find_index().newest
-            self.release()  # nobody reads it yet
+            self.release()  # it is not in use yet
         return self._newest
 
     def release(self) -> None:
-        """Let go of the file and, as it can be loaded again, of the index."""
+        """Close the file, and free the index, which can be loaded again."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._index = -1, None
@@ -162,7 +163,7 @@ class Segment:
         return self.path.with_suffix(".idx")
 
     def _find_index(self) -> SegmentIndex:
-        """The index of a sealed segment: as saved, or made again and saved."""
+        """The saved index of a sealed segment, or a rebuilt one."""
         index = load_index(self._index_path, self.base, self.size)
         if index is None:
             if self._fd < 0:
@@ -176,37 +177,24 @@ class Segment:
 
     def _report_end(self, count: int) -> None:
         what = f"{count} bytes at the end hold no whole chunk"
-        self._damages.found(self.path, self.size - count, what)
+        self._corruption.found(self.path, self.size - count, what)
 
     def _walk(self, *, verify: bool) -> tuple[SegmentIndex, int]:
-        """The index, and how many bytes at the end hold no whole chunk."""
+        """The index, and the number of bytes after the last complete chunk."""
         index = SegmentIndex(self.base)
         with mapped_file(self._fd) as data:
             for part in scan_chunks(data, self.base, verify=verify):
                 if isinstance(part, ScannedChunk):
                     index.add(part.header, part.position)
-                    if not part.sound:
-                        self._damages.found(self.path, part.position, corrupt_chunk(part.header))
+                    if not part.valid:
+                        self._corruption.found(self.path, part.position, corrupt_chunk(part.header))
                 elif part.stop == self.size:
                     return index, part.stop - part.position
                 else:
                     what = f"{part.stop - part.position} damaged bytes from offset {index.end}"
-                    self._damages.found(self.path, part.position, what)
+                    self._corruption.found(self.path, part.position, what)
         return index, 0
 
-
-# The index of a segment: for each chunk its base offset, a time, and its place in the file.
-#
-# The index of the segment being written lives in memory only, since that segment is walked and
-# checked when a log is opened. It is saved once, when the segment is sealed, and never relied on: a
-# missing, short or damaged index file, or one that does not fit its segment, reads as None and is
-# made again by walking the segment.
-#
-#     file  magic "PSIX", crc32 of all that follows, count i64, segment bytes i64, end offset i64,
-#           then bases i64[count], times i64[count], positions i64[count]
-#
-# The time kept is the newest of this chunk and all before it in the segment. A clock may step back;
-# the newest so far cannot, so the first chunk at or after a time is found by bisection.
 
 INDEX_MAGIC: Final = b"PSIX"
 _SEAL = struct.Struct("<4sI")
@@ -214,6 +202,18 @@ _FIELDS = struct.Struct("<qqq")
 
 
 class SegmentIndex:
+    """Base offset, time and file position of each chunk.
+
+    The index of the active segment is in memory only. It is saved when the segment is sealed or
+    closed; a missing or invalid index file is rebuilt from the segment.
+
+        file  magic "PSIX", crc32 of all that follows, count i64, segment bytes i64, end offset i64,
+              then bases i64[count], times i64[count], positions i64[count]
+
+    The time is the newest of this chunk and all before it: it never decreases, even if the clock
+    steps back, so chunks are found by bisection.
+    """
+
     __slots__ = ("bases", "end", "positions", "times")
 
     def __init__(self, base: int) -> None:
@@ -236,16 +236,16 @@ class SegmentIndex:
         self.end = header.end
 
     def at_offset(self, offset: int) -> int:
-        """The chunk that holds the offset, if any does: the last to begin at or before it."""
+        """The chunk that has the offset, if any: the last that begins at or before it."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def at_time(self, timestamp: int) -> int:
-        """The first chunk with a message of that time or later; the length when none has."""
+        """The first chunk with a message of that time or later; the length if there is none."""
         return bisect_left(self.times, timestamp)
 
 
 def save_index(index: SegmentIndex, path: Path, segment_bytes: int) -> None:
-    """Write the file; when that fails there is none, and the segment will be walked."""
+    """Write the file; if that fails, the index is rebuilt next time."""
     body = _FIELDS.pack(len(index), segment_bytes, index.end) + b"".join(
         (index.bases, index.times, index.positions)
     )
@@ -260,7 +260,7 @@ def save_index(index: SegmentIndex, path: Path, segment_bytes: int) -> None:
 
 
 def load_index(path: Path, base: int, segment_bytes: int) -> SegmentIndex | None:
-    """The saved index, or None when there is none that fits the segment."""
+    """The saved index, or None if it does not match the segment."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -286,32 +286,20 @@ def load_index(path: Path, base: int, segment_bytes: int) -> SegmentIndex | None
     return index
 
 
-# Walking a segment file from chunk to chunk, past whatever was damaged.
-#
-# A chunk's header says where the next one begins. Where there is no valid header, the walk looks
-# for the next one and takes it only if it can be true: its payload matches its checksum, and its
-# offsets fit the stretch that was skipped. So the image of a segment inside a message's body is not
-# mistaken for a part of this one. The walk reads; what to cut and whom to tell is the caller's.
-
-
 class ScannedChunk(NamedTuple):
-    """A chunk with a valid header; `sound` says whether the payload matches its checksum."""
-
     position: int
     header: ChunkHeader
-    sound: bool
+    valid: bool  #: the payload matches its checksum
 
 
 class CorruptRange(NamedTuple):
-    """A stretch that holds no chunk."""
-
     position: int
     stop: int
 
 
 @contextmanager
 def mapped_file(fd: int) -> Iterator[bytes | mmap.mmap]:
-    """The file's bytes, without reading them all into memory."""
+    """The file mapped into memory."""
     if not os.fstat(fd).st_size:  # an empty file cannot be mapped
         yield b""
         return
@@ -322,13 +310,18 @@ def mapped_file(fd: int) -> Iterator[bytes | mmap.mmap]:
 def scan_chunks(
     data: bytes | mmap.mmap, base: int, *, verify: bool
 ) -> Iterator[ScannedChunk | CorruptRange]:
-    """Every chunk and every damaged stretch, in order. Payloads are checked if `verify`."""
+    """Every chunk and every damaged range, in order; with `verify`, payloads are checked.
+
+    Each header tells where the next chunk begins. After a damaged range, a header is accepted only
+    if its payload matches its checksum and its offsets fit, so that a segment inside a message body
+    is not mistaken for a part of this one.
+    """
     size, position, expected = len(data), 0, base
     while position < size:
         header = decode_chunk_header(data, position)
         if header is not None and header.base >= expected:
             end = position + header.file_bytes
-            if end > size:  # torn while it was written: nothing can follow
+            if end > size:  # torn: nothing can follow
                 yield CorruptRange(position, size)
                 return
             yield ScannedChunk(position, header, not verify or _matches(data, position, header))
@@ -346,7 +339,7 @@ def _matches(data: bytes | mmap.mmap, position: int, header: ChunkHeader) -> boo
 
 
 def _resume(data: bytes | mmap.mmap, damaged: int, expected: int) -> int:
-    """Where the next credible chunk begins, or the end of the file."""
+    """The position of the next plausible chunk, or the end of the file."""
     at = data.find(CHUNK_MAGIC, damaged + 1)
     while at >= 0:
         header = decode_chunk_header(data, at) if at % 8 == 0 else None
@@ -361,10 +354,9 @@ def _resume(data: bytes | mmap.mmap, damaged: int, expected: int) -> int:
     return len(data)
 
 
-# What was found damaged in a log: counted, and told once for each place.
-
-
 class CorruptionReport:
+    """Counts damaged parts of a log and reports each once."""
+
     __slots__ = ("_known", "_report")
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -380,5 +372,5 @@ class CorruptionReport:
             self._report(f"{path} at byte {position}: {what}; skipped")
 
     def cut(self, path: Path, count: int, offset: int) -> None:
-        """A torn tail is how a crash looks, not a damage."""
-        self._report(f"{path}: torn tail of {count} bytes cut; the log ends before offset {offset}")
+        """A torn tail is left by a crash; it does not count as corruption."""
+        self._report(f"{torn_tail(path, count)}; the log ends before offset {offset}")

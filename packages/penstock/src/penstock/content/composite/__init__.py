@@ -1,4 +1,8 @@
-"""Composite subscriptions: publications that are wanted together."""
+"""Composite subscriptions: matches of several publications.
+
+Parts of all composites are in one matcher; only composites with a satisfied part are evaluated, by
+a Rete network of their joins. Partial matches are limited per composite.
+"""
 
 from __future__ import annotations
 
@@ -26,60 +30,51 @@ from penstock.content.messages import (
 __all__ = ["CompositeMatcher", "ConsumptionPolicy", "RetentionLimit"]
 
 
-# How long a publication counts for a composite subscription, and how often.
-
-
 class ConsumptionPolicy(Enum):
-    """What becomes of publications that have been part of a match."""
+    """The use of publications after a match."""
 
-    REMAIN = "consume-and-remain"  #: they count again with every new partner
-    ONCE = "consume-once"  #: each counts once, with the oldest partner that waits
-    RECENT = "recent-only"  #: the newest counts, with every new partner, and replaces what was
+    REMAIN = "consume-and-remain"  #: they match again with every new partner
+    ONCE = "consume-once"  #: each matches once, with the oldest partner
+    RECENT = "recent-only"  #: only the newest matches, with every new partner
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimit:
-    """What a composite subscription remembers, so that it cannot grow without limit."""
+    """The limit of partial matches of a composite subscription."""
 
-    size: int = 1000  #: partial matches on each side of each `&`; the oldest go first
-    seconds: float | None = None  #: all publications of a match arrive within this time
+    size: int = 1000  #: partial matches on each side of each `&`; the oldest are dropped first
+    seconds: float | None = None  #: the longest time between publications of a match
 
     def __post_init__(self) -> None:
         if self.size < 1 or (self.seconds is not None and self.seconds < 0):
-            raise ValueError(
-                "a composite remembers one partial match at least, and no negative time"
-            )
+            raise ValueError("the size must be at least 1, the time not negative")
 
 
 DEFAULT_RETENTION: Final = RetentionLimit()
 
 
-# Partial matches, and the memories of a join that hold them.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PartialMatch:
-    """Publications that together satisfy a part of a composite, by their number of arrival."""
+    """Publications that satisfy a part of a composite, by arrival number."""
 
     publications: Mapping[int, Publication]
     bindings: Bindings
-    since: float  #: when the oldest arrived
+    since: float  #: arrival of the oldest
 
     def merge(self, other: PartialMatch) -> PartialMatch | None:
-        """Both together; None where their variables disagree."""
+        """Both; None if their variables differ."""
         bindings = self.bindings.merge(other.bindings)
         if bindings is None:
             return None
-        together = {**self.publications, **other.publications}
-        return PartialMatch(together, bindings, min(self.since, other.since))
+        publications = {**self.publications, **other.publications}
+        return PartialMatch(publications, bindings, min(self.since, other.since))
 
 
 Correlation = tuple[Value, ...]
 
 
 class JoinMemory:
-    """The partial matches on one side of a join, by the values of the variables that both sides
-    are sure to have."""
+    """Partial matches on one side of a join, by the values of shared variables."""
 
     __slots__ = ("_bound", "_by", "_held", "_policy", "_variables")
 
@@ -89,7 +84,7 @@ class JoinMemory:
         self._variables = variables
         self._policy = policy
         self._bound = bound
-        # By correlation, each in order of arrival; and all of them in one order.
+        # By correlation, and all in order of arrival.
         self._held: OrderedDict[PartialMatch, Correlation] = OrderedDict()
         self._by: dict[Correlation, OrderedDict[PartialMatch, None]] = {}
 
@@ -97,7 +92,7 @@ class JoinMemory:
         return len(self._held)
 
     def partners(self, new: PartialMatch, now: float) -> Iterator[PartialMatch]:
-        """Those that agree in the variables both are sure to have, the oldest first."""
+        """Partial matches with equal variables, the oldest first."""
         for partner in list(self._by.get(self._correlation(new), ())):
             if self._bound.seconds is not None and now - partner.since > self._bound.seconds:
                 self.remove(partner)
@@ -122,7 +117,7 @@ class JoinMemory:
             del self._by[correlation]
 
     def expire(self, now: float) -> None:
-        """Forget what has been here too long, as far as it is at the front."""
+        """Remove expired partial matches at the front."""
         if self._bound.seconds is None:
             return
         while self._held and now - (oldest := next(iter(self._held))).since > self._bound.seconds:
@@ -133,15 +128,14 @@ class JoinMemory:
         return tuple(values[name] for name in self._variables)
 
 
-# The joins of one composite subscription: a Rete network over its parts.
-#
-# A publication that satisfies a part enters there as a partial match and goes up. `||` passes it
-# on. `&` joins it with every partial match of the other side that agrees in the variables, passes
-# the results on, and remembers it for partners that come later, as policy and bound allow. What
-# leaves at the top is a match.
-
-
 class ReteNetwork:
+    """The joins of one composite subscription.
+
+    A publication that satisfies a part enters as a partial match. `||` passes it on. `&` joins it
+    with every compatible partial match of the other side, passes the results on, and stores it for
+    later partners, as policy and limit allow. What leaves at the top is a match.
+    """
+
     __slots__ = ("_bound", "_entrances", "_joins", "_policy")
 
     def __init__(
@@ -150,7 +144,7 @@ class ReteNetwork:
         self._policy = policy
         self._bound = bound
         self._joins: list[_JoinNode] = []
-        #: For each part, from left to right, the joins on its way up and the sides it comes from.
+        #: For each part, from left to right, the joins above it with their sides.
         self._entrances: list[list[tuple[_JoinNode, int]]] = []
         self._build(composite.expression, [])
 
@@ -168,11 +162,11 @@ class ReteNetwork:
             self._build(node.right, [*way, (join, 1)])
 
     def remembered(self) -> int:
-        """How many partial matches wait for partners."""
+        """The number of stored partial matches."""
         return sum(len(memory) for join in self._joins for memory in join.sides)
 
     def enter(self, part: int, partial: PartialMatch, now: float) -> list[PartialMatch]:
-        """What a publication completes by satisfying a part."""
+        """The matches that a publication completes as a part."""
         found = [partial]
         for join, side in self._entrances[part]:
             found = [out for one in found for out in join.feed(side, one, now)]
@@ -208,7 +202,6 @@ class _JoinNode:
 
 
 def _bound_in(node: Expression) -> frozenset[str]:
-    """The variables that every match of an expression binds."""
     if isinstance(node, Join):
         left, right = _bound_in(node.left), _bound_in(node.right)
         return left | right if node.joining is JoinOperator.AND else left & right
@@ -219,16 +212,11 @@ def _bound_in(node: Expression) -> frozenset[str]:
     )
 
 
-# Many composite subscriptions: what a publication completes.
-#
-# Parts of all composites lie in one matcher; a composite is looked at only when one of its parts is
-# satisfied. What waits for partners is bounded for each composite by itself.
-
 K = TypeVar("K", bound=Hashable)
 
 
 class CompositeMatcher(Generic[K]):
-    """Composite subscriptions by a key of the caller's."""
+    """Composite subscriptions by a key of the caller."""
 
     def __init__(self, *, strict: bool = False, clock: Callable[[], float] = monotonic) -> None:
         self._strict = strict
@@ -254,7 +242,7 @@ class CompositeMatcher(Generic[K]):
         bound: RetentionLimit = DEFAULT_RETENTION,
     ) -> None:
         if key in self._composites:
-            raise DuplicateId(f"there is a composite subscription {key} already")
+            raise DuplicateId(f"duplicate composite subscription id {key}")
         self._composites[key] = (composite, ReteNetwork(composite, policy, bound))
         for number, part in enumerate(composite.parts()):
             self._parts.insert((key, number), part)
@@ -262,16 +250,16 @@ class CompositeMatcher(Generic[K]):
     def remove(self, key: K) -> None:
         found = self._composites.pop(key, None)
         if found is None:
-            raise UnknownId(f"there is no composite subscription {key}")
+            raise UnknownId(f"unknown composite subscription id {key}")
         for number, _ in enumerate(found[0].parts()):
             self._parts.remove((key, number))
 
     def remembered(self, key: K) -> int:
-        """How many partial matches of a composite wait for partners."""
+        """The number of stored partial matches."""
         return self._composites[key][1].remembered()
 
     def match(self, publication: Publication) -> dict[K, list[tuple[Publication, ...]]]:
-        """What a publication completes: for each composite the matches, as they arrived each."""
+        """The matches that a publication completes, by composite, each in order of arrival."""
         entered = sorted(self._parts.match(publication), key=lambda found: found[1])
         if not entered:
             return {}

@@ -1,8 +1,8 @@
-"""Which of many filters a message meets: indexes that change as filters come and go.
+"""Indexes of filters that change as filters are added and removed.
 
-The two tables of a router: subscriptions, asked with publications and advertisements, and
-advertisements, asked with subscriptions and publications. `docs/content.md` tells the design. This,
-and composites upon it, is the part of the room that needs NumPy.
+`Matcher` holds subscriptions and is queried with publications and advertisements;
+`AdvertisementMatcher` the reverse. `docs/content.md` explains the design. This room and `composite`
+need NumPy.
 """
 
 from penstock.content.matching.matcher import AdvertisementMatcher, Matcher

@@ -1,12 +1,12 @@
-"""Lines of bits: for every bucket of every lane, which filters are surely and maybe true there.
+"""Bitmaps: for every bin of every attribute, which filters surely and maybe match.
 
-A line has two halves, *surely* and *maybe*, with one bit a filter in each; a filter that does not
-ask for a lane has its bit set in both, in every bucket. Each lane has one line more, for those who
-have no such value: there the bits of all who ask are clear. And-ing the lines of the buckets that a
-publication falls into leaves the filters that are surely, and maybe, true of it.
+A bitmap has two halves, *surely* and *maybe*, with one bit per filter; a filter without a predicate
+on the attribute has both bits set in every bin. Each attribute has one more bitmap for publications
+without it. And-ing the bitmaps of a publication's bins leaves the filters that surely, and maybe,
+match.
 
-There are so many lanes and no more: who asks for others is *undecided*, never surely true, so that
-a flood of names cannot take more memory than a flood of filters.
+The number of binned attributes is limited: filters on others are *undecided*, never surely
+matching, so that many names cannot take more memory than many filters.
 """
 
 from __future__ import annotations
@@ -29,23 +29,16 @@ from penstock.content.relations import ValueSet, allowed_by
 from penstock.content.value_sets import ANY_NUMBER, ANY_STRING, NumberSet, StringSet
 from penstock.content.value_sets import prefix_upper_bound as beyond_prefix
 
-# Lanes: how a block tells the values of an attribute apart.
-#
-# A lane cuts an ordered kind of values (numbers; texts; texts read backwards, for endings) into
-# buckets, at values where filters begin and end. For each filter it is known in which buckets it
-# may be true and in which it surely is; only where the two differ does anything have to be looked
-# at more closely.
-
-#: Of how many filters the ends of ranges are looked at when buckets are cut.
+#: Filters whose range ends are sampled for bin edges.
 _SAMPLED: Final = 4096
 
 
 class ValueOrder(Enum):
     NUMBERS = 0
     TEXTS = 1
-    ENDINGS = 2  #: texts read backwards
+    ENDINGS = 2  #: reversed texts, for suffixes
 
-    # Members are alone of their kind: hashing by identity is quicker than by name.
+    # Hashing by identity is faster than by name.
     __hash__ = object.__hash__
 
 
@@ -55,15 +48,15 @@ class BinKey(NamedTuple):
 
 
 class BinRange(NamedTuple):
-    """What a filter asks of a lane: values from low up to before high, None for no end.
+    """A filter's predicate on a binned attribute: values from low to before high, None for no end.
 
-    Of numbers it says no range, which the block has in columns; only what there is beside.
+    Number ranges are in columns; for numbers it has only the rest.
     """
 
     low: str = ""
     high: str | None = None
-    hole: Any = None  #: a value that is not wanted
-    decided: bool = True  #: whether this is all it asks
+    hole: Any = None  #: an excluded value
+    decided: bool = True  #: it describes the predicate completely
 
     def __and__(self, other: BinRange) -> BinRange:
         if self.high is None or other.high is None:
@@ -76,7 +69,7 @@ class BinRange(NamedTuple):
 
 
 def bin_ranges(entry: FilterEntry) -> dict[BinKey, BinRange]:
-    """What a filter asks of lanes beside its ranges of numbers."""
+    """The predicates of a filter on binned attributes, without its number ranges."""
     found: dict[BinKey, BinRange] = {}
     variables = Counter(p.operand.name for p in entry.rest if isinstance(p.operand, Variable))
     looked_for = Counter(p.attribute for p in entry.rest if p.operator is Operator.CONTAINS)
@@ -97,11 +90,11 @@ def bin_ranges(entry: FilterEntry) -> dict[BinKey, BinRange]:
         elif operator is Operator.NEQ:
             claim = BinRange(hole=operand)
         elif operator is Operator.POSTFIX:
-            # The lane of texts hears of it too: it knows who asks for a text at all.
+            # The text order is asked, too: it knows which filters need a text at all.
             backwards = operand[::-1]
             ending = BinRange(backwards, beyond_prefix(backwards))
             _add(found, BinKey(attribute, ValueOrder.ENDINGS), ending)
-        # `substring_index.py` has one of them for each attribute
+        # `SubstringIndex` has one of them per attribute.
         elif operator is Operator.CONTAINS:
             claim = BinRange(decided=looked_for[attribute] == 1)
         else:
@@ -117,20 +110,25 @@ def _add(found: dict[BinKey, BinRange], name: BinKey, claim: BinRange) -> None:
 
 
 class BinnedAttribute:
+    """An attribute whose ordered values (numbers, texts or reversed texts) are cut into bins.
+
+    Bin edges are values where filters begin and end.
+    """
+
     __slots__ = ("attribute", "base", "cuts", "missing", "order")
 
     def __init__(self, name: BinKey, cuts: list[Any], base: int, buckets: int) -> None:
         self.attribute = name.attribute
         self.order = name.order
-        self.cuts = cuts  #: bucket i has the values from cuts[i - 1] up to before cuts[i]
-        self.base = base  #: the row of the block's matrix that has its first bucket
-        self.missing = base + buckets  #: the row for those who have no such value
+        self.cuts = cuts  #: bin i has the values from cuts[i - 1] to before cuts[i]
+        self.base = base  #: the matrix row of its first bin
+        self.missing = base + buckets  #: the matrix row for publications without the attribute
 
     def bucket(self, value: Any) -> int:
         return bisect_right(self.cuts, value)
 
     def span(self, claim: BinRange) -> tuple[int, int, int, int]:
-        """The buckets where a claim on texts may be true, first and last; and where surely."""
+        """The first and last bin where a text predicate may match; and where it surely does."""
         low, high, cuts = claim.low, claim.high, self.cuts
         first, first_sure = bisect_right(cuts, low), bisect_left(cuts, low) + 1 if low else 0
         if high is None:
@@ -141,7 +139,7 @@ class BinnedAttribute:
 
 
 def choose_bin_edges(ends: Iterable[Any], buckets: int) -> list[Any]:
-    """Where to cut into so many buckets: at ends of ranges, each with its share of them."""
+    """Bin edges: ends of ranges, equally many per bin."""
     ordered = sorted(ends)
     step = max(1, -(-len(ordered) // (buckets - 1)))
     return sorted(set(ordered[step // 2 :: step]))
@@ -157,7 +155,7 @@ def range_edges(claim: BinRange) -> Iterator[Any]:
 
 
 def collect_edges(entries: Sequence[FilterEntry], most: int) -> dict[BinKey, list[Any]]:
-    """The lanes that entries ask for, at most so many: for each some ends of what they ask."""
+    """The binned attributes of entries, at most `most`, with some range ends of each."""
     numbers: dict[str, list[float]] = {}
     texts: dict[BinKey, list[str]] = {}
     every = len(entries) // _SAMPLED + 1
@@ -172,7 +170,7 @@ def collect_edges(entries: Sequence[FilterEntry], most: int) -> dict[BinKey, lis
                 continue
             where = numbers.setdefault(name.attribute, [])
             if claim.hole is not None:
-                where.append(float(claim.hole))  # as the columns have their ends
+                where.append(float(claim.hole))  # as in columns
     found: dict[BinKey, list[Any]] = {
         BinKey(a, ValueOrder.NUMBERS): where for a, where in numbers.items()
     }
@@ -184,16 +182,16 @@ def collect_edges(entries: Sequence[FilterEntry], most: int) -> dict[BinKey, lis
 
 
 BinRanges = dict[BinKey, BinRange]
-#: Where ranges begin and end, and who asks for none: by column and filter.
+#: Lower bounds, upper bounds and absence of ranges: by column and filter.
 Ranges = tuple[Floats, Floats, Flags]
 
 _NONE: Final[BinRanges] = {}
 _NUMBERS: Final = ValueOrder.NUMBERS
 _FEWEST_BUCKETS: Final = 8
 _MOST_BUCKETS: Final = 128
-#: More are not cut, and what is asked of them is undecided.
+#: The most binned attributes; predicates on others are undecided.
 MAX_BINNED_ATTRIBUTES: Final = 256
-#: Of all lanes together, as far as each has its fewest.
+#: The most bins of all attributes together, if each has its fewest.
 _ALL_BUCKETS: Final = 2048
 
 
@@ -204,24 +202,24 @@ class BitmapIndex:
     )
 
     def __init__(self, found: Mapping[BinKey, list[Any]], capacity: int) -> None:
-        """Room for so many filters, and a lane for each name, cut at some of these ends."""
+        """Capacity, and the attributes with range ends."""
         self.width = capacity // 8
-        self.complete = True  #: there is a lane for all that is asked
+        self.complete = True  #: all attributes of its filters are binned
         self._occurrences = SubstringIndex(self.width)
         binned_attributes = len(found)
         most = min(_MOST_BUCKETS, capacity // 16, _ALL_BUCKETS // max(1, binned_attributes))
         self._buckets = max(_FEWEST_BUCKETS, most)
         self._cut(found)
-        # The first line says which filters there are. All others are set until somebody asks.
+        # The first bitmap has the existing filters. All others are set until filters are written.
         shape = (1 + binned_attributes * (self._buckets + 1), 2 * self.width)
         self._matrix: Bits = np.full(shape, 0xFF, np.uint8)
         self._matrix[0] = 0
         self.address = array_address(self._matrix)
 
     def _cut(self, found: Mapping[BinKey, list[Any]]) -> None:
-        """Make a lane for everything that is asked, in buckets of like numbers of ends."""
+        """Bin every attribute, with equally many range ends per bin."""
         step = self._buckets + 1
-        # In the order that columns have.
+        # In the order of columns.
         numbers = sorted((n for n in found if n.order is _NUMBERS), key=lambda n: n.attribute)
         texts = [name for name in found if name.order is not _NUMBERS]
         binned_attributes = [
@@ -239,7 +237,7 @@ class BitmapIndex:
         self._picks = [
             (binned.attribute, binned.cuts, binned.base, binned.missing) for binned in self._numbers
         ]
-        # The ends of each bucket; beyond the last, buckets that nothing falls into.
+        # The ends of each bin; unused bins are empty.
         self._lower: Floats = np.full((len(numbers), self._buckets, 1), inf)
         self._upper: Floats = np.full((len(numbers), self._buckets, 1), inf)
         for at, binned in enumerate(self._numbers):
@@ -247,19 +245,17 @@ class BitmapIndex:
             self._upper[at, : len(binned.cuts), 0] = binned.cuts
 
     def have(self, entry: FilterEntry) -> bool:
-        """Whether there are lanes for all it asks."""
+        """Whether all attributes of a filter are binned."""
         columns, texts = self._columns, self._texts
         return all(attribute in columns for attribute, _, _ in entry.ranges) and all(
             name.attribute in columns if name.order is _NUMBERS else name in texts
             for name in (bin_ranges(entry) if entry.rest else ())
         )
 
-    # Writing.
-
     def write(
         self, start: int, entries: Sequence[FilterEntry], undecided: Sequence[bool], ranges: Ranges
     ) -> None:
-        """Write whole bytes of filters, from a row on; rows that were there are overwritten."""
+        """Write filters in multiples of eight from a row on, over previous ones."""
         claimed = [bin_ranges(entry) if entry.rest else _NONE for entry in entries]
         rows = slice(start // 8, (start + len(entries)) // 8)
         halves = (rows, slice(self.width + rows.start, self.width + rows.stop))
@@ -275,9 +271,9 @@ class BitmapIndex:
     def _write_numbers(
         self, ranges: Ranges, claimed: Sequence[BinRanges], halves: tuple[slice, slice]
     ) -> None:
-        begin, end, silent = (of_all[:, None, :] for of_all in ranges)
-        maybe = np.concatenate([(begin < self._upper) & (end > self._lower), silent], axis=1)
-        surely = np.concatenate([(begin <= self._lower) & (end >= self._upper), silent], axis=1)
+        begin, end, absent = (of_all[:, None, :] for of_all in ranges)
+        maybe = np.concatenate([(begin < self._upper) & (end > self._lower), absent], axis=1)
+        surely = np.concatenate([(begin <= self._lower) & (end >= self._upper), absent], axis=1)
         for row, others in enumerate(claimed):
             for name, claim in others.items():
                 if name.order is not _NUMBERS or name.attribute not in self._columns:
@@ -319,22 +315,20 @@ class BitmapIndex:
         clear_bit(self._matrix[0], row)
         self._occurrences.erase(row, entry)
 
-    # Asking.
-
     @property
     def settled(self) -> bool:
-        """Whether picked lines say all that lines can."""
+        """Whether the picked bitmaps are complete: there are no substring predicates."""
         return not self._occurrences
 
     def of(self, event: PublicationView) -> tuple[Bits, Bits]:
-        """The filters that are surely true of an event, and those that may be."""
+        """The filters that surely match, and those that may."""
         bitmaps = self._matrix.take(self.picked(event), axis=0)
         left: Bits = np.bitwise_and.reduce(bitmaps, axis=0)
         self._occurrences.narrow(left, event.texts)
         return left[: self.width], left[self.width :]
 
     def picked(self, event: PublicationView) -> list[int]:
-        """The lines of the buckets that an event falls into."""
+        """The bitmaps of an event's bins."""
         picked = [0]
         numbers, texts = event.numbers, event.texts
         for attribute, cuts, base, missing in self._picks:
@@ -350,10 +344,10 @@ class BitmapIndex:
                 picked.append(binned.base + bisect_right(binned.cuts, text))
         return picked
 
-    # Asking with a filter: which others may have something in common with it.
+    # Queries by a filter: which others may have values in common.
 
     def overlapping(self, attribute: str, values: ValueSet) -> Bits | None:
-        """Those that may take some of these values; None when nobody asks for any such."""
+        """Filters that may allow some of these values; None if the attribute is not binned."""
         binned = self._binned(attribute, values)
         if binned is None or values is None:
             return None
@@ -365,8 +359,8 @@ class BitmapIndex:
         found: Bits = np.bitwise_or.reduce(bitmaps, axis=0)
         return found
 
-    def silent(self, attribute: str, values: ValueSet) -> Bits | None:
-        """Those that do not ask for values of this kind; None when nobody does."""
+    def absent(self, attribute: str, values: ValueSet) -> Bits | None:
+        """Filters without a predicate of this type on the attribute; None if it is not binned."""
         binned = self._binned(attribute, values)
         return None if binned is None else self._matrix[binned.missing, self.width :]
 
@@ -377,7 +371,7 @@ class BitmapIndex:
         return self._texts.get(BinKey(attribute, ValueOrder.TEXTS))
 
     def asked(self) -> Iterator[tuple[str, ValueSet]]:
-        """What there are lanes for: an attribute and all values of a kind."""
+        """Binned attributes, each with all values of its type."""
         for binned in self._numbers:
             yield binned.attribute, ANY_NUMBER
         for name in self._texts:

@@ -1,8 +1,8 @@
-"""The shelf: filters that lie in cells, by a value they ask for or by a narrow range.
+"""Filters in cells, by a value of an equality predicate or by a narrow range.
 
-A publication opens the few cells that its own values name. Whatever is in them is gone through in
-one go, wherever it came from. A cell that is full takes nobody more; so does a shelf that finds
-nothing in a filter to tell it apart by. Whoever has it (`matcher.py`) puts such filters elsewhere.
+A publication opens the few cells of its own values, and all their filters are tested together. A
+full cell, or a filter without an equality or narrow range, is refused; `matcher.py` puts such
+filters into clusters.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class CellIndex:
         self._intervals = IntervalGrid()
 
     def values(self, attribute: str) -> int:
-        """How many different values this attribute is to equal."""
+        """The number of different values of an attribute's equality predicates."""
         return len(self._equal.get(attribute, ()))
 
     def takes(self, entry: FilterEntry) -> bool:
-        """Take a filter, if it has a place here and there is room."""
+        """Add a filter, if it has a cell and the cell is not full."""
         if entry.access is None:
             entry.place = self._intervals.place(entry)
             if entry.place is None:
@@ -47,7 +47,7 @@ class CellIndex:
         cells = self._cells(entry)
         for cell in cells:
             if not cell.has_room(odd):
-                self._forget_empty(entry)
+                self._remove_empty(entry)
                 return False
         self._slot_table.add(entry, odd)
         for cell in cells:
@@ -55,7 +55,7 @@ class CellIndex:
         return True
 
     def _knows(self, entry: FilterEntry) -> bool:
-        """Whether columns can say all its ranges; they are made to, if there can be more lines."""
+        """Whether columns have all its ranges; they are widened if possible."""
         layout = self._layout
         if layout.knows(entry):
             return True
@@ -73,13 +73,13 @@ class CellIndex:
             cell.remove(entry, odd)
             left = left and len(cell) > 0
         if not left:
-            self._forget_empty(entry)
+            self._remove_empty(entry)
 
     def _cells(self, entry: FilterEntry) -> list[FilterCell]:
         return self._intervals.cells(entry.place) if entry.place else [self._cell(entry)]
 
     def _cell(self, entry: FilterEntry) -> FilterCell:
-        """The cell of the value that a filter asks for."""
+        """The cell of a filter's equality predicate."""
         assert entry.access is not None
         attribute, _, value = entry.access
         cells = self._equal.setdefault(attribute, {})
@@ -88,9 +88,9 @@ class CellIndex:
             cell = cells[value] = FilterCell()  # type: ignore[index]
         return cell
 
-    def _forget_empty(self, entry: FilterEntry) -> None:
+    def _remove_empty(self, entry: FilterEntry) -> None:
         if entry.place is not None:
-            self._intervals.forget_empty(entry.place)
+            self._intervals.remove_empty(entry.place)
         elif entry.access is not None and not len(self._cell(entry)):
             attribute, _, value = entry.access
             cells = self._equal[attribute]
@@ -103,11 +103,9 @@ class CellIndex:
             yield from cells.values()
         yield from self._intervals
 
-    # Asking.
-
     def match(self, event: PublicationView, found: list[Any]) -> None:
-        """Add the keys of all that an event meets."""
-        cells = self._intervals.around(event.numbers)
+        """Add the keys of all matching filters."""
+        cells = self._intervals.containing(event.numbers)
         attributes = event.attributes
         for name, values in self._equal.items():
             cell = values.get(attributes.get(name))  # type: ignore[arg-type]
@@ -117,14 +115,14 @@ class CellIndex:
         for cell in cells:
             if cell.laid_out:
                 if cell.stale:
-                    cell.show()
+                    cell.refresh()
                 laid_out.append(cell)
             else:
                 match_entries(cell.few, event, found)
         if laid_out:
-            self._go_through(laid_out, event, found)
+            self._match_columns(laid_out, event, found)
 
-    def _go_through(
+    def _match_columns(
         self, cells: list[FilterCell], event: PublicationView, found: list[Any]
     ) -> None:
         slot_table = self._slot_table
@@ -149,7 +147,7 @@ class CellIndex:
             match_entries(map(slot_table.__getitem__, numbers.tolist()), event, found)
 
     def candidates(self, offered: FilterExtent) -> Iterator[FilterEntry]:
-        """Those that may intersect what is offered, each once."""
+        """Filters that may intersect the advertisement, each once."""
         opened: list[Iterator[FilterEntry]] = []
         for attribute, values in offered.allowed.items():
             for value, cell in self._equal.get(attribute, {}).items():
@@ -161,25 +159,25 @@ class CellIndex:
         yield from {entry.number: entry for entry in chain.from_iterable(opened)}.values()
 
 
-# Filters by small numbers, so that arrays can name them; a number that is free is given again.
-
 _SMALLEST: Final = 16
 
 
 class SlotTable:
+    """Filters by small reusable numbers, for arrays."""
+
     __slots__ = ("_entries", "_free", "addresses", "keys", "odd", "odds")
 
     def __init__(self) -> None:
         self._entries: list[FilterEntry | None] = []
         self._free: list[int] = []
         self.keys: NDArray[np.object_] = np.empty(_SMALLEST, object)
-        self.odd: NDArray[np.bool_] = np.zeros(_SMALLEST, bool)  #: asks for more than ranges
-        self.odds = 0  #: how many do
+        self.odd: NDArray[np.bool_] = np.zeros(_SMALLEST, bool)  #: has residual predicates
+        self.odds = 0  #: the number of those
         self.addresses = (array_address(self.odd), array_address(self.keys))
 
     def __getitem__(self, number: int) -> FilterEntry:
         entry = self._entries[number]
-        assert entry is not None, "a cell names only what is there"
+        assert entry is not None, "a cell has only existing filters"
         return entry
 
     def add(self, entry: FilterEntry, odd: bool) -> None:
@@ -198,7 +196,7 @@ class SlotTable:
         self.odds += odd
 
     def remove(self, entry: FilterEntry) -> bool:
-        """Forget a filter; whether it was odd."""
+        """Remove a filter; returns whether it had residual predicates."""
         number = entry.number
         odd = bool(self.odd[number])
         self._entries[number] = self.keys[number] = None
@@ -207,20 +205,13 @@ class SlotTable:
         return odd
 
 
-# A cell: filters that lie together because one thing they ask tells them apart from all others.
-#
-# Few are a list, to be gone through one by one. More have their ranges in columns, a column for
-# each filter, of the form that `columns.py` explains: whoever asks several cells puts their columns
-# side by side and goes through all in one go. In place of filters there are their numbers then,
-# which a roster knows. A cell has so much room and no more: what comes then lies elsewhere.
-
 Numbers = NDArray[np.intp]
 
-#: Up to so many filters, going through them one by one is quicker than columns.
+#: Up to this number, a scan is faster than columns.
 MIN_COLUMN_FILTERS: Final = 4
-#: More are found more quickly by lines of bits.
+#: Beyond this number, bitmaps are faster.
 MAX_CELL_FILTERS: Final = 1024
-#: Those that ask for more than ranges are looked at one by one, so there are few of them.
+#: Filters with residual predicates are tested one by one, so they are limited.
 MAX_RESIDUAL_FILTERS: Final = 32
 
 _NO_ENDS: Final[Floats] = np.empty((0, 0))
@@ -228,6 +219,12 @@ _NO_NUMBERS: Final[Numbers] = np.empty(0, np.intp)
 
 
 class FilterCell:
+    """Filters with the same access value or range: few in a list, more in columns.
+
+    Columns are as in `columns.py`, with filters as numbers of a `SlotTable`; those of several cells
+    are tested together. The capacity is limited.
+    """
+
     __slots__ = (
         *("_at", "_count", "_ends", "_numbers", "_odds"),
         *("columns", "few", "laid_out", "numbers", "stale", "where"),
@@ -235,14 +232,14 @@ class FilterCell:
 
     def __init__(self) -> None:
         self.few: list[FilterEntry] = []
-        self.laid_out = False  #: they are in columns
+        self.laid_out = False  #: filters are in columns
         self._count = 0
         self._odds = 0
-        # Columns and whose they are, with room for more, and the addresses of both.
+        # Columns and their filters with spare capacity, and the addresses of both.
         self._ends: Floats = _NO_ENDS
         self._numbers: Numbers = _NO_NUMBERS
         self._at = (0, 0)
-        # Those that are taken, as who asks wants them; made when somebody asks.
+        # The used part, computed on demand.
         self.stale = True
         self.columns: Floats = _NO_ENDS
         self.numbers: Numbers = _NO_NUMBERS
@@ -269,7 +266,7 @@ class FilterCell:
 
     def _write(self, at: int, entry: FilterEntry, layout: ColumnLayout) -> None:
         if at == len(self._numbers):
-            self._make_room(layout.height, 2 * max(MIN_COLUMN_FILTERS, at))
+            self._reallocate(layout.height, 2 * max(MIN_COLUMN_FILTERS, at))
         self._ends[:, at] = layout.column(entry)
         self._numbers[at] = entry.number
         self.stale = True
@@ -280,7 +277,7 @@ class FilterCell:
         if not self.laid_out:
             self.few.remove(entry)
             return
-        # What is left behind the last is found behind it.
+        # The last one takes its place.
         at, last = (self._numbers == entry.number).argmax(), self._count
         if at != last:
             self._ends[:, at] = self._ends[:, last]
@@ -288,11 +285,11 @@ class FilterCell:
         self.stale = True
 
     def widen(self, height: int) -> None:
-        """Have longer columns, where nobody asks for what is new in them."""
+        """Add lines for new attributes."""
         if self.laid_out:
-            self._make_room(height, len(self._numbers))
+            self._reallocate(height, len(self._numbers))
 
-    def _make_room(self, height: int, capacity: int) -> None:
+    def _reallocate(self, height: int, capacity: int) -> None:
         ends, numbers = np.full((height, capacity), -inf), np.full(capacity, -1, np.intp)
         rows, columns = self._ends.shape
         ends[:rows, :columns] = self._ends
@@ -301,8 +298,8 @@ class FilterCell:
         self._at = (array_address(ends), array_address(numbers))
         self.stale = True
 
-    def show(self) -> None:
-        """Have columns, numbers and addresses as they are now."""
+    def refresh(self) -> None:
+        """Update `columns`, `numbers` and `where`."""
         count = self._count
         self.columns, self.numbers = self._ends[:, :count], self._numbers[:count]
         self.where = (self._at[0], len(self._numbers), count, self._at[1])
@@ -315,25 +312,17 @@ class FilterCell:
                 yield slot_table[number]
 
 
-# Where filters lie that ask for a narrow range of numbers: in cells of about its width.
-#
-# The numbers of an attribute are cut into cells of equal width, a power of two that is half as wide
-# as the range or wider: so a range lies in three cells at most, and a number is in one for each
-# width there is. What is narrow is measured by how far apart the ends of all ranges of the
-# attribute are. Nothing has to be known beforehand and nothing is ever cut anew; where this goes
-# wrong, cells fill up, and whoever asks finds another place.
-
-#: A cell is narrow when so many lie side by side.
+#: A cell is narrow if this many fit into the spread of the attribute.
 _SIDE_BY_SIDE: Final = 64
-#: Attributes that have cells, and widths that each has.
+#: Limits: attributes, and cell widths per attribute.
 _MAX_GRID_ATTRIBUTES: Final = 64
 _MAX_CELL_WIDTHS: Final = 8
-#: Cells further out cannot be counted in floats.
+#: Cell numbers beyond this are not exact as floats.
 _FARTHEST: Final = float(1 << 50)
 
 
 class CellRange(NamedTuple):
-    """The cells of a range: of this width, from the first to the last."""
+    """The cells of a range: width, first and last."""
 
     attribute: str
     width: float
@@ -342,6 +331,14 @@ class CellRange(NamedTuple):
 
 
 class IntervalGrid:
+    """Cells for narrow ranges.
+
+    The numbers of an attribute are cut into cells of equal width, a power of two of at least half
+    the range: so a range is in three cells at most, and a number in one per width. Narrow is
+    relative to the spread of all range ends of the attribute. Nothing is ever recut; where this
+    fits badly, cells become full and filters go elsewhere.
+    """
+
     __slots__ = ("_spread", "_widths")
 
     def __init__(self) -> None:
@@ -349,7 +346,7 @@ class IntervalGrid:
         self._spread: dict[str, tuple[float, float]] = {}  # the lowest and the highest end
 
     def place(self, entry: FilterEntry) -> CellRange | None:
-        """Where a filter is to lie by its narrowest range; None when none is narrow."""
+        """The cells of a filter's narrowest range; None if none is narrow."""
         best, narrowest = None, 1 / _SIDE_BY_SIDE
         for attribute, low, high in entry.ranges:
             if low == -inf or high == inf or low >= high:
@@ -367,7 +364,7 @@ class IntervalGrid:
         return best
 
     def _spread_with(self, attribute: str, low: float, high: float) -> float:
-        """How far apart ends are; for an attribute too many, not at all."""
+        """The spread of range ends; 0 for attributes beyond the limit."""
         spread = self._spread.get(attribute)
         if spread is None:
             if len(self._spread) >= _MAX_GRID_ATTRIBUTES:
@@ -384,7 +381,7 @@ class IntervalGrid:
         return place.width in widths or len(widths) < _MAX_CELL_WIDTHS
 
     def cells(self, place: CellRange) -> list[FilterCell]:
-        """The cells of a place; those that are not there yet are made."""
+        """The cells of a place, created if missing."""
         cells = self._widths.setdefault(place.attribute, {}).setdefault(place.width, {})
         found = []
         for at in _cell_numbers(place):
@@ -394,7 +391,7 @@ class IntervalGrid:
             found.append(cell)
         return found
 
-    def forget_empty(self, place: CellRange) -> None:
+    def remove_empty(self, place: CellRange) -> None:
         widths = self._widths[place.attribute]
         cells = widths[place.width]
         for at in _cell_numbers(place):
@@ -405,8 +402,7 @@ class IntervalGrid:
         if not widths:
             del self._widths[place.attribute]
 
-    def around(self, numbers: Mapping[str, Number]) -> list[FilterCell]:
-        """The cells that these numbers are in."""
+    def containing(self, numbers: Mapping[str, Number]) -> list[FilterCell]:
         found = []
         for attribute, widths in self._widths.items():
             number = numbers.get(attribute)
@@ -418,7 +414,6 @@ class IntervalGrid:
         return found
 
     def overlapping(self, attribute: str, values: NumberSet) -> Iterator[FilterCell]:
-        """The cells that have some of these numbers."""
         low, high = values.low, values.high
         for width, cells in self._widths.get(attribute, {}).items():
             for at, cell in cells.items():

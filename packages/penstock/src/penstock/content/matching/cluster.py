@@ -1,8 +1,8 @@
-"""A cluster: filters that are asked together, few one by one and many in blocks.
+"""A cluster of filters: few in a list, many in blocks.
 
-New filters wait in a short list that is gone through one by one; a word of them at a time goes into
-a block. So inserting costs little, is seen at once, and nothing ever stops to be built anew, but
-for a block that has filled up and becomes one of twice its size, up to some thousand filters.
+New filters go to a short list that is scanned; 32 at a time move to a block. So an insert is cheap
+and visible at once. Nothing is rebuilt except a full block, which is replaced by one of twice its
+size, up to some thousand filters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.content.matching.entries import FilterEntry, PublicationView, matc
 from penstock.content.matching.kernel import NativeKernel, array_address
 from penstock.content.matching.substring_index import Bits
 
-#: A block's room, at first and at most.
+#: The capacity of a block, at first and at most.
 _SMALLEST: Final = 128
 _LARGEST: Final = 1 << 15
 
@@ -59,7 +59,7 @@ class FilterCluster:
             self._flush()
 
     def _flush(self) -> None:
-        """Put what waits into blocks, as far as it fills words."""
+        """Move multiples of 32 filters into blocks."""
         waiting = list(self._waiting.values())
         whole = len(waiting) // FILTERS_PER_WORD * FILTERS_PER_WORD
         self._waiting = {entry.key: entry for entry in waiting[whole:]}
@@ -84,50 +84,50 @@ class FilterCluster:
             self._waiting[entry.key] = entry
 
     def _growing(self) -> FilterBlock | None:
-        """A block that may be made anew to have room for more."""
+        """A block that can be rebuilt with more capacity."""
         for block in self._blocks:
             if block.count + FILTERS_PER_WORD <= _LARGEST * 3 // 4 or block.capacity < _LARGEST:
                 return block
         return None
 
     def candidates(self, choose: CandidateFilter) -> Iterator[FilterEntry]:
-        """All that wait, and of blocks those that are chosen."""
+        """Filters that are not in blocks, and the chosen ones of blocks."""
         yield from self._waiting.values()
         for block in self._blocks:
             yield from block.candidates(choose)
 
     def match(self, event: PublicationView, found: list[Any]) -> None:
-        """Add the keys of all that an event meets."""
+        """Add the keys of all matching filters."""
         match_entries(self._waiting.values(), event, found)
         for block in self._blocks:
             block.match(event, found)
 
 
-# A block: some thousand filters that are asked all at once.
-#
-# Its lines of bits (`bitmap_index.py`) leave filters that are surely true of a publication and some
-# that may be. Those are looked at: ranges of numbers all together (`columns.py`), anything else one
-# by one. A small block goes through its columns whole, and has no lines.
-#
-# Filters come in words of 32 rows, written in one go. A row that is removed stays empty until its
-# word is written again: a word with few left is given up, and those move. Buckets are cut when a
-# block is made; whoever has it (`cluster.py`) makes a larger one when it is full, so that the cuts
-# follow what there is.
-
 FILTERS_PER_WORD: Final = 32
-#: A word with fewer filters than this is given up.
+#: A word with fewer filters is dissolved.
 _SPARSE: Final = 16
-#: How many filters are written in one go, so that what it takes meanwhile stays small.
+#: Filters written at once, to limit temporary memory.
 _AT_ONCE: Final = 2048
 
-#: Up to this room columns are gone through whole, and there are no lines, unless many ask for more.
+#: Up to this capacity, columns are scanned without bitmaps, unless many filters have residual
+#: predicates.
 _SMALL: Final = 1024
 
-#: Which entries to look at, of those that are there; None is none.
+#: Selects candidates by bitmaps; None for none.
 CandidateFilter = Callable[[BitmapIndex], Bits | None]
 
 
 class FilterBlock:
+    """Some thousand filters that are matched together.
+
+    Bitmaps leave filters that surely match and some that may. Of those, number ranges are tested
+    together (`columns.py`), everything else one by one. A small block has no bitmaps.
+
+    Filters are written in words of 32 rows. A removed row stays empty until its word is rewritten;
+    a sparse word is dissolved, and its filters move. Bins are chosen when a block is built; a full
+    block is replaced by a larger one, so bins follow the filters.
+    """
+
     __slots__ = (
         *(
             "_addresses",
@@ -146,12 +146,12 @@ class FilterBlock:
     def __init__(
         self, entries: Sequence[FilterEntry], capacity: int, kernel: NativeKernel | None = None
     ) -> None:
-        """Take whole words of entries into room for `capacity`."""
+        """`entries` are whole words."""
         self._kernel = kernel
         self.capacity = capacity
         self.count = 0
         found = collect_edges(entries, MAX_BINNED_ATTRIBUTES)
-        self._full = len(found) == MAX_BINNED_ATTRIBUTES  # no more attributes can have lanes
+        self._full = len(found) == MAX_BINNED_ATTRIBUTES  # no more attributes can be binned
         numbers = sorted(name.attribute for name in found if name.order is ValueOrder.NUMBERS)
         odd = sum(bool(entry.rest) for entry in entries)
         plain = capacity <= _SMALL and bool(numbers) and odd * 4 <= len(entries)
@@ -161,7 +161,7 @@ class FilterBlock:
         self._live = [0] * (capacity // FILTERS_PER_WORD)
         self._entries: list[FilterEntry | None] = [None] * capacity
         self._keys: NDArray[np.object_] = np.empty(capacity, object)
-        self._odd = np.zeros(capacity, bool)  # asks for more than columns know
+        self._odd = np.zeros(capacity, bool)  # has residual predicates
         self._odds = 0
         self._addresses = (array_address(self._odd), array_address(self._keys))
         for start in range(0, len(entries), _AT_ONCE):
@@ -169,7 +169,7 @@ class FilterBlock:
         del self._free[len(self._free) - len(entries) // FILTERS_PER_WORD :]
 
     def takes(self, word: Sequence[FilterEntry]) -> bool:
-        """Take one word more, if there is room and there are lanes for it."""
+        """Add one word, if there is space and its attributes are binned."""
         if not self._free or not (self._full or all(map(self._knows, word))):
             return False
         self._write(self._free.pop() * FILTERS_PER_WORD, word)
@@ -196,7 +196,7 @@ class FilterBlock:
         self.count += len(entries)
 
     def remove(self, entry: FilterEntry) -> list[FilterEntry]:
-        """Forget an entry; returns those that have to move because little is left around it."""
+        """Remove an entry; returns those that must move because their word became sparse."""
         self._erase(entry)
         word = entry.row // FILTERS_PER_WORD
         if self._live[word] >= _SPARSE:
@@ -232,10 +232,10 @@ class FilterBlock:
             yield from self._at(_set_bits(line).nonzero()[0])
 
     def match(self, event: PublicationView, found: list[Any]) -> None:
-        """Add the keys of all that an event meets."""
+        """Add the keys of all matching filters."""
         if self._bitmaps is None:
             if event.exact:
-                self._take(event, self._columns.met(event), found)
+                self._take(event, self._columns.matching(event), found)
             else:
                 match_entries(self.entries(), event, found)
             return
@@ -252,7 +252,7 @@ class FilterBlock:
         if not len(rows):
             return
         if event.exact:
-            self._take(event, self._columns.met_of(rows, event), found)
+            self._take(event, self._columns.matching_of(rows, event), found)
         else:
             match_entries(self._at(rows), event, found)
 
@@ -273,7 +273,7 @@ class FilterBlock:
             match_entries(self._at(left), event, found)
 
     def _take(self, event: PublicationView, rows: Rows, found: list[Any]) -> None:
-        """Add the keys of rows whose ranges are met, and whatever else they ask."""
+        """Add the keys of rows whose ranges match, after residual predicates."""
         if self._odds:
             odd = self._odd[rows]
             match_entries(self._at(rows[odd]), event, found)
@@ -283,7 +283,7 @@ class FilterBlock:
     def _at(self, rows: Rows) -> Iterator[FilterEntry]:
         for row in rows.tolist():
             entry = self._entries[row]
-            assert entry is not None, "a row that is empty has no bit"
+            assert entry is not None, "an empty row has no bit"
             yield entry
 
 

@@ -1,10 +1,9 @@
-"""Ranges of numbers in columns: which of many filters have all their ranges met, in a few steps.
+"""Number ranges of many filters in arrays, tested together.
 
-For each attribute there is a line of lowest numbers and one of negated highest; a filter is a
-column across them. Its ranges are met when none of its numbers exceeds what the event has there:
-its number and the negative of it, or less than any number where it has none. Where a filter does
-not ask, it has less than any number too, so anything is enough; where there is no filter, nothing
-is.
+For each attribute there is a line of lower bounds and one of negated upper bounds; a filter is a
+column. Its ranges match if no value exceeds the event's: the number and its negative, or -inf if
+the event has none. A filter without a range for an attribute has -inf there; an empty column has
+inf.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
-#: Asks for a number, whichever it is.
+#: Matches any number.
 _ANY: Final = -float_info.max
-#: Lines that a layout has; what else is asked for is looked at.
+#: The most attributes of a layout; ranges of others are residual.
 _MAX_ATTRIBUTES: Final = 12
 
 
@@ -34,7 +33,7 @@ class RangeColumns:
     __slots__ = ("_at", "_ends", "address", "names")
 
     def __init__(self, names: tuple[str, ...], capacity: int, by_rows: bool) -> None:
-        """Whoever goes through all filters wants lines together, whoever picks some, columns."""
+        """`by_rows` chooses the memory order: by columns for selected filters, by lines for all."""
         self.names = names
         self._at = {name: at for at, name in enumerate(names)}
         order: Literal["C", "F"] = "F" if by_rows else "C"
@@ -45,51 +44,47 @@ class RangeColumns:
         return len(self.names)
 
     def have(self, entry: FilterEntry) -> bool:
-        """Whether there are lines for all its ranges."""
         return all(attribute in self._at for attribute, _, _ in entry.ranges)
 
     def write(self, start: int, entries: Sequence[FilterEntry]) -> tuple[Floats, Floats, Flags]:
-        """Write filters from a row on; where ranges begin, where they end, and who asks for none,
-        by attribute and filter."""
+        """Write filters from a row on; returns lower bounds, upper bounds and absence of ranges, by
+        attribute and filter."""
         count = len(entries)
         lows = [[-inf] * count for _ in self.names]
         highs = [[inf] * count for _ in self.names]
-        silent = [[True] * count for _ in self.names]
+        absent = [[True] * count for _ in self.names]
         for row, entry in enumerate(entries):
             for attribute, low, high in entry.ranges:
                 column = self._at.get(attribute, -1)
                 if column < 0:
                     continue
-                silent[column][row] = False
+                absent[column][row] = False
                 lows[column][row] = low
                 highs[column][row] = high
         shape = (len(self.names), count)
         begin, end = np.array(lows, float).reshape(shape), np.array(highs, float).reshape(shape)
-        quiet = np.array(silent, bool).reshape(shape)
+        missing = np.array(absent, bool).reshape(shape)
         rows = slice(start, start + count)
-        self._ends[0::2, rows] = np.where(quiet, -inf, np.maximum(begin, _ANY))
-        self._ends[1::2, rows] = np.where(quiet, -inf, -np.nextafter(end, -inf))
-        return begin, end, quiet
+        self._ends[0::2, rows] = np.where(missing, -inf, np.maximum(begin, _ANY))
+        self._ends[1::2, rows] = np.where(missing, -inf, -np.nextafter(end, -inf))
+        return begin, end, missing
 
     def erase(self, row: int) -> None:
         self._ends[:, row] = inf
 
-    def met(self, event: PublicationView) -> Rows:
-        """The filters whose ranges are met, of all that are there."""
+    def matching(self, event: PublicationView) -> Rows:
         fits = np.logical_and.reduce(self._ends <= event.held(self.names)[:, None])
         found: Rows = fits.nonzero()[0]
         return found
 
-    def met_of(self, rows: Rows, event: PublicationView) -> Rows:
-        """Those of some filters whose ranges are met."""
+    def matching_of(self, rows: Rows, event: PublicationView) -> Rows:
         fits = self._ends.T.take(rows, axis=0) <= event.held(self.names)
         found: Rows = rows[np.logical_and.reduce(fits, axis=1)]
         return found
 
 
 class ColumnLayout:
-    """What the lines of columns are that have been given out one by one; more come as they are
-    asked for, up to so many."""
+    """The attributes of columns that are allocated one by one; it grows up to a limit."""
 
     __slots__ = ("_at", "height", "names")
 
@@ -99,7 +94,6 @@ class ColumnLayout:
         self.height = 0
 
     def knows(self, entry: FilterEntry) -> bool:
-        """Whether there are lines for all its ranges."""
         at = self._at
         for attribute, _, _ in entry.ranges:  # noqa: SIM110 - `all` would take twice as long
             if attribute not in at:
@@ -107,7 +101,7 @@ class ColumnLayout:
         return True
 
     def widen(self, entry: FilterEntry) -> None:
-        """Have lines for what a filter asks, as far as there can be more."""
+        """Add lines for a filter's attributes, up to the limit."""
         for attribute, _, _ in entry.ranges:
             if attribute not in self._at and len(self._at) < _MAX_ATTRIBUTES:
                 self._at[attribute] = self.height

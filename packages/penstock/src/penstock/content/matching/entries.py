@@ -1,9 +1,8 @@
-"""A filter made ready for an index: ranges of numbers apart from everything else.
+"""A filter prepared for an index: number ranges, and residual predicates.
 
-Almost all comparisons of numbers are ranges from a lowest number to one that is just beyond the
-highest. `next_float` knows the next number of all that can occur, whether float or integer of 64
-bits, so every such predicate is exactly `low <= value < high`. Those few whose ends no float can
-express stay predicates.
+Almost all number comparisons are ranges from a lowest number to just beyond the highest.
+`next_float` knows the next of all floats and 64-bit integers, so such a predicate is exactly `low
+<= value < high`. The few whose ends are no floats stay residual predicates.
 """
 
 from __future__ import annotations
@@ -31,21 +30,20 @@ if TYPE_CHECKING:
     from penstock.content.matching.cluster import FilterBlock, FilterCluster
 
 
-#: An attribute, the lowest number it may hold, and the lowest beyond.
+#: Attribute, lower bound, exclusive upper bound.
 Range: TypeAlias = tuple[str, Number, Number]
 
-#: From here on floats are further apart than integers.
+#: From here on floats are sparser than integers.
 _COARSE: Final = 1 << 53
 
 
 def next_float(number: Number) -> Number:
-    """The next number, of all floats and integers."""
     if -_COARSE < number < _COARSE:
         return nextafter(number, inf)
     return int(number) + 1
 
 
-#: The numbers a predicate is true of, by its operator, where they are a range.
+#: The range of a predicate, by operator.
 RANGES: Final[dict[Operator, Callable[[Number], tuple[Number, Number]]]] = {
     Operator.GREATER: lambda operand: (next_float(operand), inf),
     Operator.LESS: lambda operand: (-inf, operand),
@@ -57,7 +55,7 @@ RANGES: Final[dict[Operator, Callable[[Number], tuple[Number, Number]]]] = {
 
 
 class FilterEntry:
-    """A filter and where it lies."""
+    """A filter and its location in an index."""
 
     __slots__ = (
         *("access", "block", "cluster", "key", "message", "number", "place"),
@@ -71,17 +69,17 @@ class FilterEntry:
         self.message = message
         self.strict = strict
         self.access = access
-        # In a cell:
+        # In a cell, …
         self.number = -1
         self.place: CellRange | None = None
-        # Or in a cluster:
+        # … or in a cluster.
         self.cluster: FilterCluster | None = None
         self.block: FilterBlock | None = None
         self.row = -1
         ranges: dict[str, Range] = {}
         rest: list[Predicate] = []
         for predicate in message.predicates:
-            if predicate is access:  # whoever files by it knows that it is true
+            if predicate is access:  # implied by the access path
                 continue
             attribute, operator, operand = predicate
             if operand.__class__ is float or (operand.__class__ is int and not strict):
@@ -97,13 +95,12 @@ class FilterEntry:
                         ranges[attribute] = (attribute, low, high)
                         continue
             rest.append(predicate)
-        self.ranges = tuple(ranges.values())  #: one an attribute
+        self.ranges = tuple(ranges.values())  #: one per attribute
         self.rest = tuple(rest)
 
 
 def match_entries(entries: Iterable[FilterEntry], event: PublicationView, found: list[Any]) -> None:
-    """Go through filters one by one, and add the keys of those that an event meets, beside what
-    they are filed by."""
+    """Test filters one by one, without their access predicate, and add the keys of matches."""
     numbers, attributes = event.numbers, event.attributes
     for entry in entries:
         for name, low, high in entry.ranges:
@@ -114,13 +111,13 @@ def match_entries(entries: Iterable[FilterEntry], event: PublicationView, found:
                 found.append(entry.key)
 
 
-# A publication as indexes ask for it: its numbers apart from its texts.
-
-#: Integers up to here are floats as well.
+#: Integers up to here are exact as floats.
 _EXACT: Final = 1 << 53
 
 
 class PublicationView:
+    """A publication for indexes: its numbers apart from its texts."""
+
     __slots__ = ("_held", "_reach", "attributes", "exact", "numbers", "texts")
 
     def __init__(self, publication: Publication) -> None:
@@ -130,7 +127,7 @@ class PublicationView:
         self.texts: dict[str, str] = {}
         self._reach: dict[tuple[str, ...], list[Number]] = {}
         self._held: dict[tuple[str, ...], NDArray[np.float64]] = {}
-        self.exact = True  #: whether floats can express all its numbers
+        self.exact = True  #: all its numbers are exact as floats
         for name, value in attributes.items():
             if value.__class__ is str:
                 self.texts[name] = value
@@ -142,7 +139,7 @@ class PublicationView:
                     self.exact = self.exact and value == float(value)
 
     def reach(self, names: tuple[str, ...]) -> list[Number]:
-        """Its numbers under these names, each and its negative; less than any where it has none."""
+        """Each number and its negative; -inf where it has none."""
         found = self._reach.get(names)
         if found is None:
             found = self._reach[names] = []
@@ -152,7 +149,6 @@ class PublicationView:
         return found
 
     def held(self, names: tuple[str, ...]) -> NDArray[np.float64]:
-        """The same as an array."""
         found = self._held.get(names)
         if found is None:
             found = self._held[names] = np.array(self.reach(names), np.float64)

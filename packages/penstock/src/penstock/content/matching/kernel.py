@@ -1,8 +1,7 @@
-"""The inner loops of matching in C, where somebody has had them compiled; nothing needs them.
+"""Optional C code for the inner loops of matching.
 
-`python -m penstock.content.matching.kernel` compiles `kernel.c`, beside it, with the machine's own
-compiler. From then on matchers use it, and find the same more quickly; without it they go the way
-of NumPy. Which of the two it is, is decided when a matcher is made.
+`python -m penstock.content.matching.kernel` compiles `kernel.c` with the machine's compiler. New
+matchers then use it, with the same results; without it they use NumPy.
 """
 
 from __future__ import annotations
@@ -22,16 +21,18 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.intp]
 
-#: Of what the library offers; one that was made for another is not used.
+#: The version of the library's interface; another one is not used.
 _VERSION: Final = 2
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 _LIBRARY: Final = Path(__file__).with_suffix(".so")
 
 
 class NativeKernel:
-    """Addresses are of arrays that the caller keeps: of columns, of flags that say who is odd, of
-    keys. The keys of whoever is met are added to `found`; what is returned is odd, and has its
-    ranges met. There is room for `most` of those."""
+    """Addresses are of arrays that the caller holds: columns, residual flags, keys.
+
+    Keys of matches are added to `found`. The result has rows whose ranges match and which have
+    residual predicates; there is space for `most` of them.
+    """
 
     __slots__ = ("_block", "_cells")
 
@@ -53,8 +54,8 @@ class NativeKernel:
         found: list[Any],
         most: int,
     ) -> Rows:
-        """Go through cells. Each is four numbers: the address of its columns, how far apart its
-        lines are, how many columns there are, and the address of their filters' numbers."""
+        """Match cells, each given by four numbers: address of its columns, stride, number of
+        columns, address of the filters' numbers."""
         left = np.empty(most, np.intp)
         count = self._cells(
             *(pack(f"{len(cells)}q", *cells), len(cells) // 4),
@@ -75,7 +76,7 @@ class NativeKernel:
         found: list[Any],
         most: int,
     ) -> Rows:
-        """Go through a block of so many rows, by some of its lines."""
+        """Match a block with `capacity` rows by the picked bitmaps."""
         left = np.empty(most, np.intp)
         count = self._block(
             *(bitmaps, pack(f"{len(picked)}q", *picked), len(picked), capacity // 64),
@@ -92,11 +93,11 @@ def array_address(array: NDArray[Any]) -> int:
 
 @cache
 def load_kernel(path: Path = _LIBRARY) -> NativeKernel | None:
-    """What was compiled, if it was, and for this version and machine."""
+    """The compiled library, if it exists and has the right version."""
     if not path.exists():
         return None
     try:
-        library = ctypes.PyDLL(str(path))  # the interpreter's lock is held: loops are short
+        library = ctypes.PyDLL(str(path))  # holds the GIL: loops are short
         library.version.restype = ctypes.c_int64
         return NativeKernel(library) if library.version() == _VERSION else None
     except (OSError, AttributeError):
@@ -104,10 +105,10 @@ def load_kernel(path: Path = _LIBRARY) -> NativeKernel | None:
 
 
 def build_kernel(into: Path = _LIBRARY) -> None:
-    """Compile; raises `CalledProcessError` or `FileNotFoundError` when that cannot be."""
+    """Raises `CalledProcessError` or `FileNotFoundError`."""
     made = into.with_suffix(".new")
     words = [os.environ.get("CC", "cc"), "-O3", "-shared", "-fPIC", "-o", str(made), str(_SOURCE)]
-    # For this very machine, if the compiler knows how: it has wider registers than all others have.
+    # For this machine, if the compiler supports it: wider registers.
     if subprocess.run([*words, "-march=native"], capture_output=True, check=False).returncode:
         subprocess.run(words, check=True)
     made.replace(into)

@@ -1,9 +1,9 @@
-"""The table of subscriptions: which of them a publication meets.
+"""Indexes of subscriptions and of advertisements.
 
-Subscriptions lie by class, and in a class by the value of one attribute that they ask to be equal
-to something: of several, the one that takes most different values, so that few others share it.
-Those that ask for no equality lie by a range, if one is narrow. All these are on a shelf, in cells.
-Those that have neither, or whose cell is full, lie in clusters.
+Subscriptions are grouped by class, and within a class by the value of one equality predicate: of
+several, that of the attribute with most different values. Those without equality are grouped by a
+narrow range, if they have one. These are in cells (`CellIndex`). All others, and those whose cell
+is full, are in clusters.
 """
 
 from __future__ import annotations
@@ -35,10 +35,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Matcher(Generic[K]):
-    """Subscriptions by a key of the caller's; strict is how types are compared.
-
-    Inner loops that were compiled are used, if there are any (`kernel.py`).
-    """
+    """Subscriptions by a key of the caller; `strict` is the type comparison. Uses the C kernel if
+    it is compiled."""
 
     def __init__(
         self, strict: bool = False, *, kernel: Callable[[], NativeKernel | None] = load_kernel
@@ -61,7 +59,7 @@ class Matcher(Generic[K]):
 
     def insert(self, key: K, subscription: Subscription) -> None:
         if key in self._entries:
-            raise DuplicateId(f"there is a subscription {key} already")
+            raise DuplicateId(f"duplicate subscription id {key}")
         found = self._classes.get(subscription.class_name)
         if found is None:
             found = self._classes[subscription.class_name] = _Class(self._strict, self._kernel)
@@ -70,19 +68,19 @@ class Matcher(Generic[K]):
     def remove(self, key: K) -> None:
         entry = self._entries.pop(key, None)
         if entry is None:
-            raise UnknownId(f"there is no subscription {key}")
+            raise UnknownId(f"unknown subscription id {key}")
         found = self._classes[entry.message.class_name]
         found.remove(entry)
         if not found.count:
             del self._classes[entry.message.class_name]
 
     def match(self, publication: Publication) -> list[K]:
-        """The keys of all subscriptions that the publication satisfies, each once."""
+        """The keys of all matching subscriptions, each once."""
         found = self._classes.get(publication.class_name)
         return found.match(publication) if found is not None else []
 
-    def meeting(self, advertisement: Advertisement) -> list[K]:
-        """The keys of all subscriptions that the advertisement intersects."""
+    def intersecting(self, advertisement: Advertisement) -> list[K]:
+        """The keys of all subscriptions that intersect the advertisement."""
         found = self._classes.get(advertisement.class_name)
         if found is None:
             return []
@@ -95,17 +93,15 @@ class Matcher(Generic[K]):
 
 
 class _Class:
-    """The subscriptions of one class."""
-
-    __slots__ = ("_cell_index", "_crowded", "_kernel", "_others", "_strict", "count")
+    __slots__ = ("_cell_index", "_kernel", "_others", "_overflow", "_strict", "count")
 
     def __init__(self, strict: bool, kernel: NativeKernel | None) -> None:
         self.count = 0
         self._strict = strict
         self._kernel = kernel
         self._cell_index = CellIndex(kernel)
-        # What asks for a value that very many ask for, by that; and what has nothing to lie by.
-        self._crowded: dict[str, dict[Value, FilterCluster]] = {}
+        # Clusters of overfull values, and of subscriptions without an access path.
+        self._overflow: dict[str, dict[Value, FilterCluster]] = {}
         self._others = FilterCluster(kernel)
 
     def insert(self, key: Hashable, subscription: Subscription) -> FilterEntry:
@@ -116,7 +112,7 @@ class _Class:
         return entry
 
     def _access(self, subscription: Subscription) -> Predicate | None:
-        """The equality to file a subscription by."""
+        """The equality predicate that is the access path."""
         best, most = None, -1
         for predicate in subscription.predicates:
             attribute, operator, operand = predicate
@@ -132,7 +128,7 @@ class _Class:
         if entry.access is None:
             return self._others
         attribute, _, value = entry.access
-        clusters = self._crowded.setdefault(attribute, {})
+        clusters = self._overflow.setdefault(attribute, {})
         return clusters.setdefault(value, FilterCluster(self._kernel))  # type: ignore[arg-type]
 
     def remove(self, entry: FilterEntry) -> None:
@@ -143,16 +139,16 @@ class _Class:
         entry.cluster.remove(entry)
         if entry.access is not None and not len(entry.cluster):
             attribute, _, value = entry.access
-            values = self._crowded[attribute]
+            values = self._overflow[attribute]
             del values[value]  # type: ignore[arg-type]
             if not values:
-                del self._crowded[attribute]
+                del self._overflow[attribute]
 
     def match(self, publication: Publication) -> list[K]:
         event = PublicationView(publication)
         found: list[K] = []
         self._cell_index.match(event, found)
-        for name, values in self._crowded.items():
+        for name, values in self._overflow.items():
             cluster = values.get(event.attributes.get(name))  # type: ignore[arg-type]
             if cluster is not None:
                 cluster.match(event, found)
@@ -160,14 +156,14 @@ class _Class:
         return found
 
     def candidates(self, offered: FilterExtent) -> Iterator[FilterEntry]:
-        """Those that may intersect what is offered."""
+        """Subscriptions that may intersect the advertisement."""
 
         def choose(bitmaps: BitmapIndex) -> Bits | None:
             left = bitmaps.present()
             for attribute, kind in bitmaps.asked():
                 values = offered.allowed.get(attribute)
-                line = bitmaps.silent(attribute, kind)
-                assert line is not None, "there is a lane for what is asked"
+                line = bitmaps.absent(attribute, kind)
+                assert line is not None, "every asked attribute is binned"
                 if values is not None and type(values) is type(kind):
                     overlapping = bitmaps.overlapping(attribute, values)
                     line = line if overlapping is None else line | overlapping
@@ -176,7 +172,7 @@ class _Class:
 
         yield from self._cell_index.candidates(offered)
         for attribute, values in offered.allowed.items():
-            for value, cluster in self._crowded.get(attribute, _NOTHING).items():
+            for value, cluster in self._overflow.get(attribute, _NOTHING).items():
                 if values is not None and value in values:
                     yield from cluster.candidates(choose)
         yield from self._others.candidates(choose)
@@ -185,15 +181,12 @@ class _Class:
 _NOTHING: Final[dict[Value, FilterCluster]] = {}
 
 
-# The table of advertisements: which of them a subscription meets, or a publication conforms to.
-#
-# They lie by class, in blocks as subscriptions do. An advertisement has to name every attribute
-# that it is asked with, so blocks leave those that name them all with values in common; these are
-# few, and are looked at one by one.
-
-
 class AdvertisementMatcher(Generic[K]):
-    """Advertisements by a key of the caller's; strict is how types are compared."""
+    """Advertisements by a key of the caller; `strict` is the type comparison.
+
+    They are grouped by class, in clusters. Candidates have all requested attributes with common
+    values; the few are tested one by one.
+    """
 
     def __init__(self, strict: bool = False) -> None:
         self._strict = strict
@@ -211,20 +204,20 @@ class AdvertisementMatcher(Generic[K]):
 
     def insert(self, key: K, advertisement: Advertisement) -> None:
         if key in self._entries:
-            raise DuplicateId(f"there is an advertisement {key} already")
+            raise DuplicateId(f"duplicate advertisement id {key}")
         entry = self._entries[key] = FilterEntry(key, advertisement, self._strict)
         self._classes.setdefault(advertisement.class_name, FilterCluster()).insert(entry)
 
     def remove(self, key: K) -> None:
         entry = self._entries.pop(key, None)
         if entry is None:
-            raise UnknownId(f"there is no advertisement {key}")
+            raise UnknownId(f"unknown advertisement id {key}")
         cluster = self._classes[entry.message.class_name]
         cluster.remove(entry)
         if not len(cluster):
             del self._classes[entry.message.class_name]
 
-    def meeting(self, subscription: Subscription) -> list[K]:
+    def intersecting(self, subscription: Subscription) -> list[K]:
         """The keys of all advertisements that intersect the subscription."""
         wanted = FilterExtent.of(subscription, self._strict)
         return [
@@ -248,19 +241,17 @@ class AdvertisementMatcher(Generic[K]):
     def _naming(
         self, class_name: str, wanted: Callable[[], Mapping[str, ValueSet]]
     ) -> Iterator[FilterEntry]:
-        """Those that name all these attributes, and may take some of the values.
-
-        What is wanted is worked out for blocks alone: where few advertise, nobody asks.
-        """
+        """Advertisements that have all these attributes and may allow some of the values. `wanted`
+        is evaluated only if there are blocks."""
 
         def choose(bitmaps: BitmapIndex) -> Bits | None:
             left = bitmaps.present()
             for attribute, values in wanted().items():
-                silent = bitmaps.silent(attribute, values)
+                absent = bitmaps.absent(attribute, values)
                 line = bitmaps.overlapping(attribute, values)
-                if silent is not None and line is not None:
-                    left &= line & ~silent
-                elif bitmaps.complete:  # else somebody may ask for it without a lane
+                if absent is not None and line is not None:
+                    left &= line & ~absent
+                elif bitmaps.complete:  # else a filter may ask for an attribute that is not binned
                     return None
             return left
 

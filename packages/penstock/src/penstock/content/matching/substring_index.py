@@ -1,7 +1,7 @@
-"""The lines of a block for `str-contains`: one an attribute, made as a publication asks.
+"""The bitmaps of a block for `str-contains`, one per attribute, computed per publication.
 
-The line of an attribute has the bits of all who look for nothing in it; those whose text is found
-are added.
+The bitmap has a bit for every filter without a substring predicate on the attribute, and for those
+whose substring occurs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SubstringIndex:
         return bool(self._found)
 
     def write(self, start: int, entries: Sequence[FilterEntry]) -> None:
-        """Write whole bytes of filters, from a row on."""
+        """Write filters in multiples of eight, from a row on."""
         octets = slice(start // 8, (start + len(entries)) // 8)
         for _, line in self._found.values():
             line.reshape(2, -1)[:, octets] = 0xFF
@@ -47,7 +47,7 @@ class SubstringIndex:
             self._found[attribute][0].remove(text, row)
 
     def narrow(self, left: Bits, texts: Mapping[str, str]) -> None:
-        """Leave those whose texts occur. Who has no such attribute is gone already."""
+        """Clear the bits of filters whose substring does not occur."""
         for attribute, (trigrams, line) in self._found.items():
             if attribute in texts:
                 found = line.copy()
@@ -59,14 +59,13 @@ class SubstringIndex:
 
 
 def clear_bit(line: Bits, row: int) -> None:
-    """Clear a filter's bit in both halves of a line."""
     byte, kept = row >> 3, 0xFF ^ 1 << (row & 7)
     line[byte] &= kept
     line[len(line) // 2 + byte] &= kept
 
 
 def substring_operands(entry: FilterEntry) -> dict[str, str]:
-    """The text a filter wants to find in each attribute; of several in one, the longest."""
+    """The substring predicate per attribute; of several, the longest."""
     found: dict[str, str] = {}
     for attribute, operator, operand in entry.rest:
         if operator is not Operator.CONTAINS or not isinstance(operand, str):
@@ -76,25 +75,22 @@ def substring_operands(entry: FilterEntry) -> dict[str, str]:
     return found
 
 
-# Which of many texts occur in a value: an index of `str-contains`.
-#
-# A text is filed under its rarest run of three characters, or fewer when it has no more: a value is
-# asked for each of its own runs, and only texts filed there are looked for in it.
-
 _TRIGRAM_LENGTH: Final = 3
 
 
 class TrigramIndex:
-    """Rows of a block by the text they want to find."""
+    """Rows of a block by substring: which of many substrings occur in a value.
+
+    A substring is filed under its rarest run of three characters (or fewer, if it is shorter); a
+    value is looked up by its own runs.
+    """
 
     __slots__ = ("_filed", "_rows", "_sizes")
 
     def __init__(self) -> None:
         self._rows: dict[str, list[int]] = {}
         self._filed: dict[str, list[str]] = {}
-        self._sizes = [0] * (
-            _TRIGRAM_LENGTH + 1
-        )  # how many texts are filed under runs of this size
+        self._sizes = [0] * (_TRIGRAM_LENGTH + 1)  # texts by the length of their run
 
     def add(self, text: str, row: int) -> None:
         rows = self._rows.get(text)
@@ -122,7 +118,6 @@ class TrigramIndex:
                 return
 
     def found(self, value: str) -> Iterator[int]:
-        """The rows whose text occurs in the value."""
         for size in range(1, _TRIGRAM_LENGTH + 1):
             if not self._sizes[size]:
                 continue

@@ -1,7 +1,6 @@
-"""What is retained, in memory: a compact record for each key, and sums over all of them.
+"""Retained messages in memory: a compact record per key, and totals.
 
-It knows nothing of files. When something has expired, what is logged, and what a record's offset
-leads to, is the store's.
+It knows no files: expiry, the log and bodies are the store's.
 """
 
 from __future__ import annotations
@@ -14,20 +13,19 @@ from penstock.broker.contract import EXPIRES, FROM_RETAINED, MANDATORY, Message
 from penstock.core.basic_properties import HEADER_PREFIX, decode_header, encode_header
 from penstock.destinations.retained.topic_tree import TopicTree
 
-#: What a record takes in the log beside its route, header and body: its share of the columns, and
-#: of a chunk's header when chunks are small. Rather more than less: see `compaction.py`.
+#: An upper estimate of a record's overhead in the log, besides route, header and body.
 RECORD_BYTES: Final = 48
 
 
 class RetainedIndex:
-    __slots__ = ("_envelopes", "_tree", "bytes", "mortal", "weight")
+    __slots__ = ("_envelopes", "_tree", "bytes", "expiring", "weight")
 
     def __init__(self) -> None:
         self._tree = TopicTree()
         self._envelopes = InternedHeaders()
-        self.bytes = 0  #: of all bodies, wherever they lie
-        self.weight = 0  #: about what all that is logged takes in the log
-        self.mortal = 0  #: how many have a time to live
+        self.bytes = 0  #: of all bodies, in memory and in files
+        self.weight = 0  #: the approximate live size of the log
+        self.expiring = 0  #: the number of messages with a time to live
 
     def __len__(self) -> int:
         return len(self._tree)
@@ -38,7 +36,7 @@ class RetainedIndex:
     def put(
         self, key: bytes, message: Message, offset: int, deadline: int, *, spooled: bool
     ) -> RetainedRecord | None:
-        """Keep a message; returns the record it replaces."""
+        """Store a message; returns the replaced record."""
         envelopes = self._envelopes
         envelope = envelopes.take(message)
         flags = message.flags & ~(MANDATORY | FROM_RETAINED)
@@ -48,62 +46,61 @@ class RetainedIndex:
         before = self._tree.put(key, packed)
         self.bytes += size
         if deadline:
-            self.mortal += 1
+            self.expiring += 1
         if offset != NOT_LOGGED:
             self.weight += len(key) + envelopes.sizes[envelope] + len(packed) + RECORD_BYTES
-        return None if before is None else self._gone(key, before)
+        return None if before is None else self._remove_record(key, before)
 
     def pop(self, key: bytes) -> RetainedRecord | None:
         packed = self._tree.pop(key)
-        return None if packed is None else self._gone(key, packed)
+        return None if packed is None else self._remove_record(key, packed)
 
     def get(self, key: bytes) -> RetainedRecord | None:
         packed = self._tree.get(key)
         return None if packed is None else unpack_record(packed)
 
     def offset(self, key: bytes) -> int:
-        """Where a key's record stands in the log, or NOWHERE."""
+        """The offset of a key's record, or NOT_LOGGED."""
         packed = self._tree.get(key)
         return NOT_LOGGED if packed is None else record_offset(packed)
 
-    def moved(self, key: bytes, offset: int) -> None:
-        """A key's record stands somewhere else in the log."""
+    def set_offset(self, key: bytes, offset: int) -> None:
+        """Set the offset of a key's record."""
         packed = self._tree.get(key)
         if packed is not None:
             self._tree.put(key, replace_offset(packed, offset))
 
-    def message(self, key: bytes, kept: RetainedRecord, now: int) -> Message:
-        """A record as the message it was; of its time to live it has what is left."""
-        route, header = self._envelopes.unfold(kept.envelope, key, kept.size)
-        if kept.flags & EXPIRES:
+    def message(self, key: bytes, record: RetainedRecord, now: int) -> Message:
+        """The message of a record, with its remaining time to live."""
+        route, header = self._envelopes.unfold(record.envelope, key, record.size)
+        if record.flags & EXPIRES:
             properties = decode_header(header)
-            properties.expiration = str(max(0, kept.deadline - now))
-            header = encode_header(properties, kept.size)
-        return Message(route, header, kept.body, kept.flags)
+            properties.expiration = str(max(0, record.deadline - now))
+            header = encode_header(properties, record.size)
+        return Message(route, header, record.body, record.flags)
 
     def match(self, pattern: bytes) -> Iterator[bytes]:
         return self._tree.match(pattern)
 
-    def _gone(self, key: bytes, packed: bytes) -> RetainedRecord:
-        kept = unpack_record(packed)
+    def _remove_record(self, key: bytes, packed: bytes) -> RetainedRecord:
+        record = unpack_record(packed)
         envelopes = self._envelopes
-        self.bytes -= kept.size
-        if kept.deadline:
-            self.mortal -= 1
-        if kept.offset != NOT_LOGGED:
-            self.weight -= len(key) + envelopes.sizes[kept.envelope] + len(packed) + RECORD_BYTES
-        envelopes.drop(kept.envelope)
-        return kept
-
-
-# What many retained messages say alike: the exchange they came by and their properties.
-#
-# A fleet's messages differ in their keys and bodies. The rest, the *envelope*, is kept once and
-# counted; a record has its number. An envelope is the exchange as a short string, as it begins a
-# route, and then the content header without its first twelve bytes (class, weight and body size).
+        self.bytes -= record.size
+        if record.deadline:
+            self.expiring -= 1
+        if record.offset != NOT_LOGGED:
+            self.weight -= len(key) + envelopes.sizes[record.envelope] + len(packed) + RECORD_BYTES
+        envelopes.drop(record.envelope)
+        return record
 
 
 class InternedHeaders:
+    """Exchange and properties, which many retained messages share, stored once and counted.
+
+    An *envelope* is the exchange as a short string, then the content header without its first
+    twelve bytes (class, weight and body size).
+    """
+
     __slots__ = ("_counts", "_free", "_kept", "_numbers", "sizes")
 
     def __init__(self) -> None:
@@ -111,13 +108,13 @@ class InternedHeaders:
         self._kept: list[bytes] = []
         self._counts: list[int] = []
         self._free: list[int] = []
-        self.sizes: list[int] = []  #: of each, by number
+        self.sizes: list[int] = []  #: by number
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def take(self, message: Message) -> int:
-        """The number of a message's envelope, held once more."""
+        """The number of a message's envelope, with one more reference."""
         envelope = message.route[: 1 + message.route[0]] + message.header[12:]
         number = self._numbers.get(envelope)
         if number is not None:
@@ -141,7 +138,6 @@ class InternedHeaders:
             self._free.append(number)
 
     def unfold(self, number: int, key: bytes, size: int) -> tuple[bytes, bytes]:
-        """The route and the content header of a message with this envelope."""
         envelope = self._kept[number]
         start = 1 + envelope[0]
         route = envelope[:start] + bytes((len(key),)) + key
@@ -152,33 +148,26 @@ def routing_key_of(route: bytes) -> bytes:
     return route[route[0] + 2 :]
 
 
-# A retained message as memory holds it: one bytes object, a value of the tree.
-#
-# offset i64     where it stands in the log, or NOWHERE
-# deadline i64   when it expires, in milliseconds since the epoch, or 0
-# envelope u32   the number of its envelope
-# flags u8       the message's, as in the contract
-# spooled u8     whether the body lies in a file; then its size, i64, stands for it
-# body
-
-#: The offset of what is kept in memory only.
+#: The offset of what is record in memory only.
 NOT_LOGGED: Final = -1
 
 _FIXED: Final = Struct("<qqIBB")
 _SIZE: Final = Struct("<q")
 
-#: Where the body begins.
 BODY_OFFSET: Final = _FIXED.size
 
 
 class RetainedRecord(NamedTuple):
+    """In memory: offset i64, deadline i64, envelope u32, flags u8, spooled u8, then the body, or
+    the size i64 of a spooled one."""
+
     offset: int
     deadline: int
     envelope: int
     flags: int
     spooled: bool
     body: bytes  #: empty when it is spooled
-    size: int  #: of the body, wherever it lies
+    size: int  #: of the body
 
     def expired(self, now: int) -> bool:
         return 0 < self.deadline <= now
@@ -206,5 +195,4 @@ def record_offset(packed: bytes) -> int:
 
 
 def replace_offset(packed: bytes, offset: int) -> bytes:
-    """The same record at another place in the log."""
     return offset.to_bytes(8, "little", signed=True) + packed[8:]

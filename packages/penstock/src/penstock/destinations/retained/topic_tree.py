@@ -1,20 +1,20 @@
-"""Keys and their values in a tree of levels, made for very many keys that seldom branch.
+"""Values by key in a tree of levels, for very many keys that seldom branch.
 
-A level that leads to one key only is a *leaf*: one bytes object with the rest of the path and the
-value, so that a key costs an entry of a dictionary, its word and that object, and nothing that the
-garbage collector has to look at. A level that leads to more is a dictionary of the next words; a
-value of its own stands there under None.
+A level that leads to one key is a *leaf*: one bytes object with the rest of the key and the value,
+so that a key costs a dictionary entry, its word and that object, and nothing for the garbage
+collector. Any other level is a dictionary of the next words; its own value is under None.
 
     leaf  length of the rest u8, the rest (empty, or a dot and more levels), the value
 
-Keys are at most 255 bytes, as routing keys are. A match costs what can match (`topic_tree.py`).
+Keys have at most 255 bytes, as routing keys. A match visits only what can match. `TopicTrie`
+answers the opposite question: which of many patterns match one key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-#: The words that follow; None is the end of a key.
+#: The next words; None is the end of a key.
 Node = dict["bytes | None", "Node | bytes"]
 
 
@@ -77,14 +77,14 @@ class TopicTree:
 
     def pop(self, key: bytes) -> bytes | None:
         """Remove a key; returns the value it had."""
-        trail: list[tuple[Node, bytes]] = []
+        parents: list[tuple[Node, bytes]] = []
         node = self._root
         rest = key
         while True:
             word, dot, after = rest.partition(b".")
             child = node.get(word)
             if isinstance(child, dict):
-                trail.append((node, word))
+                parents.append((node, word))
                 node, rest = child, after
                 if dot:
                     continue
@@ -100,17 +100,17 @@ class TopicTree:
             break
         if gone is not None:
             self._count -= 1
-            _fold(node, trail)
+            _fold(node, parents)
         return gone
 
     def match(self, pattern: bytes) -> Iterator[bytes]:
-        """The keys that match. Others may change the tree meanwhile: what they add may be missing,
-        and what they remove may be among them."""
+        """The keys that match. The tree may change meanwhile: new keys may be missing, and removed
+        ones included."""
         return _walk(self._root, LevelPattern(pattern))
 
 
 def _branch(leaf: bytes) -> Node:
-    """The node that takes a leaf's place when another key comes that way."""
+    """The node that replaces a leaf when another key shares its word."""
     end = 1 + leaf[0]
     path, value = leaf[1:end], leaf[end:]
     if not path:
@@ -120,9 +120,9 @@ def _branch(leaf: bytes) -> Node:
     return {word: bytes((len(after),)) + after + value}
 
 
-def _fold(node: Node, trail: list[tuple[Node, bytes]]) -> None:
-    """A node that leads to one leaf only becomes a leaf again, and so on upwards."""
-    while trail and len(node) == 1:
+def _fold(node: Node, parents: list[tuple[Node, bytes]]) -> None:
+    """Replace a node that has one leaf only by that leaf, and so on upwards."""
+    while parents and len(node) == 1:
         ((word, child),) = node.items()
         if isinstance(child, dict):
             return
@@ -130,16 +130,16 @@ def _fold(node: Node, trail: list[tuple[Node, bytes]]) -> None:
             end = 1 + child[0]
             path = b"." + word + child[1:end]
             child = bytes((len(path),)) + path + child[end:]
-        node, above = trail.pop()
+        node, above = parents.pop()
         node[above] = child
 
 
 def _walk(root: Node, pattern: LevelPattern) -> Iterator[bytes]:
-    """The keys below a root that match, without recursion: a key may have 256 levels."""
-    stack = [(root, b"", iter(pattern.ways(root, 0)))]
+    """The matching keys below a root, without recursion: a key may have 256 levels."""
+    stack = [(root, b"", iter(pattern.candidates(root, 0)))]
     while stack:
         node, prefix, pending = stack[-1]
-        level = len(stack)  # of what is behind the words of this node
+        level = len(stack)  # of the children of this node
         fits = pattern.rest(level)
         for word in pending:
             child = node.get(word)
@@ -151,20 +151,20 @@ def _walk(root: Node, pattern: LevelPattern) -> Iterator[bytes]:
                     yield prefix + word + path
             elif child is not None:
                 assert word is not None, "nothing is behind the end of a key"
-                stack.append((child, prefix + word + b".", iter(pattern.ways(child, level))))
+                stack.append((child, prefix + word + b".", iter(pattern.candidates(child, level))))
                 break
         else:
             stack.pop()
 
 
-# Which keys a subscriber wants: MQTT's topic filters in AMQP's letters, asked level by level.
-#
-# `*` is one level, `#` at the end any number of them, none too: `a.#` matches `a`. A pattern that
-# begins with either does not match keys that begin with `$`, unless `hidden` keys are asked for.
-# A `#` elsewhere is a word like any other.
-
-
 class LevelPattern:
+    """An MQTT topic filter in AMQP's characters, matched level by level.
+
+    `*` is one level, `#` at the end any number of levels, also none: `a.#` matches `a`. A pattern
+    that begins with either does not match keys that begin with `$`, unless `hidden`. A `#`
+    elsewhere is an ordinary word.
+    """
+
     __slots__ = ("_depth", "_hidden", "_open_ended", "_words")
 
     def __init__(self, pattern: bytes, *, hidden: bool = False) -> None:
@@ -174,10 +174,10 @@ class LevelPattern:
         self._words = words[:-1] if self._open_ended else words
         self._depth = len(self._words)
 
-    def ways(self, words: Collection[bytes | None], level: int) -> Collection[bytes | None]:
-        """Of the words at a level, those that may lead on; None, the end of a key, is one too.
+    def candidates(self, words: Collection[bytes | None], level: int) -> Collection[bytes | None]:
+        """The words at a level that may match; None, the end of a key, is one, too.
 
-        It is a copy, so that others may come and go meanwhile; or the one word to look for.
+        It is a copy, so that the tree may change meanwhile, or the one word to look up.
         """
         if level < self._depth:
             word = self._words[level]

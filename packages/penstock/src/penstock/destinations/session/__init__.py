@@ -1,4 +1,4 @@
-"""Sessions of subscribers who come and go: a queue type of its own."""
+"""MQTT sessions: a queue type."""
 
 from penstock.destinations.session.session import MqttSessionQueue
 

@@ -1,15 +1,14 @@
-"""A session: the queue of one subscriber, from its first subscription until it expires.
+"""An MQTT session: the queue of one client, from its first subscription until it expires.
 
-It decides for itself what a message is granted (`subscriptions.py`). What need not arrive goes
-straight to the client, if there is one that can take it. What must arrive becomes a numbered
-letter; no more are out than the client allows, the rest wait (`message_store.py`) and survive the
-broker if the session does. When the client goes, its unanswered letters wait again with the numbers
-they have.
+The session computes the granted QoS of each message from its subscriptions. QoS 0 messages go to
+the client at once, if it is connected and reads. QoS 1 and 2 messages become in-flight messages
+with a packet id, up to the client's receive maximum; the rest wait in a `MessageStore`, and survive
+the broker if the session is durable. On disconnect, in-flight messages wait again with their packet
+ids.
 
-The number of a logged letter is its offset in the log, folded: after a restart the same message has
-the same number, and nothing has to be written to know it. What exactly-once delivery needs beyond
-that is `inflight.py`; what is drawn as the client takes it are retained messages (`pending.py`) and
-its part in shared subscriptions (`shared_subscriptions.py`).
+The packet id of a logged message is its offset in the log modulo 65535: it is the same after a
+restart without being written. Exactly-once state is in `inflight.py`, pending and retained messages
+in `pending_messages.py`, shared subscriptions in `shared_subscriptions.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from penstock.destinations.session.inflight import (
     packet_id_of,
     restore_released,
 )
-from penstock.destinations.session.pending import PendingMessages, RetainedDeliveries
+from penstock.destinations.session.pending_messages import PendingMessages, RetainedDeliveries
 from penstock.destinations.session.shared_subscriptions import SharedSubscriptions
 from penstock.destinations.session.subscriptions import (
     DEFAULT_SUBSCRIPTION,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from penstock.broker.vhost import VirtualHost
 
 
-#: How many messages are delivered between two looks at the clock.
+#: Deliveries between two checks of the clock.
 DELIVERIES_PER_SLICE: Final = 64
 
 
@@ -72,7 +71,7 @@ class MqttSessionQueue:
         "_direct_channel",
         "_draining_later",
         "_exactly_once",
-        "_number",
+        "_last_packet_id",
         "_pending",
         "_retained",
         "_sending",
@@ -115,26 +114,24 @@ class MqttSessionQueue:
         self.own_message: Message | None = None
         self.deleted = False
         self._subscriptions = SessionSubscriptions()
-        # The same at hand: every message asks.
-        self._topic_subscriptions = self._subscriptions.grants
+        # A shortcut: every message needs it.
+        self._topic_subscriptions = self._subscriptions.topics
         self._content_subscriptions: ContentSubscriptionSet | None = None
         self._channel: Channel | None = None
-        self._direct_channel: Channel | None = (
-            None  #: the channel, when a message may go straight to it
-        )
-        self._window = 0  #: how many letters may be out
-        self._number = 0  #: the last number given to a letter that is not logged
+        self._direct_channel: Channel | None = None  #: set while messages need not wait
+        self._window = 0  #: the limit of in-flight messages
+        self._last_packet_id = 0  #: the last packet id of a message that is not logged
         self._pending = PendingMessages(self)
         self._exactly_once: ExactlyOnceState | None = None
         self._retained: RetainedDeliveries | None = None
         self._shared: SharedSubscriptions | None = None
         self._sending: FragmentSender | None = None
-        self._draining_later = False  #: the turn was over: it goes on in another
+        self._draining_later = False  #: continues in another write batch
         self.directory = (
             self.kernel.directory / "queues" / directory_name(vhost.name) / directory_name(name)
         )
         if durable and self.directory.exists():
-            self._pending.hold()
+            self._pending.open_store()
             for entry in restore_released(self.exactly_once.released):
                 self.inflight[entry.packet_id] = entry
 
@@ -144,7 +141,7 @@ class MqttSessionQueue:
         if not arguments.get("post"):
             raise ResourceLocked(
                 f"queue '{self.name}' in vhost '{self.vhost.name}' is the session of an MQTT "
-                "client, which alone reads from it"
+                "client; only that client may consume from it"
             )
         self.vhost.exchanges[""].channel_open(channel, {})
 
@@ -152,13 +149,13 @@ class MqttSessionQueue:
         self._channel = channel
         self._window = min(window, MAX_PACKET_ID)
         channel.state = self
-        for entry in list(self.inflight.values()):  # the client has them, and may forget
+        for entry in list(self.inflight.values()):  # redelivered
             channel.terminal.channel_forward(channel, entry.message, entry)
 
     def channel_post(
         self, channel: Channel, fragment: Message | Fragment, receipt: int = 0
     ) -> None:
-        """Messages reach a session through an exchange; the default one knows it by its name."""
+        """Messages reach a session through an exchange, here the default one."""
         self.vhost.exchanges[""].channel_post(channel, fragment, receipt)
 
     def channel_request(self, channel: Channel, credit: int) -> None:
@@ -177,15 +174,15 @@ class MqttSessionQueue:
         assert isinstance(delivery, InflightMessage)
         if delivery.qos == 2 and not delivery.released:
             delivery.released = True
-            if self.durable:  # the message itself is not needed any more, but its number is
+            if self.durable:  # the message is acknowledged, its packet id is not
                 self.exactly_once.release(delivery.offset)
             if delivery.offset >= 0:
-                self._pending.hold().done(delivery)
+                self._pending.open_store().acknowledge(delivery)
             return
         self._finish(delivery)
 
     def channel_failure(self, channel: Channel, delivery: Delivery, requeue: bool) -> None:
-        """The client will not have it, and another would be no better."""
+        """The client refused it: it is not redelivered."""
         assert isinstance(delivery, InflightMessage)
         self._finish(delivery)
         if self._sending is not None and self._sending.delivery is delivery:
@@ -203,60 +200,64 @@ class MqttSessionQueue:
             self._sending = None
         self._channel = None
         self._update_direct_channel()
-        for number, entry in list(self.inflight.items()):
+        for packet_id, entry in list(self.inflight.items()):
             if not entry.released:
-                del self.inflight[number]
+                del self.inflight[packet_id]
                 entry.count += 1
-                entry.expires = 0.0  # it was begun, and is to be brought to an end
-                self._pending.hold().give_back(entry)
-
-    # In.
+                entry.expires = 0.0  # an in-flight message does not expire
+                self._pending.open_store().requeue(entry)
 
     def push(self, message: Message) -> int:
-        if self._content_subscriptions is not None and self._content_subscriptions.brings(
+        if self._content_subscriptions is not None and self._content_subscriptions.routes_from(
             message.route
         ):
-            grant = self._content_subscriptions.grant(message, own=message is self.own_message)
-            return self.take(self._content_subscriptions.addressed(message), grant)
-        grants = self._topic_subscriptions
-        grant = grants.only or grants.of(message.route)
+            subscription = self._content_subscriptions.effective(
+                message, own=message is self.own_message
+            )
+            return self.take(self._content_subscriptions.with_class_route(message), subscription)
+        topics = self._topic_subscriptions
+        subscription = topics.only or topics.of(message.route)
         channel = self._direct_channel
-        if channel is not None and grant.plain and not self.no_local:  # the short way
-            if not message.flags & PERSISTENT and grant.qos >= 0 and message.spool is None:
+        if channel is not None and subscription.plain and not self.no_local:  # the fast path
+            if not message.flags & PERSISTENT and subscription.qos >= 0 and message.spool is None:
                 channel.terminal.channel_forward(channel, message, None)
                 return ACCEPTED
         elif self.no_local and message is self.own_message:
-            grant = grants.of_own(message.route)
-        return self.take(message, grant)
+            subscription = topics.of_own(message.route)
+        return self.take(message, subscription)
 
-    def take(self, message: Message, grant: EffectiveSubscription) -> int:
-        """A message that was granted so much."""
+    def take(self, message: Message, subscription: EffectiveSubscription) -> int:
+        """Send or queue a message with its effective subscription."""
         channel = self._direct_channel
-        if message.flags & PERSISTENT and grant.qos > 0:
-            return self._send_or_store(message, grant, channel)
-        if grant.qos < 0:
+        if message.flags & PERSISTENT and subscription.qos > 0:
+            return self._send_or_store(message, subscription, channel)
+        if subscription.qos < 0:
             return ACCEPTED
         if channel is not None and message.spool is None:
-            entry = None if grant.plain else InflightMessage(message, 0, grant, 0)
+            entry = None if subscription.plain else InflightMessage(message, 0, subscription, 0)
             channel.terminal.channel_forward(channel, message, entry)
             return ACCEPTED
         return self._enqueue_best_effort(message)
 
     def _send_or_store(
-        self, message: Message, grant: EffectiveSubscription, channel: Channel | None
+        self, message: Message, subscription: EffectiveSubscription, channel: Channel | None
     ) -> int:
-        """It must arrive: now, if the client can take it."""
-        store = self._pending.store or self._pending.hold()
+        """A QoS 1 or 2 message: send it now if the client accepts it."""
+        store = self._pending.store or self._pending.open_store()
         inflight = self.inflight
         if channel is None or len(inflight) >= self._window or message.spool is not None:
             return self._enqueue(message)
         log = store.log
-        number = self._next_number() if log is None else log.log.next_offset % MAX_PACKET_ID + 1
-        if number in inflight:
+        packet_id = (
+            self._next_packet_id() if log is None else log.log.next_offset % MAX_PACKET_ID + 1
+        )
+        if packet_id in inflight:
             return self._enqueue(message)
-        entry = InflightMessage(message, store.position, grant, delivery_qos(message, grant))
+        entry = InflightMessage(
+            message, store.position, subscription, delivery_qos(message, subscription)
+        )
         store.position += 1
-        entry.packet_id = number
+        entry.packet_id = packet_id
         if message.flags & EXPIRES:
             entry.expires = store.expiry(message)
         outcome = ACCEPTED
@@ -264,7 +265,7 @@ class MqttSessionQueue:
             entry.offset = log.append(message)
             log.acks.mark_sent(entry.offset)
             outcome = LOGGED
-        inflight[number] = entry
+        inflight[packet_id] = entry
         channel.terminal.channel_forward(channel, message, entry)
         if self._shared and len(inflight) >= self._window:
             self.draw_shared()
@@ -277,16 +278,14 @@ class MqttSessionQueue:
         return outcome
 
     def _enqueue_best_effort(self, message: Message) -> int:
-        """It need not arrive, but a client that is only slow may still want it."""
+        """A QoS 0 message for a slow client: queue it if there is space."""
         if self._channel is None:
             return ACCEPTED
         best_effort = self._pending.best_effort(message)
         return ACCEPTED if best_effort is None else self._enqueue(best_effort)
 
-    # Out.
-
     def drain(self) -> None:
-        """Deliver what waits while the client can take it, for as long as a turn may take."""
+        """Deliver pending messages while the client accepts them and the batch lasts."""
         channel = self._channel
         write_batch = self.kernel.write_batch
         if channel is not None and not self._draining_later:
@@ -295,11 +294,11 @@ class MqttSessionQueue:
                 count += 1
                 if not count % DELIVERIES_PER_SLICE and write_batch.is_over():
                     self._draining_later = True
-                    write_batch.defer(self._drain_on)
+                    write_batch.defer(self._continue_drain)
                     break
         self._update_direct_channel()
 
-    def _drain_on(self) -> None:
+    def _continue_drain(self) -> None:
         self._draining_later = False
         if not self.deleted:
             self.drain()
@@ -308,7 +307,7 @@ class MqttSessionQueue:
         if len(self.inflight) >= self._window:
             return False
         store = self._pending.store
-        if self._retained is not None and not (store is not None and store.returned):
+        if self._retained is not None and not (store is not None and store.has_requeued):
             found = self._retained.next()
             if found is not None:
                 return self._deliver_retained(channel, *found)
@@ -326,48 +325,49 @@ class MqttSessionQueue:
         if entry.qos:
             if not entry.packet_id:
                 logged = store.log is not None and entry.offset >= 0
-                entry.packet_id = packet_id_of(entry.offset) if logged else self._next_number()
-            if entry.packet_id in self.inflight:  # the one that has it is not answered yet
-                store.give_back(entry)
+                entry.packet_id = packet_id_of(entry.offset) if logged else self._next_packet_id()
+            if entry.packet_id in self.inflight:  # its packet id is still in use
+                store.requeue(entry)
                 return False
             self.inflight[entry.packet_id] = entry
-            store.sent(entry)
+            store.mark_sent(entry)
         if entry.message.spool is not None and not entry.released:
-            self._sending = FragmentSender(self.kernel, channel, entry, self._sent)
+            self._sending = FragmentSender(self.kernel, channel, entry, self._large_sent)
             self._sending.open()
         else:
             plain = not entry.qos and entry.subscription.plain and not entry.expires
             channel.terminal.channel_forward(channel, entry.message, None if plain else entry)
         if not entry.qos and entry.offset >= 0:
-            store.done(entry)
+            store.acknowledge(entry)
         return True
 
     def _to_inflight(self, delivery: Delivery) -> InflightMessage:
         message = delivery.message
-        if self._content_subscriptions is not None and self._content_subscriptions.brings(
+        if self._content_subscriptions is not None and self._content_subscriptions.routes_from(
             message.route
         ):
-            return inflight_message(delivery, self._content_subscriptions.grant(message))
-        grant = self._topic_subscriptions.of(message.route)
-        if grant.qos < 0:
+            return inflight_message(delivery, self._content_subscriptions.effective(message))
+        subscription = self._topic_subscriptions.of(message.route)
+        if subscription.qos < 0:
             shares = self._shared
-            grant = DEFAULT_SUBSCRIPTION if shares is None else shares.grant(message.route)
-        return inflight_message(delivery, grant)
+            subscription = (
+                DEFAULT_SUBSCRIPTION if shares is None else shares.effective(message.route)
+            )
+        return inflight_message(delivery, subscription)
 
-    def _sent(self) -> None:
-        """A large message has left whole."""
+    def _large_sent(self) -> None:
         self._sending = None
         self.drain()
 
-    def _next_number(self) -> int:
-        number = self._number % MAX_PACKET_ID + 1
-        while number in self.inflight:
-            number = number % MAX_PACKET_ID + 1
-        self._number = number
-        return number
+    def _next_packet_id(self) -> int:
+        packet_id = self._last_packet_id % MAX_PACKET_ID + 1
+        while packet_id in self.inflight:
+            packet_id = packet_id % MAX_PACKET_ID + 1
+        self._last_packet_id = packet_id
+        return packet_id
 
     def _update_direct_channel(self) -> None:
-        """Whether the next message may go straight to the client."""
+        """Determine whether the next message need not wait."""
         channel = self._channel
         behind = self._sending is not None or self._retained is not None or self.message_count
         self._direct_channel = None if channel is None or channel.credit <= 0 or behind else channel
@@ -378,13 +378,11 @@ class MqttSessionQueue:
         self.inflight.pop(entry.packet_id, None)
         if entry.offset >= 0 and not self.deleted:
             if not entry.released:
-                self._pending.hold().done(entry)
+                self._pending.open_store().acknowledge(entry)
             elif self.durable:
                 self.exactly_once.complete(entry.offset)
         if self._shared:
             self.draw_shared()
-
-    # What it draws as the client takes it.
 
     def deliver_retained(self, keys: Iterable[bytes], subscription: TopicSubscription) -> None:
         if self._retained is None:
@@ -393,11 +391,13 @@ class MqttSessionQueue:
         self.drain()
 
     def _deliver_retained(
-        self, channel: Channel, message: Message, grant: EffectiveSubscription
+        self, channel: Channel, message: Message, subscription: EffectiveSubscription
     ) -> bool:
-        store = self._pending.hold()
-        entry = InflightMessage(message, store.position, grant, delivery_qos(message, grant))
-        if entry.qos and store.paged:  # its record would be read back with those around it
+        store = self._pending.open_store()
+        entry = InflightMessage(
+            message, store.position, subscription, delivery_qos(message, subscription)
+        )
+        if entry.qos and store.paged:  # its record would be read back with paged ones
             store.add(message)
             return True
         store.position += 1
@@ -427,8 +427,6 @@ class MqttSessionQueue:
                 self._direct_channel is not None and len(self.inflight) < self._window
             )
 
-    # Exactly once.
-
     @property
     def exactly_once(self) -> ExactlyOnceState:
         if self._exactly_once is None:
@@ -445,8 +443,6 @@ class MqttSessionQueue:
 
     def release_received(self, packet_id: int) -> None:
         self.exactly_once.release_received(packet_id)
-
-    # Life.
 
     @property
     def subscription_count(self) -> int:
@@ -468,7 +464,7 @@ class MqttSessionQueue:
         self.no_local = self._subscriptions.no_local
 
     def used(self) -> None:
-        """How long a session may go unused is its client's to say."""
+        """Nothing to do: the terminal expires sessions."""
 
     def close(self) -> None:
         self._pending.close()
@@ -484,7 +480,7 @@ class MqttSessionQueue:
             channel.terminal.channel_failure(channel, 0, why)
         if self._shared is not None:
             if self._pending.store is not None:
-                self._shared.hand_back(self._pending.store)
+                self._shared.return_unacknowledged(self._pending.store)
             self._shared.leave_all()
         self.inflight.clear()
         if self._exactly_once is not None:
@@ -492,8 +488,6 @@ class MqttSessionQueue:
         self._pending.delete()
         if self.durable:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    # Management.
 
     @property
     def message_count(self) -> int:
@@ -505,7 +499,7 @@ class MqttSessionQueue:
 
     @property
     def dropped(self) -> int:
-        """Messages there was no room for."""
+        """Messages dropped because the queue was full."""
         return self._pending.dropped
 
     def purge(self) -> int:
@@ -513,9 +507,6 @@ class MqttSessionQueue:
 
     def describe(self) -> dict[str, Any]:
         return describe_session(self, self._pending)
-
-
-# A session as management shows it: a queue that is its client's alone.
 
 
 def describe_session(session: MqttSessionQueue, waiting: PendingMessages) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""All the shares of a session: it takes from their queues while it could deliver at once."""
+"""The shared subscriptions of a session.
+
+Messages of a group wait in an ordinary queue, which its members consume. A member takes messages
+only while it can deliver them at once, so that none is hoarded. A message that it takes moves to
+its session.
+"""
 
 from __future__ import annotations
 
@@ -42,34 +47,35 @@ class SharedSubscriptions:
         self._by_queue[queue.name] = SharedSubscription(self._session, queue, subscription)
 
     def leave(self, queue: str) -> None:
-        share = self._by_queue.pop(queue, None)
-        if share is not None:
-            share.close()
+        shared = self._by_queue.pop(queue, None)
+        if shared is not None:
+            shared.close()
 
     def leave_all(self) -> None:
         for queue in list(self._by_queue):
             self.leave(queue)
 
     def lost(self, queue: str) -> None:
-        """A group's queue is gone."""
+        """The queue of a group was deleted."""
         self._by_queue.pop(queue, None)
 
     def draw(self, taking: bool) -> None:
-        """The session can deliver at once, or cannot."""
-        for share in list(self._by_queue.values()):
-            share.draw(taking)
+        for shared in list(self._by_queue.values()):
+            shared.draw(taking)
 
-    def grant(self, route: bytes) -> EffectiveSubscription:
-        """What the shares together say of a topic."""
+    def effective(self, route: bytes) -> EffectiveSubscription:
+        """The effective subscription of all shared subscriptions."""
         wanted = TopicSubscriptionSet()
-        for share in self._by_queue.values():
-            wanted.add(share.subscription)
+        for shared in self._by_queue.values():
+            wanted.add(shared.subscription)
         grant = wanted.of(route)
         return grant if grant.qos >= 0 else DEFAULT_SUBSCRIPTION
 
-    def hand_back(self, store: MessageStore) -> None:
-        """What was taken as a share and never answered is another member's to receive."""
-        queues = {id(share.grant): share.queue for share in self._by_queue.values()}
+    def return_unacknowledged(self, store: MessageStore) -> None:
+        """Return unacknowledged QoS 1 messages to their groups."""
+        queues = {
+            id(shared.effective_subscription): shared.queue for shared in self._by_queue.values()
+        }
         while queues and store.ready:
             delivery = store.pop()
             if delivery is None:
@@ -80,17 +86,10 @@ class SharedSubscriptions:
                     queue.push(delivery.message)
 
 
-# A session's share in a queue that subscribers compete for.
-#
-# The group's messages wait in a queue like any other. Each member takes from it only while it could
-# deliver at once, so that nobody hoards what another could be working on. What it takes moves into
-# the session, and is from then on this client's to receive.
-
-
 class SharedSubscription:
-    """The terminal that the group's queue knows."""
+    """A session's part in a shared subscription: a consumer of the group's queue."""
 
-    __slots__ = ("_channel", "_session", "grant", "queue", "subscription")
+    __slots__ = ("_channel", "_session", "effective_subscription", "queue", "subscription")
 
     def __init__(
         self, session: MqttSessionQueue, queue: Queue, subscription: TopicSubscription
@@ -98,20 +97,17 @@ class SharedSubscription:
         self._session = session
         self.queue = queue
         self.subscription = subscription
-        self.grant = effective_subscription([subscription])
+        self.effective_subscription = effective_subscription([subscription])
         self._channel = Channel(self, queue)
         queue.channel_open(self._channel, {})
 
     def draw(self, taking: bool) -> None:
-        """The session can deliver at once, or cannot."""
         credit = UNLIMITED_CREDIT if taking else 0
         if (self._channel.credit > 0) != taking:
             self.queue.channel_request(self._channel, credit)
 
     def close(self) -> None:
         self.queue.channel_close(self._channel)
-
-    # What the queue asks for.
 
     def channel_forward(
         self, channel: Channel, fragment: Message | Fragment, delivery: Delivery | None
@@ -121,38 +117,37 @@ class SharedSubscription:
         if message.spool is not None:
             self._move_large(message, delivery)
             return
-        self._session.take(self._aged(message, delivery), self.grant)
+        self._session.take(self._with_remaining_ttl(message, delivery), self.effective_subscription)
         self.queue.channel_confirm(channel, delivery)
 
-    def _aged(self, message: Message, delivery: Delivery) -> Message:
-        """A message that has its time has spent some of it waiting here."""
+    def _with_remaining_ttl(self, message: Message, delivery: Delivery) -> Message:
+        """The message with its remaining time to live."""
         if not delivery.expires:
             return message
         left = delivery.expires - self._session.kernel.loop.time()
         properties = decode_header(message.header)
         properties.expiration = str(max(0, round(left * 1000)))
         header = encode_header(properties, message.size)
-        aged = Message(message.route, header, message.body, message.flags)
-        aged.spool = message.spool
-        return aged
+        updated = Message(message.route, header, message.body, message.flags)
+        updated.spool = message.spool
+        return updated
 
     def _move_large(self, message: Message, delivery: Delivery) -> None:
-        """The body's file is handed over; that the queue would read it out is cut short."""
+        """Take over the body's file instead of reading it fragment by fragment."""
         assert message.spool is not None
         channel = self._channel
-        aged = self._aged(message, delivery)
-        moved = Message(aged.route, aged.header, b"", aged.flags)
+        updated = self._with_remaining_ttl(message, delivery)
+        moved = Message(updated.route, updated.header, b"", updated.flags)
         moved.spool = self._session.kernel.spools.keep(message.spool)
         self.queue.channel_close(channel)
         self._channel = Channel(self, self.queue)
         self.queue.channel_open(self._channel, {})
-        self._session.take(moved, self.grant)
+        self._session.take(moved, self.effective_subscription)
         self.queue.channel_confirm(channel, delivery)
         self._session.draw_shared()
 
-    def channel_confirm(self, channel: Channel, receipt: int) -> None:
-        """Nothing is posted here."""
+    def channel_confirm(self, channel: Channel, receipt: int) -> None: ...
 
     def channel_failure(self, channel: Channel, receipt: int, error: Exception) -> None:
-        """The group's queue was deleted."""
+        """The queue of the group was deleted."""
         self._session.lost(self.queue.name)

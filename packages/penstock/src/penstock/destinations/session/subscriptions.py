@@ -1,40 +1,37 @@
-"""What a session has asked for: topics by patterns, and publications by what they say."""
+"""The subscriptions of a session: by topic filter, and by content."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from penstock.broker.contract import Binding, EffectiveSubscription, Message, TopicSubscription
+from penstock.content import Subscription as Wanted
 from penstock.content import (
-    CompositeSubscription,
-    parse_composite,
-    parse_subscription,
     satisfies,
 )
-from penstock.content import Subscription as Wanted
+from penstock.content.parser import parse_any_subscription
 from penstock.core.basic_properties import encode_shortstr
 from penstock.destinations.publications import decode_publication, publication_route
 from penstock.destinations.topic_trie import TopicTrie
 
 
 class SessionSubscriptions:
-    __slots__ = ("contents", "grants")
+    __slots__ = ("contents", "topics")
 
     def __init__(self) -> None:
-        self.grants = TopicSubscriptionSet()
+        self.topics = TopicSubscriptionSet()
         self.contents: ContentSubscriptionSet | None = None  #: few have any
 
     def __len__(self) -> int:
-        return len(self.grants.subscriptions) + len(self.contents or ())
+        return len(self.topics.subscriptions) + len(self.contents or ())
 
     @property
     def no_local(self) -> bool:
-        """Some do not want what the client itself publishes."""
         contents = self.contents
-        return self.grants.no_local or (contents is not None and contents.no_local)
+        return self.topics.no_local or (contents is not None and contents.no_local)
 
     def get(self, pattern: str) -> TopicSubscription | None:
-        found = self.grants.subscriptions.get(pattern)
+        found = self.topics.subscriptions.get(pattern)
         if found is None and self.contents is not None:
             found = self.contents.subscriptions.get(pattern)
         return found
@@ -42,7 +39,7 @@ class SessionSubscriptions:
     def add(self, binding: Binding) -> None:
         subscription = TopicSubscription.of(binding.key, binding.arguments)
         if not subscription.content:
-            self.grants.add(subscription)
+            self.topics.add(subscription)
             return
         if self.contents is None:
             self.contents = ContentSubscriptionSet()
@@ -51,26 +48,21 @@ class SessionSubscriptions:
     def remove(self, binding: Binding) -> None:
         subscription = TopicSubscription.of(binding.key, binding.arguments)
         if not subscription.content or self.contents is None:
-            self.grants.remove(subscription)
+            self.topics.remove(subscription)
             return
         self.contents.remove(subscription, binding.source)
         if not self.contents:
             self.contents = None
 
 
-# What a session's subscriptions, taken together, grant to a topic.
-#
-# Overlapping subscriptions bring a message once: at the best quality any of them asks for, with the
-# identifiers of all. A filter that begins with a wildcard does not see topics that begin with `$`.
-
-#: Answers remembered for one session.
+#: Cached results per session.
 SUBSCRIPTION_CACHE_SIZE: Final = 512
 
-#: How a filter begins that does not see topics beginning with `$`.
+#: Filters that begin with these do not match topics that begin with `$`.
 WILDCARDS: Final = ("*", "#")
 
 NO_SUBSCRIPTION: Final = EffectiveSubscription(-1)
-#: For what was promised under a subscription that is gone: as it was published.
+#: For messages of a subscription that was removed: as published.
 DEFAULT_SUBSCRIPTION: Final = EffectiveSubscription(2)
 
 
@@ -85,21 +77,23 @@ def effective_subscription(subscriptions: list[TopicSubscription]) -> EffectiveS
 
 
 class TopicSubscriptionSet:
-    __slots__ = ("_answers", "_no_local_count", "_trie", "only", "subscriptions")
+    """Subscriptions by topic filter.
+
+    Overlapping subscriptions yield one message, with the highest QoS and all identifiers.
+    """
+
+    __slots__ = ("_cache", "_no_local_count", "_trie", "only", "subscriptions")
 
     def __init__(self) -> None:
         self.subscriptions: dict[str, TopicSubscription] = {}
-        self._answers: dict[bytes, EffectiveSubscription] = {}
-        self._trie: TopicTrie[TopicSubscription] | None = (
-            None  # made when something is to be matched
-        )
-        #: The answer to all that comes, where there is but one: exchanges send what matches.
+        self._cache: dict[bytes, EffectiveSubscription] = {}
+        self._trie: TopicTrie[TopicSubscription] | None = None  # built at the first match
+        #: The result for every message, if there is one subscription: exchanges send only matches.
         self.only: EffectiveSubscription | None = None
-        self._no_local_count = 0  # subscriptions that do not want what the client itself publishes
+        self._no_local_count = 0  # subscriptions with no local
 
     @property
     def no_local(self) -> bool:
-        """Some subscription does not want what the client itself publishes."""
         return self._no_local_count > 0
 
     def add(self, subscription: TopicSubscription) -> None:
@@ -121,7 +115,7 @@ class TopicSubscriptionSet:
         self._changed()
 
     def _changed(self) -> None:
-        self._answers.clear()
+        self._cache.clear()
         self.only = None
         if len(self.subscriptions) == 1:
             (subscription,) = self.subscriptions.values()
@@ -129,16 +123,16 @@ class TopicSubscriptionSet:
                 self.only = effective_subscription([subscription])
 
     def of(self, route: bytes) -> EffectiveSubscription:
-        """What a message on this route is granted."""
-        answer = self._answers.get(route)
-        if answer is None:
-            if len(self._answers) >= SUBSCRIPTION_CACHE_SIZE:
-                self._answers.clear()
-            answer = self._answers[route] = effective_subscription(self._matching(route))
-        return answer
+        """The effective subscription of a route."""
+        found = self._cache.get(route)
+        if found is None:
+            if len(self._cache) >= SUBSCRIPTION_CACHE_SIZE:
+                self._cache.clear()
+            found = self._cache[route] = effective_subscription(self._matching(route))
+        return found
 
     def of_own(self, route: bytes) -> EffectiveSubscription:
-        """The same for a message of the client's own."""
+        """The same for the client's own publishes."""
         return effective_subscription(
             [found for found in self._matching(route) if not found.no_local]
         )
@@ -155,20 +149,18 @@ class TopicSubscriptionSet:
         return found
 
 
-# What a session's subscriptions by content grant to a publication.
-#
-# They are bindings of a content exchange, which has decided that the session wants the message;
-# which of the subscriptions want it, and so at which quality, is seen here. Whatever key it was
-# published with, a subscriber gets it under the name of its class.
-
-
 class ContentSubscriptionSet:
+    """Subscriptions by content: bindings of a content exchange, which has matched the message.
+
+    The message is delivered under the name of its class, whatever its routing key was.
+    """
+
     __slots__ = ("_sources", "_wanted", "subscriptions")
 
     def __init__(self) -> None:
         self.subscriptions: dict[str, TopicSubscription] = {}
         self._wanted: dict[str, tuple[Wanted, ...]] = {}
-        self._sources: dict[bytes, int] = {}  # how a route begins, and how many lead from there
+        self._sources: dict[bytes, int] = {}  # bindings per exchange, by the prefix of its routes
 
     def __len__(self) -> int:
         return len(self.subscriptions)
@@ -179,7 +171,9 @@ class ContentSubscriptionSet:
 
     def add(self, subscription: TopicSubscription, source: str) -> None:
         self.subscriptions[subscription.pattern] = subscription
-        self._wanted[subscription.pattern] = _parts(subscription.content)
+        self._wanted[subscription.pattern] = tuple(
+            parse_any_subscription(subscription.content).parts()
+        )
         start = encode_shortstr(source)
         self._sources[start] = self._sources.get(start, 0) + 1
 
@@ -192,11 +186,11 @@ class ContentSubscriptionSet:
         if not self._sources[start]:
             del self._sources[start]
 
-    def brings(self, route: bytes) -> bool:
-        """Whether a message on this route came by content."""
+    def routes_from(self, route: bytes) -> bool:
+        """Whether a message with this route came from a content exchange."""
         return route[: route[0] + 1] in self._sources
 
-    def grant(self, message: Message, own: bool = False) -> EffectiveSubscription:
+    def effective(self, message: Message, own: bool = False) -> EffectiveSubscription:
         publication = decode_publication(message)
         if publication is None:
             return DEFAULT_SUBSCRIPTION
@@ -206,11 +200,11 @@ class ContentSubscriptionSet:
             if not (own and one.no_local)
             and any(satisfies(publication, part) for part in self._wanted[pattern])
         ]
-        if not found and not own:  # promised under a subscription that is gone
+        if not found and not own:  # of a subscription that was removed
             return DEFAULT_SUBSCRIPTION
         return effective_subscription(found)
 
-    def addressed(self, message: Message) -> Message:
+    def with_class_route(self, message: Message) -> Message:
         publication = decode_publication(message)
         route = (
             message.route
@@ -222,10 +216,3 @@ class ContentSubscriptionSet:
         named = Message(route, message.header, message.body, message.flags, message.more)
         named.spool = message.spool
         return named
-
-
-def _parts(text: str) -> tuple[Wanted, ...]:
-    wanted: CompositeSubscription | Wanted = (
-        parse_composite(text) if text.lstrip().startswith("{") else parse_subscription(text)
-    )
-    return tuple(wanted.parts()) if isinstance(wanted, CompositeSubscription) else (wanted,)

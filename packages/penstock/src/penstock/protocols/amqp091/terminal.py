@@ -355,7 +355,7 @@ class Amqp091Terminal(asyncio.Protocol):
 
     def _end_output(self, *, told: bool) -> None:
         self._discarding = self.held = True
-        half_close(self, told=told)
+        half_close(self, reason_sent=told)
         self.heartbeats.expect(CLOSE_SECONDS, self.transport.abort)
 
     def end(self, reason: str) -> None:

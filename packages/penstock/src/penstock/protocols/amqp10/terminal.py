@@ -217,7 +217,7 @@ class Amqp10Terminal(asyncio.Protocol):
         """The engine has nothing more to send or to receive, and its output is written."""
         if not self._discarding:
             self._discarding = self.closing = True
-            half_close(self, told=False)
+            half_close(self, reason_sent=False)
             self.heartbeats.expect(CLOSE_SECONDS, self.transport.abort)
 
     # Events of the engine: the connection.

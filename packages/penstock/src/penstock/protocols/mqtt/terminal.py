@@ -382,7 +382,7 @@ class MqttTerminal(asyncio.Protocol):
         told = self._send_reason(reason, text)
         self._detach()
         self.writer.flush()
-        half_close(self, told=told)
+        half_close(self, reason_sent=told)
         self._start_timer(CLOSE_SECONDS, self.transport.abort)
 
     def _send_reason(self, reason: ReasonCode, text: str) -> bool:

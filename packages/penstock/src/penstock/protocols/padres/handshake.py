@@ -11,7 +11,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from penstock.broker.content_routing import RESERVED_HOP_NAMES
+from penstock.broker.content_router import RESERVED_HOP_NAMES
 from penstock.broker.users import AccessControl as NamedAccess
 from penstock.core.errors import (
     AccessRefused,

@@ -54,7 +54,7 @@ from penstock.wire.padres.frames import (
 )
 
 if TYPE_CHECKING:
-    from penstock.broker.content_routing import ContentRouter
+    from penstock.broker.content_router import ContentRouter
     from penstock.broker.user import User
     from penstock.broker.vhost import VirtualHost
     from penstock.protocols.padres.access import PadresAccess
@@ -333,7 +333,7 @@ class PadresTerminal(asyncio.Protocol):
         )
         self._detach()
         self.writer.flush()
-        half_close(self, told=True)
+        half_close(self, reason_sent=True)
         self.heartbeats.expect(CLOSE_SECONDS, self.transport.abort)
 
     def _detach(self) -> None:

@@ -1,7 +1,7 @@
-"""What waits for a client: all that was promised, and of the rest what there is room for.
+"""Pending messages of a session, and retained messages to be delivered.
 
-What was promised to one that stays away too long is dropped, the oldest first. How messages are
-held, in memory and on disk, is `message_store.py`; there is none until something has to wait.
+QoS 1 and 2 messages wait up to `mqtt.max_queued`; beyond it the oldest is dropped. QoS 0 messages
+wait while there is space. The `MessageStore` is created when the first message waits.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class PendingMessages:
 
     def __init__(self, session: MqttSessionQueue) -> None:
         self._session = session
-        self.dropped = 0  #: messages there was no room for
+        self.dropped = 0  #: messages
         self.store: MessageStore | None = None
 
-    def hold(self) -> MessageStore:
+    def open_store(self) -> MessageStore:
         if self.store is None:
             session = self._session
             self.store = MessageStore(
@@ -63,45 +63,44 @@ class PendingMessages:
         return self.store.memory if self.store is not None else 0
 
     def add(self, message: Message) -> int:
-        """It has to arrive. What became of it."""
-        store = self.hold()
+        """Queue a QoS 1 or 2 message."""
+        store = self.open_store()
         outcome = store.add(message)
         most = self._session.kernel.settings.mqtt.max_queued
         while most and store.ready > most and (oldest := store.pop()) is not None:
             self._drop()
-            self.done(oldest)
+            self.acknowledge(oldest)
         return outcome
 
     def best_effort(self, message: Message) -> Message | None:
-        """The message if it may wait though it need not arrive; None if there is no room."""
-        store = self.hold()
+        """The message without persistence, if a QoS 0 message may wait; else None."""
+        store = self.open_store()
         settings = self._session.kernel.settings
         full = settings.mqtt.max_queued and store.ready >= settings.mqtt.max_queued
         if full or store.memory > settings.queue_memory_bytes:
             self._drop()
             return None
-        if message.flags & PERSISTENT:  # but not for this subscriber
+        if message.flags & PERSISTENT:  # persistent for others only
             spool = message.spool
             flags = message.flags & ~PERSISTENT
             message = Message(message.route, message.header, message.body, flags)
             message.spool = spool
         return message
 
-    def done(self, delivery: Delivery) -> None:
-        """Nothing more is wanted of it."""
+    def acknowledge(self, delivery: Delivery) -> None:
         if delivery.offset >= 0:
-            self.hold().done(delivery)
+            self.open_store().acknowledge(delivery)
 
     def expired(self, delivery: Delivery) -> None:
         self._session.kernel.metrics.expired += 1
-        self.done(delivery)
+        self.acknowledge(delivery)
 
     def purge(self) -> int:
         store = self.store
         purged = 0
         while store is not None and store.ready and (found := store.pop()) is not None:
             purged += 1
-            self.done(found)
+            self.acknowledge(found)
         return purged
 
     def close(self) -> None:
@@ -117,10 +116,9 @@ class PendingMessages:
         self._session.kernel.metrics.dropped += 1
 
 
-# What is kept for those who come later: retained messages, drawn as the client takes them.
-
-
 class RetainedDeliveries:
+    """Retained messages, read one at a time as the client accepts them."""
+
     __slots__ = ("_find", "_wanted")
 
     def __init__(self, find: Callable[[bytes], Message | None]) -> None:
@@ -131,12 +129,12 @@ class RetainedDeliveries:
         self._wanted.append((iter(keys), effective_subscription([subscription])))
 
     def next(self) -> tuple[Message, EffectiveSubscription] | None:
-        """As it is now: what was kept when it was asked for may have been replaced, or gone."""
+        """The next message; one may have been replaced or removed since the subscription."""
         while self._wanted:
-            keys, grant = self._wanted[0]
+            keys, effective = self._wanted[0]
             for key in keys:
                 message = self._find(key)
                 if message is not None:
-                    return message, grant
+                    return message, effective
             self._wanted.popleft()
         return None
