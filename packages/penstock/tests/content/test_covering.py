@@ -185,7 +185,7 @@ def test_advertisements_that_are_uncovered_are_advertised_again() -> None:
 
 
 def test_advertisements_are_not_withdrawn_for_others() -> None:
-    with pytest.raises(ValueError, match="lazily"):
+    with pytest.raises(ValueError, match="LAZY or OFF"):
         FilterForwarding.of_advertisements(CoveringMode.ACTIVE)
 
 

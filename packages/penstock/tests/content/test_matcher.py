@@ -155,7 +155,7 @@ def test_a_key_is_used_once() -> None:
     matcher: Matcher[str] = Matcher()
     matcher.insert("a", parse_subscription("[class,eq,k]"))
 
-    with pytest.raises(DuplicateId, match="a already"):
+    with pytest.raises(DuplicateId, match="duplicate subscription id a"):
         matcher.insert("a", parse_subscription("[class,eq,k]"))
     assert matcher["a"] == parse_subscription("[class,eq,k]")
 

@@ -358,7 +358,7 @@ def step(sender: str, receiver: str, trace: str = "t1") -> str:
 
 def test_undoing_a_stranger_s_message_is_an_error(scene: Scene) -> None:
     identity = scene.publisher.advertise("[class,eq,sport]")
-    with pytest.raises(Exception, match="no advertisement"):
+    with pytest.raises(Exception, match="unknown advertisement"):
         scene.operator.say(EnvelopeKind.UNADVERTISE, identity)
     with pytest.raises(Exception, match="no subscription"):
         scene.operator.say(EnvelopeKind.UNSUBSCRIBE, "B1-M99")

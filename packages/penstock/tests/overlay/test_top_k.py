@@ -87,5 +87,5 @@ def test_a_subscription_may_ask_for_it() -> None:
 )
 def test_what_makes_no_sense_is_refused(options: tuple[tuple[str, str], ...]) -> None:
     person = Overlay([]).person("B1", "s")
-    with pytest.raises(Exception, match=r"topk names|whole numbers"):
+    with pytest.raises(Exception, match=r"topk must name|integers"):
         person.subscribe("[class,eq,stock]", options=options)
