@@ -360,7 +360,7 @@ def test_undoing_a_stranger_s_message_is_an_error(scene: Scene) -> None:
     identity = scene.publisher.advertise("[class,eq,sport]")
     with pytest.raises(Exception, match="unknown advertisement"):
         scene.operator.say(EnvelopeKind.UNADVERTISE, identity)
-    with pytest.raises(Exception, match="no subscription"):
+    with pytest.raises(Exception, match="unknown subscription"):
         scene.operator.say(EnvelopeKind.UNSUBSCRIBE, "B1-M99")
     with pytest.raises(Exception, match="no composite"):
         scene.operator.say(EnvelopeKind.UNCOMPOSITE, "B1-M99")

@@ -225,7 +225,7 @@ def test_a_cycle_that_was_not_allowed_is_found_at_once(rules: RoutingRules) -> N
 
 
 def test_covering_that_trees_do_not_allow_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="needs overlay.cycles OFF"):
+    with pytest.raises(ConfigurationError, match=r"needs overlay\.cycles OFF"):
         RoutingRules(cycles=CycleMode.FIXED, advertisements=CoveringMode.LAZY)
     with pytest.raises(ConfigurationError, match="DYNAMIC"):
         RoutingRules(cycles=CycleMode.DYNAMIC, subscriptions=CoveringMode.LAZY)

@@ -77,5 +77,5 @@ def test_before_the_broker_that_orders_is_known_nothing_is_published() -> None:
 
 
 def test_there_is_no_one_order_where_there_are_cycles() -> None:
-    with pytest.raises(ConfigurationError, match="needs overlay.cycles OFF"):
+    with pytest.raises(ConfigurationError, match=r"needs overlay\.cycles OFF"):
         RoutingRules(cycles=CycleMode.FIXED, ordered_by="B1")
