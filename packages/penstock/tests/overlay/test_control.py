@@ -362,5 +362,5 @@ def test_undoing_a_stranger_s_message_is_an_error(scene: Scene) -> None:
         scene.operator.say(EnvelopeKind.UNADVERTISE, identity)
     with pytest.raises(Exception, match="unknown subscription"):
         scene.operator.say(EnvelopeKind.UNSUBSCRIBE, "B1-M99")
-    with pytest.raises(Exception, match="no composite"):
+    with pytest.raises(Exception, match="unknown composite"):
         scene.operator.say(EnvelopeKind.UNCOMPOSITE, "B1-M99")
