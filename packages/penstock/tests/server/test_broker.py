@@ -237,6 +237,19 @@ def certificate(folder: Path) -> TlsSettings:
     return TlsSettings(certificate=folder / "cert.pem", key=folder / "key.pem")
 
 
+async def test_a_lost_amqp_connection_can_be_described(tmp_path: Path) -> None:
+    async with Broker(settings(), data=tmp_path) as broker:
+        connection = await connect(broker, heartbeat=7)
+        await connection.channel()
+        [client] = broker.clients
+        assert client.describe()["state"] == "running"
+        await connection.close()
+        await broker._wait_for_clients(30.0)
+        described = client.describe()
+        assert (described["state"], described["timeout"]) == ("closing", 7)
+        assert client.describe_channels() == client.describe_consumers() == []
+
+
 async def test_amqps_is_amqp_over_tls(tmp_path: Path) -> None:
     tls = certificate(tmp_path / "tls")
     context = ssl.create_default_context(cafile=str(tls.certificate))

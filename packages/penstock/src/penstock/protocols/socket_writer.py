@@ -47,10 +47,7 @@ class SocketWriter:
     )
 
     def __init__(
-        self,
-        terminal: WritableTerminal,
-        writer: ProtocolWriter,
-        out: list[bytes] | None = None,
+        self, terminal: WritableTerminal, writer: ProtocolWriter, out: list[bytes] | None = None
     ) -> None:
         kernel = terminal.host.kernel
         self._terminal: WritableTerminal | None = terminal

@@ -274,3 +274,13 @@ async def test_management_sees_the_connection(peer: Peer, broker: Broker) -> Non
     assert session["consumer_count"] == 1
     [consumer] = terminal.describe_consumers()
     assert (consumer["consumer_tag"], consumer["queue"]["name"]) == ("r", "q")
+
+
+async def test_a_lost_connection_can_be_described(peer: Peer, broker: Broker) -> None:
+    await peer.receiver("/queue/q", name="r", credit=5)
+    [terminal] = broker.clients
+    await peer.hang_up()
+    await broker._wait_for_clients(30.0)
+    described = terminal.describe()
+    assert (described["state"], described["user"]) == ("closing", "guest")
+    assert terminal.describe_channels() == terminal.describe_consumers() == []

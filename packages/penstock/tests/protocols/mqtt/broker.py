@@ -1,8 +1,7 @@
 """A broker without sockets: the MQTT service on a stand, and clients that are cables to it.
 
-`House` is what a terminal finds around it, `Cable` the transport it writes to, and `Caller` a
-client at the other end that speaks bytes. Time goes when a test says so, timers of terminals too;
-whoever waits for something waits for the terminal to have written.
+`MqttTestBroker` is the host of terminals, `Cable` their transport, and `Caller` a client at the
+other end. Time advances when a test says so, also for the timers of terminals.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class Cable:
 class Caller:
     """A client, byte by byte."""
 
-    def __init__(self, house: House, version: int, peer: tuple[str, int]) -> None:
+    def __init__(self, house: MqttTestBroker, version: int, peer: tuple[str, int]) -> None:
         self.house = house
         self.version = version
         terminal: Any = house.mqtt.terminal()
@@ -276,7 +275,7 @@ def published(
     return encode_publish(first, topic.encode(), number, encoded, payload)
 
 
-class House:
+class MqttTestBroker:
     """The broker, as far as a terminal may know it."""
 
     draining = False
@@ -347,6 +346,6 @@ class House:
         self.mqtt.close()
         await self.stand.close()
 
-    async def restarted(self, *, killed: bool = False) -> House:
+    async def restarted(self, *, killed: bool = False) -> MqttTestBroker:
         await (self.stop() if killed else self.close())
-        return House(self._directory, mqtt=self._mqtt, **self._settings)
+        return MqttTestBroker(self._directory, mqtt=self._mqtt, **self._settings)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.protocols.mqtt.broker import House
+from tests.protocols.mqtt.broker import MqttTestBroker
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    house = House(tmp_path)
+async def house(tmp_path: Path) -> AsyncIterator[MqttTestBroker]:
+    house = MqttTestBroker(tmp_path)
     yield house
     await house.close()

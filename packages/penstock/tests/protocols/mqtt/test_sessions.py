@@ -13,17 +13,17 @@ from penstock.protocols.mqtt.sessions import NO_EXPIRY
 from penstock.wire.mqtt.fields import PUBACK
 from penstock.wire.mqtt.properties import MqttProperty
 from penstock.wire.mqtt.reason_codes import ReasonCode
-from tests.protocols.mqtt.broker import House
+from tests.protocols.mqtt.broker import MqttTestBroker
 
 
-def records(house: House) -> list[str]:
+def records(house: MqttTestBroker) -> list[str]:
     return [key[2] for key, _ in house.stand.topology.all("session")]
 
 
 # Coming and going.
 
 
-async def test_a_session_without_expiry_ends_with_its_connection(house: House) -> None:
+async def test_a_session_without_expiry_ends_with_its_connection(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a")
     await caller.cut()
@@ -32,7 +32,7 @@ async def test_a_session_without_expiry_ends_with_its_connection(house: House) -
     assert not list(house.vhost.bindings())
 
 
-async def test_a_session_with_expiry_is_found_again(house: House) -> None:
+async def test_a_session_with_expiry_is_found_again(house: MqttTestBroker) -> None:
     caller = await house.connected(expiry=100)
     caller.subscribe("a", qos=1)
     await caller.cut()
@@ -43,7 +43,7 @@ async def test_a_session_with_expiry_is_found_again(house: House) -> None:
     assert again.payloads == [b"meanwhile"]
 
 
-async def test_a_clean_start_finds_nothing(house: House) -> None:
+async def test_a_clean_start_finds_nothing(house: MqttTestBroker) -> None:
     caller = await house.connected(expiry=100)
     caller.subscribe("a", qos=1)
     await caller.cut()
@@ -52,7 +52,7 @@ async def test_a_clean_start_finds_nothing(house: House) -> None:
     assert not list(house.vhost.bindings())
 
 
-async def test_a_session_ends_when_its_time_is_over(house: House) -> None:
+async def test_a_session_ends_when_its_time_is_over(house: MqttTestBroker) -> None:
     caller = await house.connected(expiry=100)
     caller.subscribe("a", qos=1)
     await caller.cut()
@@ -63,7 +63,7 @@ async def test_a_session_ends_when_its_time_is_over(house: House) -> None:
     assert not records(house)
 
 
-async def test_a_session_does_not_end_while_its_client_is_here(house: House) -> None:
+async def test_a_session_does_not_end_while_its_client_is_here(house: MqttTestBroker) -> None:
     caller = await house.connected(expiry=10)
     await caller.cut()
     await house.connected(clean=False, expiry=10)
@@ -72,7 +72,7 @@ async def test_a_session_does_not_end_while_its_client_is_here(house: House) -> 
 
 
 async def test_a_session_that_does_not_expire_stays(tmp_path: Path) -> None:
-    house = House(tmp_path, mqtt={"max_session_expiry": NO_EXPIRY})
+    house = MqttTestBroker(tmp_path, mqtt={"max_session_expiry": NO_EXPIRY})
     caller = await house.connected(expiry=NO_EXPIRY)
     await caller.cut()
     house.clock.advance(1e9)
@@ -81,13 +81,13 @@ async def test_a_session_that_does_not_expire_stays(tmp_path: Path) -> None:
 
 
 async def test_the_server_says_when_it_keeps_a_session_less_long(tmp_path: Path) -> None:
-    house = House(tmp_path, mqtt={"max_session_expiry": 50})
+    house = MqttTestBroker(tmp_path, mqtt={"max_session_expiry": 50})
     _, _, told = await house.caller().connect(expiry=100)
     assert told[MqttProperty.SESSION_EXPIRY] == 50
     await house.close()
 
 
-async def test_a_client_may_shorten_its_session_when_it_leaves(house: House) -> None:
+async def test_a_client_may_shorten_its_session_when_it_leaves(house: MqttTestBroker) -> None:
     caller = await house.connected(expiry=100)
     caller.leave(session_expiry=0)
     await caller.until_closed()
@@ -95,14 +95,14 @@ async def test_a_client_may_shorten_its_session_when_it_leaves(house: House) -> 
 
 
 async def test_a_client_may_not_prolong_a_session_that_ends_with_the_connection(
-    house: House,
+    house: MqttTestBroker,
 ) -> None:
     caller = await house.connected()
     caller.leave(session_expiry=10)
     assert await caller.until_closed() == ReasonCode.PROTOCOL_ERROR
 
 
-async def test_sessions_of_3_1_1_last_as_long_as_they_may(house: House) -> None:
+async def test_sessions_of_3_1_1_last_as_long_as_they_may(house: MqttTestBroker) -> None:
     caller = await house.connected(version=4, clean=False)
     await caller.cut()
     house.clock.advance(house.kernel.settings.mqtt.max_session_expiry - 1)
@@ -113,7 +113,7 @@ async def test_sessions_of_3_1_1_last_as_long_as_they_may(house: House) -> None:
 # Take-over.
 
 
-async def test_the_first_is_told_that_another_took_over(house: House) -> None:
+async def test_the_first_is_told_that_another_took_over(house: MqttTestBroker) -> None:
     first = await house.connected(expiry=100)
     second = await house.connected(clean=False, expiry=100)
     assert await first.until_closed() == ReasonCode.SESSION_TAKEN_OVER
@@ -121,7 +121,7 @@ async def test_the_first_is_told_that_another_took_over(house: House) -> None:
     assert house.mqtt.sessions(house.vhost).clients == {"c": second.terminal}
 
 
-async def test_what_was_on_its_way_to_the_first_goes_to_the_second(house: House) -> None:
+async def test_what_was_on_its_way_to_the_first_goes_to_the_second(house: MqttTestBroker) -> None:
     first = await house.connected(expiry=100)
     first.subscribe("a", qos=1)
     first.publish("a", b"1", qos=1, number=1)
@@ -131,7 +131,7 @@ async def test_what_was_on_its_way_to_the_first_goes_to_the_second(house: House)
     assert message.number == first.got[0].number
 
 
-async def test_a_session_of_another_user_is_not_given_out(house: House) -> None:
+async def test_a_session_of_another_user_is_not_given_out(house: MqttTestBroker) -> None:
     house.users.add("eve", "secret")
     house.users.set_permissions("eve", "/", Permission(".*", ".*", ".*"))
     caller = await house.connected(expiry=100)
@@ -146,7 +146,9 @@ async def test_a_session_of_another_user_is_not_given_out(house: House) -> None:
     assert house.session("c") is not None
 
 
-async def test_a_client_that_comes_back_for_good_is_not_remembered_as_away(house: House) -> None:
+async def test_a_client_that_comes_back_for_good_is_not_remembered_as_away(
+    house: MqttTestBroker,
+) -> None:
     """With an expiry of 0 the session ends with this connection, also if the broker goes first."""
     caller = await house.connected(expiry=1000)
     caller.subscribe("a", qos=1)
@@ -161,7 +163,7 @@ async def test_a_client_that_comes_back_for_good_is_not_remembered_as_away(house
 # Restarts.
 
 
-async def test_a_session_survives_a_restart_with_its_subscriptions(house: House) -> None:
+async def test_a_session_survives_a_restart_with_its_subscriptions(house: MqttTestBroker) -> None:
     caller = await house.connected(expiry=100)
     caller.subscribe("a", qos=1, identifier=5)
     caller.publish("a", b"1", qos=1, number=1)
@@ -176,7 +178,7 @@ async def test_a_session_survives_a_restart_with_its_subscriptions(house: House)
 
 
 async def test_time_goes_on_while_the_broker_is_down(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: MqttTestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller = await house.connected(expiry=100)
     await caller.cut()
@@ -191,7 +193,7 @@ async def test_time_goes_on_while_the_broker_is_down(
 
 
 async def test_a_clock_set_back_prolongs_no_session(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: MqttTestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller = await house.connected(expiry=100)
     await caller.cut()
@@ -204,7 +206,7 @@ async def test_a_clock_set_back_prolongs_no_session(
 
 
 async def test_a_client_that_was_here_when_the_broker_was_killed_is_away_from_the_start_on(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: MqttTestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await house.connected(expiry=100)
     first = await house.restarted(killed=True)
@@ -216,7 +218,7 @@ async def test_a_client_that_was_here_when_the_broker_was_killed_is_away_from_th
     await second.close()
 
 
-async def test_a_session_that_has_no_record_goes_at_the_start(house: House) -> None:
+async def test_a_session_that_has_no_record_goes_at_the_start(house: MqttTestBroker) -> None:
     house.vhost.declare_queue(
         "mqtt-subscription-x", durable=True, arguments={"x-queue-type": "mqtt"}
     )
@@ -228,14 +230,14 @@ async def test_a_session_that_has_no_record_goes_at_the_start(house: House) -> N
 # Shares.
 
 
-async def test_a_client_that_only_shares_is_served(house: House) -> None:
+async def test_a_client_that_only_shares_is_served(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("$share/g/a", qos=1)
     caller.publish("a", b"1", qos=1, number=1)
     assert caller.payloads == [b"1"]
 
 
-async def test_a_group_lasts_as_long_as_its_members(house: House) -> None:
+async def test_a_group_lasts_as_long_as_its_members(house: MqttTestBroker) -> None:
     one, two = await house.connected("1"), await house.connected("2")
     for caller in (one, two):
         assert caller.subscribe("$share/g/a", qos=1) == [1]
@@ -245,12 +247,12 @@ async def test_a_group_lasts_as_long_as_its_members(house: House) -> None:
     assert "mqtt-shared-g/a" not in house.vhost.queues
 
 
-async def test_leaving_a_group_one_is_not_in_is_told(house: House) -> None:
+async def test_leaving_a_group_one_is_not_in_is_told(house: MqttTestBroker) -> None:
     caller = await house.connected()
     assert caller.unsubscribe("$share/g/a") == [ReasonCode.NO_SUBSCRIPTION_EXISTED]
 
 
-async def test_a_member_that_is_away_is_still_one_after_a_restart(house: House) -> None:
+async def test_a_member_that_is_away_is_still_one_after_a_restart(house: MqttTestBroker) -> None:
     caller = await house.connected(expiry=100)
     caller.subscribe("$share/g/a", qos=1)
     await caller.cut()
@@ -263,7 +265,9 @@ async def test_a_member_that_is_away_is_still_one_after_a_restart(house: House) 
     await after.close()
 
 
-async def test_what_a_member_that_ended_did_not_answer_goes_to_another(house: House) -> None:
+async def test_what_a_member_that_ended_did_not_answer_goes_to_another(
+    house: MqttTestBroker,
+) -> None:
     one = await house.connected("1")
     one.subscribe("$share/g/a", qos=2)
     two = await house.connected("2", receive_maximum=100)
@@ -278,7 +282,9 @@ async def test_what_a_member_that_ended_did_not_answer_goes_to_another(house: Ho
 # Deleted by an operator.
 
 
-async def test_a_client_whose_session_is_deleted_is_told_and_starts_anew(house: House) -> None:
+async def test_a_client_whose_session_is_deleted_is_told_and_starts_anew(
+    house: MqttTestBroker,
+) -> None:
     caller = await house.connected(expiry=100)
     caller.subscribe("a", qos=1)
     house.vhost.delete_queue("mqtt-subscription-c")
@@ -289,7 +295,9 @@ async def test_a_client_whose_session_is_deleted_is_told_and_starts_anew(house: 
     assert (present, reason) == (False, 0)
 
 
-async def test_a_session_deleted_while_its_client_is_away_leaves_no_share(house: House) -> None:
+async def test_a_session_deleted_while_its_client_is_away_leaves_no_share(
+    house: MqttTestBroker,
+) -> None:
     caller = await house.connected(expiry=100)
     caller.subscribe("$share/g/a", qos=1)
     await caller.cut()
@@ -303,7 +311,7 @@ async def test_a_session_deleted_while_its_client_is_away_leaves_no_share(house:
 # Names.
 
 
-async def test_a_client_id_of_any_length_is_served(house: House) -> None:
+async def test_a_client_id_of_any_length_is_served(house: MqttTestBroker) -> None:
     client_id = "x" * 1000
     caller = await house.connected(client_id, expiry=100)
     assert caller.subscribe("a", qos=1) == [1]
@@ -316,7 +324,7 @@ async def test_a_client_id_of_any_length_is_served(house: House) -> None:
 
 
 async def test_a_queue_that_has_the_name_of_a_session_is_neither_used_nor_deleted(
-    house: House,
+    house: MqttTestBroker,
 ) -> None:
     queue = house.stand.queue("mqtt-subscription-c", durable=True)
     caller = house.caller()

@@ -8,12 +8,12 @@ from penstock.wire.mqtt.fields import PINGRESP
 from penstock.wire.mqtt.packets import encode_auth
 from penstock.wire.mqtt.reason_codes import ReasonCode
 from tests import mqtt_wire
-from tests.protocols.mqtt.broker import Caller, House
+from tests.protocols.mqtt.broker import Caller, MqttTestBroker
 
 # Keeping alive.
 
 
-async def test_silence_beyond_what_was_agreed_ends_the_connection(house: House) -> None:
+async def test_silence_beyond_what_was_agreed_ends_the_connection(house: MqttTestBroker) -> None:
     caller = await house.connected(keep_alive=10)
     house.clock.advance(14.9)
     assert not caller.cable.closing
@@ -21,7 +21,7 @@ async def test_silence_beyond_what_was_agreed_ends_the_connection(house: House) 
     assert await caller.until_closed() == ReasonCode.KEEP_ALIVE_TIMEOUT
 
 
-async def test_any_packet_is_a_sign_of_life(house: House) -> None:
+async def test_any_packet_is_a_sign_of_life(house: MqttTestBroker) -> None:
     caller = await house.connected(keep_alive=10)
     for _ in range(5):
         house.clock.advance(14)
@@ -29,13 +29,13 @@ async def test_any_packet_is_a_sign_of_life(house: House) -> None:
     assert not caller.cable.closing
 
 
-async def test_a_ping_is_answered(house: House) -> None:
+async def test_a_ping_is_answered(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.say(mqtt_wire.PINGREQ)
     assert caller.of(PINGRESP)
 
 
-async def test_who_is_not_read_from_is_not_taken_for_dead(house: House) -> None:
+async def test_who_is_not_read_from_is_not_taken_for_dead(house: MqttTestBroker) -> None:
     caller = await house.connected(keep_alive=10)
     caller.publish("a")
     house.alarms.set("disk", "full")
@@ -56,14 +56,14 @@ async def test_who_is_not_read_from_is_not_taken_for_dead(house: House) -> None:
     ids=["CONNACK", "SUBACK", "PINGRESP", "AUTH"],
 )
 async def test_packets_that_are_not_a_clients_end_the_connection(
-    house: House, packet: bytes
+    house: MqttTestBroker, packet: bytes
 ) -> None:
     caller = await house.connected()
     caller.say(packet)
     assert await caller.until_closed() == ReasonCode.PROTOCOL_ERROR
 
 
-async def test_3_1_1_is_closed_without_a_word(house: House) -> None:
+async def test_3_1_1_is_closed_without_a_word(house: MqttTestBroker) -> None:
     caller = await house.connected(version=4)
     written = len(caller.cable.written)
     caller.say(b"\xd0\x00")
@@ -71,7 +71,7 @@ async def test_3_1_1_is_closed_without_a_word(house: House) -> None:
     assert len(caller.cable.written) == written
 
 
-async def test_a_client_that_does_not_want_reasons_gets_none(house: House) -> None:
+async def test_a_client_that_does_not_want_reasons_gets_none(house: MqttTestBroker) -> None:
     caller = await house.connected(request_problem_information=0)
     caller.say(b"\xd0\x00")
     await caller.until_closed()
@@ -81,7 +81,7 @@ async def test_a_client_that_does_not_want_reasons_gets_none(house: House) -> No
 # Alarms.
 
 
-async def test_publishers_wait_while_an_alarm_sounds(house: House) -> None:
+async def test_publishers_wait_while_an_alarm_sounds(house: MqttTestBroker) -> None:
     writer, reader = await house.connected("writer"), await house.connected("reader")
     writer.publish("a")
     house.alarms.set("memory", "full")
@@ -93,14 +93,16 @@ async def test_publishers_wait_while_an_alarm_sounds(house: House) -> None:
     assert house.kernel.metrics.blocked == 0
 
 
-async def test_who_begins_to_publish_during_an_alarm_waits_from_then_on(house: House) -> None:
+async def test_who_begins_to_publish_during_an_alarm_waits_from_then_on(
+    house: MqttTestBroker,
+) -> None:
     caller = await house.connected()
     house.alarms.set("disk", "full")
     caller.publish("a")
     assert not caller.cable.reading
 
 
-async def test_one_that_goes_while_it_waits_is_not_counted_any_more(house: House) -> None:
+async def test_one_that_goes_while_it_waits_is_not_counted_any_more(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.publish("a")
     house.alarms.set("disk", "full")
@@ -111,7 +113,7 @@ async def test_one_that_goes_while_it_waits_is_not_counted_any_more(house: House
 # Management.
 
 
-async def test_a_connection_is_described_at_every_stage(house: House) -> None:
+async def test_a_connection_is_described_at_every_stage(house: MqttTestBroker) -> None:
     caller = house.caller()
     assert caller.terminal.describe()["state"] == "starting"
     await caller.connect("c")
@@ -126,14 +128,14 @@ async def test_a_connection_is_described_at_every_stage(house: House) -> None:
     caller.terminal.describe()
 
 
-async def test_an_operator_may_end_a_connection(house: House) -> None:
+async def test_an_operator_may_end_a_connection(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.terminal.end("because")
     assert await caller.until_closed() == ReasonCode.ADMINISTRATIVE_ACTION
 
 
 async def test_a_peer_that_does_not_read_its_goodbye_is_cut_off(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: MqttTestBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller = await house.connected()
     aborted: list[Caller] = []

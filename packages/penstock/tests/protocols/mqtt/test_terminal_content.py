@@ -14,13 +14,13 @@ from penstock.wire.mqtt.fields import PUBACK, PUBREC
 from penstock.wire.mqtt.properties import MqttProperties, MqttProperty
 from penstock.wire.mqtt.reason_codes import ReasonCode
 from tests import mqtt_wire
-from tests.protocols.mqtt.broker import House, published
+from tests.protocols.mqtt.broker import MqttTestBroker, published
 
 BODY = bytes(range(256)) * 2000  # twice the size that is spooled
 TOPIC = "$content/stock"
 
 
-class ContentHouse(House):
+class ContentHouse(MqttTestBroker):
     """One with the exchange that a content space would have made."""
 
     def router(self, vhost: str) -> ContentRouter[Any]:
@@ -30,14 +30,14 @@ class ContentHouse(House):
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def house(tmp_path: Path) -> AsyncIterator[MqttTestBroker]:
     house = ContentHouse(tmp_path)
     yield house
     await house.close()
 
 
 async def test_a_large_one_of_qos_2_that_broke_off_is_taken_when_it_comes_again(
-    house: House,
+    house: MqttTestBroker,
 ) -> None:
     reader = await house.connected("reader")
     reader.subscribe("$content/[class,eq,stock]", qos=2)
@@ -53,7 +53,7 @@ async def test_a_large_one_of_qos_2_that_broke_off_is_taken_when_it_comes_again(
 
 @pytest.mark.parametrize("payload", [b"small", BODY])
 async def test_more_properties_than_a_frame_of_amqp_holds_are_refused(
-    house: House, payload: bytes
+    house: MqttTestBroker, payload: bytes
 ) -> None:
     writer = await house.connected("writer")
     many: MqttProperties = {
@@ -63,7 +63,7 @@ async def test_more_properties_than_a_frame_of_amqp_holds_are_refused(
     assert await writer.until_closed() == ReasonCode.PACKET_TOO_LARGE
 
 
-async def test_a_text_in_the_language_that_is_too_long_is_told_so(house: House) -> None:
+async def test_a_text_in_the_language_that_is_too_long_is_told_so(house: MqttTestBroker) -> None:
     writer = await house.connected("writer")
     properties: MqttProperties = {MqttProperty.CONTENT_TYPE: "application/x-padres"}
     text = f"[class,stock],[text,'{'x' * 300_000}']".encode()
@@ -77,7 +77,7 @@ async def test_a_text_in_the_language_that_is_too_long_is_told_so(house: House) 
 @pytest.mark.parametrize("topic", ["$content", TOPIC])
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_the_class_that_a_body_names_is_the_one_that_has_to_be_allowed(
-    house: House, topic: str, qos: int
+    house: MqttTestBroker, topic: str, qos: int
 ) -> None:
     house.users.set_topic_permissions("guest", "/", "content", TopicPermission("^stock$", ".*"))
     reader = await house.connected("reader")

@@ -6,12 +6,12 @@ from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.wire.mqtt.properties import MqttProperty
 from penstock.wire.mqtt.reason_codes import ReasonCode
 from tests import mqtt_wire
-from tests.protocols.mqtt.broker import House, published
+from tests.protocols.mqtt.broker import MqttTestBroker, published
 
 # Delivery.
 
 
-async def test_an_answer_of_the_wrong_kind_ends_the_connection(house: House) -> None:
+async def test_an_answer_of_the_wrong_kind_ends_the_connection(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a", qos=2)
     caller.publish("a", qos=2, number=1)
@@ -19,7 +19,7 @@ async def test_an_answer_of_the_wrong_kind_ends_the_connection(house: House) -> 
     assert await caller.until_closed() == ReasonCode.PROTOCOL_ERROR
 
 
-async def test_a_message_is_not_complete_before_it_was_received(house: House) -> None:
+async def test_a_message_is_not_complete_before_it_was_received(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a", qos=2)
     caller.publish("a", qos=2, number=1)
@@ -27,7 +27,7 @@ async def test_a_message_is_not_complete_before_it_was_received(house: House) ->
     assert await caller.until_closed() == ReasonCode.PROTOCOL_ERROR
 
 
-async def test_answers_to_nothing_are_passed_over(house: House) -> None:
+async def test_answers_to_nothing_are_passed_over(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.acknowledge(PUBACK, 9)
     caller.acknowledge(PUBCOMP, 9)
@@ -36,7 +36,7 @@ async def test_answers_to_nothing_are_passed_over(house: House) -> None:
     assert not caller.cable.closing
 
 
-async def test_no_more_is_out_than_the_client_takes(house: House) -> None:
+async def test_no_more_is_out_than_the_client_takes(house: MqttTestBroker) -> None:
     caller = await house.connected(receive_maximum=2)
     caller.subscribe("a", qos=1)
     for number in range(1, 6):
@@ -46,7 +46,7 @@ async def test_no_more_is_out_than_the_client_takes(house: House) -> None:
     assert caller.payloads == [b"1", b"2", b"3"]
 
 
-async def test_a_refusal_is_an_answer(house: House) -> None:
+async def test_a_refusal_is_an_answer(house: MqttTestBroker) -> None:
     caller = await house.connected(receive_maximum=1)
     caller.subscribe("a", qos=2)
     caller.publish("a", b"1", qos=1, number=1)
@@ -57,7 +57,7 @@ async def test_a_refusal_is_an_answer(house: House) -> None:
     assert caller.payloads == [b"1", b"2", b"3"]
 
 
-async def test_the_time_a_message_waited_is_taken_off_what_it_has(house: House) -> None:
+async def test_the_time_a_message_waited_is_taken_off_what_it_has(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a", qos=1)
     caller.terminal.pause_writing()
@@ -69,7 +69,7 @@ async def test_the_time_a_message_waited_is_taken_off_what_it_has(house: House) 
     assert [one.properties[MqttProperty.MESSAGE_EXPIRY] for one in caller.got] == [70, 70]
 
 
-async def test_what_expires_while_it_waits_is_not_delivered(house: House) -> None:
+async def test_what_expires_while_it_waits_is_not_delivered(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a", qos=1)
     caller.terminal.pause_writing()
@@ -80,7 +80,9 @@ async def test_what_expires_while_it_waits_is_not_delivered(house: House) -> Non
     assert caller.payloads == [b"2"]
 
 
-async def test_topics_get_short_names_as_far_as_the_client_takes_them(house: House) -> None:
+async def test_topics_get_short_names_as_far_as_the_client_takes_them(
+    house: MqttTestBroker,
+) -> None:
     caller = await house.connected(topic_alias_maximum=1)
     caller.subscribe("#")
     for topic in ("a", "a", "b", "b"):
@@ -93,7 +95,7 @@ async def test_topics_get_short_names_as_far_as_the_client_takes_them(house: Hou
     ]
 
 
-async def test_a_short_name_that_was_not_told_is_not_used(house: House) -> None:
+async def test_a_short_name_that_was_not_told_is_not_used(house: MqttTestBroker) -> None:
     """The message that would have introduced it was too large for the client."""
     caller = await house.connected(topic_alias_maximum=5, maximum_packet_size=100)
     caller.subscribe("a")
@@ -106,7 +108,7 @@ async def test_a_short_name_that_was_not_told_is_not_used(house: House) -> None:
 # Choking.
 
 
-async def test_a_socket_that_takes_no_more_is_sent_no_more(house: House) -> None:
+async def test_a_socket_that_takes_no_more_is_sent_no_more(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a", qos=1)
     caller.terminal.pause_writing()
@@ -117,7 +119,7 @@ async def test_a_socket_that_takes_no_more_is_sent_no_more(house: House) -> None
     assert caller.payloads == [b"must", b"may"]
 
 
-async def test_much_in_one_turn_waits_for_the_next(house: House) -> None:
+async def test_much_in_one_turn_waits_for_the_next(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a")
     writer = await house.connected("writer")
@@ -126,7 +128,7 @@ async def test_much_in_one_turn_waits_for_the_next(house: House) -> None:
     assert not caller.terminal.output.write_blocked
 
 
-async def test_who_asks_and_asks_and_does_not_read_is_not_read_from(house: House) -> None:
+async def test_who_asks_and_asks_and_does_not_read_is_not_read_from(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.terminal.pause_writing()
     caller.cable.unsent = 5 << 20

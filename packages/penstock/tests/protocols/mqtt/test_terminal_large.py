@@ -11,13 +11,13 @@ from penstock.broker.contract import Message
 from penstock.wire.mqtt.fields import PINGRESP, PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.wire.mqtt.reason_codes import ReasonCode
 from tests import mqtt_wire
-from tests.protocols.mqtt.broker import House, published
+from tests.protocols.mqtt.broker import MqttTestBroker, published
 
 BODY = bytes(range(256)) * 2000  # twice the size that is spooled
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_it_arrives_as_it_was_sent(house: House, qos: int) -> None:
+async def test_it_arrives_as_it_was_sent(house: MqttTestBroker, qos: int) -> None:
     reader = await house.connected("reader")
     reader.subscribe("a", qos=qos)
     writer = await house.connected("writer")
@@ -26,7 +26,7 @@ async def test_it_arrives_as_it_was_sent(house: House, qos: int) -> None:
     assert (message.topic, message.payload, message.qos) == (b"a", BODY, qos)
 
 
-async def test_answers_wait_behind_it_and_come(house: House) -> None:
+async def test_answers_wait_behind_it_and_come(house: MqttTestBroker) -> None:
     reader = await house.connected("reader")
     reader.subscribe("a", qos=1)
     writer = await house.connected("writer")
@@ -37,7 +37,9 @@ async def test_answers_wait_behind_it_and_come(house: House) -> None:
     assert reader.payloads == [BODY]
 
 
-async def test_one_of_qos_2_that_broke_off_is_taken_when_it_comes_again(house: House) -> None:
+async def test_one_of_qos_2_that_broke_off_is_taken_when_it_comes_again(
+    house: MqttTestBroker,
+) -> None:
     reader = await house.connected("reader")
     reader.subscribe("a", qos=2)
     writer = await house.connected("writer", expiry=100)
@@ -52,7 +54,7 @@ async def test_one_of_qos_2_that_broke_off_is_taken_when_it_comes_again(house: H
 
 
 async def test_one_of_qos_2_that_came_whole_and_was_not_answered_is_delivered_once(
-    house: House,
+    house: MqttTestBroker,
 ) -> None:
     queue = house.stand.queue(durable=True)
     house.vhost.bind("amq.topic", queue, "#")
@@ -74,7 +76,7 @@ async def test_one_of_qos_2_that_came_whole_and_was_not_answered_is_delivered_on
     assert queue.message_count == 1
 
 
-async def test_one_of_qos_2_that_comes_again_whole_is_delivered_once(house: House) -> None:
+async def test_one_of_qos_2_that_comes_again_whole_is_delivered_once(house: MqttTestBroker) -> None:
     reader = await house.connected("reader")
     reader.subscribe("a", qos=2)
     writer = await house.connected("writer", expiry=100)
@@ -87,7 +89,7 @@ async def test_one_of_qos_2_that_comes_again_whole_is_delivered_once(house: Hous
     assert len(await reader.until_got(1)) == 1
 
 
-async def test_one_of_qos_2_that_was_refused_leaves_its_number_free(house: House) -> None:
+async def test_one_of_qos_2_that_was_refused_leaves_its_number_free(house: MqttTestBroker) -> None:
     full = house.stand.queue("full", max_length=1, overflow="reject-publish")
     house.vhost.bind("amq.topic", full, "a")
     writer = await house.connected("writer", expiry=100)
@@ -103,7 +105,7 @@ async def test_one_of_qos_2_that_was_refused_leaves_its_number_free(house: House
     assert [message.payload for message in await reader.until_got(1)] == [b"another"]
 
 
-async def test_retained_ones_are_kept_one_after_another(house: House) -> None:
+async def test_retained_ones_are_kept_one_after_another(house: MqttTestBroker) -> None:
     stream = house.vhost.declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
     house.vhost.bind("amq.topic", stream, "#")
     writer = await house.connected("writer")
@@ -120,7 +122,7 @@ async def test_retained_ones_are_kept_one_after_another(house: House) -> None:
     ]
 
 
-async def test_a_body_that_cannot_be_read_does_not_cost_the_session(house: House) -> None:
+async def test_a_body_that_cannot_be_read_does_not_cost_the_session(house: MqttTestBroker) -> None:
     reader = await house.connected("reader", expiry=100)
     reader.subscribe("a", qos=1)
     await reader.cut()
@@ -139,7 +141,7 @@ async def test_a_body_that_cannot_be_read_does_not_cost_the_session(house: House
     await house.close()
 
 
-async def test_what_is_larger_than_the_client_takes_is_passed_over(house: House) -> None:
+async def test_what_is_larger_than_the_client_takes_is_passed_over(house: MqttTestBroker) -> None:
     reader = await house.connected("reader", maximum_packet_size=1000)
     reader.subscribe("a", qos=1)
     writer = await house.connected("writer")
@@ -150,7 +152,7 @@ async def test_what_is_larger_than_the_client_takes_is_passed_over(house: House)
     assert list(house.session("reader").inflight) == [message.number]
 
 
-async def test_its_file_goes_with_its_last_reader(house: House) -> None:
+async def test_its_file_goes_with_its_last_reader(house: MqttTestBroker) -> None:
     reader = await house.connected("reader")
     reader.subscribe("a", qos=1)
     writer = await house.connected("writer")
@@ -164,7 +166,7 @@ async def test_its_file_goes_with_its_last_reader(house: House) -> None:
     assert house.stand.spooled == []
 
 
-async def test_nothing_is_held_when_reader_and_writer_are_gone(house: House) -> None:
+async def test_nothing_is_held_when_reader_and_writer_are_gone(house: MqttTestBroker) -> None:
     reader = await house.connected("reader")
     reader.subscribe("a", qos=1)
     writer = await house.connected("writer")

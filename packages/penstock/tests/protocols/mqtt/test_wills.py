@@ -12,11 +12,11 @@ from penstock.protocols.mqtt.sessions import WillMessage
 from penstock.wire.mqtt import packets
 from penstock.wire.mqtt.properties import MqttProperty
 from penstock.wire.mqtt.reason_codes import ReasonCode
-from tests.protocols.mqtt.broker import Caller, House
+from tests.protocols.mqtt.broker import Caller, MqttTestBroker
 
 
 @pytest.fixture
-async def witness(house: House) -> Caller:
+async def witness(house: MqttTestBroker) -> Caller:
     witness = await house.connected("witness", expiry=1000)
     witness.subscribe("will", qos=1)
     return witness
@@ -27,41 +27,43 @@ def will(delay: int = 0, *, qos: int = 0, retain: bool = False) -> packets.Conne
     return packets.ConnectWill("will", b"gone", qos, retain, properties)
 
 
-async def test_it_is_said_when_the_connection_breaks(house: House, witness: Caller) -> None:
+async def test_it_is_said_when_the_connection_breaks(
+    house: MqttTestBroker, witness: Caller
+) -> None:
     caller = await house.connected(will=will())
     await caller.cut()
     assert witness.payloads == [b"gone"]
 
 
-async def test_it_is_said_after_a_protocol_error(house: House, witness: Caller) -> None:
+async def test_it_is_said_after_a_protocol_error(house: MqttTestBroker, witness: Caller) -> None:
     caller = await house.connected(will=will())
     caller.say(b"\xf0\x00\x00")
     await caller.until_closed()
     assert witness.payloads == [b"gone"]
 
 
-async def test_it_is_not_said_after_a_goodbye(house: House, witness: Caller) -> None:
+async def test_it_is_not_said_after_a_goodbye(house: MqttTestBroker, witness: Caller) -> None:
     caller = await house.connected(will=will())
     caller.leave()
     await caller.until_closed()
     assert not witness.payloads
 
 
-async def test_a_client_may_leave_and_have_it_said(house: House, witness: Caller) -> None:
+async def test_a_client_may_leave_and_have_it_said(house: MqttTestBroker, witness: Caller) -> None:
     caller = await house.connected(will=will())
     caller.leave(ReasonCode.DISCONNECT_WITH_WILL_MESSAGE)
     await caller.until_closed()
     assert witness.payloads == [b"gone"]
 
 
-async def test_it_is_said_once(house: House, witness: Caller) -> None:
+async def test_it_is_said_once(house: MqttTestBroker, witness: Caller) -> None:
     caller = await house.connected(will=will(), expiry=10)
     await caller.cut()
     house.clock.advance(100)
     assert witness.payloads == [b"gone"]
 
 
-async def test_it_is_kept_if_it_is_to_be_retained(house: House) -> None:
+async def test_it_is_kept_if_it_is_to_be_retained(house: MqttTestBroker) -> None:
     caller = await house.connected(will=will(retain=True))
     await caller.cut()
     late = await house.connected("late")
@@ -73,7 +75,7 @@ async def test_it_is_kept_if_it_is_to_be_retained(house: House) -> None:
 # Delay.
 
 
-async def test_it_waits_as_long_as_it_was_told(house: House, witness: Caller) -> None:
+async def test_it_waits_as_long_as_it_was_told(house: MqttTestBroker, witness: Caller) -> None:
     caller = await house.connected(will=will(5), expiry=100)
     await caller.cut()
     house.clock.advance(4)
@@ -82,7 +84,9 @@ async def test_it_waits_as_long_as_it_was_told(house: House, witness: Caller) ->
     assert witness.payloads == [b"gone"]
 
 
-async def test_it_does_not_wait_longer_than_the_session(house: House, witness: Caller) -> None:
+async def test_it_does_not_wait_longer_than_the_session(
+    house: MqttTestBroker, witness: Caller
+) -> None:
     caller = await house.connected(will=will(50), expiry=3)
     await caller.cut()
     house.clock.advance(3)
@@ -90,14 +94,16 @@ async def test_it_does_not_wait_longer_than_the_session(house: House, witness: C
 
 
 async def test_without_a_session_that_outlives_the_connection_it_does_not_wait(
-    house: House, witness: Caller
+    house: MqttTestBroker, witness: Caller
 ) -> None:
     caller = await house.connected(will=will(50))
     await caller.cut()
     assert witness.payloads == [b"gone"]
 
 
-async def test_who_comes_back_in_time_is_not_mourned(house: House, witness: Caller) -> None:
+async def test_who_comes_back_in_time_is_not_mourned(
+    house: MqttTestBroker, witness: Caller
+) -> None:
     caller = await house.connected(will=will(5), expiry=100)
     await caller.cut()
     await house.connected(clean=False, expiry=100)
@@ -106,7 +112,7 @@ async def test_who_comes_back_in_time_is_not_mourned(house: House, witness: Call
 
 
 async def test_a_clean_start_ends_the_session_and_has_it_said(
-    house: House, witness: Caller
+    house: MqttTestBroker, witness: Caller
 ) -> None:
     caller = await house.connected(will=will(5), expiry=100)
     await caller.cut()
@@ -114,7 +120,9 @@ async def test_a_clean_start_ends_the_session_and_has_it_said(
     assert witness.payloads == [b"gone"]
 
 
-async def test_a_take_over_has_it_said_unless_it_was_to_wait(house: House, witness: Caller) -> None:
+async def test_a_take_over_has_it_said_unless_it_was_to_wait(
+    house: MqttTestBroker, witness: Caller
+) -> None:
     await house.connected("at once", will=will(), expiry=100)
     await house.connected("at once", clean=False, expiry=100)
     assert witness.payloads == [b"gone"]
@@ -128,7 +136,7 @@ async def test_a_take_over_has_it_said_unless_it_was_to_wait(house: House, witne
 
 
 async def test_it_is_said_after_a_restart_of_a_broker_that_was_killed(
-    house: House, witness: Caller
+    house: MqttTestBroker, witness: Caller
 ) -> None:
     await house.connected(will=will(qos=1), expiry=100)
     after = await house.restarted(killed=True)
@@ -140,7 +148,9 @@ async def test_it_is_said_after_a_restart_of_a_broker_that_was_killed(
     await twice.close()
 
 
-async def test_one_that_waits_is_said_after_a_restart(house: House, witness: Caller) -> None:
+async def test_one_that_waits_is_said_after_a_restart(
+    house: MqttTestBroker, witness: Caller
+) -> None:
     caller = await house.connected(will=will(20, qos=1), expiry=100)
     await caller.cut()
     after = await house.restarted(killed=True)
@@ -152,7 +162,7 @@ async def test_one_that_waits_is_said_after_a_restart(house: House, witness: Cal
 
 
 async def test_one_that_was_called_off_is_not_said_after_a_restart(
-    house: House, witness: Caller
+    house: MqttTestBroker, witness: Caller
 ) -> None:
     caller = await house.connected(will=will(20, qos=1), expiry=100)
     await caller.cut()
@@ -167,7 +177,7 @@ async def test_one_that_was_called_off_is_not_said_after_a_restart(
 # What it may say.
 
 
-async def test_a_will_needs_the_permission_to_publish_it(house: House) -> None:
+async def test_a_will_needs_the_permission_to_publish_it(house: MqttTestBroker) -> None:
     house.users.set_permissions("guest", "/", Permission(".*", ".*", ".*"))
     house.users.set_topic_permissions("guest", "/", "amq.topic", TopicPermission("^ok$", ".*"))
     _, reason, _ = await house.caller().connect(will=will())
@@ -178,7 +188,7 @@ async def test_a_will_needs_the_permission_to_publish_it(house: House) -> None:
 @pytest.mark.parametrize("delay", [0, 5])
 @pytest.mark.parametrize("gone", [True, False])
 async def test_it_is_not_said_for_a_user_who_may_no_longer_publish_it(
-    house: House, witness: Caller, delay: int, gone: bool
+    house: MqttTestBroker, witness: Caller, delay: int, gone: bool
 ) -> None:
     house.users.add("ada", "ada")
     house.users.set_permissions("ada", "/", Permission("", "^amq.topic$", ""))
@@ -196,7 +206,7 @@ async def test_it_is_not_said_for_a_user_who_may_no_longer_publish_it(
 
 
 async def test_it_is_not_said_after_a_restart_for_a_user_who_is_gone(
-    house: House, witness: Caller
+    house: MqttTestBroker, witness: Caller
 ) -> None:
     house.users.add("ada", "ada")
     house.users.set_permissions("ada", "/", Permission("", "^amq.topic$", ""))
@@ -208,7 +218,7 @@ async def test_it_is_not_said_after_a_restart_for_a_user_who_is_gone(
     await after.close()
 
 
-async def test_a_will_may_not_speak_for_the_broker(house: House) -> None:
+async def test_a_will_may_not_speak_for_the_broker(house: MqttTestBroker) -> None:
     said = packets.ConnectWill("$SYS/broker/uptime", b"never")
     _, reason, _ = await house.caller().connect(will=said)
     assert reason == ReasonCode.NOT_AUTHORIZED

@@ -17,11 +17,7 @@ from penstock.core.errors import ConnectionForced, NoRoute, PreconditionFailed, 
 from penstock.protocols.amqp091.channel import Amqp091Consumer, Amqp091Producer
 from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES, SocketWriter
 from penstock.wire.amqp091 import methods
-from penstock.wire.amqp091.frames import (
-    FRAME_OVERHEAD,
-    write_body_frames,
-    write_content_frames,
-)
+from penstock.wire.amqp091.frames import FRAME_OVERHEAD, write_body_frames, write_content_frames
 from penstock.wire.amqp091.methods import encode_method_frame
 
 if TYPE_CHECKING:

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
-from penstock.wire.amqp10.sasl import (
-    ANONYMOUS,
-    EXTERNAL,
-    PLAIN,
-    SaslServer,
-    decode_plain_response,
-)
+from penstock.wire.amqp10.sasl import ANONYMOUS, EXTERNAL, PLAIN, SaslServer, decode_plain_response
 
 if TYPE_CHECKING:
     from penstock.broker.user import User

@@ -257,9 +257,7 @@ class Amqp10Terminal(asyncio.Protocol):
             properties=product,
         )
         self.heartbeats.start(
-            settings.heartbeat,
-            send_every=idle_timeout / 2,
-            check_every=settings.heartbeat / 2,
+            settings.heartbeat, send_every=idle_timeout / 2, check_every=settings.heartbeat / 2
         )
 
     def on_close(self, error: Amqp10Error | None) -> None:

@@ -109,10 +109,7 @@ class ContentPublisher:
 
 
 def subscribe_to_content(
-    terminal: MqttTerminal,
-    request: packets.SubscriptionRequest,
-    identifier: int,
-    errors: list[str],
+    terminal: MqttTerminal, request: packets.SubscriptionRequest, identifier: int, errors: list[str]
 ) -> int:
     if not request.filter.startswith(CONTENT_TOPIC_PREFIX):
         errors.append("subscriptions by content cannot be shared")

@@ -129,8 +129,7 @@ class MqttSessionRegistry:
         record = self._records.get(client_id)
         if record is not None and record["user"] != terminal.access.user.name:
             raise MqttError(
-                ReasonCode.NOT_AUTHORIZED,
-                f"client id {client_id!r} has a session of another user",
+                ReasonCode.NOT_AUTHORIZED, f"client id {client_id!r} has a session of another user"
             )
         before = self.clients.get(client_id)
         if before is not None:

@@ -8,10 +8,7 @@ from penstock.broker.contract import TopicSubscription
 from penstock.core.basic_properties import SHORTSTR_MAX
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
-from penstock.protocols.mqtt.content_topics import (
-    subscribe_to_content,
-    unsubscribe_from_content,
-)
+from penstock.protocols.mqtt.content_topics import subscribe_to_content, unsubscribe_from_content
 from penstock.protocols.mqtt.sessions import SYS_EXCHANGE
 from penstock.wire.mqtt import packets
 from penstock.wire.mqtt.packets import (

@@ -37,14 +37,7 @@ from penstock.protocols.mqtt.subscribe import handle_subscribe, handle_unsubscri
 from penstock.protocols.mqtt.sys_topics import SysTopics
 from penstock.protocols.mqtt.writer import EncodedPacketCache, MqttWriter
 from penstock.protocols.socket_writer import WRITE_HIGH_WATER_BYTES
-from penstock.wire.mqtt.fields import (
-    AUTH,
-    CONNECT,
-    DISCONNECT,
-    PINGREQ,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-)
+from penstock.wire.mqtt.fields import AUTH, CONNECT, DISCONNECT, PINGREQ, SUBSCRIBE, UNSUBSCRIBE
 from penstock.wire.mqtt.packets import (
     PINGRESP_PACKET,
     decode_auth,

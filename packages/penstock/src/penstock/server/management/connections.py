@@ -66,12 +66,7 @@ def consumers_of(call: ApiCall, client: ClientConnection) -> Iterator[Row]:
             "peer_port": described["peer_port"],
             "user": described["user"],
         }
-        yield {
-            "active": True,
-            "activity_status": "up",
-            **consumer,
-            "channel_details": details,
-        }
+        yield {"active": True, "activity_status": "up", **consumer, "channel_details": details}
 
 
 async def list_connections(call: ApiCall) -> HttpResponse:

@@ -186,10 +186,7 @@ class HttpPublisher:
     """Posts a message and waits for its confirm."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        exchange: Exchange,
-        check_topic: Callable[[str], None] | None = None,
+        self, kernel: Kernel, exchange: Exchange, check_topic: Callable[[str], None] | None = None
     ) -> None:
         self._kernel = kernel
         self._exchange = exchange

@@ -22,11 +22,7 @@ _TEXT: Final = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
 #: Metrics of a queue: the field in `describe`, the name, the help text.
 QUEUE_METRICS: Final = (
     ("messages_ready", "queue_messages_ready", "Messages waiting in the queue."),
-    (
-        "messages_unacknowledged",
-        "queue_messages_unacknowledged",
-        "Messages not acknowledged.",
-    ),
+    ("messages_unacknowledged", "queue_messages_unacknowledged", "Messages not acknowledged."),
     ("consumers", "queue_consumers", "Consumers of the queue."),
     ("memory", "queue_memory_bytes", "Memory that the queue's messages take."),
     ("message_bytes_ready", "queue_message_bytes_ready", "Bodies waiting in the queue."),

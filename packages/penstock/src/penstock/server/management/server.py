@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.broker.user import User
 from penstock.core.addresses import ListenAddress
-from penstock.core.errors import (
-    AccessRefused,
-    AuthenticationFailed,
-    ConnectionForced,
-    NotFound,
-)
+from penstock.core.errors import AccessRefused, AuthenticationFailed, ConnectionForced, NotFound
 from penstock.core.host_policy import SAFE_METHODS, HostPolicy
 from penstock.core.logs import get_logger
 from penstock.server.listener import SocketListener, bind_listener

@@ -57,14 +57,7 @@ MESSAGE_OVERHEAD_BYTES: Final = 400
 
 
 class ChannelTransaction:
-    __slots__ = (
-        "_acknowledgements",
-        "_channel",
-        "_held",
-        "_pool",
-        "_publishes",
-        "committing",
-    )
+    __slots__ = ("_acknowledgements", "_channel", "_held", "_pool", "_publishes", "committing")
 
     def __init__(self, channel: AmqpChannel) -> None:
         self._channel = channel

@@ -76,10 +76,7 @@ _CREATION_TIME: Final = 9
 _FAST_FIELDS: Final = 11
 
 #: Values with the same octets after another type code: by code, the other code and the width.
-_FIXED_WIDTH: Final = {
-    0x71: (b"I", 4),
-    0x82: (b"d", 8),
-}
+_FIXED_WIDTH: Final = {0x71: (b"I", 4), 0x82: (b"d", 8)}
 
 
 class ConvertedMessage:

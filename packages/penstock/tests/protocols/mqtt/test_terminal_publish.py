@@ -10,19 +10,19 @@ from penstock.broker.permissions import TopicPermission
 from penstock.wire.mqtt.fields import PUBACK, PUBCOMP, PUBREC, PUBREL
 from penstock.wire.mqtt.properties import MqttProperty
 from penstock.wire.mqtt.reason_codes import ReasonCode
-from tests.protocols.mqtt.broker import House
+from tests.protocols.mqtt.broker import MqttTestBroker
 
 # Publishing.
 
 
-async def test_a_publication_that_must_arrive_is_acknowledged(house: House) -> None:
+async def test_a_publication_that_must_arrive_is_acknowledged(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a")
     caller.publish("a", qos=1, number=9)
     assert await caller.until_answered(PUBACK) == [(9, 0)]
 
 
-async def test_that_nobody_wants_it_is_told_from_5_0_on(house: House) -> None:
+async def test_that_nobody_wants_it_is_told_from_5_0_on(house: MqttTestBroker) -> None:
     new, old = await house.connected("new"), await house.connected("old", version=4)
     for caller in (new, old):
         caller.publish("a", qos=1, number=9)
@@ -30,7 +30,7 @@ async def test_that_nobody_wants_it_is_told_from_5_0_on(house: House) -> None:
     assert old.acknowledgements(PUBACK) == [(9, 0)]
 
 
-async def test_exactly_once_is_once_though_it_comes_again(house: House) -> None:
+async def test_exactly_once_is_once_though_it_comes_again(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a")
     for _ in range(3):
@@ -43,7 +43,7 @@ async def test_exactly_once_is_once_though_it_comes_again(house: House) -> None:
     assert len(caller.got) == 2, "a released number is a new message's"
 
 
-async def test_nothing_is_said_to_one_that_is_gone(house: House) -> None:
+async def test_nothing_is_said_to_one_that_is_gone(house: MqttTestBroker) -> None:
     queue = house.stand.queue(durable=True)
     house.vhost.bind("amq.topic", queue, "#")
     caller = await house.connected(expiry=100)
@@ -56,7 +56,7 @@ async def test_nothing_is_said_to_one_that_is_gone(house: House) -> None:
     assert not house.kernel.write_batch.to_flush
 
 
-async def test_a_clean_start_knows_no_numbers(house: House) -> None:
+async def test_a_clean_start_knows_no_numbers(house: MqttTestBroker) -> None:
     queue = house.stand.queue()
     house.vhost.bind("amq.topic", queue, "#")
     caller = await house.connected(expiry=100)
@@ -76,7 +76,7 @@ async def test_a_publication_the_disk_refused_is_not_acknowledged(tmp_path: Path
         if broken[0]:
             raise OSError(5, "Input/output error")
 
-    house = House(tmp_path, sync=sync)
+    house = MqttTestBroker(tmp_path, sync=sync)
     queue = house.stand.queue(durable=True)
     house.vhost.bind("amq.topic", queue, "#")
     caller = await house.connected()
@@ -87,14 +87,14 @@ async def test_a_publication_the_disk_refused_is_not_acknowledged(tmp_path: Path
     await house.close()
 
 
-async def test_a_number_that_is_not_known_is_released_all_the_same(house: House) -> None:
+async def test_a_number_that_is_not_known_is_released_all_the_same(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.acknowledge(PUBREL, 9)
     assert caller.acknowledgements(PUBCOMP) == [(9, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
 
 
 async def test_more_than_may_be_unanswered_ends_the_connection(tmp_path: Path) -> None:
-    house = House(tmp_path, mqtt={"receive_maximum": 2})
+    house = MqttTestBroker(tmp_path, mqtt={"receive_maximum": 2})
     caller = await house.connected()
     for number in (1, 2, 3):
         caller.publish("a", qos=2, number=number)
@@ -103,7 +103,7 @@ async def test_more_than_may_be_unanswered_ends_the_connection(tmp_path: Path) -
 
 
 async def test_what_was_one_too_many_is_taken_when_it_comes_again(tmp_path: Path) -> None:
-    house = House(tmp_path, mqtt={"receive_maximum": 2})
+    house = MqttTestBroker(tmp_path, mqtt={"receive_maximum": 2})
     queue = house.stand.queue()
     house.vhost.bind("amq.topic", queue, "#")
     caller = await house.connected(expiry=100)
@@ -117,7 +117,7 @@ async def test_what_was_one_too_many_is_taken_when_it_comes_again(tmp_path: Path
     await house.close()
 
 
-async def test_a_topic_may_have_a_short_name(house: House) -> None:
+async def test_a_topic_may_have_a_short_name(house: MqttTestBroker) -> None:
     caller = await house.connected()
     caller.subscribe("a/b")
     caller.publish("a/b", b"1", properties={MqttProperty.TOPIC_ALIAS: 3})
@@ -130,7 +130,7 @@ async def test_a_topic_may_have_a_short_name(house: House) -> None:
     [(65, ReasonCode.TOPIC_ALIAS_INVALID), (5, ReasonCode.PROTOCOL_ERROR)],
 )
 async def test_a_short_name_that_names_nothing(
-    house: House, alias: int, reason: ReasonCode
+    house: MqttTestBroker, alias: int, reason: ReasonCode
 ) -> None:
     caller = await house.connected()
     caller.publish("", properties={MqttProperty.TOPIC_ALIAS: alias})
@@ -140,12 +140,12 @@ async def test_a_short_name_that_names_nothing(
 # Permissions.
 
 
-def allow(house: House, write: str = ".*", read: str = ".*") -> None:
+def allow(house: MqttTestBroker, write: str = ".*", read: str = ".*") -> None:
     permission = TopicPermission(write, read)
     house.users.set_topic_permissions("guest", "/", "amq.topic", permission)
 
 
-async def test_a_publication_that_is_not_allowed_is_refused(house: House) -> None:
+async def test_a_publication_that_is_not_allowed_is_refused(house: MqttTestBroker) -> None:
     allow(house, write=r"^sensors\.7\.")
     queue = house.stand.queue()
     house.vhost.bind("amq.topic", queue, "#")
@@ -160,7 +160,7 @@ async def test_a_publication_that_is_not_allowed_is_refused(house: House) -> Non
     assert not caller.cable.closing
 
 
-async def test_3_1_1_has_no_word_for_it_and_is_closed(house: House) -> None:
+async def test_3_1_1_has_no_word_for_it_and_is_closed(house: MqttTestBroker) -> None:
     allow(house, write="^ok$")
     caller = await house.connected(version=4)
     caller.publish("no", qos=1, number=1)
@@ -168,7 +168,7 @@ async def test_3_1_1_has_no_word_for_it_and_is_closed(house: House) -> None:
     assert not caller.of(PUBACK)
 
 
-async def test_a_subscription_that_is_not_allowed_is_refused(house: House) -> None:
+async def test_a_subscription_that_is_not_allowed_is_refused(house: MqttTestBroker) -> None:
     allow(house, read="^ok$")
     caller = await house.connected()
     assert caller.subscribe("ok", "no", "$share/g/no") == [
@@ -178,7 +178,9 @@ async def test_a_subscription_that_is_not_allowed_is_refused(house: House) -> No
     ]
 
 
-async def test_permissions_that_change_hold_for_those_who_are_connected(house: House) -> None:
+async def test_permissions_that_change_hold_for_those_who_are_connected(
+    house: MqttTestBroker,
+) -> None:
     caller = await house.connected()
     caller.publish("a", qos=1, number=1)
     allow(house, write="^b$")
@@ -186,7 +188,9 @@ async def test_permissions_that_change_hold_for_those_who_are_connected(house: H
     assert caller.acknowledgements(PUBACK)[-1] == (2, ReasonCode.NOT_AUTHORIZED)
 
 
-async def test_a_user_that_is_deleted_publishes_and_subscribes_no_more(house: House) -> None:
+async def test_a_user_that_is_deleted_publishes_and_subscribes_no_more(
+    house: MqttTestBroker,
+) -> None:
     caller = await house.connected()
     caller.publish("a", qos=1, number=1)
     house.users.delete("guest")

@@ -6,10 +6,10 @@ import pytest
 
 from penstock.wire.mqtt.packets import SubscriptionRequest, encode_disconnect
 from tests import mqtt_wire
-from tests.protocols.mqtt.broker import House, published
+from tests.protocols.mqtt.broker import MqttTestBroker, published
 
 
-async def test_a_publication_behind_disconnect_is_not_taken(house: House) -> None:
+async def test_a_publication_behind_disconnect_is_not_taken(house: MqttTestBroker) -> None:
     queue = house.stand.queue()
     house.vhost.bind("amq.topic", queue, "#")
     caller = await house.connected()
@@ -19,7 +19,7 @@ async def test_a_publication_behind_disconnect_is_not_taken(house: House) -> Non
     assert queue.message_count == 1
 
 
-async def test_a_subscription_behind_disconnect_leaves_nothing(house: House) -> None:
+async def test_a_subscription_behind_disconnect_leaves_nothing(house: MqttTestBroker) -> None:
     caller = await house.connected()
     asked = [SubscriptionRequest("a", 1)]
     caller.say(encode_disconnect(0), mqtt_wire.subscribe(5, 1, asked))
@@ -29,7 +29,7 @@ async def test_a_subscription_behind_disconnect_leaves_nothing(house: House) -> 
 
 
 async def test_a_subscription_behind_disconnect_binds_no_session_that_has_ended(
-    house: House,
+    house: MqttTestBroker,
 ) -> None:
     caller = await house.connected()
     caller.subscribe("a")
@@ -39,7 +39,9 @@ async def test_a_subscription_behind_disconnect_binds_no_session_that_has_ended(
     assert not list(house.vhost.bindings())
 
 
-async def test_what_follows_a_refused_publication_before_mqtt_5_is_not_taken(house: House) -> None:
+async def test_what_follows_a_refused_publication_before_mqtt_5_is_not_taken(
+    house: MqttTestBroker,
+) -> None:
     queue = house.stand.queue()
     house.vhost.bind("amq.topic", queue, "#")
     caller = await house.connected(version=4)
@@ -50,7 +52,7 @@ async def test_what_follows_a_refused_publication_before_mqtt_5_is_not_taken(hou
 
 
 async def test_a_large_publication_before_connect_closes_quietly(
-    house: House, caplog: pytest.LogCaptureFixture
+    house: MqttTestBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caller = house.caller()
     caller.say(published(4, "a", b"." * 300_000))
