@@ -18,7 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from penstock_hives.forecast.grid import HOURS, Flags, Floats
+from penstock_hives.arrays import Flags, Floats
+from penstock_hives.forecast.grid import HOURS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from penstock.core.errors import PreconditionFailed
+from penstock_hives.arrays import Flags, Floats
 from penstock_hives.forecast.accuracy import (
     AccuracyTally,
     ModelVerdict,
@@ -30,7 +31,7 @@ from penstock_hives.forecast.baseline import (
     upper_band,
 )
 from penstock_hives.forecast.features import FEATURE_NAMES, Features, make_features
-from penstock_hives.forecast.grid import WEEK, Flags, Floats
+from penstock_hives.forecast.grid import WEEK
 from penstock_hives.forecast.model import (
     BoostingParameters,
     ForecastModel,

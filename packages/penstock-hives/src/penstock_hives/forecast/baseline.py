@@ -16,7 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from penstock_hives.forecast.grid import HOURS, WEEK, Flags, Floats, HourlyGrid
+from penstock_hives.arrays import Flags, Floats
+from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid
 from penstock_hives.forecast.public_holidays import PublicHolidays
 
 #: Fewer follow one odd week, more miss the season.

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from penstock_hives.arrays import Flags, Floats
 from penstock_hives.forecast.baseline import (
     BASELINE_WEEKS,
     SCALE_WEEKS,
@@ -21,7 +22,7 @@ from penstock_hives.forecast.baseline import (
     same_weekday_hours,
     shift_days,
 )
-from penstock_hives.forecast.grid import HOURS, WEEK, Flags, Floats, HourlyGrid
+from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid
 from penstock_hives.forecast.public_holidays import PublicHolidays
 
 #: How far a holiday is felt.

@@ -14,11 +14,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
+from penstock_hives.arrays import Flags, Floats, Numbers
 
 HOURS: Final = 24
 WEEK: Final = 7

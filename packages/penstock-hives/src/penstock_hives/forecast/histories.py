@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
-from penstock_hives.forecast.grid import HOURS, Floats, HourlyGrid, day_number, skipped_hours
+from penstock_hives.arrays import Floats
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, day_number, skipped_hours
 from penstock_hives.forecast.public_holidays import PublicHolidays
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_store import Database, connect

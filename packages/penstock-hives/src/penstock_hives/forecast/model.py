@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.errors import PreconditionFailed
+from penstock_hives.arrays import Flags, Floats, Numbers
 from penstock_hives.forecast.baseline import BASELINE_WEEKS, SCALE_WEEKS, UPPER_QUANTILE
 from penstock_hives.forecast.features import FEATURE_NAMES, Features, make_features
-from penstock_hives.forecast.grid import WEEK, Flags, Floats, HourlyGrid, Numbers, day_number
+from penstock_hives.forecast.grid import WEEK, HourlyGrid, day_number
 from penstock_hives.forecast.public_holidays import PublicHolidays
 
 _FORMAT: Final = 1

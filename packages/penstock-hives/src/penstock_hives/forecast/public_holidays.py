@@ -13,7 +13,7 @@ from datetime import date, timedelta
 import holidays
 import numpy as np
 
-from penstock_hives.forecast.grid import Flags
+from penstock_hives.arrays import Flags
 
 
 @dataclass(frozen=True, slots=True)

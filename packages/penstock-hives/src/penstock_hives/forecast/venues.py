@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from penstock.core.errors import ConfigurationError
-from penstock_hives.forecast.grid import HOURS, Floats, HourlyGrid, skipped_hours
+from penstock_hives.arrays import Floats
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, skipped_hours
 from penstock_hives.forecast.public_holidays import PublicHolidays
 from penstock_store import Database
 

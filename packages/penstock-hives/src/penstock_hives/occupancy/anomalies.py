@@ -19,15 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.occupancy.counter_wraps import UNKNOWN_WRAP
 from penstock_hives.occupancy.device_clock import SECOND_MICROS
 from penstock_hives.occupancy.sensor_states import NO_VALUE, SensorStates
 from penstock_hives.sensors.protocol import ByteOrder
 from penstock_hives.sensors.protocol.report import FIELD_OFFSET
 from penstock_hives.sensors.protocol.status import MIN_STARTUP_TIME
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 NOTICE_SCHEMA: Final = pa.schema(
     [("sensor", pa.string()), ("notice", pa.string()), ("detail", pa.string())]

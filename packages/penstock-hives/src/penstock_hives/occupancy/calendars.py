@@ -15,12 +15,10 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Numbers
 from penstock_hives.occupancy.device_clock import TimeZoneTable, time_zone_table
 from penstock_hives.occupancy.slots import SLOT_MICROS
-
-Numbers = NDArray[np.int64]
 
 SLOTS_PER_HOUR: Final = 12
 DAY_MICROS: Final = 86_400_000_000

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.occupancy import sensor_states
 from penstock_hives.occupancy.anomalies import (
     BIG_ENDIAN,
@@ -35,9 +36,6 @@ from penstock_hives.occupancy.schemas import Quality
 from penstock_hives.occupancy.sensor_states import NO_CLOCK, NO_VALUE, ReadingColumns
 from penstock_hives.sensors.columnar.frames import FrameBodies
 from penstock_hives.sensors.protocol import EventType, ReportType, event
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 _EVENT, _REPORT, _REPORT2 = range(3)  # column `version`
 _NO_COUNTER: Final = -1

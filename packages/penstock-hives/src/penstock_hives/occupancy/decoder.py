@@ -19,8 +19,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.occupancy.device_clock import (
     SECOND_MICROS,
     DeviceTimes,
@@ -50,9 +50,6 @@ from penstock_hives.sensors.columnar import (
 from penstock_hives.sensors.protocol import SensorMessageKind
 from penstock_hives.sensors.protocol.status import MIN_STARTUP_TIME
 from penstock_hives.sensors.publisher import RECEIVED_AT_HEADER
-
-Numbers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _UTC: Final = pa.timestamp("us", "UTC")
 

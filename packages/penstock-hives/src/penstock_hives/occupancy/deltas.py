@@ -12,8 +12,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.occupancy.counter_rules import (
     MIN_REACH,
     CounterReading,
@@ -29,9 +29,6 @@ from penstock_hives.occupancy.sensor_states import (
     ReadingColumns,
     SensorStates,
 )
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,10 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
-Flags = NDArray[np.bool_]
+from penstock_hives.arrays import Flags, Numbers
+
 #: Microseconds since 1970, as Arrow has them.
-Times = NDArray[np.int64]
 
 SECOND_MICROS: Final = 1_000_000
 HOUR_MICROS: Final = 3600 * SECOND_MICROS
@@ -35,11 +34,11 @@ _NEVER: Final = 1 << 62
 class TimeZoneTable:
     """Stretches in which the offset stays the same; all in microseconds."""
 
-    starts: Times  #: by the wall clock, of each stretch
-    ends: Times  #: by the wall clock; exclusive
-    offsets: Times
+    starts: Numbers  #: by the wall clock, of each stretch
+    ends: Numbers  #: by the wall clock; exclusive
+    offsets: Numbers
 
-    def to_utc(self, wall: Times, near: Times) -> tuple[Times, Flags]:
+    def to_utc(self, wall: Numbers, near: Numbers) -> tuple[Numbers, Flags]:
         """The moments the clocks showed, and which rows show none that ever was."""
         place = np.maximum(np.searchsorted(self.starts, wall, "right") - 1, 1)
         earlier = place - 1
@@ -105,13 +104,13 @@ def _micros(at: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimes:
-    utc: Times  #: what the device says, however far off; the receipt where it says nothing
-    at: Times  #: what is believed
+    utc: Numbers  #: what the device says, however far off; the receipt where it says nothing
+    at: Numbers  #: what is believed
     suspect: Flags
 
 
 def resolve_wall_clocks(
-    wall: Times, silent: Flags, received: Times, zones: tuple[str, ...], of_zone: NDArray[np.int64]
+    wall: Numbers, silent: Flags, received: Numbers, zones: tuple[str, ...], of_zone: Numbers
 ) -> DeviceTimes:
     """Of wall clocks in their zones; `silent` are the rows without one."""
     utc = received.copy()
@@ -125,7 +124,7 @@ def resolve_wall_clocks(
     return resolve_utc_clocks(utc, suspect, received)
 
 
-def resolve_utc_clocks(utc: Times, suspect: Flags, received: Times) -> DeviceTimes:
+def resolve_utc_clocks(utc: Numbers, suspect: Flags, received: Numbers) -> DeviceTimes:
     """Of moments in UTC: the receipt where the device is too far off."""
     suspect = suspect | (np.abs(utc - received) > MAX_CLOCK_ERROR)
     return DeviceTimes(utc, np.where(suspect, received, utc), suspect)

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.occupancy.device_clock import HOUR_MICROS
-
-Numbers = NDArray[np.int64]
 
 #: The least rate of each bucket: 0 to 7 singly, then four to every doubling.
 BUCKET_EDGES: Final = np.array(
@@ -153,7 +151,7 @@ class EventRates:
         return np.where(total > 0, _MOST[np.minimum(place, BUCKETS - 1)], 0)
 
 
-def _begins(group: Numbers, hour: Numbers) -> NDArray[np.bool_]:
+def _begins(group: Numbers, hour: Numbers) -> Flags:
     """Which reports are the first of an hour later than all before them of their sensor."""
     least = int(hour.min())
     span = int(hour.max()) - least + 1

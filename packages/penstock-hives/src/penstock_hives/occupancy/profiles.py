@@ -14,12 +14,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.sensors.protocol import ByteOrder, FirmwareProfile, SensorProtocol
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 PROFILE_SCHEMA: Final = pa.schema(
     [

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Floats, Numbers
 from penstock_hives.occupancy.calendars import (
     DAY_MICROS,
     SLOTS_PER_HOUR,
@@ -30,9 +30,6 @@ from penstock_hives.occupancy.slots import (
     SlotOccupancy,
     starts_run,
 )
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class OccupancyRollup:
         return len(self.hive)
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Floats:
         return self.area / self.slots
 
 
@@ -146,8 +143,6 @@ def _roll_up(
     )
 
 
-Reals = NDArray[np.float64]
-
 #: The longest day there is.
 _HOURS: Final = 25
 #: 1970 began on a Thursday; a week here begins on Monday.
@@ -162,10 +157,10 @@ class DailyKpis:
     hive: Numbers
     day: Numbers
     visits: Numbers
-    mean: Reals  #: NaN of a day on which it was closed
+    mean: Floats  #: NaN of a day on which it was closed
     peak: Numbers
     peak_hour: Numbers  #: by the hive's clock
-    coverage: Reals  #: share of the hours it is open that were heard of; NaN if it was closed
+    coverage: Floats  #: share of the hours it is open that were heard of; NaN if it was closed
 
 
 class OpeningShares:
@@ -177,8 +172,8 @@ class OpeningShares:
         self._hive = np.array(sorted(hours), np.int64)
         self._share = np.array([_week(hours[hive]) for hive in sorted(hours)]).reshape(-1, 7, 24)
 
-    def share(self, hives: Numbers, weekdays: Numbers, hours: Numbers) -> Reals:
-        share: Reals = self._share[np.searchsorted(self._hive, hives), weekdays, hours]
+    def share(self, hives: Numbers, weekdays: Numbers, hours: Numbers) -> Floats:
+        share: Floats = self._share[np.searchsorted(self._hive, hives), weekdays, hours]
         return share
 
 
@@ -221,13 +216,13 @@ def compute_kpis(
     )
 
 
-def _unknown(hive: Numbers) -> Reals:
+def _unknown(hive: Numbers) -> Floats:
     return np.full(len(hive), np.nan)
 
 
 def _every_hour(
     hours: OccupancyRollup, before: OccupancyLevels, first: Numbers, group: Numbers, place: Numbers
-) -> tuple[NDArray[np.bool_], Numbers]:
+) -> tuple[Flags, Numbers]:
     """By day and hour: whether it was heard of; its area, or what it went on as."""
     shape = (len(first), _HOURS)
     heard = np.zeros(shape, bool)
@@ -251,7 +246,7 @@ def _clock(calendars: HiveCalendars, hive: Numbers, slots: Numbers) -> Numbers:
     return shown
 
 
-def _week(opening: OpeningTimes) -> Reals:
+def _week(opening: OpeningTimes) -> Floats:
     """By weekday and hour, the share that is open; all of it when nobody has said."""
     week = np.zeros(7 * _MINUTES_PER_DAY)
     for weekday, name in enumerate(WEEKDAYS):
@@ -261,7 +256,7 @@ def _week(opening: OpeningTimes) -> Reals:
             week[(weekday * _MINUTES_PER_DAY + np.arange(begin, end)) % len(week)] = 1.0
     if not week.any():
         week[:] = 1.0
-    shares: Reals = week.reshape(7, 24, 60).mean(axis=2)
+    shares: Floats = week.reshape(7, 24, 60).mean(axis=2)
     return shares
 
 

@@ -22,12 +22,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from penstock.core.errors import PreconditionFailed
+from penstock_hives.arrays import Bytes, Flags, Numbers
 from penstock_hives.occupancy.counter_wraps import UNKNOWN_WRAP
 from penstock_hives.occupancy.event_rates import EventRates
 from penstock_hives.sensors.columnar.frames import FrameBodies
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 SENSOR_STATE_SCHEMA: Final = pa.schema(
     [
@@ -155,8 +153,6 @@ def select_states(table: pa.Table, serials: pa.Array) -> tuple[pa.Table, Numbers
     sensors = np.flatnonzero(np.asarray(found.is_valid()))
     return table.take(found.drop_null()), sensors
 
-
-Bytes = NDArray[np.uint8]
 
 MEMORY_VERSION: Final = 2
 _LAST: Final = ("clock", "utc", "received")
@@ -329,7 +325,7 @@ def _scatter(data: Bytes, at: Numbers, items: NDArray[Any]) -> None:
         windows[at] = items.view(np.uint8).reshape(len(items), width)
 
 
-def _masked(values: Numbers, present: NDArray[np.bool_]) -> pa.Array:
+def _masked(values: Numbers, present: Flags) -> pa.Array:
     return pa.array(values, mask=~present)
 
 

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
+from penstock_hives.arrays import Flags, Numbers
 
 SLOT_SECONDS: Final = 300
 #: Microseconds, as Arrow and the clocks have time. Slots are numbered by it, from 1970 on.

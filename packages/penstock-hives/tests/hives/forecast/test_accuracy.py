@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from penstock_hives.arrays import Floats
 from penstock_hives.forecast.accuracy import AccuracyTally, judge_model, peak_window, tally_accuracy
-from penstock_hives.forecast.grid import HOURS, Floats
+from penstock_hives.forecast.grid import HOURS
 
 
 def day(**hours: float) -> Floats:

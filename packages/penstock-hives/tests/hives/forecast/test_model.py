@@ -11,8 +11,8 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from penstock.core.errors import PreconditionFailed
+from penstock_hives.arrays import Floats
 from penstock_hives.forecast.features import make_features
-from penstock_hives.forecast.grid import Floats
 from penstock_hives.forecast.model import (
     BoostedTrees,
     BoostingParameters,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock_hives.arrays import Floats
 from penstock_hives.forecast.baseline import MEDIAN_METHOD, TYPICAL_METHOD, baseline_forecast
-from penstock_hives.forecast.grid import Floats, HourlyGrid, hours_of_day
+from penstock_hives.forecast.grid import HourlyGrid, hours_of_day
 from penstock_hives.forecast.histories import hive_histories, read_histories
 from penstock_hives.forecast.nightly import forecast_day, nightly_forecast
 from penstock_hives.forecast.public_holidays import PublicHolidays

@@ -13,17 +13,14 @@ from datetime import datetime
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.occupancy.calendars import DAY_MICROS, ResetSchedule, from_day_number
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_hives.occupancy.gold.status import HiveFreshness
 from penstock_hives.occupancy.slots import EMPTY, SLOT_MICROS, Anchors, SlotCounts, starts_run
 from penstock_store import Connection
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 #: Of nights: none was made.
 NO_RESET: Final = -1

@@ -8,15 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Numbers
 from penstock_hives.occupancy.calendars import HiveCalendars, ResetSchedule
 from penstock_hives.occupancy.profiles import SensorProfile, SensorProfiles
 from penstock_hives.occupancy.rollups import OpeningShares
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_store import Connection
-
-Numbers = NDArray[np.int64]
 
 _HIVES_VERSION = "SELECT count(*) AS count, max(updated_at) AS at, sum(id) AS ids FROM hive"
 _HIVES = "SELECT id, time_zone, reset_time, opening_hours, capacity FROM hive ORDER BY id"

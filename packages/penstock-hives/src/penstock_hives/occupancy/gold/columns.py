@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Identifier
 
+from penstock_hives.arrays import Numbers
 from penstock_store import Connection
-
-Numbers = NDArray[np.int64]
 
 _SEND_FUNCTIONS: Final = {"number": "int8send", "time": "timestamptz_send"}
 #: PostgreSQL counts from the first day of 2000.

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from penstock_hives.occupancy.gold import anchors, status, tables
 from penstock_hives.occupancy.gold.anchors import AnchorsByCause
@@ -39,8 +38,6 @@ from penstock_hives.occupancy.slots import (
     merge_counts,
 )
 from penstock_store import AppliedBatches, Connection
-
-Numbers = NDArray[np.int64]
 
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('penstock_hives.occupancy.gold', %s))"
 

@@ -13,17 +13,13 @@ from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Floats, Numbers, Texts
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_hives.occupancy.slots import SLOT_MICROS, OccupancyLevels, SlotOccupancy
 from penstock_hives.sensors.protocol.configuration import SensorConfiguration
 from penstock_store import Connection
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
-Texts = NDArray[np.str_]
 
 #: A trend is the change over so many slots: a quarter of an hour.
 TREND_SLOTS: Final = 3
@@ -86,7 +82,7 @@ class HiveStatusColumns:
     hive: Numbers
     occupancy: Numbers
     raw: Numbers
-    percent: NDArray[np.float64]  #: NaN without a capacity
+    percent: Floats  #: NaN without a capacity
     level: Texts  #: empty without a capacity, and when nobody knows
     trend: Texts
     quality: Texts
@@ -267,7 +263,7 @@ def update_statuses(
 
 def _current_change(
     connection: Connection, hives: Numbers, news: OccupancyChange
-) -> tuple[OccupancyChange, NDArray[np.str_]]:
+) -> tuple[OccupancyChange, Texts]:
     """What there is to say of hives that something was ever counted in."""
     kinds = dict.fromkeys(("hive", "raw", "trend"), "number")
     held = fetch_columns(connection, _READ, kinds, {"hives": hives.tolist()})

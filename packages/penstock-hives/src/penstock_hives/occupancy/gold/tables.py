@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from psycopg.sql import SQL, Identifier
 
+from penstock_hives.arrays import Numbers
 from penstock_hives.occupancy.calendars import SLOTS_PER_HOUR
 from penstock_hives.occupancy.gold.anchors import AnchorsByCause, AppliedAnchors
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
@@ -41,8 +41,6 @@ from penstock_store import (
 )
 from penstock_store.binary_copy import HEADER, TRAILER, encode_rows
 from penstock_store.bulk_load import copy_rows
-
-Numbers = NDArray[np.int64]
 
 _NUMBERS: Final = ("hive", "slot", "entries", "exits", "end", "peak")
 _SLOTS: Final = """

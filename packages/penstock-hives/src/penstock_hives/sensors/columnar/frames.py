@@ -16,11 +16,9 @@ import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from penstock_hives.arrays import Bytes, Flags, Numbers
 from penstock_hives.sensors.protocol.frame import RejectReason
 
-Bytes = NDArray[np.uint8]
-Mask = NDArray[np.bool_]
-Rows = NDArray[np.int64]
 #: What callers may have at hand for "these rows, not those"; None is no row.
 RowSelection = Any
 
@@ -28,8 +26,8 @@ RowSelection = Any
 @dataclass(frozen=True, slots=True)
 class FrameBodies:
     data: Bytes
-    starts: Rows
-    lengths: Rows  #: -1 where there is no body
+    starts: Numbers
+    lengths: Numbers  #: -1 where there is no body
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> FrameBodies:
@@ -41,13 +39,13 @@ class FrameBodies:
         _, offsets, data = column.buffers()
         held_ends = np.frombuffer(offsets, np.int64 if large else np.int32)
         ends = held_ends[column.offset : column.offset + len(column) + 1].astype(np.int64)
-        lengths: Rows = np.diff(ends)
+        lengths: Numbers = np.diff(ends)
         if column.null_count:
             lengths[np.asarray(column.is_null())] = -1
         held = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
         return cls(held, ends[:-1], lengths)
 
-    def heads(self, width: int, rows: Rows | None = None) -> Bytes:
+    def heads(self, width: int, rows: Numbers | None = None) -> Bytes:
         """The first bytes of the rows, all of them unless some are named."""
         data = self.data
         if len(data) < width:
@@ -61,7 +59,7 @@ class FrameBodies:
         return len(self.lengths)
 
 
-def as_mask(chosen: RowSelection, rows: int) -> Mask | None:
+def as_mask(chosen: RowSelection, rows: int) -> Flags | None:
     """None unless there is a row to treat differently, which is the common case."""
     if chosen is None:
         return None
@@ -72,8 +70,8 @@ def as_mask(chosen: RowSelection, rows: int) -> Mask | None:
 
 
 def read_fields(
-    heads: Bytes, layout: Sequence[tuple[str, str]], little: Mask | None
-) -> dict[str, NDArray[np.int64]]:
+    heads: Bytes, layout: Sequence[tuple[str, str]], little: Flags | None
+) -> dict[str, Numbers]:
     """The fields of rows of one layout, each row in its own byte order."""
     big = heads.view(np.dtype([(name, f">{kind}") for name, kind in layout])).reshape(-1)
     if little is None:
@@ -106,17 +104,17 @@ class RejectReasons:
         reasons.give(RejectReason.TOO_LONG, bodies.lengths > longest)
         return reasons
 
-    def give(self, reason: RejectReason, bad: Mask) -> None:
+    def give(self, reason: RejectReason, bad: Flags) -> None:
         if bad.any():
             self._codes[bad & (self._codes == _NONE)] = _CODE[reason]
 
-    def give_rows(self, reason: RejectReason, rows: Rows) -> None:
+    def give_rows(self, reason: RejectReason, rows: Numbers) -> None:
         """The same for rows by number."""
         self._codes[rows[self._codes[rows] == _NONE]] = _CODE[reason]
 
     @property
-    def bad(self) -> Mask:
-        bad: Mask = self._codes != _NONE
+    def bad(self) -> Flags:
+        bad: Flags = self._codes != _NONE
         return bad
 
     def column(self) -> pa.Array:
@@ -126,7 +124,7 @@ class RejectReasons:
         return _NAMES.take(pa.array(self._codes, mask=~bad))
 
 
-def arrow_column(values: NDArray[np.generic], kind: pa.DataType, absent: Mask) -> pa.Array:
+def arrow_column(values: NDArray[np.generic], kind: pa.DataType, absent: Flags) -> pa.Array:
     """Values as an Arrow column of this type, null where they are absent."""
     stored = kind.to_pandas_dtype() if pa.types.is_integer(kind) else np.int64
     wide = np.ascontiguousarray(values, stored)

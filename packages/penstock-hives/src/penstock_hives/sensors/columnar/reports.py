@@ -14,12 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from penstock_hives.arrays import Bytes, Flags, Numbers
 from penstock_hives.sensors.columnar.frames import (
-    Bytes,
     FrameBodies,
-    Mask,
     RejectReasons,
-    Rows,
     RowSelection,
     arrow_column,
     as_mask,
@@ -105,7 +103,7 @@ def decode_reports(
     return pa.RecordBatch.from_arrays([reasons.column(), *columns], schema=REPORT_SCHEMA)
 
 
-def _totals(heads: Bytes, little: Mask | None, plus: int | Numbers) -> tuple[Numbers, Numbers]:
+def _totals(heads: Bytes, little: Flags | None, plus: int | Numbers) -> tuple[Numbers, Numbers]:
     totals = []
     for at in (4, 6):
         high, low = heads[:, at], heads[:, at + 1]
@@ -116,7 +114,7 @@ def _totals(heads: Bytes, little: Mask | None, plus: int | Numbers) -> tuple[Num
     return totals[0], totals[1]
 
 
-def _sparse(name: str, rows: Rows, values: Numbers, absent: Mask) -> pa.Array:
+def _sparse(name: str, rows: Numbers, values: Numbers, absent: Flags) -> pa.Array:
     kind = REPORT_SCHEMA.field(name).type
     if not len(rows):
         return pa.nulls(len(absent), kind)
@@ -125,7 +123,7 @@ def _sparse(name: str, rows: Rows, values: Numbers, absent: Mask) -> pa.Array:
     return arrow_column(spread, kind, absent)
 
 
-def _proven_order(heads: Bytes, absent: Mask) -> pa.Array:
+def _proven_order(heads: Bytes, absent: Flags) -> pa.Array:
     totals = np.ascontiguousarray(heads[:, 4:8]).view(">u4").reshape(-1)
     little = totals == _START_LITTLE
     proven = ((totals == _START_BIG) | little) & ~absent
@@ -141,7 +139,7 @@ _FIRST_DAY: Final = _MONTHS[:-1].astype(np.int64)
 _DAYS: Final = np.diff(_MONTHS).astype(np.uint8)
 
 
-def decode_clock(date: Bytes, plus: int | NDArray[np.int64]) -> tuple[NDArray[np.int64], Mask]:
+def decode_clock(date: Bytes, plus: int | Numbers) -> tuple[Numbers, Flags]:
     """The times, and which rows have none that can be."""
     # A byte less than what was added wraps round to one that no field of a date allows.
     fields = date.T - np.asarray(plus, np.uint8)
@@ -154,8 +152,6 @@ def decode_clock(date: Bytes, plus: int | NDArray[np.int64]) -> tuple[NDArray[np
     seconds = days * 86_400 + hour * np.int64(3600) + minute * np.int64(60) + second
     return seconds * 1_000_000, ~possible
 
-
-Numbers = NDArray[np.int64]
 
 REPORT_V2_LAYOUT: Final = np.dtype(
     [
@@ -192,7 +188,9 @@ class ReportV2Columns:
     flags: Numbers
 
 
-def decode_reports_v2(frames: FrameBodies, rows: Rows, reasons: RejectReasons) -> ReportV2Columns:
+def decode_reports_v2(
+    frames: FrameBodies, rows: Numbers, reasons: RejectReasons
+) -> ReportV2Columns:
     """The fields of these rows; those that are damaged are given their reasons."""
     heads = frames.heads(REPORT_V2_LENGTH, rows)
     fields = heads.view(REPORT_V2_LAYOUT).reshape(-1)

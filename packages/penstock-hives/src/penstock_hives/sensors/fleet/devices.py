@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.sensors.fleet.catalogue import SimulatedHive, SimulatedSensor, door_names
 from penstock_hives.sensors.fleet.quirks import Quirks
 from penstock_hives.sensors.fleet.sent_messages import MessageForm, SentMessages, make_messages
@@ -175,9 +175,6 @@ class Devices:
         flagged = self._traits.flags_restarts[sensors]
         return np.where(flagged, ReportType.START, ReportType.TIMER)
 
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 _PROTOCOLS: Final = (SensorProtocol.V1, SensorProtocol.V2, SensorProtocol.EVENT)
 V1, V2, EVENT = range(3)

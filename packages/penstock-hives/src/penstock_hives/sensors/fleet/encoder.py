@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Bytes, Numbers
 from penstock_hives.sensors.columnar import events, reports, statuses
-from penstock_hives.sensors.columnar.frames import Rows
 from penstock_hives.sensors.fleet.devices import DeviceTraits
 from penstock_hives.sensors.fleet.sent_messages import (
     DeliveryOutcome,
@@ -28,9 +27,6 @@ from penstock_hives.sensors.protocol import event, report, status
 from penstock_hives.sensors.protocol import report as report2
 from penstock_hives.sensors.protocol.report import ReportType
 from penstock_hives.sensors.protocol.topic import SensorMessageKind, SensorTopic
-
-Bytes = NDArray[np.uint8]
-Numbers = NDArray[np.int64]
 
 #: By `MessageForm`.
 FRAME_LENGTHS: Final = np.array(
@@ -269,7 +265,7 @@ class FramePacker:
         return pa.Array.from_buffers(pa.binary(), len(sent), buffers)
 
     def _harmed(
-        self, sent: SentMessages, encoded: Sequence[tuple[Rows, Bytes]]
+        self, sent: SentMessages, encoded: Sequence[tuple[Numbers, Bytes]]
     ) -> Iterator[tuple[int, bytes]]:
         """What has become of damaged frames, by row; they are few."""
         for rows, bodies in encoded:

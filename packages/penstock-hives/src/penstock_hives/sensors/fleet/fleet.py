@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.core.errors import NotFound, PreconditionFailed
+from penstock_hives.arrays import Numbers
 from penstock_hives.sensors.fleet import catalogue
 from penstock_hives.sensors.fleet.catalogue import SimulatedHive, SimulatedSensor
 from penstock_hives.sensors.fleet.devices import Devices, draw_traits, register_sensors
@@ -39,7 +40,6 @@ from penstock_hives.sensors.fleet.visitors import (
     SLOT_MS,
     SLOT_SECONDS,
     Passages,
-    VisitorCounts,
     Visitors,
     draw_share,
 )
@@ -198,7 +198,7 @@ class Fleet:
         self._slot += SLOT_MS
         return sent
 
-    def _passages(self, slot: int, offsets: VisitorCounts, rng: np.random.Generator) -> Passages:
+    def _passages(self, slot: int, offsets: Numbers, rng: np.random.Generator) -> Passages:
         """Who was seen: devices miss some."""
         entries, exits = self._visitors.step(slot // 1000, offsets, rng)
         if self._missed:
@@ -221,7 +221,7 @@ def _hives(count: int, sensors: int | None) -> tuple[SimulatedHive, ...]:
     return tuple(chosen)
 
 
-def _in_order(sent: SentMessages, places: VisitorCounts) -> SentMessages:
+def _in_order(sent: SentMessages, places: Numbers) -> SentMessages:
     """By arrival; at the same moment by sensor, so that nothing depends on how it was cut."""
     arrives = sent["arrives"][places]
     key = arrives - arrives.min(initial=_END) << _SENSOR_BITS | sent["sensor"][places]

@@ -11,13 +11,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from penstock_hives.arrays import Numbers
 from penstock_hives.sensors.fleet.sent_messages import MessageForm, SentMessages, is_delivered
 from penstock_hives.sensors.fleet.visitors import Passages
 from penstock_hives.sensors.protocol.event import EventType
-
-Numbers = NDArray[np.int64]
 
 _TIME: Final = pa.timestamp("ms", "UTC")
 _NAME: Final = pa.dictionary(pa.int32(), pa.string())

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock_hives.arrays import Numbers
 from penstock_hives.sensors.fleet.devices import DeviceTraits
 from penstock_hives.sensors.fleet.quirks import Quirks
 from penstock_hives.sensors.fleet.sent_messages import (
@@ -74,6 +75,6 @@ def duplicate_messages(sent: SentMessages) -> SentMessages:
     return again
 
 
-def _between(bounds: tuple[int, int], dice: NDArray[np.uint32]) -> NDArray[np.int64]:
+def _between(bounds: tuple[int, int], dice: NDArray[np.uint32]) -> Numbers:
     low, high = bounds
     return low + dice.astype(np.int64) % (high - low)

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Numbers
+
 SentMessages = NDArray[np.void]
-SensorNumbers = NDArray[np.int64]
 
 SENT_DTYPE: Final = np.dtype(
     [
@@ -54,7 +55,7 @@ class DeliveryOutcome(IntEnum):
     LATE = 5
 
 
-def make_messages(sensor: SensorNumbers, **values: Any) -> SentMessages:
+def make_messages(sensor: Numbers, **values: Any) -> SentMessages:
     made = np.zeros(len(sensor), SENT_DTYPE)
     made["sensor"] = sensor
     for name, value in values.items():
@@ -67,13 +68,13 @@ def concat_messages(parts: Sequence[SentMessages]) -> SentMessages:
     return np.concatenate([part.view(_BYTES) for part in parts]).view(SENT_DTYPE)
 
 
-def take_messages(sent: SentMessages, places: NDArray[np.int64]) -> SentMessages:
+def take_messages(sent: SentMessages, places: Numbers) -> SentMessages:
     """Those at the places, in this order."""
     return sent.view(_BYTES).take(places).view(SENT_DTYPE)
 
 
-def is_delivered(sent: SentMessages) -> NDArray[np.bool_]:
+def is_delivered(sent: SentMessages) -> Flags:
     """Which rows tell a reader the truth, sooner or later."""
     fate = sent["fate"]
-    told: NDArray[np.bool_] = (fate == DeliveryOutcome.ARRIVES) | (fate >= DeliveryOutcome.TWICE)
+    told: Flags = (fate == DeliveryOutcome.ARRIVES) | (fate >= DeliveryOutcome.TWICE)
     return told

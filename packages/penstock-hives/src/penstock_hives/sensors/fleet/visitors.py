@@ -19,15 +19,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock_hives.arrays import Flags, Floats, Numbers
 from penstock_hives.sensors.fleet.catalogue import (
     HIVE_TYPES,
     OpenHours,
     SimulatedHive,
     SimulatedHiveType,
 )
-
-VisitorCounts = NDArray[np.int64]
-Shares = NDArray[np.float64]
 
 #: 1970 began on a Thursday; a week here begins on Monday.
 _TO_MONDAY: Final = 3 * 86_400
@@ -59,19 +57,19 @@ class Visitors:
         self._seed = seed
         self._day = -1
         self._mood = np.ones(len(hives))
-        self.occupancy: VisitorCounts = np.zeros(len(hives), np.int64)
+        self.occupancy: Numbers = np.zeros(len(hives), np.int64)
 
-    def utc_offsets(self, slot: int) -> VisitorCounts:
+    def utc_offsets(self, slot: int) -> Numbers:
         """Of each hive, seconds east of Greenwich; it holds for the whole slot."""
         at = datetime.fromtimestamp(slot, UTC)
         offsets = [at.astimezone(zone).utcoffset() or timedelta() for zone in self._zones]
         seconds = np.array([int(offset.total_seconds()) for offset in offsets])
-        of_hives: VisitorCounts = seconds[self._zone]
+        of_hives: Numbers = seconds[self._zone]
         return of_hives
 
     def step(
-        self, slot: int, offsets: VisitorCounts, rng: np.random.Generator
-    ) -> tuple[VisitorCounts, VisitorCounts]:
+        self, slot: int, offsets: Numbers, rng: np.random.Generator
+    ) -> tuple[Numbers, Numbers]:
         """Who passes each door, in and out, in the five minutes from `slot` (Unix seconds)."""
         self._wake(slot // 86_400)
         time_of_week = (slot + offsets + _TO_MONDAY) // SLOT_SECONDS % SLOTS_PER_WEEK
@@ -111,11 +109,9 @@ class _DoorShares:
             ]
         )
 
-    def spread(
-        self, hives: VisitorCounts, people: VisitorCounts, rng: np.random.Generator
-    ) -> VisitorCounts:
+    def spread(self, hives: Numbers, people: Numbers, rng: np.random.Generator) -> Numbers:
         """By door, of all hives; nobody where none are named."""
-        through: VisitorCounts = np.zeros(self._doors.sum(), np.int64)
+        through: Numbers = np.zeros(self._doors.sum(), np.int64)
         turn = 0
         while len(hives):
             left = self._doors[hives] - turn
@@ -128,11 +124,9 @@ class _DoorShares:
         return through
 
 
-def draw_share(
-    people: VisitorCounts, share: float | Shares, rng: np.random.Generator
-) -> VisitorCounts:
+def draw_share(people: Numbers, share: float | Floats, rng: np.random.Generator) -> Numbers:
     """A share of each number, rounded by lot: right on average, at a tenth of a binomial's cost."""
-    some: VisitorCounts = (people * share + rng.random(len(people))).astype(np.int64)
+    some: Numbers = (people * share + rng.random(len(people))).astype(np.int64)
     return some
 
 
@@ -166,7 +160,7 @@ def weekly_demand(kind: SimulatedHiveType, shapes: dict[str, WeeklyDemand]) -> W
     return week
 
 
-def open_slots(opening: tuple[OpenHours | None, ...]) -> NDArray[np.bool_]:
+def open_slots(opening: tuple[OpenHours | None, ...]) -> Flags:
     week = np.zeros(SLOTS_PER_WEEK, bool)
     for day, hours in enumerate(opening):
         if hours is None:
@@ -183,9 +177,6 @@ def _slot(time: str) -> int:
     return (int(hour) * 60 + int(minute)) * 60 // SLOT_SECONDS
 
 
-Numbers = NDArray[np.int64]
-Fractions = NDArray[np.float64]
-
 SLOT_MS: Final = SLOT_SECONDS * 1000
 #: Nobody passes in the first moments: a device that starts then is there before anyone.
 SETTLE_MS: Final = 3_000
@@ -198,8 +189,8 @@ class Passages:
     slot: int  #: Unix ms
     entries: Numbers  #: by door
     exits: Numbers
-    phase: Fractions  #: by door, where in its n-th each passage is
-    tilt: Fractions  #: by door, which of the passages are entries
+    phase: Floats  #: by door, where in its n-th each passage is
+    tilt: Floats  #: by door, which of the passages are entries
 
     @classmethod
     def draw(
@@ -237,7 +228,7 @@ class Passages:
         count: Numbers = np.minimum(whole + one_more, total)
         return count
 
-    def listed(self) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+    def listed(self) -> tuple[Numbers, Numbers, Flags]:
         """One by one: when (ms), at which door, and whether it was an entry."""
         total = self.total
         door = np.repeat(np.arange(len(total)), total)
@@ -245,7 +236,7 @@ class Passages:
         entered = self.entries_of(door, number) > self.entries_of(door, number - 1)
         return self.at(door, number), door, entered
 
-    def _within(self, door: Numbers, place: Numbers) -> Fractions:
+    def _within(self, door: Numbers, place: Numbers) -> Floats:
         return (self.phase[door] + place * _GOLDEN) % 1.0
 
 
