@@ -20,7 +20,7 @@ class Naive:
 
     def count(self, rows: pa.Table) -> None:
         """Rows of reports, in the order of their stream."""
-        sensors = self._profiles.places(rows["sensor"].combine_chunks()).tolist()
+        sensors = self._profiles.rows(rows["sensor"].combine_chunks()).tolist()
         columns = (rows[name].cast(pa.int64()) for name in ("total_in", "total_out", "device_utc"))
         readings = zip(*(column.to_pylist() for column in columns), strict=True)
         for sensor, (total_in, total_out, utc) in zip(sensors, readings, strict=True):

@@ -24,6 +24,7 @@ from penstock_hives.occupancy.counts import count_reports
 from penstock_hives.occupancy.decoder import decode_messages
 from penstock_hives.occupancy.profiles import SensorProfile, SensorProfiles
 from penstock_hives.occupancy.schemas import DECODED_SCHEMA, MESSAGE_SCHEMA, Quality, SilverPart
+from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.sensors.fleet import Fleet
 
 Numbers = NDArray[np.int64]
@@ -51,7 +52,7 @@ def score(trouble: Trouble, *, start: datetime, days: int, sensors: int, seed: i
     fleet = Fleet(start=start, seed=seed, sensors=sensors, quirks=trouble.quirks)
     profiles = profiles_of(fleet)
     naive = Naive(profiles)
-    state = sensor_states.empty_states()
+    state = SENSOR_STATE_SCHEMA.empty_table()
     seen = dict.fromkeys(SEEN, 0)
     reports = 0
     for messages in _messages(fleet, start + timedelta(days=days)):
@@ -70,7 +71,7 @@ def score(trouble: Trouble, *, start: datetime, days: int, sensors: int, seed: i
 
     ledger = fleet.ledger()
     known, counted, lost = (_both(ledger, name) for name in ("known", "counted", "lost"))
-    places = profiles.places(state["sensor"].combine_chunks())
+    places = profiles.rows(state["sensor"].combine_chunks())
     sums = np.zeros_like(known)
     sums[:, places] = [np.asarray(state["sum_in"]), np.asarray(state["sum_out"])]
     a_month = MONTH_DAYS / days

@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from benchmarks.accuracy.scoring import profiles_of
 from benchmarks.errors import WrongDelivery
-from penstock_hives.occupancy import sensor_states, silver
+from penstock_hives.occupancy import silver
+from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.sensors.fleet import Fleet, Quirks
 from penstock_spark.bronze import MESSAGES_SCHEMA, MESSAGES_TABLE, BronzeFiles
 from penstock_spark.flow import FlowBatch
@@ -154,7 +155,7 @@ def _messages(frames: pa.Table, first: int) -> pa.Table:
 def _ours(spark: SparkSession, bronze: Bronze) -> Table:
     messages = bronze.stock.frame(spark, bronze.lake.table(MESSAGES_TABLE))
     batch = FlowBatch(0, messages, bronze.stock, bronze.reports, bronze.lake)
-    silver.write_silver(batch, profiles_of(bronze.fleet), sensor_states.empty_states())
+    silver.write_silver(batch, profiles_of(bronze.fleet), SENSOR_STATE_SCHEMA.empty_table())
     rows = spark.sql(_SPARK, reports=bronze.lake.read(spark, "silver.reports")).toArrow()
     return _listed(rows)
 

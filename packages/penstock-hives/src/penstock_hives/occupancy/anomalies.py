@@ -4,8 +4,7 @@
 later totals of the sensor are read in that order. *Duplicates* are found by content among the last
 messages of a sensor (events and reports v2). *Missed messages* are counted by message counters; a
 late message reduces the count. *Restarts* that no report shows are found by the start-up time of
-statuses. A *notice* tells the operator what was learned about a device, once; counts are right
-without an answer.
+statuses. A *notice* informs the operator once about a device; counts are correct without a reply.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock_hives.arrays import Flags, Numbers
+from penstock_hives.arrays import Flags, Numbers, is_run_start
 from penstock_hives.occupancy.counter_wraps import UNKNOWN_WRAP
 from penstock_hives.occupancy.device_clock import SECOND_MICROS
 from penstock_hives.occupancy.sensor_states import NO_VALUE, SensorStates
@@ -31,20 +30,20 @@ NOTICE_SCHEMA: Final = pa.schema(
     [("sensor", pa.string()), ("notice", pa.string()), ("detail", pa.string())]
 )
 
-#: By the numbers of `orders`.
+#: By the numbers of `SensorStates.order`.
 BYTE_ORDERS: Final = ("", ByteOrder.BIG.value, ByteOrder.LITTLE.value)
 
 
 class SensorNotice(StrEnum):
-    BYTE_ORDER_PROVED = "byte_order_proved"  #: other than the profile's; totals are read by it
-    BYTE_ORDER_DOUBTFUL = "byte_order_doubtful"  #: what may be a start-up report is of another
-    WRAP_AT_LEARNED = "wrap_at_learned"  #: seen to wrap there, and no profile says where it does
-    WRAP_AT_EXCLUDED = "wrap_at_excluded"  #: totals above the wrap point of the profile
+    BYTE_ORDER_PROVED = "byte_order_proved"  #: differs from the profile; totals are read by it
+    BYTE_ORDER_DOUBTFUL = "byte_order_doubtful"  #: a likely start-up report has another one
+    WRAP_AT_LEARNED = "wrap_at_learned"  #: learned from a wrap; the profile does not have it
+    WRAP_AT_EXCLUDED = "wrap_at_excluded"  #: totals exceed the wrap point of the profile
 
 
 @dataclass(frozen=True, slots=True)
 class StatesBefore:
-    """What was known, to tell what is new."""
+    """What notices compare with the states after a batch."""
 
     order: Numbers
     learned_top: Numbers
@@ -64,24 +63,24 @@ def find_notices(
     wrap_at: Numbers,
     doubtful: Numbers,
 ) -> pa.RecordBatch:
-    """By sensor: the byte order and wrap point of its profile, and the order that a report of old
-    firmware hints at, 0 if none does."""
+    """Columns by sensor: byte order and wrap point of the profile, and the byte order that a report
+    of old firmware hints at, 0 if none."""
     proved = (after.order != before.order) & (after.order != 0) & (after.order != read_as)
     learned = (after.learned_top != before.learned_top) & (after.learned_top != UNKNOWN_WRAP)
     excluded = (wrap_at != UNKNOWN_WRAP) & (before.seen <= wrap_at) & (after.seen > wrap_at)
-    told: list[tuple[int, str, str]] = []
+    notices: list[tuple[int, str, str]] = []
     for sensor in np.flatnonzero(proved).tolist():
-        told.append((sensor, SensorNotice.BYTE_ORDER_PROVED, BYTE_ORDERS[after.order[sensor]]))
+        notices.append((sensor, SensorNotice.BYTE_ORDER_PROVED, BYTE_ORDERS[after.order[sensor]]))
     for sensor in np.flatnonzero((doubtful != 0) & (doubtful != after.order)).tolist():
-        told.append((sensor, SensorNotice.BYTE_ORDER_DOUBTFUL, BYTE_ORDERS[doubtful[sensor]]))
+        notices.append((sensor, SensorNotice.BYTE_ORDER_DOUBTFUL, BYTE_ORDERS[doubtful[sensor]]))
     for sensor in np.flatnonzero(learned).tolist():
-        told.append((sensor, SensorNotice.WRAP_AT_LEARNED, str(after.learned_top[sensor])))
+        notices.append((sensor, SensorNotice.WRAP_AT_LEARNED, str(after.learned_top[sensor])))
     for sensor in np.flatnonzero(excluded).tolist():
-        told.append((sensor, SensorNotice.WRAP_AT_EXCLUDED, str(wrap_at[sensor])))
+        notices.append((sensor, SensorNotice.WRAP_AT_EXCLUDED, str(wrap_at[sensor])))
     columns = [
-        serials.take(pa.array([sensor for sensor, _, _ in told], pa.int64())),
-        pa.array([str(notice) for _, notice, _ in told], pa.string()),
-        pa.array([detail for _, _, detail in told], pa.string()),
+        serials.take(pa.array([sensor for sensor, _, _ in notices], pa.int64())),
+        pa.array([str(notice) for _, notice, _ in notices], pa.string()),
+        pa.array([detail for _, _, detail in notices], pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=NOTICE_SCHEMA)
 
@@ -105,18 +104,18 @@ def correct_byte_order(
     turnable: Flags,
     states: SensorStates,
 ) -> SwappedTotals | None:
-    """The totals in the order that was proved, if any were read in another.
+    """The totals in the proved byte order; None if all were read in it.
 
-    `proved` is the order a row proves, 0 most often; `read_as` the one it was decoded in;
-    `turnable` marks reports v1 with 32 added, of which alone there are proofs."""
+    `proved` is the order that a row proves, usually 0; `read_as` the one it was decoded in;
+    `turnable` marks reports v1 with 32 added, the only ones that prove an order."""
     proof = (proved != 0) & turnable
     if not (proof.any() or states.order[sensor].any()):
         return None
-    # For each row, the last proof up to it: of its own sensor, or what the state has.
-    place = np.maximum.accumulate(np.where(proof, np.arange(len(sensor)), -1))
-    own = (place >= 0) & (sensor[np.maximum(place, 0)] == sensor)
-    order = np.where(own, proved[np.maximum(place, 0)], states.order[sensor])
-    states.order[sensor] = order  # of several rows of a sensor, the last stays
+    # The last proof up to each row, of the same sensor, or that of the state.
+    last = np.maximum.accumulate(np.where(proof, np.arange(len(sensor)), -1))
+    own = (last >= 0) & (sensor[np.maximum(last, 0)] == sensor)
+    order = np.where(own, proved[np.maximum(last, 0)], states.order[sensor])
+    states.order[sensor] = order  # the last row of a sensor wins
     rows = turnable & (order != 0) & (order != read_as)
     if not rows.any():
         return None
@@ -132,19 +131,19 @@ def _swap_bytes(total: Numbers) -> Numbers:
 
 Contents = NDArray[np.uint64]
 
-#: How many messages of a sensor are remembered: a minute of a door that is never still.
+#: Messages of a sensor that are compared: about a minute at a busy door.
 DUPLICATE_WINDOW: Final = 64
 
 
 def find_duplicates(sensor: Numbers, content: Contents, states: SensorStates) -> Flags:
-    """Which messages, by sensor and then in their order, are copies. The states remember them."""
-    held = len(states.recent)
+    """Which messages, by sensor and then in order, are copies. Updates `states.recent`."""
+    stored = len(states.recent)
     owner = np.concatenate([states.recent_of, sensor])
     every = np.concatenate([states.recent, content])
-    # What is remembered came before: a stable sort puts it in front, sensor by sensor.
+    # Stored messages are earlier: a stable sort puts them first for each sensor.
     by_sensor = np.argsort(owner, kind="stable")
     owner, every = owner[by_sensor], every[by_sensor]
-    alike = np.lexsort((every, owner))  # stable as well: the same contents are in order
+    alike = np.lexsort((every, owner))  # stable: equal contents stay in order
     same = np.zeros(len(owner), bool)
     same[1:] = (
         (owner[alike[1:]] == owner[alike[:-1]])
@@ -154,24 +153,24 @@ def find_duplicates(sensor: Numbers, content: Contents, states: SensorStates) ->
     again = np.zeros(len(owner), bool)
     again[by_sensor[alike]] = same
     ends = np.searchsorted(owner, owner, "right")
-    kept = ends - np.arange(len(owner)) <= DUPLICATE_WINDOW
-    states.recent, states.recent_of = every[kept], owner[kept]
-    return again[held:]
+    recent = ends - np.arange(len(owner)) <= DUPLICATE_WINDOW
+    states.recent, states.recent_of = every[recent], owner[recent]
+    return again[stored:]
 
 
 def count_missed(
     sensor: Numbers, counter: Numbers, modulus: Numbers, utc: Numbers, states: SensorStates
 ) -> Numbers:
-    """Of messages with a counter, by sensor and then in their order, without duplicates."""
+    """Missed messages before each message; by sensor and then in order, without duplicates."""
     missed = np.zeros(len(sensor), np.int64)
     if not len(sensor):
         return missed
-    begins = np.flatnonzero(np.diff(sensor, prepend=NO_VALUE))
+    begins = np.flatnonzero(is_run_start(sensor))
     before, earlier = np.roll(counter, 1), np.roll(utc, 1)
     before[begins] = states.counter[sensor[begins]]
     earlier[begins] = states.counter_utc[sensor[begins]]
     ahead = (counter - before) % modulus
-    # A step of more than half the counter is a step back, unless time says that it went on.
+    # More than half the modulus is a step back, unless the time went forward.
     back = (utc < earlier) | ((utc == earlier) & (ahead > modulus // 2))
     back &= ahead > 0
     missed = np.where(back, ahead - modulus, ahead) - 1
@@ -185,31 +184,33 @@ def count_missed(
 
 @dataclass(frozen=True, slots=True)
 class DeviceBoots:
-    """By sensor and then in the order of the stream, as `where` has them."""
+    """Starts of devices, by sensor and then in stream order."""
 
     sensor: Numbers  #: its row in the states
-    where: Numbers
+    offset: Numbers
     at: Numbers  #: the latest start of the sensor so far
 
     @classmethod
-    def told(cls, statuses: pa.Table, sensor: Numbers, where: Numbers) -> DeviceBoots:
-        """Of rows of `DECODED` that are of part STATUS, of these sensors."""
+    def from_statuses(cls, statuses: pa.Table, sensor: Numbers) -> DeviceBoots:
+        """`statuses` are of part STATUS of `DECODED_SCHEMA`; `sensor` is -1 for others' rows."""
+        offset = np.asarray(statuses["offset"])
         startup = np.asarray(pc.struct_field(statuses["status"], "startup")).astype(np.int64)
         rows = np.flatnonzero((startup >= MIN_STARTUP_TIME) & (sensor >= 0))
-        rows = rows[np.lexsort((where[rows], sensor[rows]))]
-        # Starts are seconds of 32 bits: with the sensor above them one pass finds the latest.
+        rows = rows[np.lexsort((offset[rows], sensor[rows]))]
+        # Starts are seconds of 32 bits: with the sensor in the bits above, one pass finds the
+        # latest of each sensor.
         latest = np.maximum.accumulate(sensor[rows] << 32 | startup[rows])
-        return cls(sensor[rows], where[rows], (latest & 0xFFFFFFFF) * SECOND_MICROS)
+        return cls(sensor[rows], offset[rows], (latest & 0xFFFFFFFF) * SECOND_MICROS)
 
-    def before(self, sensor: Numbers, where: Numbers, states: SensorStates) -> Numbers:
-        """For each report, by sensor, the last start that was known by then."""
-        known: Numbers = states.boot[sensor]
+    def before(self, sensor: Numbers, offset: Numbers, states: SensorStates) -> Numbers:
+        """The last start before each report."""
+        stored: Numbers = states.boot[sensor]
         if not len(self.sensor):
-            return known
-        span = int(max(self.where.max(), where.max(initial=0))) + 1
-        place = np.searchsorted(self.sensor * span + self.where, sensor * span + where) - 1
-        there = (place >= 0) & (self.sensor[np.maximum(place, 0)] == sensor)
-        return np.where(there, np.maximum(self.at[np.maximum(place, 0)], known), known)
+            return stored
+        span = int(max(self.offset.max(), offset.max(initial=0))) + 1
+        row = np.searchsorted(self.sensor * span + self.offset, sensor * span + offset) - 1
+        found = (row >= 0) & (self.sensor[np.maximum(row, 0)] == sensor)
+        return np.where(found, np.maximum(self.at[np.maximum(row, 0)], stored), stored)
 
-    def remember(self, states: SensorStates) -> None:
+    def save(self, states: SensorStates) -> None:
         np.maximum.at(states.boot, self.sensor, self.at)

@@ -25,8 +25,6 @@ DAY_MICROS: Final = 86_400_000_000
 
 
 class HiveCalendars:
-    """The zones of hives."""
-
     __slots__ = ("_hive", "_names", "_zone")
 
     def __init__(self, zones: Mapping[int, str]) -> None:
@@ -36,14 +34,14 @@ class HiveCalendars:
         self._zone = np.array([numbers[zones[hive]] for hive in sorted(zones)], np.int64)
 
     def offsets(self, hives: Numbers, slots: Numbers) -> Numbers:
-        """How far the clocks of hives are ahead of UTC in these slots: microseconds."""
+        """Offsets from UTC of hives in these slots: microseconds."""
         found = np.zeros(len(hives), np.int64)
         for name, rows in self._by_zone(hives):
             found[rows] = _offsets(time_zone_table(name), slots[rows] * SLOT_MICROS)
         return found
 
     def hour(self, hives: Numbers, slots: Numbers) -> Numbers:
-        """The slots in which the hours of these slots began."""
+        """The first slots of the hours of these slots."""
         return slots - (slots + self.offsets(hives, slots) // SLOT_MICROS) % SLOTS_PER_HOUR
 
     def day(self, hives: Numbers, slots: Numbers) -> Numbers:
@@ -51,7 +49,7 @@ class HiveCalendars:
         return (slots * SLOT_MICROS + self.offsets(hives, slots)) // DAY_MICROS
 
     def midnight(self, hives: Numbers, days: Numbers) -> Numbers:
-        """The slots with which these dates begin."""
+        """The first slots of these dates."""
         found = np.zeros(len(hives), np.int64)
         for name, rows in self._by_zone(hives):
             found[rows] = -(
@@ -62,20 +60,20 @@ class HiveCalendars:
     def _by_zone(self, hives: Numbers) -> list[tuple[str, Numbers]]:
         if not len(hives):
             return []
-        places = self._zone[np.searchsorted(self._hive, hives)]
-        return [(self._names[each], np.flatnonzero(places == each)) for each in np.unique(places)]
+        zones = self._zone[np.searchsorted(self._hive, hives)]
+        return [(self._names[each], np.flatnonzero(zones == each)) for each in np.unique(zones)]
 
 
-def _offsets(held: TimeZoneTable, moments: Numbers) -> Numbers:
-    place = np.searchsorted(held.starts - held.offsets, moments, "right") - 1
-    offsets: Numbers = held.offsets[np.maximum(place, 0)]
+def _offsets(zone: TimeZoneTable, moments: Numbers) -> Numbers:
+    period = np.searchsorted(zone.starts - zone.offsets, moments, "right") - 1
+    offsets: Numbers = zone.offsets[np.maximum(period, 0)]
     return offsets
 
 
-def _first_moment(held: TimeZoneTable, wall: Numbers) -> Numbers:
-    """When clocks first show this or later, and go on from there."""
-    place = np.minimum(np.searchsorted(held.ends, wall, "right"), len(held.ends) - 1)
-    return np.maximum(wall, held.starts[place]) - held.offsets[place]
+def _first_moment(zone: TimeZoneTable, wall: Numbers) -> Numbers:
+    """When clocks first show this local time or a later one, and do not go back."""
+    period = np.minimum(np.searchsorted(zone.ends, wall, "right"), len(zone.ends) - 1)
+    return np.maximum(wall, zone.starts[period]) - zone.offsets[period]
 
 
 DEFAULT_RESET_TIME: Final = time(4)
@@ -90,7 +88,7 @@ OpeningTimes = Mapping[str, Sequence[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class ResetSchedule:
-    """The nights of one hive."""
+    """When a hive is reset."""
 
     time_zone: str
     reset_time: time = DEFAULT_RESET_TIME
@@ -102,7 +100,7 @@ class ResetSchedule:
         return cls(row["time_zone"], row["reset_time"], row["opening_hours"])
 
     def reset(self, day: date) -> int:
-        """The moment of that local day's reset: microseconds, at the beginning of a slot."""
+        """The reset of a local day: microseconds, at the start of a slot."""
         wall = datetime.combine(day, self.reset_time)
         for opened, closed in self._open_around(day):
             if opened < wall < closed and closed - opened < _DAY:
@@ -112,7 +110,7 @@ class ResetSchedule:
         return int(moment.timestamp()) * 1_000_000 // SLOT_MICROS * SLOT_MICROS
 
     def _open_around(self, day: date) -> list[tuple[datetime, datetime]]:
-        """By the wall clock: the hours of the day before, which may last into this one, and its."""
+        """Local opening times of the day before, which may end on this day, and of the day."""
         found = []
         for each in (day - _DAY, day):
             for opens, closes in self.opening_hours.get(WEEKDAYS[each.weekday()], ()):
@@ -121,15 +119,20 @@ class ResetSchedule:
         return found
 
 
-def to_day_number(day: date) -> int:
+def day_number(day: date) -> int:
     """A date as days since 1970."""
     return (day - _EPOCH).days
 
 
-def from_day_number(number: int) -> date:
+def date_of(number: int) -> date:
     return _EPOCH + timedelta(days=number)
 
 
-def _at(day: date, clock: str) -> datetime:
+def minute_of_day(clock: str) -> int:
+    """Of `HH:MM`."""
     hour, minute = clock.split(":")
-    return datetime.combine(day, time()) + timedelta(hours=int(hour), minutes=int(minute))
+    return int(hour) * 60 + int(minute)
+
+
+def _at(day: date, clock: str) -> datetime:
+    return datetime.combine(day, time()) + timedelta(minutes=minute_of_day(clock))

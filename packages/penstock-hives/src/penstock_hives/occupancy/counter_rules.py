@@ -1,26 +1,35 @@
-"""What one report means after those before it: the rules for cumulative totals, one row at a time.
+"""Rules for cumulative totals: what one report adds to the reports before it, one row at a time.
 
-In this order: a duplicate is dropped, a late one is stored, a start is a restart; one total that
-fell from near its top has wrapped; both fell is a restart, unless both were near their tops; one
-that fell far from its top is a restart if both are small, else corrupt. *Near* and *small* is `G`:
-64 events, or four times what the sensor does in the time since its last report at its busiest.
+Rules in order. `G` is how far totals can move between two reports: 64 events, or four times the
+sensor's busiest rate for the time between, at most one event a second.
 
-A step beyond `G`, up or down, is more than the sensor can have counted: the report is set aside,
-and what was believed before stays. If the next one goes on from there, both are believed, and the
-step is what the rules say of it: a sensor that insists is right, a frame that was scrambled never
-says the same twice. So bad totals cost nothing, and good ones at most one report's delay.
+| condition | result | quality |
+|---|---|---|
+| no report before | reference; totals of a START count | FIRST |
+| same totals and clock as the last or the suspect report | dropped | DUPLICATE |
+| older than the last report, totals not greater | stored | LATE |
+| START without a date shortly after a start | stored | LATE |
+| older, continues the last report before a restart | adds the rise | LATE |
+| the device started, totals within `G` | adds the totals | RESTART |
+| totals rose within `G` | adds the rise | |
+| totals fell, and were and are within `G` of the wrap point | adds the rise modulo | WRAP |
+| totals fell, both within `G` of 0 | adds the totals | RESTART |
+| anything else | suspect: adds nothing | CORRUPT |
+| continues a suspect report | both reports count | CONFIRMED |
 
-Two bounds hold whatever reports say. None adds more than a door can pass in the time since the
-report it is compared with: 64 events, and one a second. What would add more is set aside until so
-much time has passed. And the time of a report without a date is not known: it may be stale,
-whenever it was received. So `G` is 64 events for it, and a fall of its totals is believed only as a
-wrap within that, or when the next report confirms it.
+A damaged frame never repeats its totals, a correct sensor does: a bad report costs nothing, and a
+good one is delayed by one report at most.
 
-Two things are put right later. A late report from before a restart has what the device forgot: it
-is compared with the last one before the restart. And a wrap at a point that nobody knew yet is made
-good once the point is known; what was too much is taken off the next reports, none below nothing.
+No report adds more than 64 events plus one a second since its reference; otherwise it stays
+suspect. A report without a date may be old whenever it was received: `G` is 64 for it, and falling
+totals are accepted only as a wrap within `G` or when the next report confirms them.
 
-This is the reference. `deltas` gives the same answers by the column, and calls this where it must.
+Two things are corrected later. A late report from before a restart adds what the device did not
+report. A wrap at an assumed point is corrected once the point is known; a surplus is subtracted
+from later reports, never below zero.
+
+This is the reference implementation. `deltas` gives the same results by column and calls this
+module for reports that do not simply continue.
 """
 
 from __future__ import annotations
@@ -43,261 +52,27 @@ from penstock_hives.occupancy.sensor_states import NO_CLOCK, NO_VALUE
 
 MIN_REACH: Final = 64
 _BUSIEST: Final = 4
-#: People come by chance: so many standard deviations above the busiest hours nobody has seen.
+#: Standard deviations above the busiest hours that are never seen.
 _DEVIATIONS: Final = 5
-#: Nobody passes a door more often than once a second for long, either way: by the hour.
-_A_SECOND: Final = 3600
-#: Totals of sixteen bits that are this near to others are so by chance once in sixteen times each.
+#: The most events that pass a door in an hour, in either direction: one a second.
+_MAX_PER_HOUR: Final = 3600
+#: Two random totals of sixteen bits are this close with a chance of one in sixteen.
 _COINCIDENCE: Final = 4096
 
-#: The 99th percentile of events per hour, asked for only where it matters.
+#: The 99th percentile of events per hour; computed only when it is needed.
 BusyRate = Callable[[], int]
 
 _RESTART: Final = Quality.RESTART | Quality.LOSS_POSSIBLE
 _NOTHING: Final = Quality(0)
 
 
-def apply_reading(known: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep:
-    """Tell what the report adds, and know more."""
-    found = _apply_reading(known, new, busy)
-    return apply_wrap_corrections(known, found) if found.accepted else found
-
-
-def _apply_reading(known: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep:
-    last = known.last
-    if last is None:
-        return _first(known, new)
-    for earlier in (last, known.suspect):
-        if earlier is not None and _same(earlier, new):
-            return CounterStep(0, 0, Quality.DUPLICATE, False)
-    older = last.utc - MAX_CLOCK_ERROR <= new.utc < last.utc
-    if older and new.total_in <= last.total_in and new.total_out <= last.total_out:
-        return CounterStep(0, 0, Quality.LATE, False)
-    if _belated_start(last, new, busy):
-        return CounterStep(0, 0, Quality.LATE, False)
-    if older and (forgotten := _before_restart(known, new, busy)) is not None:
-        return forgotten
-    found = _judge(known, last, new, busy)
-    if not older:
-        if found is not None:
-            return _accept(known, new, found)
-        return _doubt(
-            known, last, new, busy, Quality.LATE if _stale(last, new) else Quality.CORRUPT
-        )
-    if found is None or found.quality:
-        # Overtaken by a wrap or by a restart.
-        return CounterStep(0, 0, Quality.LATE, False)
-    # Totals that go on while the clock went back: it was set, if the next report says so, too.
-    # Until then the report may be one from before a restart.
-    return _doubt(known, last, new, busy, Quality.LATE)
-
-
-def _first(known: CounterState, new: CounterReading) -> CounterStep:
-    _believe(known, new)
-    if new.start and max(new.total_in, new.total_out) <= MIN_REACH:
-        return CounterStep(new.total_in, new.total_out, Quality.FIRST | Quality.RESTART, True)
-    return CounterStep(0, 0, Quality.FIRST, True)
-
-
-def _stale(last: CounterReading, new: CounterReading) -> bool:
-    """A report without a date that says nothing new: most likely an old one."""
-    fell = new.total_in <= last.total_in and new.total_out <= last.total_out
-    return new.clock == NO_CLOCK and fell
-
-
-def _same(old: CounterReading, new: CounterReading) -> bool:
-    totals = old.total_in == new.total_in and old.total_out == new.total_out
-    return totals and old.clock == new.clock
-
-
-def _belated_start(last: CounterReading, new: CounterReading, busy: BusyRate) -> bool:
-    """A report of a start, without a date, when there was one not long ago: most likely of that.
-
-    It counts nothing itself; if the device did start once more, the next report will show it."""
-    if new.clock != NO_CLOCK or new.total_in or new.total_out:
-        return False
-    most = max(last.total_in, last.total_out)
-    return 0 < most <= _reach(last, new, busy)
-
-
-def _before_restart(known: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep | None:
-    """A late report that goes on from the last before a restart, of which it was the last word."""
-    former = known.former
-    if former is None or not former.utc <= new.utc < known.began:
-        return None
-    reach = _reach(former, new, busy)
-    rise_in, rise_out = new.total_in - former.total_in, new.total_out - former.total_out
-    if not (0 <= rise_in <= reach and 0 <= rise_out <= reach):
-        return None
-    known.former = clear_start_flag(new)
-    return CounterStep(rise_in, rise_out, Quality.LATE, False)
-
-
-def _judge(
-    known: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate
-) -> CounterStep | None:
-    """What the rules say of a step within `G`; None of one beyond it."""
-    rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
-    started = new.start or last.utc < known.boot <= new.utc
-    if not started and 0 <= rise_in <= MIN_REACH and 0 <= rise_out <= MIN_REACH:
-        return CounterStep(rise_in, rise_out, _NOTHING, True)
-    undated = new.clock == NO_CLOCK
-    reach = MIN_REACH if undated else _reach(last, new, busy)
-    small = new.total_in <= reach and new.total_out <= reach
-    if started:
-        return _restarted(new) if small else None
-    if rise_in >= 0 and rise_out >= 0:
-        near = rise_in <= reach and rise_out <= reach
-        return CounterStep(rise_in, rise_out, _NOTHING, True) if near else None
-    over = _over_the_top(known, last, new, reach, busy)
-    if over is not None:
-        return over
-    return _restarted(new) if small and not undated else None
-
-
-def _over_the_top(
-    known: CounterState, last: CounterReading, new: CounterReading, reach: int, busy: BusyRate
-) -> CounterStep | None:
-    """The step as a wrap of whichever total fell, if they were and are near enough to it."""
-    top = known.top.at
-    most = MIN_REACH + _passable(last, new)
-    quality = Quality.WRAP
-    for old, now in ((last.total_in, new.total_in), (last.total_out, new.total_out)):
-        fell = now < old
-        if fell and (top - old > reach or now > reach or top - old + now + 1 > most):
-            return None
-        if not fell and now - old > reach:
-            return None
-    if new.total_in < last.total_in and new.total_out < last.total_out:
-        quality |= Quality.AMBIGUOUS
-    return _wrapped(known, last, new, quality, busy)
-
-
-def _wrapped(
-    known: CounterState, last: CounterReading, new: CounterReading, quality: Quality, busy: BusyRate
-) -> CounterStep:
-    if not known.top.known:
-        _learn(known, last, new, busy)
-    top = known.top
-    if not top.known:
-        quality |= Quality.WRAP_ASSUMED
-        known.assumed_in += new.total_in < last.total_in
-        known.assumed_out += new.total_out < last.total_out
-    modulus = top.at + 1
-    delta_in = (new.total_in - last.total_in) % modulus
-    delta_out = (new.total_out - last.total_out) % modulus
-    return CounterStep(delta_in, delta_out, quality, True)
-
-
-def _learn(known: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate) -> None:
-    elapsed = max(new.received - last.received, new.utc - last.utc, 0)
-    usual = max(MIN_REACH, busy()) * elapsed / HOUR_MICROS
-    most = usual + _DEVIATIONS * sqrt(usual) + 1
-    ways = ((last.total_in, new.total_in), (last.total_out, new.total_out))
-    for (old, now), (other_old, other_now) in (ways, ways[::-1]):
-        if now < old and other_now >= other_old:
-            known.learned_top = learn_wrap_point(known.seen, old, now, other_now - other_old, most)
-
-
-def _restarted(new: CounterReading) -> CounterStep:
-    return CounterStep(new.total_in, new.total_out, _RESTART, True)
-
-
-def _doubt(
-    known: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate, quality: Quality
-) -> CounterStep:
-    """Believed if the report before said so, too, else set aside."""
-    suspect = known.suspect
-    if suspect is None or not _goes_on(suspect, new, busy):
-        known.suspect = clear_start_flag(new)
-        return CounterStep(0, 0, quality, False)
-    rise_in = new.total_in - suspect.total_in
-    rise_out = new.total_out - suspect.total_out
-    if not known.settled and not _follows(last, suspect):
-        # Two against the one that came first: that was the bad one, and what it hid is lost.
-        quality = Quality.FIRST | Quality.CONFIRMED
-        known.seen = 0
-        return _accept(known, new, CounterStep(rise_in, rise_out, quality, True))
-    far = _resolve(known, last, suspect, busy)
-    deltas = far.delta_in + rise_in, far.delta_out + rise_out
-    if max(deltas) > MIN_REACH + _passable(last, new):
-        known.suspect = clear_start_flag(new)
-        return CounterStep(0, 0, quality, False)
-    step = CounterStep(*deltas, far.quality | Quality.CONFIRMED, True)
-    return _accept(known, new, step, began=suspect.utc)
-
-
-def _goes_on(suspect: CounterReading, new: CounterReading, busy: BusyRate) -> bool:
-    reach = _reach(suspect, new, busy)
-    rise_in, rise_out = new.total_in - suspect.total_in, new.total_out - suspect.total_out
-    return 0 <= rise_in <= reach and 0 <= rise_out <= reach and new.utc >= suspect.utc
-
-
-def _follows(first: CounterReading, later: CounterReading) -> bool:
-    """Whether a report goes on from the very first of a sensor, of whose pace nothing is known.
-
-    Totals out of the blue lie so little below those of another report by less than one chance in
-    two hundred, and frames are rarely scrambled: three reports in a row were good ones."""
-    rise_in, rise_out = later.total_in - first.total_in, later.total_out - first.total_out
-    hours = max(later.received - first.received, 0) / HOUR_MICROS
-    most = min(MIN_REACH + _A_SECOND * hours, _COINCIDENCE)
-    return 0 <= rise_in <= most and 0 <= rise_out <= most and later.utc >= first.utc
-
-
-def _resolve(
-    known: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate
-) -> CounterStep:
-    """A step that is certain to have been made, however great: as little as it can have been."""
-    rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
-    if rise_in >= 0 and rise_out >= 0 and not new.start:
-        return CounterStep(rise_in, rise_out, _NOTHING, True)
-    modulus = known.top.at + 1
-    restarted = new.total_in + new.total_out
-    if new.start or restarted <= rise_in % modulus + rise_out % modulus:
-        return _restarted(new)
-    return _wrapped(known, last, new, Quality.WRAP | Quality.AMBIGUOUS, busy)
-
-
-def _accept(
-    known: CounterState, new: CounterReading, found: CounterStep, began: int | None = None
-) -> CounterStep:
-    known.settled = True
-    if found.quality & Quality.RESTART:
-        known.former, known.began = known.last, new.utc if began is None else began
-    _believe(known, new)
-    return found
-
-
-def _believe(known: CounterState, new: CounterReading) -> None:
-    known.last = clear_start_flag(new)
-    known.suspect = None
-    known.seen = max(known.seen, new.total_in, new.total_out)
-
-
-def _reach(old: CounterReading, new: CounterReading, busy: BusyRate) -> int:
-    """`G`: how far totals can have moved from one report to the other."""
-    usual = _BUSIEST * busy() * max(new.received - old.received, 0) // HOUR_MICROS
-    return max(MIN_REACH, min(usual, _passable(old, new)))
-
-
-def _passable(old: CounterReading, new: CounterReading) -> int:
-    """How many can pass a door from one receipt to the other."""
-    return _A_SECOND * max(new.received - old.received, 0) // HOUR_MICROS
-
-
-# What is known of a sensor that counts: its last reports, its wrap point, and what it still owes.
-#
-# The values that the rules (`rules`) compare and change, one sensor at a time; `states` has those
-# of many, from one batch to the next.
-
-
 class CounterReading(NamedTuple):
-    """The totals of a report, as the device counts, and its times in microseconds."""
+    """The totals of a report as the device counts, and its times in microseconds."""
 
     total_in: int
     total_out: int
-    clock: int  #: the device's, as it was sent; equal only for the same report
-    utc: int  #: the same in UTC, for order
+    clock: int  #: the device's, as sent; equal only for copies of a report
+    utc: int  #: the same in UTC, for the order
     received: int
     start: bool = False  #: the report says that the device has started
 
@@ -306,25 +81,25 @@ class CounterStep(NamedTuple):
     delta_in: int
     delta_out: int
     quality: Quality
-    accepted: bool  #: the reading is what the next one is compared with
+    accepted: bool  #: the reading is the reference of the next one
 
 
 @dataclass(slots=True)
 class CounterState:
-    """What is known of a sensor before a report."""
+    """The state of a sensor before a report."""
 
-    last: CounterReading | None = None  #: the last that was believed
-    suspect: CounterReading | None = None  #: one that was not, and may yet be confirmed
-    settled: bool = False  #: `last` is not the very first, of which nobody knows if it was good
-    seen: int = 0  #: the greatest total that was ever believed
-    profile_top: int = UNKNOWN_WRAP  #: by the profile
+    last: CounterReading | None = None  #: the last accepted
+    suspect: CounterReading | None = None  #: not accepted, may be confirmed by the next
+    settled: bool = False  #: `last` was confirmed by a later report
+    seen: int = 0  #: the greatest accepted total
+    profile_top: int = UNKNOWN_WRAP
     learned_top: int = UNKNOWN_WRAP
-    boot: int = NO_VALUE  #: when the device last started, by a status of its own
-    former: CounterReading | None = None  #: the last that was believed before the last restart
-    began: int = NO_VALUE  #: `utc` of the first report since then
-    assumed_in: int = 0  #: wraps at a point that was only assumed
+    boot: int = NO_VALUE  #: the last start of the device by its statuses
+    former: CounterReading | None = None  #: the last accepted before the last restart
+    began: int = NO_VALUE  #: `utc` of the first report after that restart
+    assumed_in: int = 0  #: wraps at an assumed point
     assumed_out: int = 0
-    surplus_in: int = 0  #: counted too many; too few, if below 0
+    surplus_in: int = 0  #: events counted too many; too few if negative
     surplus_out: int = 0
 
     @property
@@ -336,24 +111,244 @@ class CounterState:
         return wrap_point_of(self.profile_top, self.learned_top, self.seen)
 
 
-def apply_wrap_corrections(known: CounterState, found: CounterStep) -> CounterStep:
-    """What was wrongly assumed of wraps, once their point is known. Nobody counts backwards."""
-    if (known.assumed_in or known.assumed_out) and known.top.known:
-        excess = ASSUMED_WRAP - known.top.at
-        known.surplus_in += excess * known.assumed_in
-        known.surplus_out += excess * known.assumed_out
-        known.assumed_in = known.assumed_out = 0
-    if not known.has_surplus:
-        return found
-    paid_in, paid_out = (
-        min(found.delta_in, known.surplus_in),
-        min(found.delta_out, known.surplus_out),
-    )
-    known.surplus_in -= paid_in
-    known.surplus_out -= paid_out
-    return found._replace(delta_in=found.delta_in - paid_in, delta_out=found.delta_out - paid_out)
+def apply_reading(state: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep:
+    """The delta of a report; updates the state."""
+    step = _apply_reading(state, new, busy)
+    return _apply_wrap_corrections(state, step) if step.accepted else step
 
 
-def clear_start_flag(reading: CounterReading) -> CounterReading:
-    """Without the word that it was a start, which is nothing that lasts."""
+def _apply_reading(state: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep:
+    last = state.last
+    if last is None:
+        return _first(state, new)
+    for earlier in (last, state.suspect):
+        if earlier is not None and _same(earlier, new):
+            return CounterStep(0, 0, Quality.DUPLICATE, False)
+    older = last.utc - MAX_CLOCK_ERROR <= new.utc < last.utc
+    if older and new.total_in <= last.total_in and new.total_out <= last.total_out:
+        return CounterStep(0, 0, Quality.LATE, False)
+    if _belated_start(last, new, busy):
+        return CounterStep(0, 0, Quality.LATE, False)
+    if older and (forgotten := _before_restart(state, new, busy)) is not None:
+        return forgotten
+    step = _compare(state, last, new, busy)
+    if not older:
+        if step is not None:
+            return _accept(state, new, step)
+        stale = new.clock == NO_CLOCK and (
+            new.total_in <= last.total_in and new.total_out <= last.total_out
+        )
+        return _suspect(state, last, new, busy, Quality.LATE if stale else Quality.CORRUPT)
+    if step is None or step.quality:
+        # Older than a wrap or a restart.
+        return CounterStep(0, 0, Quality.LATE, False)
+    # Totals rose while the clock went back: the clock was set, if the next report confirms it.
+    # Until then the report may be one from before a restart.
+    return _suspect(state, last, new, busy, Quality.LATE)
+
+
+def _first(state: CounterState, new: CounterReading) -> CounterStep:
+    _set_reference(state, new)
+    if new.start and max(new.total_in, new.total_out) <= MIN_REACH:
+        return CounterStep(new.total_in, new.total_out, Quality.FIRST | Quality.RESTART, True)
+    return CounterStep(0, 0, Quality.FIRST, True)
+
+
+def _same(old: CounterReading, new: CounterReading) -> bool:
+    totals = old.total_in == new.total_in and old.total_out == new.total_out
+    return totals and old.clock == new.clock
+
+
+def _belated_start(last: CounterReading, new: CounterReading, busy: BusyRate) -> bool:
+    """A START without a date shortly after a start is most likely a late copy of that report.
+
+    It adds nothing; if the device did start again, the next report shows it."""
+    if new.clock != NO_CLOCK or new.total_in or new.total_out:
+        return False
+    most = max(last.total_in, last.total_out)
+    return 0 < most <= _reach(last, new, busy)
+
+
+def _before_restart(state: CounterState, new: CounterReading, busy: BusyRate) -> CounterStep | None:
+    """A late report that continues the last one before a restart."""
+    former = state.former
+    if former is None or not former.utc <= new.utc < state.began:
+        return None
+    reach = _reach(former, new, busy)
+    rise_in, rise_out = new.total_in - former.total_in, new.total_out - former.total_out
+    if not (0 <= rise_in <= reach and 0 <= rise_out <= reach):
+        return None
+    state.former = _without_start(new)
+    return CounterStep(rise_in, rise_out, Quality.LATE, False)
+
+
+def _compare(
+    state: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate
+) -> CounterStep | None:
+    """The step to a report within `G`; None beyond it."""
+    rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
+    started = new.start or last.utc < state.boot <= new.utc
+    if not started and 0 <= rise_in <= MIN_REACH and 0 <= rise_out <= MIN_REACH:
+        return CounterStep(rise_in, rise_out, _NOTHING, True)
+    undated = new.clock == NO_CLOCK
+    reach = MIN_REACH if undated else _reach(last, new, busy)
+    small = new.total_in <= reach and new.total_out <= reach
+    if started:
+        return _restarted(new) if small else None
+    if rise_in >= 0 and rise_out >= 0:
+        near = rise_in <= reach and rise_out <= reach
+        return CounterStep(rise_in, rise_out, _NOTHING, True) if near else None
+    wrapped = _try_wrap(state, last, new, reach, busy)
+    if wrapped is not None:
+        return wrapped
+    return _restarted(new) if small and not undated else None
+
+
+def _try_wrap(
+    state: CounterState, last: CounterReading, new: CounterReading, reach: int, busy: BusyRate
+) -> CounterStep | None:
+    """The step as a wrap of the totals that fell, if they are close enough to the wrap point."""
+    top = state.top.at
+    most = MIN_REACH + _passable(last, new)
+    quality = Quality.WRAP
+    for old, now in ((last.total_in, new.total_in), (last.total_out, new.total_out)):
+        fell = now < old
+        if fell and (top - old > reach or now > reach or top - old + now + 1 > most):
+            return None
+        if not fell and now - old > reach:
+            return None
+    if new.total_in < last.total_in and new.total_out < last.total_out:
+        quality |= Quality.AMBIGUOUS
+    return _wrapped(state, last, new, quality, busy)
+
+
+def _wrapped(
+    state: CounterState, last: CounterReading, new: CounterReading, quality: Quality, busy: BusyRate
+) -> CounterStep:
+    if not state.top.is_known:
+        _learn(state, last, new, busy)
+    top = state.top
+    if not top.is_known:
+        quality |= Quality.WRAP_ASSUMED
+        state.assumed_in += new.total_in < last.total_in
+        state.assumed_out += new.total_out < last.total_out
+    modulus = top.at + 1
+    delta_in = (new.total_in - last.total_in) % modulus
+    delta_out = (new.total_out - last.total_out) % modulus
+    return CounterStep(delta_in, delta_out, quality, True)
+
+
+def _learn(state: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate) -> None:
+    elapsed = max(new.received - last.received, new.utc - last.utc, 0)
+    usual = max(MIN_REACH, busy()) * elapsed / HOUR_MICROS
+    most = usual + _DEVIATIONS * sqrt(usual) + 1
+    ways = ((last.total_in, new.total_in), (last.total_out, new.total_out))
+    for (old, now), (other_old, other_now) in (ways, ways[::-1]):
+        if now < old and other_now >= other_old:
+            state.learned_top = learn_wrap_point(state.seen, old, now, other_now - other_old, most)
+
+
+def _restarted(new: CounterReading) -> CounterStep:
+    return CounterStep(new.total_in, new.total_out, _RESTART, True)
+
+
+def _suspect(
+    state: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate, quality: Quality
+) -> CounterStep:
+    """Accepted if it continues the suspect report before it, else the new suspect."""
+    suspect = state.suspect
+    if suspect is None or not _continues(suspect, new, busy):
+        state.suspect = _without_start(new)
+        return CounterStep(0, 0, quality, False)
+    rise_in = new.total_in - suspect.total_in
+    rise_out = new.total_out - suspect.total_out
+    if not state.settled and not _follows(last, suspect):
+        # Two reports against the first one: the first was bad, and events before are lost.
+        quality = Quality.FIRST | Quality.CONFIRMED
+        state.seen = 0
+        return _accept(state, new, CounterStep(rise_in, rise_out, quality, True))
+    far = _resolve(state, last, suspect, busy)
+    deltas = far.delta_in + rise_in, far.delta_out + rise_out
+    if max(deltas) > MIN_REACH + _passable(last, new):
+        state.suspect = _without_start(new)
+        return CounterStep(0, 0, quality, False)
+    step = CounterStep(*deltas, far.quality | Quality.CONFIRMED, True)
+    return _accept(state, new, step, began=suspect.utc)
+
+
+def _continues(suspect: CounterReading, new: CounterReading, busy: BusyRate) -> bool:
+    reach = _reach(suspect, new, busy)
+    rise_in, rise_out = new.total_in - suspect.total_in, new.total_out - suspect.total_out
+    return 0 <= rise_in <= reach and 0 <= rise_out <= reach and new.utc >= suspect.utc
+
+
+def _follows(first: CounterReading, later: CounterReading) -> bool:
+    """Whether a report continues the first report of a sensor, whose rate is not known yet.
+
+    Random totals are this close by less than one chance in two hundred, and damaged frames are
+    rare: three reports in a row were good."""
+    rise_in, rise_out = later.total_in - first.total_in, later.total_out - first.total_out
+    hours = max(later.received - first.received, 0) / HOUR_MICROS
+    most = min(MIN_REACH + _MAX_PER_HOUR * hours, _COINCIDENCE)
+    return 0 <= rise_in <= most and 0 <= rise_out <= most and later.utc >= first.utc
+
+
+def _resolve(
+    state: CounterState, last: CounterReading, new: CounterReading, busy: BusyRate
+) -> CounterStep:
+    """The smallest step that explains a confirmed change of totals."""
+    rise_in, rise_out = new.total_in - last.total_in, new.total_out - last.total_out
+    if rise_in >= 0 and rise_out >= 0 and not new.start:
+        return CounterStep(rise_in, rise_out, _NOTHING, True)
+    modulus = state.top.at + 1
+    restarted = new.total_in + new.total_out
+    if new.start or restarted <= rise_in % modulus + rise_out % modulus:
+        return _restarted(new)
+    return _wrapped(state, last, new, Quality.WRAP | Quality.AMBIGUOUS, busy)
+
+
+def _accept(
+    state: CounterState, new: CounterReading, step: CounterStep, began: int | None = None
+) -> CounterStep:
+    state.settled = True
+    if step.quality & Quality.RESTART:
+        state.former, state.began = state.last, new.utc if began is None else began
+    _set_reference(state, new)
+    return step
+
+
+def _set_reference(state: CounterState, new: CounterReading) -> None:
+    state.last = _without_start(new)
+    state.suspect = None
+    state.seen = max(state.seen, new.total_in, new.total_out)
+
+
+def _reach(old: CounterReading, new: CounterReading, busy: BusyRate) -> int:
+    """`G`: how far totals can move from one report to the other."""
+    usual = _BUSIEST * busy() * max(new.received - old.received, 0) // HOUR_MICROS
+    return max(MIN_REACH, min(usual, _passable(old, new)))
+
+
+def _passable(old: CounterReading, new: CounterReading) -> int:
+    """The most events that can pass a door between two receipts."""
+    return _MAX_PER_HOUR * max(new.received - old.received, 0) // HOUR_MICROS
+
+
+def _apply_wrap_corrections(state: CounterState, step: CounterStep) -> CounterStep:
+    """Correct wraps at an assumed point once the point is state. Deltas stay above zero."""
+    if (state.assumed_in or state.assumed_out) and state.top.is_known:
+        excess = ASSUMED_WRAP - state.top.at
+        state.surplus_in += excess * state.assumed_in
+        state.surplus_out += excess * state.assumed_out
+        state.assumed_in = state.assumed_out = 0
+    if not state.has_surplus:
+        return step
+    paid_in = min(step.delta_in, state.surplus_in)
+    paid_out = min(step.delta_out, state.surplus_out)
+    state.surplus_in -= paid_in
+    state.surplus_out -= paid_out
+    return step._replace(delta_in=step.delta_in - paid_in, delta_out=step.delta_out - paid_out)
+
+
+def _without_start(reading: CounterReading) -> CounterReading:
     return reading._replace(start=False) if reading.start else reading

@@ -1,10 +1,10 @@
-"""Where a total wraps, when nobody has written it down.
+"""The greatest value of a total before it wraps to 0, if the profile does not say it.
 
-Three points are named for v1: 65503, 65523 and 65535. A total above one excludes it. Reports come
-every few events: a total that wraps within few events of its last report would have been seen above
-the lower points if it went there, so the lowest that is not excluded is the one, and is remembered.
-A wrap that happened unseen, in an outage, proves nothing: the default is
-assumed, and said to be, until the sensor's other total, or a later wrap, shows the point.
+Reports v1 have one of three wrap points: 65503, 65523 or 65535. A greater total excludes a point.
+Sensors report every few events: a total that wraps within few events of its last report would have
+been seen above the lower points, so the lowest point that is not excluded is learned. A wrap during
+an outage proves nothing: the default is assumed and flagged until the other total or a later wrap
+shows the point.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from penstock_hives.sensors.protocol.profile import DEFAULT_WRAP_AT, WRAP_POINTS
 V2_MAX_TOTAL: Final = (1 << 32) - 1
 V1_MAX_TOTAL: Final = max(WRAP_POINTS)
 UNKNOWN_WRAP: Final = -1
-#: What is taken for the point while nobody knows it.
+#: Assumed while the wrap point is not known.
 ASSUMED_WRAP: Final = DEFAULT_WRAP_AT
-#: Events that make a report, unless a device is told otherwise.
+#: Events per report by default.
 _REPORT: Final = SensorConfiguration().event_threshold
 _RISING: Final = tuple(sorted(WRAP_POINTS))
 
 
 @dataclass(frozen=True, slots=True)
 class WrapPoint:
-    """The greatest value of a total, and how well it is known."""
+    """The greatest value of a total, and whether it is known or assumed."""
 
     at: int
-    known: bool
+    is_known: bool
 
 
-def wrap_point_of(told: int, learned: int, seen: int) -> WrapPoint:
-    """By the profile unless the data exclude it, else by what was learned, else by default.
+def wrap_point_of(profile: int, learned: int, seen: int) -> WrapPoint:
+    """By the profile unless the data exclude it, else as learned, else the default.
 
-    `seen` is the greatest total of this sensor that was ever believed."""
-    for known in (told, learned):
-        if known != UNKNOWN_WRAP and known >= seen:
-            return WrapPoint(known, True)
+    `seen` is the greatest accepted total of the sensor."""
+    for point in (profile, learned):
+        if point != UNKNOWN_WRAP and point >= seen:
+            return WrapPoint(point, True)
     if seen > V1_MAX_TOTAL:
         return WrapPoint(V2_MAX_TOTAL, True)
     if seen > ASSUMED_WRAP:
@@ -51,9 +51,9 @@ def wrap_point_of(told: int, learned: int, seen: int) -> WrapPoint:
 def learn_wrap_point(seen: int, old: int, new: int, other: int, most: float) -> int:
     """The point that a wrap from `old` to `new` shows, while the other total grew by `other`.
 
-    One report's worth shows it: none was lost between. Two show it only if with any other point it
-    were more events than the sensor can have counted meanwhile, `most`: after an outage, few may be
-    left of many."""
+    Up to one report's events show it: no report was lost between. Up to two reports' events show it
+    if every other point would need more than `most` events, the most the sensor can have counted
+    meanwhile: after an outage, a small remainder proves nothing."""
     lowest, *others = (point for point in _RISING if point >= max(seen, old))
     passed = new + 1 + other - old
     if lowest + passed <= _REPORT:

@@ -1,9 +1,8 @@
-"""From decoded rows to counts: what each report and event adds, and what is known afterwards.
+"""From decoded rows to counts: what each report and event adds, and the new sensor states.
 
-The pure heart of silver: all rows of some sensors and their states in, deltas for each row and the
-new states out. Rows may come in any order; they count in the order of their stream. The states that
-come out are those to go on with: the same rows in other batches give the same counts. Statuses
-count nothing, but tell when a device has started.
+All rows of some sensors and their states in, deltas of each row and the new states out. Rows may be
+in any order; they count in stream order. The same rows in other batches give the same counts.
+Statuses count nothing, but they have the start-up time of the device.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from penstock_hives.arrays import Flags, Numbers
+from penstock_hives.arrays import Flags, Numbers, is_run_start
 from penstock_hives.occupancy import sensor_states
 from penstock_hives.occupancy.anomalies import (
     BIG_ENDIAN,
@@ -39,17 +38,17 @@ from penstock_hives.sensors.protocol import EventType, ReportType, event
 
 _EVENT, _REPORT, _REPORT2 = range(3)  # column `version`
 _NO_COUNTER: Final = -1
-#: A report of old firmware that begins at 0 in the other byte order is one of these.
+#: Quality of a report of old firmware that starts at 0 in the other byte order.
 _ODD: Final = Quality.FIRST | Quality.RESTART | Quality.CORRUPT
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCounts:
-    """For each row that was given, in its place; and of the sensors, what is known and new."""
+    """Columns in the order of the given rows; and the new states and notices of the sensors."""
 
     total_in: Numbers
     total_out: Numbers
-    delta_in: Numbers  #: the right way round, whichever way the sensor is mounted
+    delta_in: Numbers  #: corrected for swapped mounting
     delta_out: Numbers
     missed: Numbers
     quality: Numbers
@@ -60,38 +59,38 @@ class ReportCounts:
 def count_reports(
     rows: pa.Table, statuses: pa.Table, profiles: SensorProfiles, state: pa.Table
 ) -> ReportCounts:
-    """Of rows of `DECODED` that are of part REPORT, and those of part STATUS."""
+    """`rows` are of part REPORT, `statuses` of part STATUS of `DECODED_SCHEMA`."""
     return _ReportCounter(rows, statuses, profiles, state).counts()
 
 
 class _ReportCounter:
-    """All columns here are by sensor and then in the order of the stream."""
+    """All columns here are ordered by sensor and then by position in the stream."""
 
     def __init__(
         self, rows: pa.Table, statuses: pa.Table, profiles: SensorProfiles, state: pa.Table
     ) -> None:
-        named = rows["sensor"].combine_chunks().dictionary_encode()
-        named = named.combine_chunks() if isinstance(named, pa.ChunkedArray) else named
+        serials = rows["sensor"].combine_chunks().dictionary_encode()
+        serials = serials.combine_chunks() if isinstance(serials, pa.ChunkedArray) else serials
         self._rows = rows
         self._statuses = statuses
-        self._serials = _also(named.dictionary, statuses, state)
-        self._order = _in_order(rows, np.asarray(named.indices))
-        self._sensor = np.asarray(named.indices).astype(np.int64)[self._order]
+        self._serials = _with_status_only(serials.dictionary, statuses, state)
+        self._order = _in_order(rows, np.asarray(serials.indices))
+        self._sensor = np.asarray(serials.indices).astype(np.int64)[self._order]
         self._profiles = profiles
-        self._places = profiles.places(self._serials)
+        self._profile_rows = profiles.rows(self._serials)
         self._states = sensor_states.load_states(state, self._serials)
         self._before = StatesBefore.of(self._states)
         self._version = self._column("version")
         self._utc = self._column("device_utc")
         self._received = self._column("received_at")
         self._quality = self._column("quality")
-        self._read_as = np.where(profiles.little, LITTLE_ENDIAN, BIG_ENDIAN)[self._places]
+        self._read_as = np.where(profiles.little, LITTLE_ENDIAN, BIG_ENDIAN)[self._profile_rows]
         self._total_in, self._total_out = self._column("total_in"), self._column("total_out")
         self._delta_in, self._delta_out, self._missed = np.zeros((3, len(self._order)), np.int64)
 
     def counts(self) -> ReportCounts:
-        hints = self._turn()
-        self._drop_copies()
+        hints = self._correct_byte_order()
+        self._drop_duplicates()
         self._count_events()
         self._count_reports()
         self._count_missed()
@@ -99,16 +98,16 @@ class _ReportCounter:
         hinted = np.zeros(len(self._serials), np.int64)
         odd = np.flatnonzero((hints != 0) & (self._quality & int(_ODD) != 0))
         hinted[self._sensor[odd]] = hints[odd]
-        found = find_notices(
+        notices = find_notices(
             self._before,
             self._states,
             self._serials,
             read_as=self._read_as,
-            wrap_at=self._profiles.wrap_at[self._places],
+            wrap_at=self._profiles.wrap_at[self._profile_rows],
             doubtful=hinted,
         )
-        ids = self._profiles.sensor_ids[self._places]
-        saved = sensor_states.save_states(self._states, self._serials, ids)
+        ids = self._profiles.sensor_ids[self._profile_rows]
+        states = sensor_states.save_states(self._states, self._serials, ids)
         back = np.empty_like(self._order)
         back[self._order] = np.arange(len(back))
         return ReportCounts(
@@ -118,23 +117,23 @@ class _ReportCounter:
             delta_out=self._delta_out[back],
             missed=self._missed[back],
             quality=self._quality[back],
-            states=saved,
-            notices=found,
+            states=states,
+            notices=notices,
         )
 
-    def _turn(self) -> Numbers:
-        """Totals in the byte order that a start has proved; returns what others hint at."""
-        told = self._rows["proven_order"]
+    def _correct_byte_order(self) -> Numbers:
+        """Read totals in the byte order that a start has proved; return hints of other reports."""
+        proven = self._rows["proven_order"]
         hints = np.zeros(len(self._order), np.int64)
-        if told.null_count < len(told):
+        if proven.null_count < len(proven):
             hints = np.select(
-                [np.asarray(pc.equal(told, name).fill_null(False)) for name in BYTE_ORDERS[1:]],
+                [np.asarray(pc.equal(proven, name).fill_null(False)) for name in BYTE_ORDERS[1:]],
                 [BIG_ENDIAN, LITTLE_ENDIAN],
             )[self._order]
         starts = self._column("report_type") == ReportType.START
-        plain = self._profiles.plain[self._places][self._sensor]
+        plain = self._profiles.plain[self._profile_rows][self._sensor]
         read_as = self._read_as[self._sensor]
-        turned = correct_byte_order(
+        swapped = correct_byte_order(
             self._sensor,
             (self._total_in, self._total_out),
             np.where(starts, hints, 0),
@@ -142,12 +141,12 @@ class _ReportCounter:
             (self._version == _REPORT) & ~plain,
             self._states,
         )
-        if turned is not None:
-            self._total_in, self._total_out = turned.total_in, turned.total_out
-            self._quality[turned.rows] |= int(Quality.REORDERED)
+        if swapped is not None:
+            self._total_in, self._total_out = swapped.total_in, swapped.total_out
+            self._quality[swapped.rows] |= int(Quality.REORDERED)
         return np.where(starts | (hints == read_as), 0, hints)
 
-    def _drop_copies(self) -> None:
+    def _drop_duplicates(self) -> None:
         rows = np.flatnonzero(self._version != _REPORT)
         if not len(rows):
             return
@@ -164,17 +163,18 @@ class _ReportCounter:
         self._quality[again] |= int(Quality.DUPLICATE)
 
     def _count_events(self) -> None:
-        rows = np.flatnonzero((self._version == _EVENT) & ~self._copies)
+        rows = np.flatnonzero((self._version == _EVENT) & ~self._duplicates)
         kind = self._column("report_type")[rows]
         self._delta_in[rows] = kind == EventType.ENTRY
         self._delta_out[rows] = kind == EventType.EXIT
 
     def _count_reports(self) -> None:
-        rows = np.flatnonzero((self._version != _EVENT) & ~self._copies)
+        rows = np.flatnonzero((self._version != _EVENT) & ~self._duplicates)
         clock = np.asarray(self._rows["device_time"].cast(pa.int64()).fill_null(NO_CLOCK))
         sensor = self._sensor[rows]
-        told = self._profiles.wrap_at[self._places][sensor]
-        starts = self._starts()
+        wrap_at = self._profiles.wrap_at[self._profile_rows][sensor]
+        boots = self._boots()
+        offset = np.asarray(self._rows["offset"])[self._order[rows]]
         reports = ReportColumns(
             sensor,
             ReadingColumns(
@@ -182,46 +182,44 @@ class _ReportCounter:
                 *(self._utc[rows], self._received[rows]),
             ),
             start=self._column("report_type")[rows] == ReportType.START,
-            profile_top=np.where(self._version[rows] == _REPORT2, V2_MAX_TOTAL, told),
-            boot=starts.before(sensor, _places(self._rows)[self._order[rows]], self._states),
+            profile_top=np.where(self._version[rows] == _REPORT2, V2_MAX_TOTAL, wrap_at),
+            boot=boots.before(sensor, offset, self._states),
         )
-        found = compute_deltas(reports, self._states)
-        starts.remember(self._states)
-        self._delta_in[rows], self._delta_out[rows] = found.delta_in, found.delta_out
-        self._quality[rows] |= found.quality
+        deltas = compute_deltas(reports, self._states)
+        boots.save(self._states)
+        self._delta_in[rows], self._delta_out[rows] = deltas.delta_in, deltas.delta_out
+        self._quality[rows] |= deltas.quality
 
-    def _starts(self) -> DeviceBoots:
+    def _boots(self) -> DeviceBoots:
         sensor = pc.index_in(self._statuses["sensor"], value_set=self._serials).fill_null(NO_VALUE)
-        return DeviceBoots.told(
-            self._statuses, np.asarray(sensor).astype(np.int64), _places(self._statuses)
-        )
+        return DeviceBoots.from_statuses(self._statuses, np.asarray(sensor).astype(np.int64))
 
     def _count_missed(self) -> None:
         counter = self._column("counter", _NO_COUNTER)
-        rows = np.flatnonzero((counter != _NO_COUNTER) & ~self._copies)
+        rows = np.flatnonzero((counter != _NO_COUNTER) & ~self._duplicates)
         modulus = np.where(self._version[rows] == _REPORT2, 1 << 16, 1 << 8)
         self._missed[rows] = count_missed(
             self._sensor[rows], counter[rows], modulus, self._utc[rows], self._states
         )
 
     def _sum_up(self) -> None:
-        swapped = self._profiles.swapped[self._places][self._sensor]
+        swapped = self._profiles.swapped[self._profile_rows][self._sensor]
         in_, out = self._delta_in, self._delta_out
         self._delta_in, self._delta_out = np.where(swapped, out, in_), np.where(swapped, in_, out)
-        begins = np.flatnonzero(np.diff(self._sensor, prepend=NO_VALUE))
+        begins = np.flatnonzero(is_run_start(self._sensor))
         if not len(begins):
             return
         states, sensors = self._states, self._sensor[begins]
         states.sum_in[sensors] += np.add.reduceat(self._delta_in, begins)
         states.sum_out[sensors] += np.add.reduceat(self._delta_out, begins)
-        for held, told in ((states.received, self._received), (states.at, self._column("at"))):
-            held[sensors] = np.maximum(held[sensors], np.maximum.reduceat(told, begins))
+        for latest, times in ((states.received, self._received), (states.at, self._column("at"))):
+            latest[sensors] = np.maximum(latest[sensors], np.maximum.reduceat(times, begins))
         states.flags[sensors] = self._quality[np.append(begins[1:], len(self._sensor)) - 1]
 
     @property
-    def _copies(self) -> Flags:
-        copies: Flags = self._quality & int(Quality.DUPLICATE) != 0
-        return copies
+    def _duplicates(self) -> Flags:
+        duplicates: Flags = self._quality & int(Quality.DUPLICATE) != 0
+        return duplicates
 
     def _column(self, name: str, absent: int = 0) -> Numbers:
         column = self._rows[name].cast(pa.int64())
@@ -230,21 +228,16 @@ class _ReportCounter:
         return np.asarray(column)[self._order]
 
 
-def _also(serials: pa.Array, statuses: pa.Table, state: pa.Table) -> pa.Array:
-    """With those of which there is a state and only a status now."""
+def _with_status_only(serials: pa.Array, statuses: pa.Table, state: pa.Table) -> pa.Array:
+    """With sensors that have a state and only a status in this batch."""
     others = pc.unique(statuses["sensor"])
     known = pc.is_in(others, value_set=state["sensor"].combine_chunks())
     others = others.filter(pc.and_(known, pc.invert(pc.is_in(others, value_set=serials))))
     return pa.concat_arrays([serials, others]) if len(others) else serials
 
 
-def _places(rows: pa.Table) -> Numbers:
-    """Where in the stream; a sensor's messages are all in one."""
-    return np.asarray(rows["offset"])
-
-
 def _in_order(rows: pa.Table, sensor: NDArray[np.int32]) -> Numbers:
-    """By sensor, and then as the stream has them, which most often they are already."""
+    """By sensor and then in stream order, in which the rows usually are."""
     offset = np.asarray(rows["offset"])
     streams = rows["stream"].combine_chunks().dictionary_encode()
     stream = np.asarray(streams.indices)
@@ -257,6 +250,6 @@ def _in_order(rows: pa.Table, sensor: NDArray[np.int32]) -> Numbers:
 
 
 def _by_sensor(sensor: NDArray[np.int32]) -> Numbers:
-    # NumPy sorts sixteen bits by counting, in a fraction of the time.
+    # NumPy sorts sixteen bits by counting, which is much faster.
     few = not len(sensor) or sensor.max() < 1 << 16
     return np.argsort(sensor.astype(np.uint16) if few else sensor, kind="stable")

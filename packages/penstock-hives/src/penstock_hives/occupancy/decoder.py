@@ -55,16 +55,15 @@ _UTC: Final = pa.timestamp("us", "UTC")
 
 
 def decode_messages(messages: pa.RecordBatch, profiles: SensorProfiles) -> Iterator[pa.RecordBatch]:
-    """Batches of `DECODED_SCHEMA`, a row for each message; each batch is of one part.
+    """Batches of `DECODED_SCHEMA`, each of one part; a row for each message.
 
-    Reports with impossible dates have their dead letters besides.
+    Reports with impossible dates have a dead letter as well.
     """
     try:
         yield from list(_decode(messages, profiles))
     except Exception:
         if len(messages) == 1:
-            everything = np.zeros(1, np.int64)
-            yield _dead(messages, everything, pa.array([UNREADABLE]))
+            yield _dead_letters(messages, np.zeros(1, np.int64), pa.array([UNREADABLE]))
             return
         middle = len(messages) // 2
         for half in (messages.slice(0, middle), messages.slice(middle)):
@@ -73,43 +72,43 @@ def decode_messages(messages: pa.RecordBatch, profiles: SensorProfiles) -> Itera
 
 def _decode(messages: pa.RecordBatch, profiles: SensorProfiles) -> Iterator[pa.RecordBatch]:
     topics = parse_topics(messages["routing_key"])
-    places = profiles.places(topics["serial"])
-    strange = np.asarray(topics["reason"].is_valid())
-    unknown = ~strange & (places < 0)
-    for kind, reader in _READERS.items():
+    sensors = profiles.rows(topics["serial"])
+    invalid = np.asarray(topics["reason"].is_valid())
+    unknown = ~invalid & (sensors < 0)
+    for kind, decode in _DECODERS.items():
         rows = np.flatnonzero(
             np.asarray(pc.equal(topics["kind"], kind.value).fill_null(False)) & ~unknown
         )
         if len(rows):
-            yield from reader(_MessageRows(messages, topics, places, rows, profiles))
-    rows = np.flatnonzero(strange | unknown)
+            yield from decode(_MessageRows(messages, topics, sensors, rows, profiles))
+    rows = np.flatnonzero(invalid | unknown)
     if len(rows):
-        yield _dead(messages, rows, topics["reason"].take(rows).fill_null(UNKNOWN_SENSOR))
+        yield _dead_letters(messages, rows, topics["reason"].take(rows).fill_null(UNKNOWN_SENSOR))
 
 
 class _MessageRows:
-    """The messages of one kind, and whose they are."""
+    """The messages of one kind, with their sensors."""
 
     def __init__(
         self,
         messages: pa.RecordBatch,
         topics: pa.RecordBatch,
-        places: Numbers,
+        sensors: Numbers,
         rows: Numbers,
         profiles: SensorProfiles,
     ) -> None:
         every = len(rows) == len(messages)
         self.profiles = profiles
         self.messages = messages if every else messages.take(pa.array(rows))
-        self.places = places[rows]
+        self.sensors = sensors[rows]
         self.serials = topics["serial"] if every else topics["serial"].take(pa.array(rows))
         doubts = DOUBTFUL in messages.schema.names
         self.doubtful = np.asarray(self.messages[DOUBTFUL]) if doubts else np.zeros(len(rows), bool)
 
-    def received(self, otherwise: Numbers) -> Numbers:
-        """When they came, or the time that stands for it where nobody has said."""
+    def received(self, default: Numbers) -> Numbers:
+        """Times of receipt, or the default where a message has none."""
         known, absent = _values(self.messages["timestamp"])
-        return np.where(absent, otherwise, known) if absent.any() else known
+        return np.where(absent, default, known) if absent.any() else known
 
     @property
     def bodies(self) -> pa.Array:
@@ -117,14 +116,14 @@ class _MessageRows:
 
     @property
     def little(self) -> Flags:
-        little: Flags = self.profiles.little[self.places]
+        little: Flags = self.profiles.little[self.sensors]
         return little
 
-    def good(
+    def to_rows(
         self, part: SilverPart, reason: pa.Array, received: Numbers, columns: dict[str, Any]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of this part, and as dead letters those that have a reason."""
-        count = len(self.places)
+        """Rows of this part, and dead letters of those that have a reason."""
+        count = len(self.sensors)
         batch = fill_with_nulls(
             DECODED_SCHEMA,
             {
@@ -133,7 +132,7 @@ class _MessageRows:
                 "offset": self.messages["offset"],
                 "received_at": pa.array(received).cast(_UTC),
                 "sensor": self.serials,
-                "hive_id": pa.array(self.profiles.hive_ids[self.places]),
+                "hive_id": pa.array(self.profiles.hive_ids[self.sensors]),
                 "raw": self.bodies,
                 **columns,
             },
@@ -144,145 +143,144 @@ class _MessageRows:
             return
         bad = np.flatnonzero(np.asarray(reason.is_valid()))
         yield batch.filter(reason.is_null())
-        yield _dead(self.messages, bad, reason.take(pa.array(bad)), self.serials)
+        yield _dead_letters(self.messages, bad, reason.take(pa.array(bad)), self.serials)
 
 
 def _reports(chosen: _MessageRows) -> Iterator[pa.RecordBatch]:
-    plain = chosen.profiles.plain[chosen.places]
-    found = decode_reports(chosen.bodies, little=chosen.little, plain=plain)
-    wall, silent = _values(found["device_time"])
+    plain = chosen.profiles.plain[chosen.sensors]
+    frames = decode_reports(chosen.bodies, little=chosen.little, plain=plain)
+    wall, undated = _values(frames["device_time"])
     received = chosen.received(wall)
-    moments = _moments(chosen, found, wall, silent, received)
+    times = _report_times(chosen, frames, wall, undated, received)
     columns = {
-        "kind": repeated_text("report", len(found)),
-        "report_type": found["type"].cast(pa.int32()),
-        **{name: found[name] for name in ("total_in", "total_out", "device_time", "counter")},
-        "version": found["version"].cast(pa.int32()),
-        "proven_order": found["proven_order"],
-        **_times(moments, chosen.doubtful),
+        "kind": repeated_text("report", len(frames)),
+        "report_type": frames["type"].cast(pa.int32()),
+        **{name: frames[name] for name in ("total_in", "total_out", "device_time", "counter")},
+        "version": frames["version"].cast(pa.int32()),
+        "proven_order": frames["proven_order"],
+        **_time_columns(times, chosen.doubtful),
     }
-    yield from chosen.good(SilverPart.REPORT, found["reason"], received, columns)
-    dateless = np.flatnonzero(silent & np.asarray(found["reason"].is_null()))
-    if len(dateless):
-        why = repeated_text(IMPOSSIBLE_DATE, len(dateless))
-        yield _dead(chosen.messages, dateless, why, chosen.serials)
+    yield from chosen.to_rows(SilverPart.REPORT, frames["reason"], received, columns)
+    undated_rows = np.flatnonzero(undated & np.asarray(frames["reason"].is_null()))
+    if len(undated_rows):
+        reason = repeated_text(IMPOSSIBLE_DATE, len(undated_rows))
+        yield _dead_letters(chosen.messages, undated_rows, reason, chosen.serials)
 
 
-def _moments(
-    chosen: _MessageRows, found: pa.RecordBatch, wall: Numbers, silent: Flags, received: Numbers
+def _report_times(
+    chosen: _MessageRows, frames: pa.RecordBatch, wall: Numbers, undated: Flags, received: Numbers
 ) -> DeviceTimes:
-    """Of v1 by the zone of the hive, of v2 by what it says itself."""
+    """Reports v1 have local time in the zone of the hive, reports v2 have UTC."""
     zones, zone_of = chosen.profiles.zones
-    moments = resolve_wall_clocks(wall, silent, received, zones, zone_of[chosen.places])
-    if found["device_utc"].null_count == len(found):
-        return moments
-    utc, first = _values(found["device_utc"])
-    second = resolve_utc_clocks(utc, np.zeros(len(utc), bool), received)
+    local = resolve_wall_clocks(wall, undated, received, zones, zone_of[chosen.sensors])
+    if frames["device_utc"].null_count == len(frames):
+        return local
+    utc, is_v1 = _values(frames["device_utc"])
+    v2 = resolve_utc_clocks(utc, np.zeros(len(utc), bool), received)
     return DeviceTimes(
-        np.where(first, moments.utc, second.utc),
-        np.where(first, moments.at, second.at),
-        np.where(first, moments.suspect, second.suspect),
+        np.where(is_v1, local.utc, v2.utc),
+        np.where(is_v1, local.at, v2.at),
+        np.where(is_v1, local.suspect, v2.suspect),
     )
 
 
 def _events(chosen: _MessageRows) -> Iterator[pa.RecordBatch]:
-    found = decode_events(chosen.bodies, little=chosen.little)
-    utc, _ = _values(found["device_utc"])
+    frames = decode_events(chosen.bodies, little=chosen.little)
+    utc, _ = _values(frames["device_utc"])
     received = chosen.received(utc)
-    counts = chosen.profiles.event_counter[chosen.places]
+    has_counter = chosen.profiles.event_counter[chosen.sensors]
+    times = resolve_utc_clocks(utc, np.zeros(len(utc), bool), received)
     columns = {
-        "kind": repeated_text("event", len(found)),
-        "report_type": found["type"].cast(pa.int32()),
-        "distance": found["distance"],
-        "version": pa.array(np.zeros(len(found), np.int32)),
-        "counter": pc.if_else(pa.array(counts), found["counter"].cast(pa.int32()), None),
-        **_times(resolve_utc_clocks(utc, np.zeros(len(utc), bool), received), chosen.doubtful),
+        "kind": repeated_text("event", len(frames)),
+        "report_type": frames["type"].cast(pa.int32()),
+        "distance": frames["distance"],
+        "version": pa.array(np.zeros(len(frames), np.int32)),
+        "counter": pc.if_else(pa.array(has_counter), frames["counter"].cast(pa.int32()), None),
+        **_time_columns(times, chosen.doubtful),
     }
-    yield from chosen.good(SilverPart.REPORT, found["reason"], received, columns)
+    yield from chosen.to_rows(SilverPart.REPORT, frames["reason"], received, columns)
 
 
 def _statuses(chosen: _MessageRows) -> Iterator[pa.RecordBatch]:
-    found = decode_statuses(chosen.bodies, little=chosen.little)
-    startup, _ = _values(found["startup"])
+    frames = decode_statuses(chosen.bodies, little=chosen.little)
+    startup, _ = _values(frames["startup"])
     received = chosen.received(startup * SECOND_MICROS)
     started = np.where(
         startup < MIN_STARTUP_TIME, received - startup * SECOND_MICROS, startup * SECOND_MICROS
     )
-    fields = {name: found[name] for name in found.schema.names}
+    fields = {name: frames[name] for name in frames.schema.names}
     fields["started_at"] = pa.array(started).cast(_UTC)
     columns = {"status": struct_column(STATUS_TYPE, fields)}
-    yield from chosen.good(SilverPart.STATUS, found["reason"], received, columns)
+    yield from chosen.to_rows(SilverPart.STATUS, frames["reason"], received, columns)
 
 
-_READERS: Final = {
+_DECODERS: Final = {
     SensorMessageKind.REPORT: _reports,
     SensorMessageKind.EVENT: _events,
     SensorMessageKind.STATUS: _statuses,
 }
 
 
-def _dead(
+def _dead_letters(
     messages: pa.RecordBatch, rows: Numbers, reason: pa.Array, serials: pa.Array | None = None
 ) -> pa.RecordBatch:
-    letters = messages.take(pa.array(rows))
+    rejected = messages.take(pa.array(rows))
+    topic = rejected["routing_key"].cast(pa.string())
     columns = {
         "part": repeated_text(SilverPart.DEAD_LETTER.value, len(rows)),
-        "stream": letters["stream"],
-        "offset": letters["offset"],
-        "received_at": letters["timestamp"].cast(_UTC),
-        "raw": letters["body"],
-        "letter": struct_column(
-            DEAD_LETTER_TYPE, {"topic": letters["routing_key"].cast(pa.string()), "reason": reason}
-        ),
+        "stream": rejected["stream"],
+        "offset": rejected["offset"],
+        "received_at": rejected["timestamp"].cast(_UTC),
+        "raw": rejected["body"],
+        "dead_letter": struct_column(DEAD_LETTER_TYPE, {"topic": topic, "reason": reason}),
     }
     if serials is not None:
         columns["sensor"] = serials.take(pa.array(rows))
     return fill_with_nulls(DECODED_SCHEMA, columns, len(rows))
 
 
-def _times(moments: DeviceTimes, doubtful: Flags) -> dict[str, pa.Array]:
-    quality = np.where(moments.suspect, np.int32(Quality.CLOCK_SUSPECT), np.int32(0))
+def _time_columns(times: DeviceTimes, doubtful: Flags) -> dict[str, pa.Array]:
+    quality = np.where(times.suspect, np.int32(Quality.CLOCK_SUSPECT), np.int32(0))
     quality |= np.where(doubtful, np.int32(Quality.RECEIPT_DOUBTFUL), np.int32(0))
     return {
-        "device_utc": pa.array(moments.utc).cast(_UTC),
-        "at": pa.array(moments.at).cast(_UTC),
+        "device_utc": pa.array(times.utc).cast(_UTC),
+        "at": pa.array(times.at).cast(_UTC),
         "quality": pa.array(quality),
     }
 
 
 def _values(column: pa.Array) -> tuple[Numbers, Flags]:
-    """The numbers of a column, and which are null."""
+    """The values of a column as integers, and which are null."""
     absent = np.asarray(column.is_null())
     return np.asarray(column.cast(pa.int64()).fill_null(0)), absent
 
 
-#: So far may the sender's clock be ahead of the broker's.
+#: How far the sender's clock may be ahead of the broker's.
 MAX_AHEAD: Final = timedelta(minutes=5)
-#: So old may what is sent be: what a year is compared with, and the one before that.
+#: How old a message may be: the years that analytics compare.
 MAX_BEHIND: Final = timedelta(days=3 * 365)
-#: A message whose word was not taken has it set; a column beside those of `MESSAGES`.
+#: Column of messages whose `x-received-at` is not plausible, besides those of `MESSAGE_SCHEMA`.
 DOUBTFUL: Final = "doubtful"
 _DIGITS: Final = r"^\d{1,15}$"
-_MOMENT: Final = pa.timestamp("us", "UTC")
 
 
 def resolve_receipt_times(messages: pa.Table) -> pa.Table:
-    """Messages with the time they were received, and without headers."""
+    """Replace the column `headers` by its time of receipt in the column `timestamp`."""
     if "headers" not in messages.schema.names:
         return messages
     headers = messages["headers"].combine_chunks()
     messages = messages.drop_columns(["headers"])
     text = pc.map_lookup(headers, pa.scalar(RECEIVED_AT_HEADER), "first")
-    told = pc.if_else(pc.match_substring_regex(text, _DIGITS), text, None).cast(pa.int64())
-    if told.null_count == len(told):
+    millis = pc.if_else(pc.match_substring_regex(text, _DIGITS), text, None).cast(pa.int64())
+    if millis.null_count == len(millis):
         return messages
-    kept = np.asarray(messages["timestamp"].cast(_MOMENT).cast(pa.int64()))
-    says, silent = np.asarray(told.fill_null(0)) * 1000, np.asarray(told.is_null())
-    late, early = (int(limit / timedelta(microseconds=1)) for limit in (MAX_AHEAD, MAX_BEHIND))
-    doubtful = ~silent & ((says > kept + late) | (says < kept - early))
-    times = pa.array(np.where(silent | doubtful, kept, says)).cast(_MOMENT)
-    place = messages.schema.get_field_index("timestamp")
-    messages = messages.set_column(place, "timestamp", times)
+    broker = np.asarray(messages["timestamp"].cast(_UTC).cast(pa.int64()))
+    header, absent = np.asarray(millis.fill_null(0)) * 1000, np.asarray(millis.is_null())
+    ahead, behind = (int(limit / timedelta(microseconds=1)) for limit in (MAX_AHEAD, MAX_BEHIND))
+    doubtful = ~absent & ((header > broker + ahead) | (header < broker - behind))
+    times = pa.array(np.where(absent | doubtful, broker, header)).cast(_UTC)
+    index = messages.schema.get_field_index("timestamp")
+    messages = messages.set_column(index, "timestamp", times)
     if doubtful.any():
         messages = messages.append_column(DOUBTFUL, pa.array(doubtful))
     return messages

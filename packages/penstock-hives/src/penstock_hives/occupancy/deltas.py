@@ -1,9 +1,9 @@
-"""Deltas of many reports at once: the rules of `rules`, by the column.
+"""Deltas of many reports at once: the rules of `counter_rules`, by column.
 
-Almost every report goes on from the one before it: a little later, a little more. All these are
-told in one go. Where one does not, its sensor is stepped through by the rules, from there until a
-report is believed that the next one goes on from. The answer is that of stepping through all of
-them, whatever batches they come in, and a test holds it to that.
+Almost every report continues the one before it: a little later, a little more. These are computed
+in one pass. Where a report does not, its sensor is stepped through with the rules until a report is
+accepted that the next one continues. The result equals stepping through all reports, in any
+batches; a test compares the two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock_hives.arrays import Flags, Numbers
+from penstock_hives.arrays import Flags, Numbers, is_run_start
 from penstock_hives.occupancy.counter_rules import (
     MIN_REACH,
     CounterReading,
@@ -33,13 +33,13 @@ from penstock_hives.occupancy.sensor_states import (
 
 @dataclass(frozen=True, slots=True)
 class ReportColumns:
-    """By sensor and then in the order of their stream."""
+    """By sensor and then in stream order."""
 
     sensor: Numbers  #: its row in the states
     readings: ReadingColumns
     start: Flags
-    profile_top: Numbers  #: the greatest total, by profile or version; -1: nobody knows
-    boot: Numbers  #: when the device last started, by its statuses so far; -1: nobody knows
+    profile_top: Numbers  #: the greatest total, by profile or version; -1: unknown
+    boot: Numbers  #: the last start of the device by its statuses so far; -1: unknown
 
     def __len__(self) -> int:
         return len(self.sensor)
@@ -66,14 +66,14 @@ class Deltas:
 
 
 def compute_deltas(reports: ReportColumns, states: SensorStates) -> Deltas:
-    """What each report adds; the states then know of all of them."""
+    """The delta of each report; updates the states."""
     deltas = Deltas.zero(len(reports))
     if not len(reports):
         return deltas
-    begins = np.flatnonzero(np.diff(reports.sensor, prepend=NO_VALUE))
+    begins = np.flatnonzero(is_run_start(reports.sensor))
     ends = np.append(begins[1:], len(reports))
     sensors = reports.sensor[begins]
-    clean = _go_on(reports, states, begins, deltas)
+    clean = _continue(reports, states, begins, deltas)
     breaks = np.flatnonzero(~clean)
     broken = np.unique(np.searchsorted(ends, breaks, "right"))
     rows = breaks.tolist()
@@ -82,7 +82,7 @@ def compute_deltas(reports: ReportColumns, states: SensorStates) -> Deltas:
         for each in broken
     ]
     for walk in walks:
-        walk.go()
+        walk.run()
     counted = np.flatnonzero(deltas.accepted)
     events = deltas.delta_in[counted] + deltas.delta_out[counted]
     states.rates.observe(reports.sensor[counted], reports.readings.received[counted], events)
@@ -90,16 +90,18 @@ def compute_deltas(reports: ReportColumns, states: SensorStates) -> Deltas:
     last = ends - 1
     states.last.put(sensors, reports.readings, last)
     states.settled[sensors] = True
-    # In a stretch without a break no total falls: the last are the greatest.
+    # Without a break no total falls: the last totals are the greatest.
     greatest = np.maximum(reports.readings.total_in[last], reports.readings.total_out[last])
     states.seen[sensors] = np.maximum(states.seen[sensors], greatest)
     for walk in walks:
-        walk.keep()
+        walk.save()
     return deltas
 
 
-def _go_on(reports: ReportColumns, states: SensorStates, begins: Numbers, deltas: Deltas) -> Flags:
-    """Which reports follow the one before without any doubt; their deltas are told."""
+def _continue(
+    reports: ReportColumns, states: SensorStates, begins: Numbers, deltas: Deltas
+) -> Flags:
+    """Which reports continue the one before; computes their deltas."""
     new, old = reports.readings, _before(reports, states, begins)
     rise_in, rise_out = new.total_in - old.total_in, new.total_out - old.total_out
     few = (rise_in >= 0) & (rise_in <= MIN_REACH) & (rise_out >= 0) & (rise_out <= MIN_REACH)
@@ -117,14 +119,14 @@ def _go_on(reports: ReportColumns, states: SensorStates, begins: Numbers, deltas
 
 
 def _before(reports: ReportColumns, states: SensorStates, begins: Numbers) -> ReadingColumns:
-    """For each report the one before it, in this batch or an earlier one."""
+    """The report before each report, in this batch or an earlier one."""
     before = reports.readings.take(np.maximum(np.arange(len(reports)) - 1, 0))
     before.put(begins, states.last, reports.sensor[begins])
     return before
 
 
 class _SensorWalk:
-    """The reports of one sensor, stepped through wherever one does not go on from another."""
+    """Steps through the reports of one sensor wherever one does not continue the one before."""
 
     def __init__(
         self,
@@ -140,77 +142,72 @@ class _SensorWalk:
         self._deltas = deltas
         self._breaks = breaks
         self._sensor = int(reports.sensor[begin])
-        self._known = _known(states, self._sensor)
+        self._state = _load(states, self._sensor)
         self._rate: EventRate | None = None
-        self._told = self._row = begin
+        self._observed = self._row = begin
         self._end = end
 
-    def go(self) -> None:
-        follows = True  # the next report is told already, if it is no break
+    def run(self) -> None:
+        continues = True  # the delta of the next report is computed already, unless it is a break
         while self._row < self._end:
-            place = bisect_left(self._breaks, self._row)
-            stop = min(self._end, self._breaks[place]) if place < len(self._breaks) else self._end
-            if follows and stop > self._row and not self._known.has_surplus:
-                self._pass(stop)
+            index = bisect_left(self._breaks, self._row)
+            stop = min(self._end, self._breaks[index]) if index < len(self._breaks) else self._end
+            if continues and stop > self._row and not self._state.has_surplus:
+                self._skip(stop)
             else:
-                follows = self._step()
+                continues = self._step()
 
-    def _pass(self, stop: int) -> None:
-        """Over reports that are told already."""
-        known = self._known
-        known.last = last = self._reports.reading(stop - 1)
-        known.settled = True
-        known.seen = max(known.seen, last.total_in, last.total_out)
+    def _skip(self, stop: int) -> None:
+        """Skip reports whose deltas are computed already."""
+        state = self._state
+        state.last = last = self._reports.reading(stop - 1)
+        state.settled = True
+        state.seen = max(state.seen, last.total_in, last.total_out)
         self._row = stop
 
     def _step(self) -> bool:
-        row, deltas, known = self._row, self._deltas, self._known
-        known.profile_top = int(self._reports.profile_top[row])
-        known.boot = int(self._reports.boot[row])
-        found = apply_reading(known, self._reports.reading(row), self._busy)
-        deltas.delta_in[row], deltas.delta_out[row] = found.delta_in, found.delta_out
-        deltas.quality[row], deltas.accepted[row] = found.quality, found.accepted
+        row, deltas, state = self._row, self._deltas, self._state
+        state.profile_top = int(self._reports.profile_top[row])
+        state.boot = int(self._reports.boot[row])
+        step = apply_reading(state, self._reports.reading(row), self._busy)
+        deltas.delta_in[row], deltas.delta_out[row] = step.delta_in, step.delta_out
+        deltas.quality[row], deltas.accepted[row] = step.quality, step.accepted
         self._row += 1
-        return found.accepted
+        return step.accepted
 
     def _busy(self) -> int:
-        """The percentile of all that was accepted before this row."""
-        last = self._known.last
+        """The percentile of all reports accepted before this row."""
+        last = self._state.last
         if self._rate is None:
             self._rate = self._states.rates.one(self._sensor)
-        deltas, rows = self._deltas, slice(self._told, self._row)
+        deltas, rows = self._deltas, slice(self._observed, self._row)
         counted = deltas.accepted[rows]
         events = (deltas.delta_in[rows] + deltas.delta_out[rows])[counted]
         received = self._reports.readings.received[rows][counted]
         self._rate.observe_all(received, events)
-        self._told = self._row
+        self._observed = self._row
         return self._rate.percentile(last.received) if last is not None else 0
 
-    def keep(self) -> None:
-        states, sensor, known = self._states, self._sensor, self._known
-        held = (states.last, states.suspect, states.former)
-        for readings, reading in zip(held, (known.last, known.suspect, known.former), strict=True):
+    def save(self) -> None:
+        states, sensor, state = self._states, self._sensor, self._state
+        columns = (states.last, states.suspect, states.former)
+        readings = (state.last, state.suspect, state.former)
+        for column, reading in zip(columns, readings, strict=True):
             values = (NO_VALUE,) * 5 if reading is None else reading[:5]
             for name, value in zip(READING_FIELDS, values, strict=True):
-                getattr(readings, name)[sensor] = value
-        for name in COUNTER_FIELDS:
-            getattr(states, name)[sensor] = getattr(known, name)
-        states.settled[sensor], states.seen[sensor] = known.settled, known.seen
-        states.learned_top[sensor] = known.learned_top
+                getattr(column, name)[sensor] = value
+        for name in (*COUNTER_FIELDS, "settled", "seen", "learned_top"):
+            getattr(states, name)[sensor] = getattr(state, name)
 
 
-def _known(states: SensorStates, sensor: int) -> CounterState:
+def _load(states: SensorStates, sensor: int) -> CounterState:
     readings = []
-    for held in (states.last, states.suspect, states.former):
-        in_, out, *times = (int(getattr(held, name)[sensor]) for name in READING_FIELDS)
-        clock, utc, received = times
-        readings.append(None if in_ == NO_VALUE else CounterReading(in_, out, clock, utc, received))
+    for column in (states.last, states.suspect, states.former):
+        values = {name: int(getattr(column, name)[sensor]) for name in READING_FIELDS}
+        absent = values["total_in"] == NO_VALUE
+        readings.append(None if absent else CounterReading._make((*values.values(), False)))
     last, suspect, former = readings
-    known = CounterState(
-        *(last, suspect, bool(states.settled[sensor]), int(states.seen[sensor])),
-        learned_top=int(states.learned_top[sensor]),
-        former=former,
-    )
-    for name in COUNTER_FIELDS:
-        setattr(known, name, int(getattr(states, name)[sensor]))
-    return known
+    state = CounterState(last, suspect, bool(states.settled[sensor]), former=former)
+    for name in (*COUNTER_FIELDS, "seen", "learned_top"):
+        setattr(state, name, int(getattr(states, name)[sensor]))
+    return state

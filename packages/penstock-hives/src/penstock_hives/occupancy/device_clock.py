@@ -20,34 +20,34 @@ from penstock_hives.arrays import Flags, Numbers
 
 SECOND_MICROS: Final = 1_000_000
 HOUR_MICROS: Final = 3600 * SECOND_MICROS
-#: A clock further off than this is not believed.
+#: A clock further off than this is not used.
 MAX_CLOCK_ERROR: Final = 12 * HOUR_MICROS
 #: A report has two digits for the year.
 _FIRST: Final = datetime(1999, 12, 1, tzinfo=UTC)
 _LAST: Final = datetime(2100, 2, 1, tzinfo=UTC)
-#: No zone changes its clocks twice within so little.
+#: No zone changes its offset twice within a step.
 _STEP: Final = timedelta(days=7)
 _NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class TimeZoneTable:
-    """Stretches in which the offset stays the same; all in microseconds."""
+    """Periods of constant offset; all in microseconds."""
 
     starts: Numbers  #: by the wall clock, of each stretch
     ends: Numbers  #: by the wall clock; exclusive
     offsets: Numbers
 
     def to_utc(self, wall: Numbers, near: Numbers) -> tuple[Numbers, Flags]:
-        """The moments the clocks showed, and which rows show none that ever was."""
-        place = np.maximum(np.searchsorted(self.starts, wall, "right") - 1, 1)
-        earlier = place - 1
-        utc = wall - self.offsets[place]
-        shown = wall < self.ends[place]
+        """UTC of local times; and which local times do not exist."""
+        period = np.maximum(np.searchsorted(self.starts, wall, "right") - 1, 1)
+        earlier = period - 1
+        utc = wall - self.offsets[period]
+        shown = wall < self.ends[period]
         again = wall < self.ends[earlier]
         if not again.any():
             return utc, ~shown
-        # The last hour of one stretch is the first of the next by the wall clock: in autumn.
+        # In autumn the last hour of a period and the first of the next have the same local times.
         other = wall - self.offsets[earlier]
         nearer = again & (~shown | (np.abs(other - near) < np.abs(utc - near)))
         return np.where(nearer, other, utc), ~(shown | again)
@@ -56,17 +56,17 @@ class TimeZoneTable:
 @lru_cache(maxsize=512)
 def time_zone_table(name: str) -> TimeZoneTable:
     changes, offsets = _changes(ZoneInfo(name))
-    held = np.array(offsets, np.int64)
-    starts = np.array([_micros(_FIRST), *changes], np.int64) + held
-    ends = np.array([*changes, _NEVER], np.int64) + held
-    # Before the first stretch comes an empty one, so that each has one before it.
+    shifts = np.array(offsets, np.int64)
+    starts = np.array([_micros(_FIRST), *changes], np.int64) + shifts
+    ends = np.array([*changes, _NEVER], np.int64) + shifts
+    # An empty period first, so that each period has one before it.
     return TimeZoneTable(
-        np.append(starts[0] - 1, starts), np.append(starts[0], ends), np.append(held[0], held)
+        np.append(starts[0] - 1, starts), np.append(starts[0], ends), np.append(shifts[0], shifts)
     )
 
 
 def _changes(info: ZoneInfo) -> tuple[list[int], list[int]]:
-    """When the offset changes, and the offsets before, between and after."""
+    """When the offset changes, and the offsets between."""
     at, offset = _FIRST, _offset(info, _FIRST)
     changes, offsets = [], [offset]
     while at < _LAST:
@@ -80,7 +80,6 @@ def _changes(info: ZoneInfo) -> tuple[list[int], list[int]]:
 
 
 def _change(info: ZoneInfo, low: datetime, high: datetime) -> datetime:
-    """The second at which the offset changes."""
     before = _offset(info, low)
     seconds = int((high - low).total_seconds())
     least, most = 0, seconds
@@ -112,7 +111,7 @@ class DeviceTimes:
 def resolve_wall_clocks(
     wall: Numbers, silent: Flags, received: Numbers, zones: tuple[str, ...], of_zone: Numbers
 ) -> DeviceTimes:
-    """Of wall clocks in their zones; `silent` are the rows without one."""
+    """Local times in their zones; `silent` rows have none."""
     utc = received.copy()
     suspect = silent.copy()
     for number in np.unique(of_zone):
@@ -125,6 +124,6 @@ def resolve_wall_clocks(
 
 
 def resolve_utc_clocks(utc: Numbers, suspect: Flags, received: Numbers) -> DeviceTimes:
-    """Of moments in UTC: the receipt where the device is too far off."""
+    """The time of receipt where the device's clock is too far off."""
     suspect = suspect | (np.abs(utc - received) > MAX_CLOCK_ERROR)
     return DeviceTimes(utc, np.where(suspect, received, utc), suspect)

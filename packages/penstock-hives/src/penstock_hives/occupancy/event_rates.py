@@ -1,9 +1,9 @@
-"""How busy a sensor gets: its events per hour, and the 99th percentile of them.
+"""Events per hour of sensors, and their 99th percentile.
 
-An observation is what was counted between the first report of one clock hour (of receipt) and the
-first report of a later one, brought to an hour; a stretch of less than an hour is taken for one.
-Observations are tallied in buckets a fifth apart, whole numbers all: the same reports give the same
-tally, however they are cut into batches, and a sensor takes as much room after years as after days.
+An observation is the count between the first report of one clock hour (of receipt) and the first
+report of a later one, scaled to an hour; shorter periods count as an hour. Observations are tallied
+in buckets, in integers: the same reports give the same tally in any batches, and the state of a
+sensor does not grow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from penstock_hives.arrays import Flags, Numbers
 from penstock_hives.occupancy.device_clock import HOUR_MICROS
 
-#: The least rate of each bucket: 0 to 7 singly, then four to every doubling.
+#: The least rate of each bucket: 0 to 7 singly, then four buckets for each doubling.
 BUCKET_EDGES: Final = np.array(
     [
         *range(8),
@@ -27,20 +27,20 @@ BUCKET_EDGES: Final = np.array(
 )
 _BUCKET_EDGES: Final = BUCKET_EDGES.tolist()
 BUCKETS: Final = len(BUCKET_EDGES)
-#: The greatest rate of each bucket, by which the percentile is told.
+#: The greatest rate of each bucket: the value of the percentile.
 _MOST: Final = np.append(BUCKET_EDGES[1:] - 1, BUCKET_EDGES[-1])
-#: More than this would not fit when brought to an hour.
+#: Counts above this would overflow when scaled to an hour.
 _MOST_EVENTS: Final = 1 << 31
-#: Up to so many reports are sooner observed one by one.
+#: Up to this many reports are faster observed one by one.
 _FEW: Final = 100
 NOT_STARTED: Final = -1
 
 
 @dataclass(slots=True)
 class EventRate:
-    """Of one sensor, a report at a time."""
+    """The rate of one sensor, observed report by report."""
 
-    since: int = NOT_STARTED  #: when the open observation began; -1: it has not
+    since: int = NOT_STARTED  #: start of the open observation; -1: none
     events: int = 0  #: in the open observation
     tally: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
@@ -64,15 +64,15 @@ class EventRate:
         self.tally = rates.tally[0].tolist()
 
     def percentile(self, until: int) -> int:
-        """The 99th, what is open included: of few observations it is the greatest."""
+        """With the open observation; of few observations it is the greatest."""
         is_open = self.since != NOT_STARTED
         now = self._bucket(self.events, until) if is_open else 0
         rank = ((sum(self.tally) + is_open) * 99 + 99) // 100
         reached = 0
-        for place, count in enumerate(self.tally):
-            reached += count + (is_open and place == now)
+        for bucket, count in enumerate(self.tally):
+            reached += count + (is_open and bucket == now)
             if reached >= rank > 0:
-                return int(_MOST[place])
+                return int(_MOST[bucket])
         return 0
 
     def _bucket(self, events: int, until: int) -> int:
@@ -84,7 +84,7 @@ class EventRate:
 
 @dataclass(slots=True)
 class EventRates:
-    """Of many sensors, a row each, and any number of reports at a time."""
+    """The rates of many sensors, a row each."""
 
     since: Numbers
     events: Numbers
@@ -99,21 +99,21 @@ class EventRates:
         )
 
     def one(self, sensor: int) -> EventRate:
-        """A copy of one of them."""
+        """A copy of one row."""
         tally = self.tally[sensor].tolist()
         return EventRate(int(self.since[sensor]), int(self.events[sensor]), tally)
 
     def observe(self, sensor: Numbers, at: Numbers, events: Numbers) -> None:
-        """Reports that count, by sensor and then in their order; `at` is the receipt."""
+        """Accepted reports, by sensor and then in order; `at` is the time of receipt."""
         if not len(sensor):
             return
-        # What is open comes first, as a report of each sensor: so all are treated alike.
+        # The open observation is inserted as a first report of each sensor.
         present, first, group = np.unique(sensor, return_index=True, return_inverse=True)
-        place = np.arange(len(sensor)) + group + 1
+        index = np.arange(len(sensor)) + group + 1
         opening = first + np.arange(len(present))
         time, count = (np.empty(len(sensor) + len(present), np.int64) for _ in range(2))
-        time[place], time[opening] = at, self.since[present]
-        count[place], count[opening] = events, 0
+        time[index], time[opening] = at, self.since[present]
+        count[index], count[opening] = events, 0
         ends = np.append(opening[1:], len(time))
         group = np.repeat(np.arange(len(present)), ends - opening)
         owner = present[group]
@@ -122,21 +122,21 @@ class EventRates:
 
         starts = np.flatnonzero(begins)
         so_far = np.cumsum(count)
-        carried = np.zeros(len(time), np.int64)
-        carried[opening] = self.events[present]
-        self._close(owner, time, so_far, carried, starts)
+        open_events = np.zeros(len(time), np.int64)
+        open_events[opening] = self.events[present]
+        self._close(owner, time, so_far, open_events, starts)
         last = starts[np.append(owner[starts[1:]] != owner[starts[:-1]], True)]
         self.since[owner[last]] = time[last]
-        self.events[owner[last]] = so_far[ends[group[last]] - 1] - so_far[last] + carried[last]
+        self.events[owner[last]] = so_far[ends[group[last]] - 1] - so_far[last] + open_events[last]
 
     def _close(
-        self, owner: Numbers, time: Numbers, so_far: Numbers, carried: Numbers, starts: Numbers
+        self, owner: Numbers, time: Numbers, so_far: Numbers, open_events: Numbers, starts: Numbers
     ) -> None:
-        """Tally what lies between one beginning and the next of the same sensor."""
+        """Tally the period between one start and the next of the same sensor."""
         begin, end = starts[:-1], starts[1:]
         whole = owner[begin] == owner[end]
         begin, end = begin[whole], end[whole]
-        events = so_far[end] - so_far[begin] + carried[begin]
+        events = so_far[end] - so_far[begin] + open_events[begin]
         rate = per_hour(events, time[end] - time[begin])
         np.add.at(self.tally, (owner[begin], bucket_of(rate)), 1)
 
@@ -147,12 +147,12 @@ class EventRates:
         tally[np.arange(len(rate)), bucket_of(rate)] += is_open
         total = tally.sum(axis=1)
         rank = (total * 99 + 99) // 100
-        place = (tally.cumsum(axis=1) < rank[:, None]).sum(axis=1)
-        return np.where(total > 0, _MOST[np.minimum(place, BUCKETS - 1)], 0)
+        index = (tally.cumsum(axis=1) < rank[:, None]).sum(axis=1)
+        return np.where(total > 0, _MOST[np.minimum(index, BUCKETS - 1)], 0)
 
 
 def _begins(group: Numbers, hour: Numbers) -> Flags:
-    """Which reports are the first of an hour later than all before them of their sensor."""
+    """Reports in a later hour than all reports before them of their sensor."""
     least = int(hour.min())
     span = int(hour.max()) - least + 1
     highest = np.maximum.accumulate(group * span + (hour - least))

@@ -3,7 +3,7 @@
 A batch is written to silver in the lake, then to gold in one transaction together with its batch
 id, then to the cache and the broker. Sensor states are read from the database, so a retried batch
 gives the same result. A batch whose id is recorded is not applied again, but its changes are
-published again.
+published again. Nightly tasks compute forecasts, analytics and the table `typical_week`.
 
 `HivesFlow` is small and picklable: it opens connections in the process that uses it.
 """
@@ -13,8 +13,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,28 +32,32 @@ from penstock_hives.occupancy.gold.ledger import (
     SENSOR_STATUS_SCHEMA,
     BatchFacts,
 )
-from penstock_hives.occupancy.gold.typical_week import TypicalWeekTask
 from penstock_hives.occupancy.profiles import SensorProfiles
-from penstock_hives.occupancy.publisher import make_publisher
+from penstock_hives.occupancy.publisher import OccupancyPublisher
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.occupancy.silver import SilverSummary, flatten_struct
 from penstock_hives.occupancy.writer import CURRENT_GENERATION, OccupancyWriter
 from penstock_spark.flow import FlowBatch, FlowContext, PeriodicTask
 from penstock_spark.stream_declaration import StreamDeclaration
-from penstock_store import Database
+from penstock_store import Connection, Database
 from penstock_store.cache import BlockingCache
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = get_logger(__name__)
 
 NAME: Final = "hives"
 STREAMS: Final = "sensors*"
-#: What sensors send, over MQTT or AMQP, in one stream unless somebody has declared several.
+#: One stream for all sensors, over MQTT or AMQP, unless the operator declares several.
 SOURCES: Final = (StreamDeclaration("sensors", "amq.topic", ("sensors.#",)),)
-#: How often time passes with nobody sending, and cached figures are written again.
+#: How often the clock advances without messages; cached figures are rewritten as often.
 CLOCK_SECONDS: Final = 30.0
-#: How often it is looked whether it is night somewhere; how soon one that failed is tried again.
+#: How often nightly tasks check for hives after midnight, and the pause after a failure.
 NIGHT_SECONDS: Final = 600.0
 NIGHT_RETRY_SECONDS: Final = 3600.0
+#: Weeks of medians: enough for a median, few enough to follow the seasons.
+TYPICAL_WEEKS: Final = 8
 
 
 class HivesFlow:
@@ -65,10 +70,10 @@ class HivesFlow:
         cache: str | None = None,
         lake: Path | None = None,
     ) -> None:
-        """By URL; without a broker nothing is published, without a lake gold is not kept there."""
+        """URLs; without a broker nothing is published, without a lake analytics are not copied."""
         self._urls = (database, broker, cache)
         self._lake = lake
-        self._desk: OccupancyWriter | None = None
+        self._writer: OccupancyWriter | None = None
 
     @property
     def name(self) -> str:
@@ -85,38 +90,39 @@ class HivesFlow:
     @property
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         database, *_ = self._urls
-        often = (NIGHT_SECONDS, NIGHT_RETRY_SECONDS)
+        interval = (NIGHT_SECONDS, NIGHT_RETRY_SECONDS)
         return (
-            PeriodicTask("forecast", ForecastTask(database), *often),
-            PeriodicTask("usual weeks", TypicalWeekTask(database), *often),
-            PeriodicTask("analytics", AnalyticsTask(database, self._lake), *often),
+            PeriodicTask("forecast", ForecastTask(database), *interval),
+            PeriodicTask("usual weeks", TypicalWeekTask(database), *interval),
+            PeriodicTask("analytics", AnalyticsTask(database, self._lake), *interval),
         )
 
     @property
     def writer(self) -> OccupancyWriter:
-        """This process's; opened when it is first needed."""
-        if self._desk is None:
+        """The writer of this process, opened on first use."""
+        if self._writer is None:
             database, broker, cache = self._urls
-            told = make_publisher(broker)
-            self._desk = OccupancyWriter(NAME, Database(database), BlockingCache(cache), told)
-        return self._desk
+            self._writer = OccupancyWriter(
+                NAME, Database(database), BlockingCache(cache), OccupancyPublisher(broker)
+            )
+        return self._writer
 
     def apply(self, batch: FlowBatch) -> None:
         generation = batch.generation if batch.aside else CURRENT_GENERATION
-        before = self.writer.before(generation, batch.id)
-        if before.states is None:
+        start = self.writer.start_batch(generation, batch.id)
+        if start.states is None:
             log.info("batch already applied", flow=NAME, batch=batch.id)
             if not batch.aside:
                 self.writer.publish_all()
             return
-        carried = silver.write_silver(batch, before.profiles, before.states)
-        for notice in carried.notices.to_pylist():
+        summary = silver.write_silver(batch, start.profiles, start.states)
+        for notice in summary.notices.to_pylist():
             log.warning("sensor notice", **notice)
-        facts = make_facts(carried, before.profiles, batch.rows)
-        self.writer.enter(generation, batch.id, facts)
+        facts = make_facts(summary, start.profiles, batch.rows)
+        self.writer.apply_batch(generation, batch.id, facts)
 
     def begin_rebuild(self, generation: int, since: int) -> int:
-        """From the first batch: where sensors stood before a later one is written nowhere."""
+        """Rebuild from the first batch: earlier sensor states are not stored."""
         with self.writer.database.transaction() as connection:
             generations.create_generation(connection, NAME, generation)
         return 0
@@ -132,91 +138,144 @@ class HivesFlow:
             generations.drop_generation(connection, NAME, generation)
 
     def close(self) -> None:
-        desk, self._desk = self._desk, None
-        if desk is not None:
-            desk.close()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
     def __getstate__(self) -> tuple[tuple[str, str | None, str | None], Path | None]:
         return self._urls, self._lake
 
     def __setstate__(self, state: tuple[tuple[str, str | None, str | None], Path | None]) -> None:
         self._urls, self._lake = state
-        self._desk = None
+        self._writer = None
 
 
 @contextmanager
-def open_flow(surroundings: FlowContext) -> Iterator[HivesFlow]:
+def open_flow(context: FlowContext) -> Iterator[HivesFlow]:
     """The flow with its database, which is started if it is the embedded one."""
-    with penstock_store.open(surroundings.database, surroundings.data) as database:
-        lake = surroundings.data / "lake"
-        flow = HivesFlow(database.url, surroundings.broker, surroundings.cache, lake)
-        ended = threading.Event()
-        pacer = threading.Thread(
-            target=_advance_clock, args=(flow, ended), name="hives time", daemon=True
+    with penstock_store.open(context.database, context.data) as database:
+        flow = HivesFlow(database.url, context.broker, context.cache, context.data / "lake")
+        stopped = threading.Event()
+        clock = threading.Thread(
+            target=_advance_clock, args=(flow, stopped), name="hives clock", daemon=True
         )
-        pacer.start()
+        clock.start()
         try:
             yield flow
         finally:
-            ended.set()
-            pacer.join()
+            stopped.set()
+            clock.join()
             flow.close()
 
 
-def _advance_clock(flow: HivesFlow, ended: threading.Event) -> None:
-    while not ended.wait(CLOCK_SECONDS):
+def _advance_clock(flow: HivesFlow, stopped: threading.Event) -> None:
+    while not stopped.wait(CLOCK_SECONDS):
         try:
             flow.writer.advance_clock()
-        except Exception as error:  # the next batch meets it, too, and is the one to wait
+        except Exception as error:  # the next batch meets the same error and retries
             log.warning("clock advance failed", flow=NAME, reason=str(error))
 
 
-#: Of silver's statuses, the names the table has for them.
+#: Columns of `sensor_status` whose names differ from the fields of silver's statuses.
 _STATUS_COLUMNS: Final = {"battery": "battery_mv", "signal": "signal_dbm"}
 
 
-def make_facts(carried: SilverSummary, profiles: SensorProfiles, messages: int) -> BatchFacts:
-    """Of so many messages."""
+def make_facts(summary: SilverSummary, profiles: SensorProfiles, messages: int) -> BatchFacts:
     return BatchFacts(
-        counts=carried.counts,
-        states=carried.states.cast(SENSOR_STATE_SCHEMA),
-        statuses=_last_statuses(carried.statuses, profiles),
-        dead_letters=_count_dead_letters(carried.letters),
+        counts=summary.counts,
+        states=summary.states.cast(SENSOR_STATE_SCHEMA),
+        statuses=_last_statuses(summary.statuses, profiles),
+        dead_letters=_count_dead_letters(summary.dead_letters),
         rows=messages,
     )
 
 
-def _count_dead_letters(letters: pa.Table) -> pa.Table:
+def _count_dead_letters(dead_letters: pa.Table) -> pa.Table:
     """Dead letters by day, stream and reason."""
+    received = dead_letters["received_at"]
     table = pa.table(
         {
-            "day": letters["received_at"].cast(pa.timestamp("us", "UTC")).cast(pa.date32()),
-            "stream": letters["stream"],
-            "reason": pc.struct_field(letters["letter"], "reason"),
-            "at": letters["received_at"],
+            "day": received.cast(pa.timestamp("us", "UTC")).cast(pa.date32()),
+            "stream": dead_letters["stream"],
+            "reason": pc.struct_field(dead_letters["dead_letter"], "reason"),
+            "at": received,
         }
     )
-    found = table.group_by(["day", "stream", "reason"]).aggregate([("at", "max"), ("at", "count")])
+    groups = table.group_by(["day", "stream", "reason"]).aggregate([("at", "max"), ("at", "count")])
     return (
-        found.rename_columns({"at_max": "last_at", "at_count": "count"})
+        groups.rename_columns({"at_max": "last_at", "at_count": "count"})
         .select(DEAD_LETTER_COUNT_SCHEMA.names)
         .cast(DEAD_LETTER_COUNT_SCHEMA)
     )
 
 
 def _last_statuses(statuses: pa.Table, profiles: SensorProfiles) -> pa.Table:
-    """The last of each sensor."""
-    told = flatten_struct(statuses, "status")
+    """The last status of each sensor."""
+    fields = flatten_struct(statuses, "status")
     columns: dict[str, Any] = {
-        _STATUS_COLUMNS.get(name, name): told[name] for name in told.schema.names
+        _STATUS_COLUMNS.get(name, name): fields[name] for name in fields.schema.names
     }
-    places = profiles.places(statuses["sensor"].combine_chunks())
-    columns["sensor_id"] = pa.array(profiles.sensor_ids[places])
+    rows = profiles.rows(statuses["sensor"].combine_chunks())
+    columns["sensor_id"] = pa.array(profiles.sensor_ids[rows])
     columns["received_at"] = statuses["received_at"]
     columns["raw"] = statuses["raw"]
-    chosen = pa.table(columns).select(SENSOR_STATUS_SCHEMA.names).cast(SENSOR_STATUS_SCHEMA)
-    sensor = np.asarray(chosen["sensor_id"])
-    received = np.asarray(chosen["received_at"].cast(pa.int64()))
+    table = pa.table(columns).select(SENSOR_STATUS_SCHEMA.names).cast(SENSOR_STATUS_SCHEMA)
+    sensor = np.asarray(table["sensor_id"])
+    received = np.asarray(table["received_at"].cast(pa.int64()))
     order = np.lexsort((received, sensor))
     last = np.append(sensor[order][1:] != sensor[order][:-1], True)[: len(order)]
-    return chosen.take(pa.array(order[last]))
+    return table.take(pa.array(order[last]))
+
+
+#: Medians of entries and occupancy by weekday and local hour, for hives without a row since their
+#: last midnight.
+_WRITE_TYPICAL_WEEKS: Final = """
+    WITH due AS (
+        SELECT h.id, h.time_zone, date_trunc('day', %(now)s::timestamptz, h.time_zone) AS until
+        FROM hive h
+        WHERE NOT EXISTS (
+            SELECT FROM typical_week t
+            WHERE t.hive_id = h.id
+              AND t.made_at >= date_trunc('day', %(now)s::timestamptz, h.time_zone)
+        )
+    ), hours AS (
+        SELECT due.id, due.until, o.slot AT TIME ZONE due.time_zone AS local, o.entries, o.mean
+        FROM due
+        JOIN occupancy_hour o ON o.hive_id = due.id
+            AND o.slot < due.until
+            AND o.slot >= due.until - %(weeks)s * interval '7 days'
+        WHERE o.mean IS NOT NULL
+    )
+    INSERT INTO typical_week AS stored (hive_id, weekday, hour, entries, occupancy, weeks, made_at)
+    SELECT id, extract(isodow FROM local) - 1, extract(hour FROM local),
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY entries),
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY mean),
+           count(DISTINCT local::date), until
+    FROM hours
+    GROUP BY 1, 2, 3, until
+    ON CONFLICT (hive_id, weekday, hour) DO UPDATE SET
+        entries = excluded.entries, occupancy = excluded.occupancy, weeks = excluded.weeks,
+        made_at = excluded.made_at
+"""
+#: Hours without data in all those weeks.
+_DELETE_TYPICAL_WEEKS: Final = """
+    DELETE FROM typical_week t USING hive h
+    WHERE h.id = t.hive_id AND t.made_at < date_trunc('day', %(now)s::timestamptz, h.time_zone)
+"""
+
+
+class TypicalWeekTask:
+    """Periodic task: updates `typical_week` of hives whose day has ended."""
+
+    def __init__(self, database: str) -> None:
+        self._url = database
+
+    def __call__(self, spark: SparkSession) -> None:
+        with Database(self._url) as database, database.transaction() as connection:
+            update_typical_weeks(connection, datetime.now(UTC))
+
+
+def update_typical_weeks(connection: Connection, now: datetime) -> None:
+    parameters = {"now": now, "weeks": TYPICAL_WEEKS}
+    connection.execute(_WRITE_TYPICAL_WEEKS, parameters)
+    connection.execute(_DELETE_TYPICAL_WEEKS, parameters)

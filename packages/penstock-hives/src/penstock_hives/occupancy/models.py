@@ -1,4 +1,4 @@
-"""How full a hive is: now, against what is usual, in a typical week, and as forecast."""
+"""Occupancy of a hive: now, compared with usual, in a typical week, and as forecast."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Final
 
-#: Nothing is called unusual before so many people and such a share make the difference.
+#: The least difference from usual: people, and share of the usual occupancy.
 _PEOPLE: Final = 3.0
 _SHARE: Final = 0.2
-#: A week or less is no habit.
+#: Weeks of data that make a value usual.
 _WEEKS: Final = 2
 
 
@@ -22,7 +22,7 @@ class UsualRelation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsualOccupancy:
-    """What is usual at this hour of the week, and how now compares."""
+    """The usual occupancy at this hour of the week, and how it compares with now."""
 
     occupancy: float
     weeks: int
@@ -31,7 +31,7 @@ class UsualOccupancy:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """A stale hive keeps its last figure and has no level: it does not read empty."""
+    """A stale hive has its last figure and no level."""
 
     hive_id: int
     occupancy: int
@@ -46,7 +46,7 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True)
 class TypicalHour:
-    """Of the hive's own clock; Monday is 0."""
+    """Local time; Monday is 0."""
 
     weekday: int
     hour: int
@@ -64,8 +64,7 @@ class TypicalWeek:
 
 @dataclass(frozen=True, slots=True)
 class ForecastHour:
-    """Entries expected in the hour from `slot` on: as likely more as less, and nine times in ten
-    not above."""
+    """Entries expected in the hour from `slot` on: the median, and the 90th percentile."""
 
     slot: datetime
     p50: float
@@ -80,7 +79,7 @@ class PeakHours:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Of a local day; without hours when nothing can be said yet."""
+    """Of a local day; without hours if there is no forecast yet."""
 
     hive_id: int
     day: date
@@ -93,7 +92,7 @@ class Forecast:
 def compare_with_usual(
     occupancy: int, quality: str, typical: float | None, weeks: int | None
 ) -> UsualOccupancy | None:
-    """Nothing is said of a hive that is not heard of, or has no habits yet."""
+    """None for a stale hive, and for one with too few weeks of data."""
     if typical is None or weeks is None or weeks < _WEEKS or quality == "stale":
         return None
     margin = max(_PEOPLE, _SHARE * typical)

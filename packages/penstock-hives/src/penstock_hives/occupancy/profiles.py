@@ -1,7 +1,7 @@
-"""What must be known of the sensors to read them, in a form that goes to every worker.
+"""Profiles of sensors, in a form that is sent to every Spark task.
 
-`SensorProfile` is what people and the database think in; `SensorProfiles` is the same by column,
-found by serial. A worker gets all of them with its task: a hundred bytes a sensor, once.
+`SensorProfiles` has the profiles as columns; a sensor is a row, found by its serial. It takes about
+a hundred bytes a sensor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ PROFILE_SCHEMA: Final = pa.schema(
         ("time_zone", pa.string()),
         ("protocol", pa.string()),
         ("direction_swapped", pa.bool_()),
-        ("report_interval_min", pa.int32()),
         ("byte_order", pa.string()),
         ("wrap_at", pa.int64()),
         ("plus_32", pa.bool_()),
@@ -44,11 +43,10 @@ class SensorProfile:
     protocol: SensorProtocol = SensorProtocol.V1
     firmware: FirmwareProfile = field(default_factory=FirmwareProfile)
     direction_swapped: bool = False
-    report_interval_min: int = 30
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> SensorProfile:
-        """Of table `sensor`, with `time_zone` of its hive and the interval it was told."""
+        """Of table `sensor`, with the time zone of its hive."""
         return cls(
             serial=row["serial"],
             sensor_id=row["id"],
@@ -57,7 +55,6 @@ class SensorProfile:
             protocol=SensorProtocol(row["protocol"]),
             firmware=FirmwareProfile.from_json(row["profile"]),
             direction_swapped=row["direction_swapped"],
-            report_interval_min=row.get("report_interval_min") or 30,
         )
 
     def to_columns(self) -> dict[str, Any]:
@@ -66,7 +63,6 @@ class SensorProfile:
         return {
             **{name: getattr(self, name) for name in names},
             "protocol": self.protocol.value,
-            "report_interval_min": self.report_interval_min,
             "byte_order": firmware.byte_order.value,
             "wrap_at": firmware.wrap_at,
             "plus_32": firmware.plus_32,
@@ -75,7 +71,7 @@ class SensorProfile:
 
 
 class SensorProfiles:
-    """By column; a sensor is its place in them."""
+    """By column; a sensor is a row."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table.cast(PROFILE_SCHEMA).combine_chunks()
@@ -90,11 +86,11 @@ class SensorProfiles:
     def __reduce__(self) -> tuple[Any, ...]:
         return SensorProfiles, (self._table,)
 
-    def places(self, serials: pa.Array) -> Numbers:
-        """Where these sensors are in the columns; -1 for those nobody knows."""
+    def rows(self, serials: pa.Array) -> Numbers:
+        """The rows of these sensors; -1 for unknown serials."""
         found = pc.index_in(serials, value_set=self.serials)
-        places: Numbers = np.asarray(found.cast(pa.int64()).fill_null(-1))
-        return places
+        rows: Numbers = np.asarray(found.cast(pa.int64()).fill_null(-1))
+        return rows
 
     @property
     def table(self) -> pa.Table:
@@ -114,7 +110,7 @@ class SensorProfiles:
 
     @cached_property
     def zones(self) -> tuple[tuple[str, ...], Numbers]:
-        """The names of the zones there are, and which of them each sensor is in."""
+        """The names of the zones, and the zone of each sensor."""
         encoded = pc.dictionary_encode(self._column("time_zone"))
         return tuple(encoded.dictionary.to_pylist()), np.asarray(encoded.indices.cast(pa.int64()))
 
@@ -128,12 +124,12 @@ class SensorProfiles:
 
     @cached_property
     def plain(self) -> Flags:
-        """Those that do not add 32."""
+        """Sensors that do not add 32 to fields."""
         return ~np.asarray(self._column("plus_32"))
 
     @cached_property
     def wrap_at(self) -> Numbers:
-        """-1 where nobody knows."""
+        """-1 where it is unknown."""
         return np.asarray(self._column("wrap_at").fill_null(-1))
 
     @cached_property

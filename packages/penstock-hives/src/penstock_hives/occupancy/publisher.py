@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from penstock.client import Fabric, connect
 from penstock.client.blocking_client import EventLoopThread
@@ -19,34 +19,22 @@ from penstock_hives.occupancy.gold.status import HiveStatus
 from penstock_store.cache import BlockingCache, CacheKeys
 
 EXCHANGE: Final = "occupancy"
-#: Where MQTT's topics are.
+#: The exchange of MQTT topics.
 TOPIC_EXCHANGE: Final = "amq.topic"
-#: The first form of a hive's document.
+#: Version 1 of the cached document.
 CACHE_KEYS: Final = CacheKeys("h", 1)
 
 
-class OccupancyPublisher(Protocol):
-    """Where changes are told."""
-
-    def connect(self) -> None:
-        """Raises unless it can be told anything."""
-
-    def publish(self, standings: Sequence[HiveStatus]) -> None:
-        """Returns when all of it is safe."""
-
-    def close(self) -> None: ...
-
-
-def status_document(standing: HiveStatus) -> dict[str, Any]:
+def status_document(status: HiveStatus) -> dict[str, Any]:
     return {
-        "hive": standing.hive_id,
-        "occupancy": standing.occupancy,
-        "percent": None if standing.percent is None else round(standing.percent, 1),
-        "level": standing.level,
-        "trend": standing.trend,
-        "quality": standing.quality,
-        "as_of": standing.as_of.isoformat().replace("+00:00", "Z"),
-        "version": standing.version,
+        "hive": status.hive_id,
+        "occupancy": status.occupancy,
+        "percent": None if status.percent is None else round(status.percent, 1),
+        "level": status.level,
+        "trend": status.trend,
+        "quality": status.quality,
+        "as_of": status.as_of.isoformat().replace("+00:00", "Z"),
+        "version": status.version,
     }
 
 
@@ -54,24 +42,23 @@ def status_routing_key(hive: int) -> str:
     return f"{EXCHANGE}.{hive}"
 
 
-def message_id(standing: HiveStatus) -> str:
-    return f"{standing.hive_id}-{standing.version}"
+class OccupancyPublisher:
+    """Publishes to a broker; connects on first use. Without a URL it does nothing."""
 
-
-class BrokerOccupancyPublisher:
-    """To a broker, which is connected to when there is something to say."""
-
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | None) -> None:
         self._url = url
         self._loop: EventLoopThread | None = None
         self._fabric: Fabric | None = None
 
     def connect(self) -> None:
-        self._wait(self._connected())
+        """Raises if the broker cannot be reached."""
+        if self._url is not None:
+            self._wait(self._connected(self._url))
 
-    def publish(self, standings: Sequence[HiveStatus]) -> None:
-        if standings:
-            self._wait(self._publish(standings))
+    def publish(self, statuses: Sequence[HiveStatus]) -> None:
+        """Returns when the broker has confirmed all messages."""
+        if self._url is not None and statuses:
+            self._wait(self._publish(self._url, statuses))
 
     def _wait(self, work: Coroutine[Any, Any, object]) -> None:
         if self._loop is None:
@@ -89,9 +76,9 @@ class BrokerOccupancyPublisher:
             self._fabric = None
             loop.stop()
 
-    async def _connected(self) -> Fabric:
+    async def _connected(self, url: str) -> Fabric:
         if self._fabric is None:
-            fabric = await connect(self._url).open()
+            fabric = await connect(url).open()
             try:
                 await _declare(fabric)
             except BaseException:
@@ -100,45 +87,30 @@ class BrokerOccupancyPublisher:
             self._fabric = fabric
         return self._fabric
 
-    async def _publish(self, standings: Sequence[HiveStatus]) -> None:
-        fabric = await self._connected()
-        posted = []
-        for standing in standings:
-            outflow = fabric.publisher(status_routing_key(standing.hive_id), exchange=EXCHANGE)
-            body = status_document(standing)
-            posted.append(await outflow.post(body, message_id=message_id(standing)))
-        await asyncio.gather(*posted)
+    async def _publish(self, url: str, statuses: Sequence[HiveStatus]) -> None:
+        fabric = await self._connected(url)
+        confirms = []
+        for status in statuses:
+            sender = fabric.publisher(status_routing_key(status.hive_id), exchange=EXCHANGE)
+            message_id = f"{status.hive_id}-{status.version}"
+            confirms.append(await sender.post(status_document(status), message_id=message_id))
+        await asyncio.gather(*confirms)
 
 
 async def _declare(fabric: Fabric) -> None:
-    """The exchange, and the way from it to MQTT's."""
+    """The exchange, and its binding to that of MQTT topics."""
     async with await fabric.amqp.channel() as channel:
         await channel.declare_exchange(EXCHANGE, "topic")
         await channel.bind_exchange(TOPIC_EXCHANGE, EXCHANGE, "#")
 
 
-class NullOccupancyPublisher:
-    """Nobody is told."""
-
-    def connect(self) -> None: ...
-
-    def publish(self, standings: Sequence[HiveStatus]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def make_publisher(broker: str | None) -> OccupancyPublisher:
-    """By the broker's URL; none: to nobody."""
-    return NullOccupancyPublisher() if broker is None else BrokerOccupancyPublisher(broker)
-
-
-def cache_statuses(cache: BlockingCache, standings: Iterable[HiveStatus]) -> None:
-    """For those who may not ask the database."""
+def cache_statuses(cache: BlockingCache, statuses: Iterable[HiveStatus]) -> None:
+    """For readers that do not query the database."""
     values = {
         CACHE_KEYS.key("hive", each.hive_id): json.dumps(
             status_document(each), separators=(",", ":")
         ).encode()
-        for each in standings
+        for each in statuses
     }
     if values:
         cache.set_many(values)

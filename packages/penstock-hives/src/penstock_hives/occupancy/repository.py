@@ -1,4 +1,4 @@
-"""What the pipeline has made of reports: live figures, typical weeks, forecasts. Head counts."""
+"""Results of the pipeline: live occupancy, typical weeks, forecasts; and manual counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock_hives.occupancy.models import (
 from penstock_hives.places import repository
 from penstock_hives.places.models import ManualCount
 
-#: Hives everybody may see, and those that are hidden for who is to see them too.
+#: Visible hives, and hidden ones for callers that may see them.
 _SHOWN: Final = f"(%(hidden)s OR {repository.VISIBLE_HIVE})"
 _LIVE: Final = f"""
     SELECT h.id, {repository.OCCUPANCY_COLUMNS} FROM hive h {repository.OCCUPANCY_JOINS}
@@ -30,7 +30,7 @@ _WEEK: Final = f"""
     WHERE {_SHOWN} AND (%(hive)s::bigint IS NULL OR w.hive_id = %(hive)s)
     ORDER BY w.hive_id, w.weekday, w.hour
 """
-#: Of each hour the forecast made last; a local day, today by the hive's clock unless it is said.
+#: The latest forecast of each hour of a local day, by default today.
 _FORECAST: Final = f"""
     WITH days AS (
         SELECT h.id, h.time_zone,
@@ -52,8 +52,8 @@ _PEAKS: Final = """
     WHERE hive_id = ANY (%(hives)s) AND day >= %(first)s AND day <= %(last)s
     ORDER BY hive_id, day, made_at DESC
 """
-#: As `gold.heads` records them: what was said is never unsaid.
-_COUNT: Final = """
+#: A second count of the same time is stored a microsecond later, so that it replaces the first.
+INSERT_MANUAL_COUNT: Final = """
     INSERT INTO manual_count (hive_id, at, counted, by)
     SELECT %(hive)s, greatest(%(at)s, max(at) + interval '1 microsecond'), %(counted)s, %(by)s
     FROM manual_count
@@ -69,7 +69,7 @@ class OccupancyRepository:
     async def live(
         self, hive: int, now: datetime, *, hidden: bool = False
     ) -> tuple[bool, Occupancy | None]:
-        """Whether there is such a hive, and what there is to say of it."""
+        """Whether the hive exists, and its occupancy if it has any data."""
         given = {"hive": hive, "now": now, "hidden": hidden}
         row = await (await self._connection.execute(_LIVE, given)).fetchone()
         return (False, None) if row is None else (True, repository.occupancy_from_row(hive, row))
@@ -117,7 +117,7 @@ class OccupancyRepository:
 
     async def count(self, hive: int, at: datetime, counted: int, by: str) -> ManualCount:
         given = {"hive": hive, "at": at, "counted": counted, "by": by}
-        row = await (await self._connection.execute(_COUNT, given)).fetchone()
+        row = await (await self._connection.execute(INSERT_MANUAL_COUNT, given)).fetchone()
         assert row is not None
         return ManualCount(**row)
 

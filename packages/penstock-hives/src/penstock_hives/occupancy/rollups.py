@@ -14,13 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from penstock_hives.arrays import Flags, Floats, Numbers
+from penstock_hives.arrays import Flags, Floats, Numbers, is_run_start
 from penstock_hives.occupancy.calendars import (
     DAY_MICROS,
     SLOTS_PER_HOUR,
     WEEKDAYS,
     HiveCalendars,
     OpeningTimes,
+    minute_of_day,
 )
 from penstock_hives.occupancy.device_clock import HOUR_MICROS
 from penstock_hives.occupancy.slots import (
@@ -28,7 +29,6 @@ from penstock_hives.occupancy.slots import (
     SLOT_MICROS,
     OccupancyLevels,
     SlotOccupancy,
-    starts_run,
 )
 
 
@@ -42,9 +42,9 @@ class OccupancyRollup:
     exits: Numbers
     end: Numbers
     peak: Numbers
-    peak_at: Numbers  #: the slot, or the hour, of the first that was so high
+    peak_at: Numbers  #: the first slot, or hour, of the peak
     area: Numbers
-    slots: Numbers  #: how long it is
+    slots: Numbers  #: its length
 
     def __len__(self) -> int:
         return len(self.hive)
@@ -56,7 +56,7 @@ class OccupancyRollup:
 
 @dataclass(frozen=True, slots=True)
 class _RollupInput:
-    """What a stretch is made of: rows that begin somewhere, are so long and end with a figure."""
+    """The rows that are rolled up: start, length, counts and levels of each."""
 
     hive: Numbers
     begin: Numbers
@@ -71,7 +71,7 @@ class _RollupInput:
 def roll_up_hours(
     occupancy: SlotOccupancy, before: OccupancyLevels, calendars: HiveCalendars
 ) -> OccupancyRollup:
-    """Of slots that begin with an hour; `before` is what was inside then."""
+    """`before` is the level at the start of the first slot, which starts an hour."""
     counts, end = occupancy.counts, occupancy.end
     one = np.ones(len(counts), np.int64)
     pieces = _RollupInput(
@@ -85,7 +85,7 @@ def roll_up_hours(
 def roll_up_days(
     hours: OccupancyRollup, before: OccupancyLevels, calendars: HiveCalendars
 ) -> OccupancyRollup:
-    """Of hours that begin with a day; `before` is what was inside then."""
+    """`before` is the level at the start of the first hour, which starts a day."""
     pieces = _RollupInput(
         *(hours.hive, hours.name, hours.slots, hours.entries, hours.exits),
         *(hours.end, hours.peak, hours.area),
@@ -96,7 +96,7 @@ def roll_up_days(
 
 
 def concat_rollups(parts: list[OccupancyRollup]) -> OccupancyRollup:
-    """Stretches of different names put in order."""
+    """Rollups with different names, in order."""
     columns = [
         np.concatenate([EMPTY, *(getattr(each, name) for each in parts)])
         for name in OccupancyRollup.__slots__
@@ -111,21 +111,21 @@ def _roll_up(
     """Pieces with the same name become one row, from `start` to `stop`."""
     if not len(name):
         return OccupancyRollup(*(EMPTY for _ in OccupancyRollup.__slots__))
-    firsts = starts_run(pieces.hive)
-    first = firsts | starts_run(name)
+    firsts = is_run_start(pieces.hive)
+    first = firsts | is_run_start(name)
     row = np.flatnonzero(first)
     group = np.cumsum(first) - 1
     last = np.append(row[1:], len(name)) - 1
 
     inside = np.where(firsts, np.maximum(before.of(pieces.hive), 0), np.roll(pieces.end, 1))
-    # Until the next piece of the stretch, or its end, it stays as the piece has left it.
+    # Occupancy holds until the next piece, or the end of the period.
     until = np.append(pieces.begin[1:], 0)
     until[last] = stop[last]
     quiet = np.maximum(until - pieces.begin - pieces.length, 0)
     waiting = np.where(first, np.maximum(pieces.begin - start, 0), 0)
     area = pieces.area + quiet * pieces.end + waiting * inside
 
-    # Who was inside when the stretch began is its peak, if nobody else came.
+    # Occupancy at the start of the period is its peak, if nobody enters.
     peak = np.where(waiting > 0, np.maximum(pieces.peak, inside), pieces.peak)
     highest = np.maximum.reduceat(peak, row)
     peaks = np.flatnonzero(peak == highest[group])
@@ -143,9 +143,9 @@ def _roll_up(
     )
 
 
-#: The longest day there is.
+#: The longest day.
 _HOURS: Final = 25
-#: 1970 began on a Thursday; a week here begins on Monday.
+#: 1970 began on a Thursday; weeks begin on Monday.
 _TO_MONDAY: Final = 3
 _MINUTES_PER_DAY: Final = 1440
 
@@ -157,14 +157,14 @@ class DailyKpis:
     hive: Numbers
     day: Numbers
     visits: Numbers
-    mean: Floats  #: NaN of a day on which it was closed
+    mean: Floats  #: NaN for a day on which the hive was closed
     peak: Numbers
-    peak_hour: Numbers  #: by the hive's clock
-    coverage: Floats  #: share of the hours it is open that were heard of; NaN if it was closed
+    peak_hour: Numbers  #: local
+    coverage: Floats  #: share of opening hours with data; NaN if the hive was closed
 
 
 class OpeningShares:
-    """How much of each hour of a week hives are open."""
+    """The open share of each hour of a week, by hive."""
 
     __slots__ = ("_hive", "_share")
 
@@ -183,16 +183,16 @@ def compute_kpis(
     calendars: HiveCalendars,
     opening: OpeningShares,
 ) -> DailyKpis:
-    """Of the days that hours are of, all of each; `before` is what was inside when they began."""
+    """KPIs of whole days; `before` is the level at the start of each hive's first day."""
     of_day = calendars.day(hours.hive, hours.name)
-    first = np.flatnonzero(starts_run(hours.hive) | starts_run(of_day))
+    first = np.flatnonzero(is_run_start(hours.hive) | is_run_start(of_day))
     hive, day = hours.hive[first], of_day[first]
     midnight = calendars.midnight(hive, day)
     length = -(-(calendars.midnight(hive, day + 1) - midnight) // SLOTS_PER_HOUR)
-    group = np.cumsum(starts_run(hours.hive) | starts_run(of_day)) - 1
-    place = np.minimum((hours.name - midnight[group]) // SLOTS_PER_HOUR, _HOURS - 1)
+    group = np.cumsum(is_run_start(hours.hive) | is_run_start(of_day)) - 1
+    hour = np.minimum((hours.name - midnight[group]) // SLOTS_PER_HOUR, _HOURS - 1)
 
-    heard, area = _every_hour(hours, before, first, group, place)
+    has_data, area = _every_hour(hours, before, first, group, hour)
     within = np.arange(_HOURS) < length[:, None]
     slots = midnight[:, None] + np.arange(_HOURS) * SLOTS_PER_HOUR
     clock = _clock(calendars, hive, slots)
@@ -200,9 +200,10 @@ def compute_kpis(
     owner = np.repeat(hive, _HOURS).reshape(clock.shape)
     share = np.where(within, opening.share(owner, weekday, clock), 0.0)
     open_hours = share.sum(axis=1)
+    closed = np.full(len(hive), np.nan)
     mean, coverage = (
-        np.divide((of * share).sum(axis=1), open_hours, out=closed, where=open_hours > 0)
-        for of, closed in ((area / SLOTS_PER_HOUR, _unknown(hive)), (heard, _unknown(hive)))
+        np.divide((values * share).sum(axis=1), open_hours, out=closed.copy(), where=open_hours > 0)
+        for values in (area / SLOTS_PER_HOUR, has_data)
     )
     busiest = np.where(within, area, -1).argmax(axis=1)
     return DailyKpis(
@@ -216,28 +217,24 @@ def compute_kpis(
     )
 
 
-def _unknown(hive: Numbers) -> Floats:
-    return np.full(len(hive), np.nan)
-
-
 def _every_hour(
-    hours: OccupancyRollup, before: OccupancyLevels, first: Numbers, group: Numbers, place: Numbers
+    hours: OccupancyRollup, before: OccupancyLevels, first: Numbers, group: Numbers, hour: Numbers
 ) -> tuple[Flags, Numbers]:
-    """By day and hour: whether it was heard of; its area, or what it went on as."""
+    """By day and hour: whether it has data; its area, or that of the level before it."""
     shape = (len(first), _HOURS)
-    heard = np.zeros(shape, bool)
+    has_data = np.zeros(shape, bool)
     end, area = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    heard[group, place], end[group, place], area[group, place] = True, hours.end, hours.area
-    follows = ~starts_run(hours.hive)[first]
+    has_data[group, hour], end[group, hour], area[group, hour] = True, hours.end, hours.area
+    follows = ~is_run_start(hours.hive)[first]
     start = np.where(follows, hours.end[first - 1], np.maximum(before.of(hours.hive[first]), 0))
-    last = np.maximum.accumulate(np.where(heard, np.arange(_HOURS), -1), axis=1)
+    last = np.maximum.accumulate(np.where(has_data, np.arange(_HOURS), -1), axis=1)
     inside = np.take_along_axis(end, np.maximum(last, 0), axis=1)
-    went_on = np.where(last >= 0, inside, start[:, None])
-    return heard, np.where(heard, area, went_on * SLOTS_PER_HOUR)
+    level = np.where(last >= 0, inside, start[:, None])
+    return has_data, np.where(has_data, area, level * SLOTS_PER_HOUR)
 
 
 def _clock(calendars: HiveCalendars, hive: Numbers, slots: Numbers) -> Numbers:
-    """The hour each hive's clock shows, 0 to 23."""
+    """The local hour of each hive, 0 to 23."""
     flat = slots.ravel()
     offset = calendars.offsets(np.repeat(hive, slots.shape[1]), flat)
     shown: Numbers = ((flat * SLOT_MICROS + offset) % DAY_MICROS // HOUR_MICROS).reshape(
@@ -247,19 +244,14 @@ def _clock(calendars: HiveCalendars, hive: Numbers, slots: Numbers) -> Numbers:
 
 
 def _week(opening: OpeningTimes) -> Floats:
-    """By weekday and hour, the share that is open; all of it when nobody has said."""
+    """By weekday and hour, the open share; 1 for a hive without opening hours."""
     week = np.zeros(7 * _MINUTES_PER_DAY)
     for weekday, name in enumerate(WEEKDAYS):
         for opens, closes in opening.get(name, ()):
-            begin, end = _minute(opens), _minute(closes)
+            begin, end = minute_of_day(opens), minute_of_day(closes)
             end += _MINUTES_PER_DAY if end <= begin else 0
             week[(weekday * _MINUTES_PER_DAY + np.arange(begin, end)) % len(week)] = 1.0
     if not week.any():
         week[:] = 1.0
     shares: Floats = week.reshape(7, 24, 60).mean(axis=2)
     return shares
-
-
-def _minute(clock: str) -> int:
-    hour, minute = clock.split(":")
-    return int(hour) * 60 + int(minute)

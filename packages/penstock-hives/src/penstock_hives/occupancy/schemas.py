@@ -1,6 +1,6 @@
 """Arrow schemas: decoded messages, the silver tables, and quality flags.
 
-A message is one row. A report with an impossible date is two: it counts, and it is a dead letter.
+A message is one row. A report with an impossible date is also a dead letter.
 """
 
 from __future__ import annotations
@@ -11,31 +11,23 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock_hives.sensors.protocol import RejectReason
-
 _UTC: Final = pa.timestamp("us", "UTC")
 
 
 class SilverPart(StrEnum):
     """Which table of silver a row belongs to."""
 
-    REPORT = "report"  #: counts: reports of totals, and events
+    REPORT = "report"  #: reports of totals, and events
     STATUS = "status"
     DEAD_LETTER = "dead_letter"
-    STATE = "state"  #: what is known of a sensor after the batch
-    NOTICE = "notice"  #: what its messages have told about a device
 
 
-#: Why messages are dead letters beyond what the codecs say of their bytes (`RejectReason`).
+#: Reasons of dead letters besides those of the codecs (`RejectReason`).
 UNKNOWN_SENSOR: Final = "unknown_sensor"
-UNREADABLE: Final = "unreadable"  #: it made a decoder fail, which is a mistake of ours
-IMPOSSIBLE_DATE: Final = "impossible_date"  #: no calendar has it; the report counts all the same
-DEAD_LETTER_REASONS: Final = (
-    *(reason.value for reason in RejectReason),
-    *(UNKNOWN_SENSOR, UNREADABLE, IMPOSSIBLE_DATE),
-)
+UNREADABLE: Final = "unreadable"  #: a decoder failed on it: a defect of ours
+IMPOSSIBLE_DATE: Final = "impossible_date"  #: not in the calendar; the report still counts
 
-#: What comes in, as the connector has it.
+#: Messages as the connector returns them.
 MESSAGE_SCHEMA: Final = pa.schema(
     [
         ("stream", pa.string()),
@@ -45,7 +37,7 @@ MESSAGE_SCHEMA: Final = pa.schema(
         ("body", pa.binary()),
     ]
 )
-#: Fields of which only rows of one part have any: null as a whole in the others.
+#: Structs of one part: null in rows of the other parts.
 DEAD_LETTER_TYPE: Final = pa.struct([("topic", pa.string()), ("reason", pa.string())])
 STATUS_TYPE: Final = pa.struct(
     [
@@ -68,21 +60,21 @@ DECODED_SCHEMA: Final = pa.schema(
         ("sensor", pa.string()),  # its serial, from the topic
         ("hive_id", pa.int64()),
         ("raw", pa.binary()),
-        # Of reports and events.
+        # Reports and events.
         ("kind", pa.string()),  # report, event
         ("report_type", pa.int32()),
         ("total_in", pa.int64()),
         ("total_out", pa.int64()),
-        ("device_time", pa.timestamp("us")),  # the wall clock at the device, as it was sent
-        ("device_utc", _UTC),  # what it means; the receipt if it means nothing
-        ("at", _UTC),  # what is believed
+        ("device_time", pa.timestamp("us")),  # local time of the device, as sent
+        ("device_utc", _UTC),  # the same in UTC; the time of receipt if it is not valid
+        ("at", _UTC),  # the device's time if it is plausible, else the time of receipt
         ("quality", pa.int32()),
-        ("version", pa.int32()),  # 1 and 2 of reports, 0 of events
+        ("version", pa.int32()),  # 1 and 2: reports, 0: events
         ("counter", pa.int32()),
         ("proven_order", pa.string()),
         ("distance", pa.int32()),
-        # Of the others.
-        ("letter", DEAD_LETTER_TYPE),
+        # Other parts.
+        ("dead_letter", DEAD_LETTER_TYPE),
         ("status", STATUS_TYPE),
     ]
 )
@@ -91,7 +83,7 @@ DECODED_SCHEMA: Final = pa.schema(
 def fill_with_nulls(
     schema: pa.Schema, columns: Mapping[str, pa.Array], rows: int
 ) -> pa.RecordBatch:
-    """A batch of this schema: the columns given, and nulls."""
+    """A batch of this schema: the given columns, the others null."""
     arrays = [
         columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
         for field in schema
@@ -100,7 +92,6 @@ def fill_with_nulls(
 
 
 def struct_column(kind: pa.StructType, columns: Mapping[str, pa.Array]) -> pa.Array:
-    """One column of several."""
     return pa.StructArray.from_arrays([columns[field.name] for field in kind], fields=list(kind))
 
 
@@ -114,7 +105,7 @@ _WHERE: Final = [
 _HIVE: Final = DECODED_SCHEMA.field("hive_id")
 _RAW: Final = DECODED_SCHEMA.field("raw")
 _LAST: Final = [("day", pa.date32()), ("batch", pa.int64())]
-#: What counts people, and what each adds.
+#: Reports and events, and what each adds.
 SILVER_REPORT_SCHEMA: Final = pa.schema(
     [
         *(*_WHERE, _HIVE),
@@ -129,7 +120,7 @@ SILVER_REPORT_SCHEMA: Final = pa.schema(
 )
 SILVER_STATUS_SCHEMA: Final = pa.schema([*_WHERE, _HIVE, *STATUS_TYPE, _RAW, *_LAST])
 SILVER_DEAD_LETTER_SCHEMA: Final = pa.schema([*_WHERE, *DEAD_LETTER_TYPE, _RAW, *_LAST])
-#: In the order in which they are entered.
+#: In the order of their commits.
 SILVER_TABLES: Final = {
     "silver.reports": SILVER_REPORT_SCHEMA,
     "silver.statuses": SILVER_STATUS_SCHEMA,
@@ -138,20 +129,20 @@ SILVER_TABLES: Final = {
 
 
 class Quality(IntFlag):
-    WRAP = 1  #: a total went over its top and began at 0
-    RESTART = 2  #: the device started again: its totals are all there is to count
-    LOSS_POSSIBLE = 4  #: and what it had not sent by then is lost
-    AMBIGUOUS = 8  #: both totals went over their tops at once, or so it looks
-    DUPLICATE = 16  #: the same message once more: no delta
-    LATE = 32  #: totals overtaken by later ones: no delta, but for what a restart had forgotten
-    CORRUPT = 64  #: totals that cannot be: no delta, and the totals before stay what counts
-    CLOCK_SUSPECT = 128  #: the device has no time that can be believed: `at` is the receipt
-    FIRST = 256  #: the first totals of a sensor: there is nothing to compare them with
-    CONFIRMED = 512  #: says the same as a report that was not believed, and so both are
-    WRAP_ASSUMED = 1024  #: nobody knows yet where the total wrapped: up to 20 events wrong
-    REORDERED = 2048  #: a byte order other than the profile's, which a start-up report has proved
-    RECEIPT_DOUBTFUL = 4096  #: told a receipt when it cannot have been: the broker's stands
+    WRAP = 1  #: a total passed its greatest value and started at 0
+    RESTART = 2  #: the device restarted: its totals are the delta
+    LOSS_POSSIBLE = 4  #: events before the restart that were not reported are lost
+    AMBIGUOUS = 8  #: both totals seem to have wrapped at once
+    DUPLICATE = 16  #: a copy of an earlier message: no delta
+    LATE = 32  #: totals older than later ones: no delta, except events from before a restart
+    CORRUPT = 64  #: impossible totals: no delta; the totals before remain the reference
+    CLOCK_SUSPECT = 128  #: the device's time is not plausible: `at` is the time of receipt
+    FIRST = 256  #: the first totals of a sensor: no reference to compare with
+    CONFIRMED = 512  #: confirms a report that was suspect: both count
+    WRAP_ASSUMED = 1024  #: the wrap point is not known yet: up to 20 events wrong
+    REORDERED = 2048  #: byte order differs from the profile, as proved by a start-up report
+    RECEIPT_DOUBTFUL = 4096  #: `x-received-at` is not plausible: the broker's time is used
 
 
-#: Rows that are kept for the record and count for nothing.
+#: Rows that are stored and count nothing.
 UNCOUNTED: Final = Quality.DUPLICATE | Quality.CORRUPT

@@ -1,7 +1,7 @@
 """State of sensors between batches: rows in PostgreSQL, columns here.
 
-What only the rules need (rate histogram, suspect report, last events) is one column of bytes,
-`memory`:
+The state that only the rules need (rate histogram, suspect report, last events) is one column of
+bytes, `memory`:
 
     header, fixed size; its first byte is the version
     pairs, as many as the header says: rate bucket (u8) and count (u32)
@@ -31,29 +31,29 @@ SENSOR_STATE_SCHEMA: Final = pa.schema(
     [
         ("sensor", pa.string()),
         ("sensor_id", pa.int64()),
-        ("total_in", pa.int64()),  # of the last report that was believed; null before it
+        ("total_in", pa.int64()),  # of the last accepted report; null before it
         ("total_out", pa.int64()),
-        ("device_time", pa.timestamp("us")),  # of that report, by the device's own clock
-        ("received_at", pa.timestamp("us", "UTC")),  # of the last message, whatever it was worth
-        ("at", pa.timestamp("us", "UTC")),  # the latest moment it told of
+        ("device_time", pa.timestamp("us")),  # of that report, by the device's clock
+        ("received_at", pa.timestamp("us", "UTC")),  # of the last message, accepted or not
+        ("at", pa.timestamp("us", "UTC")),  # the latest event time
         ("rate_p99", pa.float64()),
-        ("sum_in", pa.int64()),  # all that was ever counted, the right way round
+        ("sum_in", pa.int64()),  # all events so far, corrected for swapped mounting
         ("sum_out", pa.int64()),
         ("counter", pa.int32()),
         ("flags", pa.int32()),  # quality of the last message
         ("memory", pa.binary()),
     ]
 )
-#: No clock: a report without a date.
+#: The clock of a report without a date.
 NO_CLOCK: Final = np.iinfo(np.int64).min
 NO_VALUE: Final = -1
-#: The fields of a reading, in the order of `known.Reading`.
+#: The fields of a reading, in the order of `counter_rules.CounterReading`.
 READING_FIELDS: Final = ("total_in", "total_out", "clock", "utc", "received")
 
 
 @dataclass(slots=True)
 class ReadingColumns:
-    """Reports of many sensors, one each; a total of -1 is no report. See `known.Reading`."""
+    """A `CounterReading` for each of many sensors; a total of -1 is no reading."""
 
     total_in: Numbers
     total_out: Numbers
@@ -68,23 +68,23 @@ class ReadingColumns:
     def take(self, rows: Numbers) -> ReadingColumns:
         return ReadingColumns(*(getattr(self, name)[rows] for name in READING_FIELDS))
 
-    def put(self, rows: Numbers, other: ReadingColumns, places: Numbers) -> None:
+    def put(self, rows: Numbers, other: ReadingColumns, other_rows: Numbers) -> None:
         for name in READING_FIELDS:
-            getattr(self, name)[rows] = getattr(other, name)[places]
+            getattr(self, name)[rows] = getattr(other, name)[other_rows]
 
 
-#: Numbers of `known.Known` that are remembered as they are.
+#: Fields of `counter_rules.CounterState` that are stored as they are.
 COUNTER_FIELDS: Final = ("began", "assumed_in", "assumed_out", "surplus_in", "surplus_out")
 
 
 @dataclass(slots=True)
 class SensorStates:
-    """A row for each sensor, changed in place as its messages are read."""
+    """A row for each sensor, updated in place."""
 
     last: ReadingColumns
     suspect: ReadingColumns
     former: ReadingColumns
-    boot: Numbers  #: the last start of the device that a status told; -1: none
+    boot: Numbers  #: the last start of the device by its statuses; -1: none
     began: Numbers
     assumed_in: Numbers
     assumed_out: Numbers
@@ -93,7 +93,7 @@ class SensorStates:
     settled: Flags
     seen: Numbers
     learned_top: Numbers
-    order: Numbers  #: proved: 1 big, 2 little; 0 nothing
+    order: Numbers  #: proved byte order: 1 big, 2 little; 0 none
     rates: EventRates
     sum_in: Numbers
     sum_out: Numbers
@@ -102,7 +102,7 @@ class SensorStates:
     received: Numbers
     at: Numbers
     flags: Numbers
-    #: The last events of the sensors that send them, by sensor and then in order; with its owner.
+    #: The last events of the sensors that send events, by sensor and then in order, and their rows.
     recent: NDArray[np.uint64]
     recent_of: Numbers
 
@@ -141,24 +141,11 @@ class SensorStates:
         return len(self.seen)
 
 
-def empty_states() -> pa.Table:
-    """The state of a system that has not heard of any sensor."""
-    return SENSOR_STATE_SCHEMA.empty_table()
-
-
-def select_states(table: pa.Table, serials: pa.Array) -> tuple[pa.Table, Numbers]:
-    """The rows of these sensors, and which of the sensors each row is of."""
-    known = table["sensor"].combine_chunks()
-    found = pc.index_in(serials, value_set=known)
-    sensors = np.flatnonzero(np.asarray(found.is_valid()))
-    return table.take(found.drop_null()), sensors
-
-
 MEMORY_VERSION: Final = 2
 _LAST: Final = ("clock", "utc", "received")
 _OWN: Final = ("seen", "learned_top", "counter_utc")
 _OPEN: Final = ("since", "events")
-_LATER: Final = ("boot", *COUNTER_FIELDS)  #: since the second version
+_LATER: Final = ("boot", *COUNTER_FIELDS)  #: since version 2
 _FIRST: Final = (
     [("version", "u1"), ("pairs", "u1"), ("settled", "?"), ("order", "u1")]
     + [(f"last_{name}", "<i8") for name in _LAST]
@@ -175,18 +162,20 @@ _EVENT: Final = np.dtype("<u8")
 
 
 def load_states(table: pa.Table, serials: pa.Array) -> SensorStates:
-    """The states of these sensors; those the table does not have are new."""
+    """The states of these sensors; sensors without a row are new."""
     states = SensorStates.unknown(len(serials))
-    held, sensors = select_states(table, serials)
+    found = pc.index_in(serials, value_set=table["sensor"].combine_chunks())
+    sensors = np.flatnonzero(np.asarray(found.is_valid()))
     if len(sensors):
-        _read_columns(states, held, sensors)
-        _read_memories(states, held["memory"].combine_chunks(), sensors)
+        rows = table.take(found.drop_null())
+        _read_columns(states, rows, sensors)
+        _read_memories(states, rows["memory"].combine_chunks(), sensors)
     return states
 
 
-def _read_columns(states: SensorStates, held: pa.Table, sensors: Numbers) -> None:
+def _read_columns(states: SensorStates, rows: pa.Table, sensors: Numbers) -> None:
     def column(name: str, absent: int = NO_VALUE) -> Numbers:
-        return np.asarray(held[name].cast(pa.int64()).fill_null(absent))
+        return np.asarray(rows[name].cast(pa.int64()).fill_null(absent))
 
     states.last.total_in[sensors] = column("total_in")
     states.last.total_out[sensors] = column("total_out")
@@ -198,20 +187,20 @@ def _read_columns(states: SensorStates, held: pa.Table, sensors: Numbers) -> Non
 def _read_memories(states: SensorStates, memory: pa.Array, sensors: Numbers) -> None:
     bodies = FrameBodies.of(memory)
     if (bodies.lengths < 1).any():
-        raise PreconditionFailed("sensor_state: a memory is missing")
+        raise PreconditionFailed("sensor_state.memory is missing; rebuild the flow 'hives'")
     version = bodies.heads(1).reshape(-1)
     if not np.isin(version, list(MEMORY_HEADERS)).all():
-        raise PreconditionFailed(f"sensor_state: a memory of a version above {MEMORY_VERSION}")
+        raise PreconditionFailed(
+            f"sensor_state.memory has a version above {MEMORY_VERSION}: it was written by a newer "
+            "penstock-hives; upgrade this one"
+        )
     recent = []
-    for known, header in MEMORY_HEADERS.items():
-        of_it = np.flatnonzero(version == known)
-        if len(of_it):
-            some = (
-                bodies
-                if len(of_it) == len(sensors)
-                else FrameBodies.of(memory.take(pa.array(of_it)))
-            )
-            recent.append(_read_version(states, some, header, sensors[of_it]))
+    for number, header in MEMORY_HEADERS.items():
+        rows = np.flatnonzero(version == number)
+        if len(rows):
+            every = len(rows) == len(sensors)
+            selected = bodies if every else FrameBodies.of(memory.take(pa.array(rows)))
+            recent.append(_read_version(states, selected, header, sensors[rows]))
     events, owner = (np.concatenate(column) for column in zip(*recent, strict=True))
     order = np.argsort(owner, kind="stable")
     states.recent, states.recent_of = events[order], owner[order]
@@ -220,9 +209,9 @@ def _read_memories(states: SensorStates, memory: pa.Array, sensors: Numbers) -> 
 def _read_version(
     states: SensorStates, bodies: FrameBodies, kind: np.dtype[Any], sensors: Numbers
 ) -> tuple[NDArray[np.uint64], Numbers]:
-    """Memories of one version; returns the last events, and whose they are."""
+    """Memories of one version; returns the last events and their sensors."""
     if (bodies.lengths < kind.itemsize).any():
-        raise PreconditionFailed("sensor_state: a memory is cut")
+        raise PreconditionFailed("sensor_state.memory is truncated; rebuild the flow 'hives'")
     header = bodies.heads(kind.itemsize).view(kind).reshape(-1)
     for name in _LAST:
         getattr(states.last, name)[sensors] = header[f"last_{name}"]
@@ -239,8 +228,8 @@ def _read_version(
     pairs = header["pairs"].astype(np.int64)
     begin = bodies.starts + kind.itemsize
     owner, at = _spread(begin, pairs, _PAIR.itemsize)
-    found = _gather(bodies.data, at, _PAIR)
-    states.rates.tally[sensors[owner], found["bucket"]] = found["count"]
+    tallied = _gather(bodies.data, at, _PAIR)
+    states.rates.tally[sensors[owner], tallied["bucket"]] = tallied["count"]
     begin = begin + pairs * _PAIR.itemsize
     events = (bodies.starts + bodies.lengths - begin) // _EVENT.itemsize
     owner, at = _spread(begin, events, _EVENT.itemsize)
@@ -248,7 +237,6 @@ def _read_version(
 
 
 def save_states(states: SensorStates, serials: pa.Array, sensor_ids: Numbers) -> pa.RecordBatch:
-    """The rows of all these sensors."""
     last = states.last
     reported = last.total_in != NO_VALUE
     until = np.maximum(last.received, states.rates.since)
@@ -306,7 +294,7 @@ def _memories(states: SensorStates) -> pa.Array:
 
 
 def _spread(begin: Numbers, counts: Numbers, width: int) -> tuple[Numbers, Numbers]:
-    """For so many items from each beginning on: whose each is, and where it begins."""
+    """The owner and the position of each item, with `counts` items from each `begin` on."""
     owner = np.repeat(np.arange(len(counts)), counts)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     return owner, begin[owner] + within * width

@@ -1,10 +1,10 @@
-"""How full hives are, were and will be; and heads that were counted."""
+"""Occupancy of hives: live, typical, forecast; and manual counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from penstock.core.errors import NotFound
 from penstock_hives.database import Connection, DatabasePool
@@ -13,16 +13,16 @@ from penstock_hives.occupancy.models import Forecast, Occupancy, TypicalWeek
 from penstock_hives.occupancy.repository import OccupancyRepository
 from penstock_hives.people.permissions import ANONYMOUS, AppPermission, Caller
 from penstock_hives.people.repository import AuditRepository
-from penstock_hives.places.models import HiveNetwork, ManualCount
-from penstock_hives.places.repository import HiveRepository, NetworkRepository
+from penstock_hives.places.models import ManualCount
+from penstock_hives.places.repository import HiveRepository
 
-#: A clock may be ahead of ours by so much.
+#: How far a client's clock may be ahead.
 _AHEAD: Final = timedelta(minutes=1)
 _BACK: Final = timedelta(days=7)
 
 
 class OccupancyService:
-    """Of hives that are hidden, only for those who look after them."""
+    """Hidden hives are visible to users with permission in their account only."""
 
     def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
         self._pool = pool
@@ -30,30 +30,30 @@ class OccupancyService:
 
     async def live(self, hive: int, caller: Caller = ANONYMOUS) -> Occupancy:
         async with self._pool.reading() as connection:
-            hidden = await _looks_after(connection, caller, hive)
+            hidden = await _may_see_hidden(connection, caller, hive)
             repository = OccupancyRepository(connection)
-            there, found = await repository.live(hive, self._clock(), hidden=hidden)
-        if not there:
+            exists, found = await repository.live(hive, self._clock(), hidden=hidden)
+        if not exists:
             raise NotFound(f"there is no hive {hive}")
         if found is None:
-            raise NotReady(f"nothing was counted at hive {hive} yet")
+            raise NotReady(f"hive {hive} has no data yet")
         return found
 
     async def week(self, hive: int, caller: Caller = ANONYMOUS) -> TypicalWeek:
-        """What is usual; without hours when nothing is known yet."""
+        """Without hours if nothing was computed yet."""
         async with self._pool.reading() as connection:
-            hidden = await _looks_after(connection, caller, hive)
+            hidden = await _may_see_hidden(connection, caller, hive)
             repository = OccupancyRepository(connection)
             found = await repository.weeks(hive, hidden=hidden)
-            there = bool(found) or (await repository.live(hive, self._clock(), hidden=hidden))[0]
-        if not there:
+            exists = bool(found) or (await repository.live(hive, self._clock(), hidden=hidden))[0]
+        if not exists:
             raise NotFound(f"there is no hive {hive}")
         return found[0] if found else TypicalWeek(hive, None, ())
 
     async def forecast(self, hive: int, day: date | None, caller: Caller = ANONYMOUS) -> Forecast:
-        """Of a local day, today if none is named."""
+        """Of a local day, by default today."""
         async with self._pool.reading() as connection:
-            hidden = await _looks_after(connection, caller, hive)
+            hidden = await _may_see_hidden(connection, caller, hive)
             repository = OccupancyRepository(connection)
             found = await repository.forecasts(self._clock(), hive, day, hidden=hidden)
         if not found:
@@ -63,11 +63,14 @@ class OccupancyService:
     async def count(
         self, caller: Caller, hive: int, counted: int, at: datetime | None
     ) -> ManualCount:
-        """The truth from then on; the pipeline reckons with it in its next batch."""
+        """Store a manual count; the pipeline applies it in its next batch."""
         now = self._clock()
         moment = at or now
         if not now - _BACK <= moment <= now + _AHEAD:
-            raise InvalidRequest("not now", [FieldError("at", "is within the last seven days")])
+            raise InvalidRequest(
+                f"at must be within the last seven days, got {moment.isoformat()}",
+                [FieldError("at", "is within the last seven days")],
+            )
         async with self._pool.transaction() as connection:
             account = await require_owned_hive(connection, caller, hive, AppPermission.COUNT_HEADS)
             by = f"user {caller.known}"
@@ -82,29 +85,8 @@ class OccupancyService:
             await require_owned_hive(connection, caller, hive, AppPermission.COUNT_HEADS)
             return await OccupancyRepository(connection).counts(hive, limit)
 
-    async def networks(self, caller: Caller, hive: int) -> list[HiveNetwork]:
-        async with self._pool.reading() as connection:
-            await require_owned_hive(connection, caller, hive, AppPermission.READ_SENSORS)
-            return await NetworkRepository(connection).of_hive(hive)
 
-    async def add_network(
-        self, caller: Caller, hive: int, values: Mapping[str, Any]
-    ) -> HiveNetwork:
-        async with self._pool.transaction() as connection:
-            account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_SENSORS)
-            made = await NetworkRepository(connection).add(hive, values)
-            await AuditRepository(connection).record(caller, "add", "network", made.id, account)
-        return made
-
-    async def remove_network(self, caller: Caller, hive: int, network: int) -> None:
-        async with self._pool.transaction() as connection:
-            account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_SENSORS)
-            if not await NetworkRepository(connection).remove(hive, network):
-                raise NotFound(f"hive {hive} has no network {network}")
-            await AuditRepository(connection).record(caller, "remove", "network", network, account)
-
-
-async def _looks_after(connection: Connection, caller: Caller, hive: int) -> bool:
+async def _may_see_hidden(connection: Connection, caller: Caller, hive: int) -> bool:
     if caller is ANONYMOUS:
         return False
     account = await HiveRepository(connection).account_of(hive)
@@ -114,7 +96,7 @@ async def _looks_after(connection: Connection, caller: Caller, hive: int) -> boo
 async def require_owned_hive(
     connection: Connection, caller: Caller, hive: int, permission: AppPermission
 ) -> int:
-    """The account of a hive in which the caller has the permission; others' hives are not there."""
+    """The account of a hive, if the caller has the permission; hives of others are not found."""
     account = await HiveRepository(connection).account_of(hive)
     if account is None or not caller.may(AppPermission.READ_ACCOUNT, account):
         raise NotFound(f"there is no hive {hive} of yours")

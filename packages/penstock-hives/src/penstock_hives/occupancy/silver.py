@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock_hives.occupancy.anomalies import NOTICE_SCHEMA
-from penstock_hives.occupancy.counts import ReportCounts as Counted
-from penstock_hives.occupancy.counts import count_reports
+from penstock_hives.occupancy.counts import ReportCounts, count_reports
 from penstock_hives.occupancy.decoder import DOUBTFUL, decode_messages, resolve_receipt_times
 from penstock_hives.occupancy.profiles import SensorProfiles
 from penstock_hives.occupancy.schemas import (
@@ -51,24 +50,24 @@ _COLUMNS: Final = (*MESSAGE_SCHEMA.names, "headers")
 
 
 def write_silver(batch: FlowBatch, profiles: SensorProfiles, states: pa.Table) -> SilverSummary:
-    """Silver of a batch, of sensors that stood so; what else there is of it."""
+    """Write the silver tables of a batch and return what gold needs of it."""
     tasks = max(1, min(_cores(batch.spark), batch.rows // _TASK_ROWS))
     drafts = {name: batch.lake.draft(name, batch.id) for name in SILVER_TABLES}
     work = _SilverTask(profiles, states, batch.bronze_files, drafts, tasks, batch.id)
     numbers = batch.spark.range(0, tasks, 1, tasks)
-    told = numbers.mapInArrow(work, "files STRING, carried BINARY").collect()
+    results = numbers.mapInArrow(work, "files STRING, summary BINARY").collect()
     files: dict[str, list[DataFile]] = {name: [] for name in SILVER_TABLES}
-    for row in told:
-        for name, found in json.loads(row.files).items():
-            files[name] += (DataFile(**file) for file in found)
+    for row in results:
+        for name, written in json.loads(row.files).items():
+            files[name] += (DataFile(**file) for file in written)
     for name, schema in SILVER_TABLES.items():
         batch.lake.enter(name, batch.id, files[name], schema)
-    return SilverSummary.joined(bytes(row.carried) for row in told)
+    return SilverSummary.merged(bytes(row.summary) for row in results)
 
 
 @dataclass(frozen=True, slots=True)
 class _SilverTask:
-    """What a task does: one row in, the number of its share, and one out."""
+    """A row in, the number of the task's share; a row out, its files and its summary."""
 
     profiles: SensorProfiles
     states: pa.Table
@@ -83,15 +82,15 @@ class _SilverTask:
                 yield self._work(number)
 
     def _work(self, number: int) -> pa.RecordBatch:
-        tables, carried = make_silver(self._messages(number), self.profiles, self.states)
+        tables, summary = make_silver(self._messages(number), self.profiles, self.states)
         files = {}
         for name, rows in tables.items():
             writing = self.drafts[name].begin(SILVER_TABLES[name])
             if len(rows):
                 writing.add(_dated(rows, SILVER_TABLES[name], self.batch))
             files[name] = [asdict(file) for file in writing.close()]
-        told = {"files": [json.dumps(files)], "carried": [carried.to_bytes()]}
-        return pa.RecordBatch.from_pydict(told)
+        row = {"files": [json.dumps(files)], "summary": [summary.to_bytes()]}
+        return pa.RecordBatch.from_pydict(row)
 
     def _messages(self, number: int) -> Iterator[pa.RecordBatch]:
         for rows in self.bronze_files.read(_COLUMNS):
@@ -101,7 +100,7 @@ class _SilverTask:
 
 
 def _share(rows: pa.Table, number: int, tasks: int) -> pa.Table:
-    """The messages of this share of the sensors."""
+    """The messages of this task's sensors."""
     if tasks == 1:
         return rows
     keys = rows["routing_key"].combine_chunks()
@@ -110,15 +109,15 @@ def _share(rows: pa.Table, number: int, tasks: int) -> pa.Table:
 
 
 def _share_of(key: str, tasks: int) -> int:
-    """By what all topics of a sensor begin with, however they are spelled; the same everywhere."""
+    """By the prefix that all topics of a sensor share, in either spelling."""
     words = key.replace("/", ".").split(".", 2)[:2]
     return zlib.crc32(".".join(words).encode()) % tasks
 
 
 def _as_decoded(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """As decoders want them: names of streams are text, those of topics may be dictionaries."""
-    place = rows.schema.get_field_index("stream")
-    rows = rows.set_column(place, "stream", rows["stream"].cast(pa.string()))
+    """Decoders expect names of streams as text; routing keys may be dictionaries."""
+    index = rows.schema.get_field_index("stream")
+    rows = rows.set_column(index, "stream", rows["stream"].cast(pa.string()))
     names = [*MESSAGE_SCHEMA.names, *([DOUBTFUL] if DOUBTFUL in rows.schema.names else [])]
     yield from rows.select(names).combine_chunks().to_batches()
 
@@ -130,7 +129,7 @@ def _dated(rows: pa.Table, schema: pa.Schema, batch: int) -> pa.Table:
 
 
 def _cores(spark: SparkSession) -> int:
-    """As many tasks as can run at a time; over Spark Connect nobody says."""
+    """Tasks that can run at a time; Spark Connect does not report it."""
     from pyspark.errors import PySparkAttributeError
 
     try:
@@ -145,19 +144,19 @@ _COUNT_SCHEMA: Final = pa.schema([(each.name, pa.int64()) for each in fields(Slo
 
 @dataclass(frozen=True, slots=True)
 class SilverSummary:
-    """What gold needs of some messages; `statuses` and `letters` are rows of `DECODED_SCHEMA`."""
+    """What gold needs of a batch; `statuses` and `dead_letters` are rows of `DECODED_SCHEMA`."""
 
     counts: SlotCounts
     states: pa.Table
     statuses: pa.Table
-    letters: pa.Table
+    dead_letters: pa.Table
     notices: pa.Table
 
     def to_bytes(self) -> bytes:
         counts = [pa.array(getattr(self.counts, name)) for name in _COUNT_SCHEMA.names]
         tables = (
             pa.Table.from_arrays(counts, schema=_COUNT_SCHEMA),
-            *(self.states, self.statuses, self.letters, self.notices),
+            *(self.states, self.statuses, self.dead_letters, self.notices),
         )
         sink = pa.BufferOutputStream()
         for table in tables:
@@ -166,57 +165,57 @@ class SilverSummary:
         return bytes(sink.getvalue())
 
     @classmethod
-    def joined(cls, parts: Iterable[bytes]) -> SilverSummary:
-        """All workers', as one."""
-        empty = (_COUNT_SCHEMA, SENSOR_STATE_SCHEMA, DECODED_SCHEMA, DECODED_SCHEMA, NOTICE_SCHEMA)
-        found = [[schema.empty_table()] for schema in empty]
+    def merged(cls, parts: Iterable[bytes]) -> SilverSummary:
+        schemas = (
+            *(_COUNT_SCHEMA, SENSOR_STATE_SCHEMA),
+            *(DECODED_SCHEMA, DECODED_SCHEMA, NOTICE_SCHEMA),
+        )
+        columns = [[schema.empty_table()] for schema in schemas]
         for part in parts:
             source = pa.BufferReader(part)
-            for tables in found:
+            for tables in columns:
                 tables.append(pa.ipc.open_stream(source).read_all())
-        passed, *others = (pa.concat_tables(tables).combine_chunks() for tables in found)
-        counts = SlotCounts(*(np.asarray(passed[name]) for name in _COUNT_SCHEMA.names))
-        return cls(merge_counts([counts]), *others)
+        counts, *others = (pa.concat_tables(tables).combine_chunks() for tables in columns)
+        slots = SlotCounts(*(np.asarray(counts[name]) for name in _COUNT_SCHEMA.names))
+        return cls(merge_counts([slots]), *others)
 
 
 def make_silver(
-    messages: Iterable[pa.RecordBatch], profiles: SensorProfiles, state: pa.Table
+    messages: Iterable[pa.RecordBatch], profiles: SensorProfiles, states: pa.Table
 ) -> tuple[Mapping[str, pa.Table], SilverSummary]:
-    """Of all messages of some sensors, as the connector has them: rows by table, and the rest.
+    """Rows by table, without the columns `day` and `batch`, and the summary.
 
-    The tables are those of `tables.TABLES`, but for the columns `day` and `batch`.
-
-    They wait until all are here, for they count in the order of the stream.
+    All messages of the sensors are decoded first, because they count in stream order.
     """
     parts: dict[SilverPart, list[pa.RecordBatch]] = {part: [] for part in SilverPart}
     for batch in messages:
         for rows in decode_messages(batch, profiles):
             if len(rows):
-                # Every batch is of one part.
+                # Every batch has rows of one part.
                 parts[SilverPart(rows["part"][0].as_py())].append(rows)
-    decoded, statuses, letters = (
+    decoded, statuses, dead_letters = (
         pa.Table.from_batches(parts[part], DECODED_SCHEMA).combine_chunks()
         for part in (SilverPart.REPORT, SilverPart.STATUS, SilverPart.DEAD_LETTER)
     )
-    counted = count_reports(decoded, statuses, profiles, state)
-    carried = SilverSummary(
+    counted = count_reports(decoded, statuses, profiles, states)
+    summary = SilverSummary(
         counts=_slot_counts(decoded, counted),
         states=pa.Table.from_batches([counted.states], SENSOR_STATE_SCHEMA),
         statuses=statuses,
-        letters=letters,
+        dead_letters=dead_letters,
         notices=pa.Table.from_batches([counted.notices], NOTICE_SCHEMA),
     )
     tables = {
         "silver.reports": _reports(decoded, counted),
-        "silver.statuses": _opened(carried.statuses, "status", SILVER_STATUS_SCHEMA),
-        "silver.dead_letters": _opened(carried.letters, "letter", SILVER_DEAD_LETTER_SCHEMA),
+        "silver.statuses": _flattened(statuses, "status", SILVER_STATUS_SCHEMA),
+        "silver.dead_letters": _flattened(dead_letters, "dead_letter", SILVER_DEAD_LETTER_SCHEMA),
     }
-    return tables, carried
+    return tables, summary
 
 
-def _reports(decoded: pa.Table, counted: Counted) -> pa.Table:
-    """What counts people, and what each adds; copies are dropped."""
-    schema = _made(SILVER_REPORT_SCHEMA)
+def _reports(decoded: pa.Table, counted: ReportCounts) -> pa.Table:
+    """Reports and events, and what each adds; duplicates are dropped."""
+    schema = _undated(SILVER_REPORT_SCHEMA)
     if not len(decoded):
         return schema.empty_table()
     columns = {name: decoded[name] for name in schema.names if name in DECODED_SCHEMA.names}
@@ -233,24 +232,24 @@ def _reports(decoded: pa.Table, counted: Counted) -> pa.Table:
     return table.filter(pa.array(~copies)) if copies.any() else table
 
 
-def _opened(rows: pa.Table, column: str, schema: pa.Schema) -> pa.Table:
-    """Rows with the fields of a column that has several as columns."""
+def _flattened(rows: pa.Table, column: str, schema: pa.Schema) -> pa.Table:
+    """Rows in which the fields of a struct column are columns."""
     fields = flatten_struct(rows, column)
     columns = {name: fields[name] for name in fields.schema.names}
     columns |= {name: rows[name] for name in schema.names if name in rows.schema.names}
-    made = _made(schema)
-    return pa.table(columns).select(made.names).cast(made)
+    undated = _undated(schema)
+    return pa.table(columns).select(undated.names).cast(undated)
 
 
-def _made(schema: pa.Schema) -> pa.Schema:
-    """Without what the writer adds."""
+def _undated(schema: pa.Schema) -> pa.Schema:
+    """Without the columns that `_dated` adds."""
     return pa.schema([field for field in schema if field.name not in ("day", "batch")])
 
 
-def _slot_counts(decoded: pa.Table, counted: Counted) -> SlotCounts:
-    """Entries and exits by hive and slot of `at`, of those that count.
+def _slot_counts(decoded: pa.Table, counted: ReportCounts) -> SlotCounts:
+    """Entries and exits by hive and slot of `at`.
 
-    A report that counted nobody has its slot, too: the hive was heard of then.
+    A report that counted nobody has a slot, too: it shows that the hive had data.
     """
     counts = counted.quality & int(UNCOUNTED) == 0
     hive = np.asarray(decoded["hive_id"])[counts]
@@ -261,7 +260,7 @@ def _slot_counts(decoded: pa.Table, counted: Counted) -> SlotCounts:
 
 
 def flatten_struct(rows: pa.Table, column: str) -> pa.Table:
-    """The fields of a column that has several, as columns."""
+    """The fields of a struct column, as columns."""
     whole = rows[column].combine_chunks()
     array = whole if isinstance(whole, pa.StructArray) else pa.concat_arrays(whole.chunks)
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(array)])

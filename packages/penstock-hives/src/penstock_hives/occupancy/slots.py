@@ -1,13 +1,12 @@
-"""How full hives are, five minutes at a time: from counts at the doors to people inside.
+"""Occupancy of hives in slots of five minutes: from counts at the doors to people inside.
 
-What was counted adds up. What is known otherwise, that nobody is inside at night, that somebody has
-counted heads, is an *anchor*: from its moment on, occupancy is what it says and what was counted
-since. So a slot depends on the slots back to its anchor and on nothing else, and the same counts
-and anchors give the same occupancy, in whatever order they came to be known.
+Counts add up. An *anchor* (a nightly reset, a manual count) sets occupancy at its time; later
+counts are added to it. A slot depends on the slots back to its anchor only, so the same counts and
+anchors give the same occupancy, in whatever order they arrive.
 
-Occupancy is not below zero, of a hive, never of a door: who came in by one may leave by another.
-`raw` is the figure before that. People who pass in the five minutes of an anchor are taken to be
-spread evenly over them.
+Occupancy of a hive is not below zero; a single door may be, because people leave by another one.
+`raw` is the value before that limit. Events in the slot of an anchor are taken to be spread evenly
+over it.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from typing import Final
 
 import numpy as np
 
-from penstock_hives.arrays import Flags, Numbers
+from penstock_hives.arrays import Flags, Numbers, is_run_start
 
 SLOT_SECONDS: Final = 300
-#: Microseconds, as Arrow and the clocks have time. Slots are numbered by it, from 1970 on.
+#: Slots are numbered from 1970 on.
 SLOT_MICROS: Final = SLOT_SECONDS * 1_000_000
 EMPTY: Final[Numbers] = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotCounts:
-    """Slots of hives, by hive and then in order of time, each once."""
+    """Slots of hives, by hive and then in order of time; each slot once."""
 
     hive: Numbers
     slot: Numbers
@@ -44,12 +43,12 @@ class SlotCounts:
     @property
     def firsts(self) -> Flags:
         """Which rows are the first of their hive."""
-        return starts_run(self.hive)
+        return is_run_start(self.hive)
 
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """By hive and then in order of time; of several at one moment there is one."""
+    """By hive and then in order of time; one at a time."""
 
     hive: Numbers
     at: Numbers  #: microseconds
@@ -68,17 +67,17 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True)
 class OccupancyLevels:
-    """What is inside hives at some moment, before it is kept from going below zero."""
+    """Raw occupancy of hives at some time."""
 
     hive: Numbers  #: in order
     raw: Numbers
 
     def of(self, hives: Numbers) -> Numbers:
-        """Hives that are not here have nobody inside."""
+        """0 for hives without a row."""
         if not len(self.hive):
             return np.zeros(len(hives), np.int64)
-        place = np.minimum(np.searchsorted(self.hive, hives), len(self.hive) - 1)
-        return np.where(self.hive[place] == hives, self.raw[place], 0)
+        row = np.minimum(np.searchsorted(self.hive, hives), len(self.hive) - 1)
+        return np.where(self.hive[row] == hives, self.raw[row], 0)
 
 
 NO_LEVELS: Final = OccupancyLevels(EMPTY, EMPTY)
@@ -86,12 +85,12 @@ NO_LEVELS: Final = OccupancyLevels(EMPTY, EMPTY)
 
 @dataclass(frozen=True, slots=True)
 class SlotOccupancy:
-    """Slots, with who was inside at their ends."""
+    """Slots, with occupancy at their ends."""
 
     counts: SlotCounts
     raw: Numbers
     peak: Numbers
-    #: By anchor: what it adds to what was reckoned until then.
+    #: By anchor: the difference between its count and the computed occupancy.
     correction: Numbers
 
     @property
@@ -100,14 +99,14 @@ class SlotOccupancy:
 
 
 def merge_counts(parts: Sequence[SlotCounts]) -> SlotCounts:
-    """Counts of the same slots put together."""
+    """Counts of the same slot are added."""
     hive, slot, entries, exits = (
         np.concatenate([EMPTY, *(getattr(each, name) for each in parts)])
         for name in ("hive", "slot", "entries", "exits")
     )
     order = np.lexsort((slot, hive))
     hive, slot = hive[order], slot[order]
-    first = np.flatnonzero(starts_run(hive) | starts_run(slot))
+    first = np.flatnonzero(is_run_start(hive) | is_run_start(slot))
     if not len(first):
         return SlotCounts(hive, slot, entries, exits)
     return SlotCounts(
@@ -121,16 +120,16 @@ def merge_counts(parts: Sequence[SlotCounts]) -> SlotCounts:
 def compute_occupancy(
     counts: SlotCounts, anchors: Anchors, before: OccupancyLevels
 ) -> SlotOccupancy:
-    """Occupancy of slots; `before` is what was inside when each hive's first one began.
+    """Occupancy of slots; `before` is the level at the start of each hive's first slot.
 
-    Every anchor needs its slot among the counts (`anchor_slots`), or it holds nowhere.
+    Every anchor needs a row of its slot in the counts (`anchor_slots`).
     """
     net = counts.entries - counts.exits
     row, passed = _passed(counts, net, anchors)
     started = before.of(counts.hive)
     firsts = counts.firsts
     opening = np.where(firsts, started, 0)
-    # Of several anchors in a slot the last holds.
+    # The last of several anchors in a slot wins.
     anchored = np.zeros(len(counts), bool)
     anchored[row] = True
     opening[row] = anchors.counted
@@ -150,37 +149,30 @@ def compute_occupancy(
 
 
 def anchor_slots(anchors: Anchors) -> SlotCounts:
-    """Slots in which nobody need have passed, for anchors to hold in."""
-    nobody = np.zeros(len(anchors), np.int64)
-    return SlotCounts(anchors.hive, anchors.slot, nobody, nobody)
-
-
-def starts_run(column: Numbers) -> Flags:
-    """Where a column has another value than the row before; the first row always."""
-    found = np.ones(len(column), bool)
-    found[1:] = column[1:] != column[:-1]
-    return found
+    """Slots without counts, for anchors."""
+    zeros = np.zeros(len(anchors), np.int64)
+    return SlotCounts(anchors.hive, anchors.slot, zeros, zeros)
 
 
 def _passed(counts: SlotCounts, net: Numbers, anchors: Anchors) -> tuple[Numbers, Numbers]:
-    """Each anchor's row, and how many of its slot had come, less those gone, when it was made."""
+    """Each anchor's row, and the net count of its slot until its time."""
     row = find_slots(counts, anchors.hive, anchors.slot)
     since = anchors.at - anchors.slot * SLOT_MICROS
     return row, (2 * net[row] * since + SLOT_MICROS) // (2 * SLOT_MICROS)
 
 
 def find_slots(counts: SlotCounts, hives: Numbers, slots: Numbers) -> Numbers:
-    """The rows of slots that are there."""
+    """The rows of these slots, which must exist."""
     least = counts.slot.min(initial=0)
     span = counts.slot.max(initial=0) - least + 1
-    known = np.unique(counts.hive)
-    keys = np.searchsorted(known, counts.hive) * span + counts.slot - least
-    rows: Numbers = np.searchsorted(keys, np.searchsorted(known, hives) * span + slots - least)
+    unique = np.unique(counts.hive)
+    keys = np.searchsorted(unique, counts.hive) * span + counts.slot - least
+    rows: Numbers = np.searchsorted(keys, np.searchsorted(unique, hives) * span + slots - least)
     return rows
 
 
 def _seen_first(counts: SlotCounts, anchors: Anchors, row: Numbers, reached: Numbers) -> Numbers:
-    """What was inside when each slot began: an anchor at that very moment knows better."""
+    """Occupancy at the start of each slot; an anchor at that time replaces it."""
     seen = reached.copy()
     at_once = anchors.at == counts.slot[row] * SLOT_MICROS
     seen[row[at_once]] = anchors.counted[at_once]
@@ -188,7 +180,7 @@ def _seen_first(counts: SlotCounts, anchors: Anchors, row: Numbers, reached: Num
 
 
 def _corrections(anchors: Anchors, row: Numbers, reached: Numbers, passed: Numbers) -> Numbers:
-    """An anchor that another follows in the same five minutes corrects nothing."""
+    """0 for an anchor that is followed by another one in its slot."""
     last = np.ones(len(row), bool)
     last[:-1] = row[1:] != row[:-1]
     return np.where(last, anchors.counted - reached[row] - passed, 0)

@@ -15,109 +15,106 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock_hives.occupancy.gold import BatchFacts, OccupancyLedger, generations
+from penstock_hives.occupancy.gold import generations
 from penstock_hives.occupancy.gold.catalogue import SensorCatalogue, read_profiles, read_states
-from penstock_hives.occupancy.gold.ledger import LedgerCache
+from penstock_hives.occupancy.gold.ledger import BatchFacts, LedgerCache, OccupancyLedger
 from penstock_hives.occupancy.gold.status import HiveStatus
 from penstock_hives.occupancy.profiles import SensorProfiles
 from penstock_hives.occupancy.publisher import OccupancyPublisher, cache_statuses
 from penstock_store import Connection, Database
 from penstock_store.cache import BlockingCache
 
-#: The generation people look at.
+#: The generation that is published and read by the applications.
 CURRENT_GENERATION = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStart:
-    """What a batch begins with."""
-
     profiles: SensorProfiles
-    states: pa.Table | None  #: where sensors stand; none, if the batch is entered already
+    states: pa.Table | None  #: sensor states before the batch; None if it is already applied
 
 
 class OccupancyWriter:
-    """The books of a flow. Generations other than the current one are told to nobody."""
+    """Applies the batches of a flow. Only the current generation is published."""
 
     def __init__(
         self,
         flow: str,
         database: Database,
         cache: BlockingCache,
-        publications: OccupancyPublisher,
+        publisher: OccupancyPublisher,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.database = database
         self._flow = flow
         self._cache = cache
-        self._publications = publications
+        self._publisher = publisher
         self._clock = clock
-        self._known: SensorCatalogue | None = None
-        self._memories: dict[int, LedgerCache] = {}
-        self._turn = threading.Lock()
-        self._since = clock()
-        self._owing = False
+        self._sensors: SensorCatalogue | None = None
+        self._ledger_caches: dict[int, LedgerCache] = {}
+        self._lock = threading.Lock()
+        self._last_clock = clock()
+        self._unpublished = False
 
-    def before(self, generation: int, batch: int) -> BatchStart:
+    def start_batch(self, generation: int, batch: int) -> BatchStart:
         with self._transaction(generation) as connection:
-            entered = OccupancyLedger(connection, self._flow, generation).entered(batch)
-            self._known = read_profiles(connection, self._known)
-            return BatchStart(self._known.profiles, None if entered else read_states(connection))
+            applied = OccupancyLedger(connection, self._flow, generation).is_applied(batch)
+            self._sensors = read_profiles(connection, self._sensors)
+            return BatchStart(self._sensors.profiles, None if applied else read_states(connection))
 
-    def enter(self, generation: int, batch: int, facts: BatchFacts) -> None:
-        with self._turn:
-            memory = self._memories.get(generation, LedgerCache())
+    def apply_batch(self, generation: int, batch: int, facts: BatchFacts) -> None:
+        with self._lock:
+            cache = self._ledger_caches.get(generation, LedgerCache())
             with self._transaction(generation) as connection:
-                books = OccupancyLedger(connection, self._flow, generation)
-                entered = books.enter(batch, facts, memory)
-            self._memories[generation] = entered.memory
-            self._since = self._clock()
+                ledger = OccupancyLedger(connection, self._flow, generation)
+                update = ledger.apply(batch, facts, cache)
+            self._ledger_caches[generation] = update.cache
+            self._last_clock = self._clock()
         if generation == CURRENT_GENERATION:
-            self._tell(entered.changed)
+            self._publish(update.changed)
 
     def advance_clock(self) -> None:
-        """What time does to hives with nobody sending, since the last batch that was entered here.
+        """Apply what time changes without messages since the last batch of this process.
 
-        Where none was, another process has the batches, and the time.
+        Without such a batch, another process applies the batches and advances the clock.
         """
-        with self._turn:
-            memory = self._memories.get(CURRENT_GENERATION)
-            if memory is None:
+        with self._lock:
+            cache = self._ledger_caches.get(CURRENT_GENERATION)
+            if cache is None:
                 return
             now = self._clock()
-            passed = int((now - self._since) * 1_000_000)
+            elapsed = int((now - self._last_clock) * 1_000_000)
             with self._transaction(CURRENT_GENERATION) as connection:
-                books = OccupancyLedger(connection, self._flow)
-                entered = books.advance_clock(memory.clock + passed, memory)
-                standings = books.standings()
-            self._memories[CURRENT_GENERATION] = entered.memory
-            self._since = now
-        self._tell(entered.changed)
-        cache_statuses(self._cache, standings)  # before they are too old to be served
+                ledger = OccupancyLedger(connection, self._flow)
+                update = ledger.advance_clock(cache.clock + elapsed, cache)
+                statuses = ledger.read_statuses()
+            self._ledger_caches[CURRENT_GENERATION] = update.cache
+            self._last_clock = now
+        self._publish(update.changed)
+        cache_statuses(self._cache, statuses)  # before cached statuses expire
 
     def publish_all(self) -> None:
-        """How every hive stands, once more."""
         with self._transaction(CURRENT_GENERATION) as connection:
-            standings = OccupancyLedger(connection, self._flow).standings()
-        self._owing = False
-        self._tell(standings)
+            statuses = OccupancyLedger(connection, self._flow).read_statuses()
+        self._unpublished = False
+        self._publish(statuses)
 
     def check(self) -> None:
-        """Raises unless changes can be told."""
-        self._publications.connect()
+        """Raises if changes cannot be published."""
+        self._publisher.connect()
 
     def adopt(self, generation: int) -> None:
-        with self._turn:
+        with self._lock:
             with self._transaction(CURRENT_GENERATION) as connection:
-                OccupancyLedger(connection, self._flow)  # nobody else writes meanwhile
+                OccupancyLedger(connection, self._flow)  # takes the lock of writers
                 if not generations.generation_exists(connection, self._flow, generation):
                     return
                 generations.adopt_generation(connection, self._flow, generation)
-            self._memories.clear()
+            self._ledger_caches.clear()
         self.publish_all()
 
     def close(self) -> None:
-        self._publications.close()
+        self._publisher.close()
         self._cache.close()
         self.database.close()
 
@@ -128,11 +125,11 @@ class OccupancyWriter:
                 generations.use_generation(connection, self._flow, generation)
             yield connection
 
-    def _tell(self, standings: Sequence[HiveStatus]) -> None:
-        if self._owing:
+    def _publish(self, statuses: Sequence[HiveStatus]) -> None:
+        if self._unpublished:
             self.publish_all()
             return
-        cache_statuses(self._cache, standings)
-        self._owing = True
-        self._publications.publish(standings)
-        self._owing = False
+        cache_statuses(self._cache, statuses)
+        self._unpublished = True
+        self._publisher.publish(statuses)
+        self._unpublished = False

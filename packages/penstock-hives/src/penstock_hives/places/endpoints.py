@@ -326,21 +326,21 @@ async def list_counts(
 
 @settings_router.get("/hives/{hive}/networks")
 async def list_networks(hive: PathId, caller: Watcher, services: ServicesDep) -> list[HiveNetwork]:
-    return await services.occupancy.networks(caller, hive)
+    return await services.hives.networks(caller, hive)
 
 
 @settings_router.post("/hives/{hive}/networks", status_code=201)
 async def add_network(
     hive: PathId, body: NewNetwork, caller: Fitter, services: ServicesDep
 ) -> HiveNetwork:
-    return await services.occupancy.add_network(caller, hive, body.model_dump())
+    return await services.hives.add_network(caller, hive, body.model_dump())
 
 
 @settings_router.delete("/hives/{hive}/networks/{network}", status_code=204)
 async def remove_network(
     hive: PathId, network: PathId, caller: Fitter, services: ServicesDep
 ) -> None:
-    await services.occupancy.remove_network(caller, hive, network)
+    await services.hives.remove_network(caller, hive, network)
 
 
 @settings_router.post("/hive-types", status_code=201, tags=["operators"])

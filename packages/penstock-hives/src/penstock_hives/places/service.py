@@ -15,6 +15,7 @@ from penstock_hives.deals.repository import DealRepository
 from penstock_hives.encoding import check_if_match
 from penstock_hives.errors import FieldError, InvalidRequest, RequestConflict
 from penstock_hives.occupancy.repository import OccupancyRepository
+from penstock_hives.occupancy.service import require_owned_hive
 from penstock_hives.pagination import CursorPage, decode_cursor, paginate
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_hives.people.repository import AuditRepository
@@ -25,6 +26,7 @@ from penstock_hives.places.models import (
     HiveAddress,
     HiveChange,
     HiveDetail,
+    HiveNetwork,
     HiveQuery,
     HiveSettings,
     HiveSnapshot,
@@ -36,6 +38,7 @@ from penstock_hives.places.models import (
 from penstock_hives.places.repository import (
     FavouriteRepository,
     HiveRepository,
+    NetworkRepository,
     NotificationSettingRepository,
 )
 
@@ -175,6 +178,27 @@ class HiveService:
                 )
             values["hive_type_id"] = number
         return values
+
+    async def networks(self, caller: Caller, hive: int) -> list[HiveNetwork]:
+        async with self._pool.reading() as connection:
+            await require_owned_hive(connection, caller, hive, AppPermission.READ_SENSORS)
+            return await NetworkRepository(connection).of_hive(hive)
+
+    async def add_network(
+        self, caller: Caller, hive: int, values: Mapping[str, Any]
+    ) -> HiveNetwork:
+        async with self._pool.transaction() as connection:
+            account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_SENSORS)
+            made = await NetworkRepository(connection).add(hive, values)
+            await AuditRepository(connection).record(caller, "add", "network", made.id, account)
+        return made
+
+    async def remove_network(self, caller: Caller, hive: int, network: int) -> None:
+        async with self._pool.transaction() as connection:
+            account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_SENSORS)
+            if not await NetworkRepository(connection).remove(hive, network):
+                raise NotFound(f"hive {hive} has no network {network}")
+            await AuditRepository(connection).record(caller, "remove", "network", network, account)
 
 
 def _owned(

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock_hives.occupancy import sensor_states
 from penstock_hives.occupancy.counts import ReportCounts, count_reports
 from penstock_hives.occupancy.decoder import decode_messages
 from penstock_hives.occupancy.profiles import SensorProfile, SensorProfiles
 from penstock_hives.occupancy.schemas import DECODED_SCHEMA, MESSAGE_SCHEMA, SilverPart
+from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.sensors.fleet import Fleet
 from penstock_hives.sensors.protocol import (
     FirmwareProfile,
@@ -101,7 +101,7 @@ def run(
     batches: Iterable[pa.RecordBatch], profiles: SensorProfiles
 ) -> tuple[list[tuple[int, int, int, int, int]], pa.Table]:
     """Batch after batch: offset, deltas, missed and quality of every row; and the last states."""
-    state = sensor_states.empty_states()
+    state = SENSOR_STATE_SCHEMA.empty_table()
     found = []
     for each in batches:
         rows, counts = counted(each, profiles, state)

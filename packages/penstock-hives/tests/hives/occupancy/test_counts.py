@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_hives.occupancy import sensor_states
 from penstock_hives.occupancy.profiles import SensorProfiles
 from penstock_hives.occupancy.schemas import Quality
+from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.sensors.fleet import Fleet, Quirks
 from penstock_hives.sensors.protocol import (
     ByteOrder,
@@ -179,12 +179,12 @@ def test_a_start_proves_the_byte_order_and_the_operator_is_told() -> None:
         report(2, 300, 280, firmware=little, at=NOON + timedelta(hours=2)),
         report(3, 303, 282, firmware=little, at=NOON + timedelta(hours=3)),
     ]
-    _, found = counted(batch(sent), profiles, sensor_states.empty_states())
+    _, found = counted(batch(sent), profiles, SENSOR_STATE_SCHEMA.empty_table())
     assert found.delta_in.tolist() == [0, 3, 0, 300]
     assert all(found.quality & int(Quality.REORDERED))
     notice = {"sensor": "s1", "notice": "byte_order_proved", "detail": "little"}
     assert found.notices.to_pylist() == [notice]
-    state = after(sensor_states.empty_states(), found.states)
+    state = after(SENSOR_STATE_SCHEMA.empty_table(), found.states)
     later = batch([report(4, 305, 283, firmware=little, at=NOON + timedelta(hours=4))])
     _, again = counted(later, profiles, state)
     assert (again.delta_in.tolist(), len(again.notices)) == ([2], 0)
@@ -193,7 +193,7 @@ def test_a_start_proves_the_byte_order_and_the_operator_is_told() -> None:
 def test_old_firmware_that_starts_in_another_order_is_a_doubt_for_the_operator() -> None:
     little = FirmwareProfile(ByteOrder.LITTLE)
     sent = batch([report(0, 0, 0, ReportType.TIMER, little)])
-    _, found = counted(sent, SensorProfiles.of([sensor("s1")]), sensor_states.empty_states())
+    _, found = counted(sent, SensorProfiles.of([sensor("s1")]), SENSOR_STATE_SCHEMA.empty_table())
     assert found.notices["notice"].to_pylist() == ["byte_order_doubtful"]
 
 
@@ -207,7 +207,7 @@ def test_a_wrap_point_that_was_learned_or_excluded_is_told_once() -> None:
         report(2, 65500, 9, key="sensors.s2.report"),
         report(3, 65505, 9, key="sensors.s2.report"),
     ]
-    _, found = counted(batch(sent), profiles, sensor_states.empty_states())
+    _, found = counted(batch(sent), profiles, SENSOR_STATE_SCHEMA.empty_table())
     told = {(row["sensor"], row["notice"], row["detail"]) for row in found.notices.to_pylist()}
     assert told == {("s1", "wrap_at_learned", "65503"), ("s2", "wrap_at_excluded", "65503")}
 

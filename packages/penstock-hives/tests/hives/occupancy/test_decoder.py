@@ -45,8 +45,8 @@ def reason(sent: Message) -> str:
     row = one(sent)
     assert row["part"] == "dead_letter"
     assert row["raw"] == sent["body"]
-    assert row["letter"]["topic"] == sent["routing_key"]
-    return str(row["letter"]["reason"])
+    assert row["dead_letter"]["topic"] == sent["routing_key"]
+    return str(row["dead_letter"]["reason"])
 
 
 def test_a_report_is_a_row_with_its_hive() -> None:
@@ -98,7 +98,7 @@ def test_an_impossible_date_counts_by_its_receipt_and_is_a_dead_letter(
 
     assert (row["part"], row["at"], row["total_in"]) == ("report", NOON, 1)
     assert row["quality"] == Quality.CLOCK_SUSPECT
-    assert letter["letter"] == {"topic": sent["routing_key"], "reason": "impossible_date"}
+    assert letter["dead_letter"] == {"topic": sent["routing_key"], "reason": "impossible_date"}
     assert (letter["raw"], letter["sensor"], letter["received_at"]) == (sent["body"], "s1", NOON)
 
 
@@ -161,7 +161,7 @@ def test_a_message_that_makes_a_decoder_fail_is_found_and_set_aside(
     sent[6] = message(6, b"poison" * 5)
     rows = decoded(sent, PROFILES)
     assert [row["part"] for row in rows].count("report") == 9
-    assert rows[6]["letter"]["reason"] == "unreadable"
+    assert rows[6]["dead_letter"]["reason"] == "unreadable"
 
 
 keys = st.sampled_from(
@@ -176,11 +176,11 @@ keys = st.sampled_from(
 @given(st.lists(st.tuples(keys, st.none() | st.binary(max_size=80)), max_size=30))
 def test_whatever_comes_each_message_is_one_row(sent: list[tuple[str, bytes | None]]) -> None:
     rows = decoded([message(n, body, key) for n, (key, body) in enumerate(sent)], PROFILES)
-    rows = [row for row in rows if (row["letter"] or {}).get("reason") != "impossible_date"]
+    rows = [row for row in rows if (row["dead_letter"] or {}).get("reason") != "impossible_date"]
     assert [row["offset"] for row in rows] == list(range(len(sent)))
     assert [row["raw"] for row in rows] == [body for _, body in sent]
     for row in rows:
-        assert (row["letter"] is not None) == (row["part"] == "dead_letter")
+        assert (row["dead_letter"] is not None) == (row["part"] == "dead_letter")
 
 
 def test_a_broker_that_does_not_say_when_it_came_leaves_that_to_the_device() -> None:

@@ -24,7 +24,6 @@ from penstock_hives.occupancy.sensor_states import (
     SENSOR_STATE_SCHEMA,
     ReadingColumns,
     SensorStates,
-    empty_states,
 )
 
 SENSORS = 3
@@ -128,7 +127,7 @@ def test_any_batches_tell_and_remember_the_same(rows: list[Row], cuts: list[int]
     """Each sensor's reports are cut at the same places; a batch has those of all sensors."""
     place = [sum(1 for other in rows[:n] if other[0] == row[0]) for n, row in enumerate(rows)]
     found: dict[int, Told] = {}
-    states = sensor_states.load_states(empty_states(), SERIALS)
+    states = sensor_states.load_states(SENSOR_STATE_SCHEMA.empty_table(), SERIALS)
     for begin, end in pairwise([0, *sorted(cuts), 1000]):
         chosen = [n for n in range(len(rows)) if begin <= place[n] < end]
         answers = told(compute_deltas(reports([rows[n] for n in chosen]), states))

@@ -12,7 +12,7 @@ from penstock_hives.occupancy.calendars import (
     SLOTS_PER_HOUR,
     HiveCalendars,
     OpeningTimes,
-    to_day_number,
+    day_number,
 )
 from penstock_hives.occupancy.rollups import DailyKpis, OccupancyRollup, OpeningShares, compute_kpis
 from penstock_hives.occupancy.slots import NO_LEVELS, SLOT_SECONDS, OccupancyLevels
@@ -46,7 +46,7 @@ def made(
 def test_visits_are_entries() -> None:
     day = made([(hour(9), 10, 8, 5), (hour(12), 30, 20, 15)])
     assert day.visits.tolist() == [40]
-    assert day.day.tolist() == [to_day_number(DAY)]
+    assert day.day.tolist() == [day_number(DAY)]
 
 
 def test_the_mean_is_of_the_hours_it_is_open() -> None:

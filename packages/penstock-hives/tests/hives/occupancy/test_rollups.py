@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from penstock_hives.occupancy.calendars import (
     SLOTS_PER_HOUR,
     HiveCalendars,
-    from_day_number,
-    to_day_number,
+    date_of,
+    day_number,
 )
 from penstock_hives.occupancy.rollups import OccupancyRollup, roll_up_days, roll_up_hours
 from penstock_hives.occupancy.slots import (
@@ -61,7 +61,7 @@ def test_a_day_is_as_long_as_its_clock_makes_it(zone: str, which: int, length: i
     day = ZONES[zone][which]
     noon = datetime(day.year, day.month, day.day, 12, tzinfo=ZoneInfo(zone))
     _, by_day = rolled([(slot_of(noon), 1, 0)], zone)
-    assert [from_day_number(number) for number in by_day.name.tolist()] == [day]
+    assert [date_of(number) for number in by_day.name.tolist()] == [day]
     assert by_day.slots.tolist() == [length * SLOTS_PER_HOUR]
 
 
@@ -86,7 +86,7 @@ def test_a_day_whose_midnight_is_skipped_begins_when_its_date_is_shown() -> None
     day = date(2026, 4, 24)  # Cairo's clocks go from midnight to one
     calendars = HiveCalendars({1: "Africa/Cairo"})
     one = np.ones(1, np.int64)
-    midnight = calendars.midnight(one, np.array([to_day_number(day)]))
+    midnight = calendars.midnight(one, np.array([day_number(day)]))
     local = moment(midnight[0]).astimezone(ZoneInfo("Africa/Cairo"))
     assert (local.date(), local.hour) == (day, 1)
 
@@ -142,7 +142,7 @@ def slowly(
     for slot in range(begin, max(passed) + 2 * 288):
         inside += passed.get(slot, 0)
         local = moment(slot).astimezone(ZoneInfo(zone))
-        name = to_day_number(local.date()) if length == "day" else slot - local.minute // 5
+        name = day_number(local.date()) if length == "day" else slot - local.minute // 5
         named[slot] = name
         figures[name].append(max(0, inside))
     return {

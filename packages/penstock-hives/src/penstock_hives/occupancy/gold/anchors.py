@@ -9,43 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 import numpy as np
 
-from penstock_hives.arrays import Flags, Numbers
-from penstock_hives.occupancy.calendars import DAY_MICROS, ResetSchedule, from_day_number
+from penstock_hives.arrays import Flags, Numbers, is_run_start
+from penstock_hives.occupancy.calendars import DAY_MICROS, ResetSchedule, date_of
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_hives.occupancy.gold.status import HiveFreshness
-from penstock_hives.occupancy.slots import EMPTY, SLOT_MICROS, Anchors, SlotCounts, starts_run
+from penstock_hives.occupancy.slots import EMPTY, SLOT_MICROS, Anchors, SlotCounts
 from penstock_store import Connection
 
-#: Of nights: none was made.
+#: No nightly reset was applied.
 NO_RESET: Final = -1
 NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class AnchorsByCause:
-    """Anchors, with which of them are counts of heads."""
+    """Anchors, and which of them are manual counts."""
 
     anchors: Anchors
     manual: Flags
 
     @classmethod
     def of(cls, anchors: Anchors, manual: Flags) -> AnchorsByCause:
-        """In order; of a night and a count at the same moment the count is kept."""
+        """In order; a manual count replaces a nightly reset at the same time."""
         order = np.lexsort((~manual, anchors.at, anchors.hive))
         hive, at = anchors.hive[order], anchors.at[order]
-        kept = order[starts_run(hive) | starts_run(at)]
-        return cls(anchors.only(kept), manual[kept])
+        rows = order[is_run_start(hive) | is_run_start(at)]
+        return cls(anchors.only(rows), manual[rows])
 
     def __len__(self) -> int:
         return len(self.anchors)
 
-    def with_(self, other: AnchorsByCause) -> AnchorsByCause:
+    def merged_with(self, other: AnchorsByCause) -> AnchorsByCause:
         hive, at, counted = (
             np.concatenate([getattr(self.anchors, name), getattr(other.anchors, name)])
             for name in ("hive", "at", "counted")
@@ -56,9 +55,9 @@ class AnchorsByCause:
 
 @dataclass(frozen=True, slots=True)
 class AppliedAnchors:
-    """Anchors that were reckoned with, and what each has added to what was reckoned until then."""
+    """Anchors that were applied, and the difference that each made."""
 
-    caused: AnchorsByCause
+    anchors: AnchorsByCause
     correction: Numbers
 
 
@@ -71,7 +70,7 @@ _COUNTED = """
         WHERE o.hive_id = m.hive_id AND o.at = m.at AND o.cause = 'manual'
       )
 """
-#: The nights reckoned with so far, and the first slot there is.
+#: The nightly resets applied so far, and the first slot.
 _SPANS = """
     SELECT t.hive_id,
            extract(epoch FROM first.slot)::bigint / 300,
@@ -117,7 +116,7 @@ _SINCE = """
 
 
 def new_manual_counts(connection: Connection, now: int) -> AnchorsByCause:
-    """Heads that were counted and not reckoned with yet."""
+    """Manual counts that are not applied yet."""
     kinds = {"hive": "number", "at": "time", "counted": "number"}
     found = fetch_columns(connection, _COUNTED, kinds, {"now": now})
     return AnchorsByCause.of(Anchors(**found), np.ones(len(found["hive"]), bool))
@@ -125,17 +124,17 @@ def new_manual_counts(connection: Connection, now: int) -> AnchorsByCause:
 
 def new_nightly_resets(
     connection: Connection,
-    places: HiveCatalogue,
-    heard: HiveFreshness,
+    catalogue: HiveCatalogue,
+    freshness: HiveFreshness,
     counts: SlotCounts,
     now: int,
 ) -> AnchorsByCause:
-    """Nights that are due: over, and the hive was heard of then or after.
+    """Resets that are due: past, and the hive has data at or after that time.
 
-    `counts` may reach back before all that was known, and nights lie between.
+    `counts` may be older than all stored slots, with resets between.
     """
     kinds = dict.fromkeys(("hive", "first", "earliest", "latest"), "number")
-    spans = fetch_columns(connection, _SPANS, kinds, {"hives": heard.hive.tolist()})
+    spans = fetch_columns(connection, _SPANS, kinds, {"hives": freshness.hive.tolist()})
     rows = zip(*(column.tolist() for column in spans.values()), strict=True)
     known = {
         hive: (first * SLOT_MICROS, earliest, latest) for hive, first, earliest, latest in rows
@@ -145,15 +144,17 @@ def new_nightly_resets(
         known[int(hive)] = (min(first, int(slot) * SLOT_MICROS), earliest, latest)
     due = [
         (hive, day, at)
-        for hive, fresh_until in zip(heard.hive.tolist(), heard.fresh_until.tolist(), strict=True)
+        for hive, until in zip(freshness.hive.tolist(), freshness.fresh_until.tolist(), strict=True)
         if hive in known
-        for day, at in _due_resets(places.nights[hive], min(now, fresh_until - 1), *known[hive])
+        for day, at in _due_resets(
+            catalogue.reset_schedules[hive], min(now, until - 1), *known[hive]
+        )
     ]
     return _record_resets(connection, due, now)
 
 
 def applied_since(connection: Connection, hives: Numbers, slots: Numbers) -> AppliedAnchors:
-    """The anchors reckoned with already, from these slots on."""
+    """The anchors applied from these slots on."""
     kinds = dict.fromkeys(("hive", "at", "counted", "manual", "correction"), "number")
     given = {"hives": hives.tolist(), "since": slots.tolist()}
     found = fetch_columns(connection, _SINCE, kinds | {"at": "time"}, given)
@@ -163,13 +164,14 @@ def applied_since(connection: Connection, hives: Numbers, slots: Numbers) -> App
 
 
 def _due_resets(
-    nights: ResetSchedule, until: int, first: int, earliest: int, latest: int
+    schedule: ResetSchedule, until: int, first: int, earliest: int, latest: int
 ) -> Iterator[tuple[int, int]]:
-    """Resets after the first slot and not after `until`, before or after those made already."""
+    """Resets after the first slot and not after `until`, before or after those applied."""
     spans = [(first, until)] if latest == NO_RESET else [(first, earliest - 1), (latest, until)]
     for after, to in spans:
-        for day in range(_day(after) - 1, _day(to) + 2):
-            at = nights.reset(from_day_number(day))
+        # Days of UTC: at most one day from the local one.
+        for day in range(after // DAY_MICROS - 1, to // DAY_MICROS + 2):
+            at = schedule.reset(date_of(day))
             if after < at <= to:
                 yield day, at
 
@@ -177,7 +179,7 @@ def _due_resets(
 def _record_resets(
     connection: Connection, due: list[tuple[int, int, int]], now: int
 ) -> AnchorsByCause:
-    """Make these nights, but for those made before, perhaps at another time of theirs."""
+    """Store these resets, unless the night is stored already, perhaps with another time."""
     if not due:
         return AnchorsByCause.of(Anchors(EMPTY, EMPTY, EMPTY), np.zeros(0, bool))
     hives, days, ats = zip(*due, strict=True)
@@ -186,32 +188,3 @@ def _record_resets(
     found = fetch_columns(connection, _PENDING_RESETS, {"hive": "number", "at": "time"}, given)
     empty = np.zeros(len(found["hive"]), np.int64)
     return AnchorsByCause.of(Anchors(found["hive"], found["at"], empty), empty > 0)
-
-
-def _day(moment: int) -> int:
-    """By UTC, which is a day from the local one at most."""
-    return moment // DAY_MICROS
-
-
-#: What was said is never unsaid: a count of the same moment comes a moment later.
-_INSERT_MANUAL_COUNT = """
-    INSERT INTO manual_count (hive_id, at, counted, by)
-    SELECT %(hive)s, greatest(%(at)s, max(at) + interval '1 microsecond'), %(counted)s, %(by)s
-    FROM manual_count
-    WHERE hive_id = %(hive)s AND at >= %(at)s AND at < %(at)s + interval '1 second'
-    RETURNING at
-"""
-
-
-def record_manual_count(
-    connection: Connection, hive: int, at: datetime, counted: int, by: str
-) -> datetime:
-    """Keep a count, and reckon with it in the next batch. The moment it holds from.
-
-    The same moment counted again corrects what was said before.
-    """
-    given = {"hive": hive, "at": at, "counted": counted, "by": by}
-    row = connection.execute(_INSERT_MANUAL_COUNT, given).fetchone()
-    assert row is not None
-    moment: datetime = row["at"]
-    return moment

@@ -1,4 +1,4 @@
-"""Hives and sensors as the flow needs them; read again when the catalogue has changed."""
+"""Hives and sensors of the flow; read again when the catalogue has changed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _HIVES = "SELECT id, time_zone, reset_time, opening_hours, capacity FROM hive OR
 class HiveCatalogue:
     version: tuple[Any, ...]
     hive: Numbers  #: in order
-    capacity: Numbers  #: 0: nobody said
-    nights: Mapping[int, ResetSchedule]
+    capacity: Numbers  #: 0: unknown
+    reset_schedules: Mapping[int, ResetSchedule]
     calendars: HiveCalendars
-    opening: OpeningShares
+    opening_shares: OpeningShares
 
     @classmethod
     def read(cls, connection: Connection, known: HiveCatalogue | None) -> HiveCatalogue:
-        """As they are now; the same object if nothing has changed."""
+        """The current catalogue; the same object if nothing has changed."""
         row = connection.execute(_HIVES_VERSION).fetchone()
         version = tuple(row.values()) if row else ()
         if known is not None and known.version == version:
@@ -52,15 +52,12 @@ class HiveCatalogue:
 
 _SENSORS_VERSION: Final = """
     SELECT (SELECT (count(*), max(updated_at), sum(id)) FROM sensor)::text AS sensors,
-           (SELECT (count(*), max(updated_at)) FROM hive)::text AS hives,
-           (SELECT max(updated_at) FROM sensor_report_config)::text AS told
+           (SELECT (count(*), max(updated_at)) FROM hive)::text AS hives
 """
 _SENSORS: Final = """
-    SELECT s.id, s.serial, s.hive_id, h.time_zone, s.protocol, s.profile, s.direction_swapped,
-           c.report_interval_min
+    SELECT s.id, s.serial, s.hive_id, h.time_zone, s.protocol, s.profile, s.direction_swapped
     FROM sensor s
     JOIN hive h ON h.id = s.hive_id
-    LEFT JOIN sensor_report_config c ON c.id = s.report_config_id
     WHERE s.state <> 'retired'
     ORDER BY s.id
 """
@@ -78,7 +75,7 @@ class SensorCatalogue:
 
 
 def read_profiles(connection: Connection, known: SensorCatalogue | None) -> SensorCatalogue:
-    """As they are now; the same object if nothing has changed."""
+    """The current profiles; the same object if nothing has changed."""
     row = connection.execute(_SENSORS_VERSION).fetchone()
     version = tuple(row.values()) if row else ()
     if known is not None and known.version == version:
@@ -88,5 +85,5 @@ def read_profiles(connection: Connection, known: SensorCatalogue | None) -> Sens
 
 
 def read_states(connection: Connection) -> pa.Table:
-    """Of all sensors that were ever heard of."""
+    """Of all sensors that ever sent a message."""
     return pa.Table.from_pylist(connection.execute(_STATES).fetchall(), SENSOR_STATE_SCHEMA)

@@ -1,7 +1,7 @@
-"""Columns of numbers out of PostgreSQL: each as one value of bytes, which NumPy reads as it is.
+"""Numeric columns from PostgreSQL: each column as one binary value that NumPy reads directly.
 
-Every column is a `bigint` or a `timestamptz` and never null; times come as microseconds since 1970.
-A row at a time would cost more than all that is done with them.
+Columns are `bigint` or `timestamptz` and not null; times are microseconds since 1970. Reading row
+by row would cost more than everything that is computed from them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from penstock_hives.arrays import Numbers
 from penstock_store import Connection
 
 _SEND_FUNCTIONS: Final = {"number": "int8send", "time": "timestamptz_send"}
-#: PostgreSQL counts from the first day of 2000.
+#: PostgreSQL counts from 2000-01-01.
 _EPOCH: Final = 946_684_800_000_000
 
 
 def fetch_columns(
     connection: Connection, query: str, kinds: Mapping[str, str], parameters: Mapping[str, Any]
 ) -> dict[str, Numbers]:
-    """What a query selects, by name; `kinds` has the columns in their order: `number`, `time`."""
+    """The columns of a query by name; `kinds` has them in order: `number` or `time`."""
     columns = [
         SQL("string_agg({}({}), '')").format(Identifier(_SEND_FUNCTIONS[kind]), Identifier(name))
         for name, kind in kinds.items()
@@ -34,7 +34,7 @@ def fetch_columns(
     )
     with connection.cursor(row_factory=tuple_row, binary=True) as cursor:
         row = cursor.execute(statement, parameters).fetchone()
-    assert row is not None  # an aggregate has one
+    assert row is not None  # aggregates return one row
     return {
         name: _read(data or b"", _EPOCH if kind == "time" else 0)
         for (name, kind), data in zip(kinds.items(), row, strict=True)

@@ -1,10 +1,9 @@
-"""Another set of the tables of gold, built aside and then made the one people look at.
+"""Generations: another set of gold tables, rebuilt beside the current one and then adopted.
 
-A generation is a schema of PostgreSQL with empty copies of the tables that batches write. On a
-transaction's `search_path` it stands before the schema of everybody, so the same statements write
-to it; the catalogue, nights and counts of heads are found behind it, and are the same for all.
-Adopting one brings over what differs, in one transaction: who reads sees the old tables until it
-is done, and of a rebuild that changes little, little is written.
+A generation is a PostgreSQL schema with empty copies of the tables that batches write. It precedes
+the public schema on a transaction's `search_path`, so the same statements write to it; the
+catalogue, nightly resets and manual counts are shared. Adoption copies the differences in one
+transaction: readers see the old tables until it commits, and few rows are written if few differ.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier
 from penstock_store import Connection
 
 PUBLIC_SCHEMA: Final = "public"
-#: What batches write, with the keys.
+#: The tables that batches write, with their keys.
 GOLD_TABLES: Final = {
     "sensor_state": ("sensor_id",),
     "sensor_status": ("sensor_id",),
@@ -29,14 +28,14 @@ GOLD_TABLES: Final = {
     "dead_letter_count": ("day", "stream", "reason"),
     "pipeline_batch": ("flow", "batch_id"),
 }
-#: The tables of other flows' rows, too: only ours are brought over.
+#: This table has rows of other flows; only the flow's own are replaced.
 _SHARED: Final = "pipeline_batch"
-#: A hive that stands otherwise than before says so with a new version, as it would in a batch.
+#: A changed row gets a new version, as in a batch.
 _VERSIONED: Final = "hive_status"
 
 
 def create_generation(connection: Connection, flow: str, generation: int) -> None:
-    """An empty one; what a rebuild that came to no end left of it goes."""
+    """An empty generation; what an unfinished rebuild left is dropped."""
     drop_generation(connection, flow, generation)
     schema = _schema(flow, generation)
     connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
@@ -61,7 +60,7 @@ def generation_exists(connection: Connection, flow: str, generation: int) -> boo
 
 
 def use_generation(connection: Connection, flow: str, generation: int) -> None:
-    """For the rest of the transaction, statements write to this generation."""
+    """The rest of the transaction writes to this generation."""
     connection.execute(
         SQL("SET LOCAL search_path TO {}, {}").format(
             Identifier(_schema(flow, generation)), Identifier(PUBLIC_SCHEMA)
@@ -70,23 +69,25 @@ def use_generation(connection: Connection, flow: str, generation: int) -> None:
 
 
 def adopt_generation(connection: Connection, flow: str, generation: int) -> None:
-    """Make everybody's tables the same as this generation's, and drop it."""
+    """Make the public tables equal to this generation's, and drop it."""
     schema = _schema(flow, generation)
     for table, keys in GOLD_TABLES.items():
-        ours = SQL("held.flow = {}").format(flow) if table == _SHARED else SQL("true")
-        same = SQL(" AND ").join(SQL("new.{0} = held.{0}").format(Identifier(key)) for key in keys)
+        ours = SQL("stored.flow = {}").format(flow) if table == _SHARED else SQL("true")
+        same = SQL(" AND ").join(
+            SQL("new.{0} = stored.{0}").format(Identifier(key)) for key in keys
+        )
         gone = SQL("NOT EXISTS (SELECT FROM {} AS new WHERE {})").format(
             Identifier(schema, table), same
         )
-        held = Identifier(PUBLIC_SCHEMA, table)
-        connection.execute(SQL("DELETE FROM {} AS held WHERE {} AND {}").format(held, ours, gone))
-        connection.execute(_brought_over(connection, schema, table, keys))
+        public = Identifier(PUBLIC_SCHEMA, table)
+        connection.execute(
+            SQL("DELETE FROM {} AS stored WHERE {} AND {}").format(public, ours, gone)
+        )
+        connection.execute(_upsert(connection, schema, table, keys))
     drop_generation(connection, flow, generation)
 
 
-def _brought_over(
-    connection: Connection, schema: str, table: str, keys: tuple[str, ...]
-) -> Composed:
+def _upsert(connection: Connection, schema: str, table: str, keys: tuple[str, ...]) -> Composed:
     rows = connection.execute(
         "SELECT column_name FROM information_schema.columns "
         "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
@@ -98,9 +99,9 @@ def _brought_over(
         SQL("{0} = excluded.{0}").format(Identifier(name)) for name in values
     ]
     if table == _VERSIONED:
-        changes.append(SQL("version = held.version + 1"))
+        changes.append(SQL("version = stored.version + 1"))
     return SQL(
-        "INSERT INTO {} AS held ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {} "
+        "INSERT INTO {} AS stored ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {} "
         "WHERE ({}) IS DISTINCT FROM ({})"
     ).format(
         Identifier(PUBLIC_SCHEMA, table),
@@ -109,7 +110,7 @@ def _brought_over(
         Identifier(schema, table),
         SQL(", ").join(map(Identifier, keys)),
         SQL(", ").join(changes),
-        SQL(", ").join(SQL("held.{}").format(Identifier(name)) for name in values),
+        SQL(", ").join(SQL("stored.{}").format(Identifier(name)) for name in values),
         SQL(", ").join(SQL("excluded.{}").format(Identifier(name)) for name in values),
     )
 

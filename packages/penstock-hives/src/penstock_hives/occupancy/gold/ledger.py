@@ -44,24 +44,22 @@ _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtextextended('penstock_hives.oc
 
 @dataclass(frozen=True, slots=True)
 class LedgerCache:
-    """What need not be asked of the database again; of a transaction that failed, nothing is."""
+    """What is not read from the database again; unchanged by a failed transaction."""
 
-    places: HiveCatalogue | None = None
+    hives: HiveCatalogue | None = None
     clock: int = 0
-    #: The slot up to which all hives were looked at, not only those with news.
-    looked: int = -1
+    #: The slot up to which all hives were checked, not only those with new data.
+    checked_slot: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerUpdate:
-    """What became of a batch."""
-
     changed: list[HiveStatus]
-    memory: LedgerCache
+    cache: LedgerCache
 
 
 class OccupancyLedger:
-    """The tables of one generation, in one transaction (`search_path` says which)."""
+    """The tables of one generation, in one transaction; `search_path` selects the generation."""
 
     __slots__ = ("_connection", "_flow", "_generation")
 
@@ -71,16 +69,17 @@ class OccupancyLedger:
         self._generation = generation
         connection.execute(_LOCK, (generation,))
 
-    def entered(self, batch: int) -> bool:
+    def is_applied(self, batch: int) -> bool:
         return AppliedBatches(self._connection).applied(self._flow, batch)
 
-    def enter(self, batch: int, facts: BatchFacts, memory: LedgerCache) -> LedgerUpdate:
-        """A batch that is not marked. What changed of how hives stand."""
+    def apply(self, batch: int, facts: BatchFacts, cache: LedgerCache) -> LedgerUpdate:
+        """Apply a batch that is not applied yet."""
         writer = self._writer(batch)
+        batch_column = [[batch] * facts.states.num_rows]
         writer.merge(
             "sensor_state",
             ["sensor_id"],
-            facts.states.drop_columns(["sensor"]).append_column("batch", _same(batch, facts)),
+            facts.states.drop_columns(["sensor"]).append_column("batch", batch_column),
             owner="sensor",
         )
         writer.merge(
@@ -99,97 +98,97 @@ class OccupancyLedger:
                 "last_at": "greatest(target.last_at, excluded.last_at)",
             },
         )
-        clock = max(memory.clock or status.last_received(self._connection), facts.clock)
-        entered = self._settle(writer, facts.counts, clock, memory)
+        clock = max(cache.clock or status.last_received(self._connection), facts.clock)
+        update = self._update(writer, facts.counts, clock, cache)
         AppliedBatches(self._connection).mark(self._flow, batch, facts.rows)
-        return entered
+        return update
 
-    def advance_clock(self, clock: int, memory: LedgerCache) -> LedgerUpdate:
-        """What time alone does, up to then."""
-        return self._settle(self._writer(0), NO_COUNTS, max(clock, memory.clock), memory)
+    def advance_clock(self, clock: int, cache: LedgerCache) -> LedgerUpdate:
+        """Apply what changes with time alone."""
+        return self._update(self._writer(0), NO_COUNTS, max(clock, cache.clock), cache)
 
-    def standings(self) -> list[HiveStatus]:
+    def read_statuses(self) -> list[HiveStatus]:
         return status.read_statuses(self._connection)
 
     def _writer(self, batch: int) -> GoldWriter:
-        # Another generation's staging tables are others.
+        # Each generation has its own staging tables.
         name = f"{self._flow}-{self._generation}" if self._generation else self._flow
         return GoldWriter(self._connection, name, batch)
 
-    def _settle(
-        self, writer: GoldWriter, counts: SlotCounts, clock: int, memory: LedgerCache
+    def _update(
+        self, writer: GoldWriter, counts: SlotCounts, clock: int, cache: LedgerCache
     ) -> LedgerUpdate:
-        places = HiveCatalogue.read(self._connection, memory.places)
-        counts = counts.only(np.isin(counts.hive, places.hive))
-        # Nights begin with a slot, and silence is told to the slot: within one, only hives with
-        # news can change.
+        catalogue = HiveCatalogue.read(self._connection, cache.hives)
+        counts = counts.only(np.isin(counts.hive, catalogue.hive))
+        # Resets are at the start of a slot, and freshness is computed by slot: within a slot only
+        # hives with new data can change.
         slot = clock // SLOT_MICROS
         now = slot * SLOT_MICROS
-        every = slot > memory.looked or places is not memory.places
-        counted = anchors.new_manual_counts(self._connection, clock)
-        news = np.union1d(counts.hive, counted.anchors.hive)
-        looked = places.hive if every else news
-        heard = status.read_freshness(self._connection, looked, now, every=every)
-        nights = anchors.new_nightly_resets(self._connection, places, heard, counts, now)
-        caused = counted.with_(nights)
-        inside = self._reckon(writer, places, counts, caused)
-        self._finish_days(
-            writer, places, merge_counts([counts, anchor_slots(caused.anchors)]), now, memory
-        )
-        changed = status.update_statuses(self._connection, places, heard, inside, now)
-        return LedgerUpdate(changed, LedgerCache(places, clock, max(slot, memory.looked)))
-
-    def _reckon(
-        self, writer: GoldWriter, places: HiveCatalogue, counts: SlotCounts, new: AnchorsByCause
-    ) -> OccupancyChange:
-        """Occupancy of all that counts and anchors touch; how full the hives are then."""
+        every = slot > cache.checked_slot or catalogue is not cache.hives
+        manual = anchors.new_manual_counts(self._connection, clock)
+        checked = catalogue.hive if every else np.union1d(counts.hive, manual.anchors.hive)
+        freshness = status.read_freshness(self._connection, checked, now, every=every)
+        resets = anchors.new_nightly_resets(self._connection, catalogue, freshness, counts, now)
+        new = manual.merged_with(resets)
         touched = merge_counts([counts, anchor_slots(new.anchors)])
+        change = self._update_occupancy(writer, catalogue, counts, new, touched)
+        self._finish_days(writer, catalogue, touched, now, cache)
+        changed = status.update_statuses(self._connection, catalogue, freshness, change, now)
+        return LedgerUpdate(changed, LedgerCache(catalogue, clock, max(slot, cache.checked_slot)))
+
+    def _update_occupancy(
+        self,
+        writer: GoldWriter,
+        catalogue: HiveCatalogue,
+        counts: SlotCounts,
+        new: AnchorsByCause,
+        touched: SlotCounts,
+    ) -> OccupancyChange:
+        """Recompute from the first slot of each hive that counts or anchors touch."""
         if not len(touched):
             return latest_change(compute_occupancy(touched, new.anchors, NO_LEVELS), NO_LEVELS)
+        calendars = catalogue.calendars
         hive = touched.hive[touched.firsts]
-        # A whole hour, and the slots a trend looks back on.
-        since = places.calendars.hour(hive, touched.slot[touched.firsts] - TREND_SLOTS + 1)
-        known = tables.read_slots(self._connection, hive, since)
-        corrected = anchors.applied_since(self._connection, hive, since)
-        before = tables.read_levels_before(self._connection, hive, known.counts, corrected)
-        caused = corrected.caused.with_(new)
-        every = merge_counts([known.counts, counts, anchor_slots(caused.anchors)])
-        occupancy = compute_occupancy(every, caused.anchors, before)
-        writer.slots(occupancy, known)
-        writer.corrections(caused, occupancy.correction)
+        # From the start of an hour, with the slots that a trend needs.
+        since = calendars.hour(hive, touched.slot[touched.firsts] - TREND_SLOTS + 1)
+        stored = tables.read_slots(self._connection, hive, since)
+        applied = anchors.applied_since(self._connection, hive, since)
+        before = tables.read_levels_before(self._connection, hive, stored.counts, applied)
+        merged = applied.anchors.merged_with(new)
+        every = merge_counts([stored.counts, counts, anchor_slots(merged.anchors)])
+        occupancy = compute_occupancy(every, merged.anchors, before)
+        writer.slots(occupancy, stored)
+        writer.corrections(merged, occupancy.correction)
 
-        by_hour = roll_up_hours(occupancy, before, places.calendars)
+        by_hour = roll_up_hours(occupancy, before, calendars)
         writer.hours(by_hour)
-        midnight = places.calendars.midnight(hive, places.calendars.day(hive, since))
+        midnight = calendars.midnight(hive, calendars.day(hive, since))
         earlier = tables.read_hours(self._connection, hive, midnight, since)
         yesterday = tables.read_day_start_levels(self._connection, hive, midnight)
-        writer.days(roll_up_days(concat_rollups([earlier, by_hour]), yesterday, places.calendars))
+        writer.days(roll_up_days(concat_rollups([earlier, by_hour]), yesterday, calendars))
         return latest_change(occupancy, before)
 
     def _finish_days(
         self,
         writer: GoldWriter,
-        places: HiveCatalogue,
+        catalogue: HiveCatalogue,
         touched: SlotCounts,
         now: int,
-        memory: LedgerCache,
+        cache: LedgerCache,
     ) -> None:
-        """KPIs of days that are over: that ended since all hives were looked at, or changed."""
-        today = places.calendars.day(places.hive, np.full(len(places.hive), now // SLOT_MICROS))
-        if memory.looked >= 0 and memory.places is places:
-            looked = np.full(len(places.hive), memory.looked)
-            first = np.minimum(today, places.calendars.day(places.hive, looked))
+        """KPIs of days that ended since all hives were checked, or that changed."""
+        hives, calendars = catalogue.hive, catalogue.calendars
+        today = calendars.day(hives, np.full(len(hives), now // SLOT_MICROS))
+        if cache.checked_slot >= 0 and cache.hives is catalogue:
+            checked = np.full(len(hives), cache.checked_slot)
+            first = np.minimum(today, calendars.day(hives, checked))
         else:
-            first = tables.first_day_without_kpis(self._connection, places.hive)
-        rows = np.searchsorted(places.hive, touched.hive[touched.firsts])
+            first = tables.first_day_without_kpis(self._connection, hives)
+        rows = np.searchsorted(hives, touched.hive[touched.firsts])
         earliest = touched.slot[touched.firsts]
-        first[rows] = np.minimum(first[rows], places.calendars.day(places.hive[rows], earliest))
+        first[rows] = np.minimum(first[rows], calendars.day(hives[rows], earliest))
         over = first < today
-        tables.write_finished_kpis(writer, places, places.hive[over], first[over], today[over])
-
-
-def _same(batch: int, facts: BatchFacts) -> list[list[int]]:
-    return [[batch] * facts.states.num_rows]
+        tables.write_finished_kpis(writer, catalogue, hives[over], first[over], today[over])
 
 
 _UTC: Final = pa.timestamp("us", "UTC")
@@ -208,7 +207,7 @@ SENSOR_STATUS_SCHEMA: Final = pa.schema(
         ("raw", pa.binary()),
     ]
 )
-#: How many there were: table `dead_letter_count`.
+#: Dead letters by day: table `dead_letter_count`.
 DEAD_LETTER_COUNT_SCHEMA: Final = pa.schema(
     [
         ("day", pa.date32()),
@@ -227,10 +226,10 @@ class BatchFacts:
     states: pa.Table = field(default_factory=SENSOR_STATE_SCHEMA.empty_table)
     statuses: pa.Table = field(default_factory=SENSOR_STATUS_SCHEMA.empty_table)
     dead_letters: pa.Table = field(default_factory=DEAD_LETTER_COUNT_SCHEMA.empty_table)
-    rows: int = 0  #: messages they were made from
+    rows: int = 0  #: messages of the batch
 
     @property
     def clock(self) -> int:
-        """When the last of it came: microseconds; 0, if nothing did."""
+        """When the last message was received: microseconds; 0 without messages."""
         columns = (self.states["received_at"], self.statuses["received_at"])
         return max(pc.max(column.cast(pa.int64())).as_py() or 0 for column in columns)

@@ -21,28 +21,28 @@ from penstock_hives.occupancy.slots import SLOT_MICROS, OccupancyLevels, SlotOcc
 from penstock_hives.sensors.protocol.configuration import SensorConfiguration
 from penstock_store import Connection
 
-#: A trend is the change over so many slots: a quarter of an hour.
+#: A trend is the change over this many slots: a quarter of an hour.
 TREND_SLOTS: Final = 3
-#: Below these shares of its capacity a hive is quiet, moderate, busy; above, it is full.
+#: Upper bounds of levels in percent of the capacity.
 _LEVELS: Final = ((40.0, "quiet"), (70.0, "moderate"), (95.0, "busy"))
 _FULL: Final = "full"
 NO_LEVEL: Final = ""
-#: Instead of a change, of hives in which nothing was counted.
+#: The change of hives without new counts.
 UNKNOWN_CHANGE: Final = np.iinfo(np.int64).min
-#: A change that is worth a word: so many people, and so much of the capacity, at least.
+#: The least change that is a trend: people, and share of the capacity.
 _FEW: Final = 2
 _SHARE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class HiveFreshness:
-    """Of hives, what their doors have told, and until when they need not tell more."""
+    """Of hives: when their sensors sent data, and until when these are fresh."""
 
     hive: Numbers
-    as_of: Numbers  #: microseconds, of the last message; 0: never
+    as_of: Numbers  #: microseconds, of the last message; 0: none
     doors: Numbers
-    fresh: Numbers  #: doors that are heard of
-    fresh_until: Numbers  #: of the door that is heard of longest
+    fresh: Numbers  #: doors with fresh data
+    fresh_until: Numbers  #: of the door that stays fresh longest
 
     def quality(self) -> Texts:
         return np.select([self.fresh == 0, self.fresh < self.doors], ["stale", "partial"], "good")
@@ -50,7 +50,7 @@ class HiveFreshness:
 
 @dataclass(frozen=True, slots=True)
 class OccupancyChange:
-    """Of hives in order: who is inside, and how many more than a while ago."""
+    """Of hives in order: raw occupancy, and its change over the trend period."""
 
     hive: Numbers
     raw: Numbers
@@ -58,11 +58,11 @@ class OccupancyChange:
 
 
 def latest_change(occupancy: SlotOccupancy, before: OccupancyLevels) -> OccupancyChange:
-    """From slots, which begin `TREND_SLOTS` before the last of each hive or earlier."""
+    """From slots that begin `TREND_SLOTS` before the last of each hive or earlier."""
     counts, end = occupancy.counts, occupancy.end
     first = np.flatnonzero(counts.firsts)
     last = np.append(first[1:], len(counts))[: len(first)] - 1
-    # The last row that ends before the while begins; none of the hive's: what was inside before.
+    # The last row before the trend period; without one, the level before.
     then = counts.slot[last] - TREND_SLOTS
     least = counts.slot.min(initial=0) - TREND_SLOTS
     span = counts.slot.max(initial=0) - least + 1
@@ -77,30 +77,33 @@ def latest_change(occupancy: SlotOccupancy, before: OccupancyLevels) -> Occupanc
 
 @dataclass(frozen=True, slots=True)
 class HiveStatusColumns:
-    """Rows of `hive_status`, but for their versions."""
+    """Rows of `hive_status` without their versions."""
 
     hive: Numbers
     occupancy: Numbers
     raw: Numbers
     percent: Floats  #: NaN without a capacity
-    level: Texts  #: empty without a capacity, and when nobody knows
+    level: Texts  #: empty without a capacity, and of stale hives
     trend: Texts
     quality: Texts
     as_of: Numbers
 
 
 def compute_statuses(
-    inside: OccupancyChange, capacity: Numbers, was: Texts, heard: HiveFreshness, now: Numbers | int
+    inside: OccupancyChange,
+    capacity: Numbers,
+    was: Texts,
+    freshness: HiveFreshness,
+    now: Numbers | int,
 ) -> HiveStatusColumns:
-    """Of the same hives, in the same order. A capacity of 0 is none.
+    """Of the same hives in the same order; a capacity of 0 is unknown.
 
-    `was` is the trend until now, for hives of which there is no news (a change of
-    `UNKNOWN_CHANGE`).
+    `was` is the trend so far, of hives without new counts (`UNKNOWN_CHANGE`).
     """
     occupancy = np.maximum(inside.raw, 0)
     percent = np.full(len(occupancy), np.nan)
     np.divide(100.0 * occupancy, capacity, out=percent, where=capacity > 0)
-    quality = heard.quality()
+    quality = freshness.quality()
     level = np.select([percent < most for most, _ in _LEVELS], [word for _, word in _LEVELS], _FULL)
     level = np.where(np.isnan(percent) | (quality == "stale"), NO_LEVEL, level)
     return HiveStatusColumns(
@@ -109,9 +112,9 @@ def compute_statuses(
         raw=inside.raw,
         percent=percent,
         level=level,
-        trend=_trend(inside, occupancy, capacity, was, heard.as_of, now),
+        trend=_trend(inside, occupancy, capacity, was, freshness.as_of, now),
         quality=quality,
-        as_of=heard.as_of,
+        as_of=freshness.as_of,
     )
 
 
@@ -138,8 +141,8 @@ def _trend(
     )
 
 
-#: Of a sensor that sends events nothing is heard while nobody passes: its statuses tell that it
-#: lives. Others tell their totals, and statuses without them are no news.
+#: A sensor that sends events is silent while nobody passes: its statuses keep it fresh. Of other
+#: sensors only reports do.
 _DOORS: Final = """
     SELECT s.hive_id,
            coalesce(st.received_at, 'epoch'),
@@ -160,36 +163,36 @@ _CLOCK: Final = """
     SELECT coalesce(max(received_at), 'epoch') FROM (
         SELECT max(received_at) AS received_at FROM sensor_state
         UNION ALL SELECT max(received_at) FROM sensor_status
-    ) AS heard
+    ) AS received
 """
 
 
 def read_freshness(
     connection: Connection, hives: Numbers, now: int, *, every: bool
 ) -> HiveFreshness:
-    """Of these hives in order; `every` says that they are all there are."""
-    untold = SensorConfiguration()
+    """Of these hives in order; `every`: they are all hives."""
+    default = SensorConfiguration()
     given = {
-        "status": untold.status_interval_min,
-        "report": untold.report_interval_min,
+        "status": default.status_interval_min,
+        "report": default.report_interval_min,
         "hives": [] if every else hives.tolist(),
         "every": every,
     }
     kinds = {"hive": "number", "received": "time", "until": "time"}
     doors = fetch_columns(connection, _DOORS, kinds, given)
     known = np.isin(doors["hive"], hives)
-    place = np.searchsorted(hives, doors["hive"][known])
+    row = np.searchsorted(hives, doors["hive"][known])
     received, until = doors["received"][known], doors["until"][known]
     as_of, fresh_until, count, fresh = (np.zeros(len(hives), np.int64) for _ in range(4))
-    np.maximum.at(as_of, place, received)
-    np.maximum.at(fresh_until, place, until)
-    np.add.at(count, place, 1)
-    np.add.at(fresh, place, until > now)
+    np.maximum.at(as_of, row, received)
+    np.maximum.at(fresh_until, row, until)
+    np.add.at(count, row, 1)
+    np.add.at(fresh, row, until > now)
     return HiveFreshness(hives, as_of, count, fresh, fresh_until)
 
 
 def last_received(connection: Connection) -> int:
-    """When the last message came that gold knows of: microseconds."""
+    """When the last message was received: microseconds."""
     return int(fetch_columns(connection, _CLOCK, {"at": "time"}, {})["at"][0])
 
 
@@ -203,7 +206,7 @@ _COLUMNS: Final = (
     "hive_id, occupancy, raw_occupancy, percent, level, trend, quality, as_of, version"
 )
 _WRITE: Final = f"""
-    INSERT INTO hive_status AS held ({_COLUMNS})
+    INSERT INTO hive_status AS stored ({_COLUMNS})
     SELECT hive_id, occupancy, raw, percent, nullif(level, ''), trend, quality,
            to_timestamp(as_of / 1000000) + as_of %% 1000000 * interval '1 microsecond', 1
     FROM unnest(
@@ -213,9 +216,9 @@ _WRITE: Final = f"""
     ON CONFLICT (hive_id) DO UPDATE SET
         occupancy = excluded.occupancy, raw_occupancy = excluded.raw_occupancy,
         percent = excluded.percent, level = excluded.level, trend = excluded.trend,
-        quality = excluded.quality, as_of = excluded.as_of, version = held.version + 1
-    WHERE (held.occupancy, held.raw_occupancy, held.percent, held.level, held.trend, held.quality,
-           held.as_of)
+        quality = excluded.quality, as_of = excluded.as_of, version = stored.version + 1
+    WHERE (stored.occupancy, stored.raw_occupancy, stored.percent, stored.level, stored.trend,
+           stored.quality, stored.as_of)
         IS DISTINCT FROM (excluded.occupancy, excluded.raw_occupancy, excluded.percent,
            excluded.level, excluded.trend, excluded.quality, excluded.as_of)
     RETURNING {_COLUMNS}
@@ -225,8 +228,6 @@ _ALL: Final = f"SELECT {_COLUMNS} FROM hive_status ORDER BY hive_id"
 
 @dataclass(frozen=True, slots=True)
 class HiveStatus:
-    """A row of `hive_status`."""
-
     hive_id: int
     occupancy: int
     raw_occupancy: int
@@ -244,35 +245,32 @@ def read_statuses(connection: Connection) -> list[HiveStatus]:
 
 def update_statuses(
     connection: Connection,
-    places: HiveCatalogue,
-    heard: HiveFreshness,
+    catalogue: HiveCatalogue,
+    freshness: HiveFreshness,
     news: OccupancyChange,
     now: int,
 ) -> list[HiveStatus]:
-    """Say how hives stand now: those with news, and what time has done to the others.
-
-    Those that changed are returned.
-    """
-    inside, trend = _current_change(connection, heard.hive, news)
-    chosen = np.isin(heard.hive, inside.hive)
-    of_chosen = HiveFreshness(*(getattr(heard, name)[chosen] for name in HiveFreshness.__slots__))
-    made = compute_statuses(inside, places.capacity_of(inside.hive), trend, of_chosen, now)
-    rows = connection.execute(_WRITE, _to_lists(made)).fetchall() if len(made.hive) else []
-    return [HiveStatus(**row) for row in rows]
+    """Update hives with new counts, and what time changed of others; return changed statuses."""
+    inside, trend = _current_change(connection, freshness.hive, news)
+    rows = np.isin(freshness.hive, inside.hive)
+    fresh = HiveFreshness(*(getattr(freshness, name)[rows] for name in HiveFreshness.__slots__))
+    made = compute_statuses(inside, catalogue.capacity_of(inside.hive), trend, fresh, now)
+    changed = connection.execute(_WRITE, _to_lists(made)).fetchall() if len(made.hive) else []
+    return [HiveStatus(**row) for row in changed]
 
 
 def _current_change(
     connection: Connection, hives: Numbers, news: OccupancyChange
 ) -> tuple[OccupancyChange, Texts]:
-    """What there is to say of hives that something was ever counted in."""
+    """With the stored values of hives without new counts."""
     kinds = dict.fromkeys(("hive", "raw", "trend"), "number")
-    held = fetch_columns(connection, _READ, kinds, {"hives": hives.tolist()})
-    quiet = ~np.isin(held["hive"], news.hive)
-    hive = np.concatenate([news.hive, held["hive"][quiet]])
+    stored = fetch_columns(connection, _READ, kinds, {"hives": hives.tolist()})
+    quiet = ~np.isin(stored["hive"], news.hive)
+    hive = np.concatenate([news.hive, stored["hive"][quiet]])
     order = np.argsort(hive)
-    raw = np.concatenate([news.raw, held["raw"][quiet]])
+    raw = np.concatenate([news.raw, stored["raw"][quiet]])
     change = np.concatenate([news.change, np.full(quiet.sum(), UNKNOWN_CHANGE)])
-    trend = np.concatenate([np.ones(len(news.hive), np.int64), held["trend"][quiet]])
+    trend = np.concatenate([np.ones(len(news.hive), np.int64), stored["trend"][quiet]])
     return (
         OccupancyChange(hive[order], raw[order], change[order]),
         np.array(_TRENDS)[trend[order]],

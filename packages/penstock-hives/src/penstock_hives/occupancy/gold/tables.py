@@ -57,7 +57,7 @@ _RAW_OCCUPANCY: Final = """
     SELECT hive_id, raw_occupancy::bigint
     FROM hive_status WHERE hive_id = ANY (%(hives)s::bigint[])
 """
-#: Hours have what days are made of; the mean is an area over their length.
+#: Days are made of hours; an area is mean times length.
 _HOURS: Final = """
     SELECT h.hive_id, h.slot, h.entries::bigint, h.exits::bigint,
            h.occupancy_end::bigint, h.peak::bigint, round(h.mean * 12)::bigint
@@ -83,7 +83,7 @@ _HOUR_BEFORE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class StoredSlots:
-    """Slots as the table has them."""
+    """Rows of `occupancy_5min`."""
 
     counts: SlotCounts
     end: Numbers
@@ -91,7 +91,7 @@ class StoredSlots:
 
 
 def read_slots(connection: Connection, hives: Numbers, since: Numbers) -> StoredSlots:
-    """All there are of these hives from these slots on."""
+    """All slots of these hives from the given ones on."""
     kinds = {name: "time" if name == "slot" else "number" for name in _NUMBERS}
     found = fetch_columns(connection, _SLOTS, kinds, _parameters(hives, since))
     found["slot"] //= SLOT_MICROS
@@ -100,19 +100,19 @@ def read_slots(connection: Connection, hives: Numbers, since: Numbers) -> Stored
 
 
 def read_levels_before(
-    connection: Connection, hives: Numbers, known: SlotCounts, corrected: AppliedAnchors
+    connection: Connection, hives: Numbers, since: SlotCounts, applied: AppliedAnchors
 ) -> OccupancyLevels:
-    """What was inside before the first of the slots that are known of these hives.
+    """The levels before the first of these slots.
 
-    Less than now by all that was counted since, and by what anchors since have made of it.
+    The current level less all counts since, and less the corrections of anchors since.
     """
-    found = fetch_columns(
+    current = fetch_columns(
         connection, _RAW_OCCUPANCY, {"hive": "number", "raw": "number"}, {"hives": hives.tolist()}
     )
-    raw = _levels(found["hive"], found["raw"]).of(hives)
+    raw = _levels(current["hive"], current["raw"]).of(hives)
     for hive, change in (
-        (known.hive, known.entries - known.exits),
-        (corrected.caused.anchors.hive, corrected.correction),
+        (since.hive, since.entries - since.exits),
+        (applied.anchors.anchors.hive, applied.correction),
     ):
         np.subtract.at(raw, np.searchsorted(hives, hive), change)
     return OccupancyLevels(hives, raw)
@@ -133,7 +133,7 @@ def read_hours(
 def read_day_start_levels(
     connection: Connection, hives: Numbers, since: Numbers
 ) -> OccupancyLevels:
-    """What was inside when these days began."""
+    """The levels at the start of these days."""
     kinds = {"hive": "number", "end": "number"}
     found = fetch_columns(connection, _HOUR_BEFORE, kinds, _parameters(hives, since))
     return _levels(found["hive"], found["end"])
@@ -150,13 +150,13 @@ def _parameters(hives: Numbers, since: Numbers) -> dict[str, Any]:
 
 _UTC: Final = pa.timestamp("us", "UTC")
 _SLOT_KINDS: Final = ("int8", "timestamptz", *("int4",) * 4)
-#: Rows made into bytes at a time.
+#: Rows that are encoded at a time.
 _ROWS: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class GoldWriter:
-    """Writes in one transaction, by way of staging tables that bear its batch's name."""
+    """Writes in one transaction, through staging tables named after the batch."""
 
     connection: Connection
     flow: str
@@ -172,7 +172,7 @@ class GoldWriter:
         owner: str = "",
         where: str = "true",
     ) -> None:
-        """Insert rows, or update those that differ. Of `owner`s that are gone rows are dropped."""
+        """Insert rows, or update those that differ; rows of deleted `owner`s are dropped."""
         if not table.num_rows:
             return
         names = table.schema.names
@@ -189,7 +189,7 @@ class GoldWriter:
         drop_staging_table(self.connection, staging)
 
     def append(self, target: str, table: pa.Table, kinds: Sequence[str]) -> None:
-        """Insert rows none of which is there: straight into the table, in half the time."""
+        """Insert rows that are all new: directly into the table, in half the time."""
         if not table.num_rows:
             return
         names = SQL(", ").join(map(Identifier, table.schema.names))
@@ -200,17 +200,17 @@ class GoldWriter:
                 copy.write(encode_rows(batch, kinds))
             copy.write(TRAILER)
 
-    def slots(self, occupancy: SlotOccupancy, known: StoredSlots) -> None:
-        """All slots from the first that is known on, so that others are known to be new."""
+    def slots(self, occupancy: SlotOccupancy, stored: StoredSlots) -> None:
+        """`stored` has all rows from the first one on, so other rows are new."""
         counts, end, peak = occupancy.counts, occupancy.end, occupancy.peak
-        row = find_slots(counts, known.counts.hive, known.counts.slot)
+        row = find_slots(counts, stored.counts.hive, stored.counts.slot)
         new, changed = np.ones(len(counts), bool), np.zeros(len(counts), bool)
         new[row] = False
         changed[row] = (
-            (counts.entries[row] != known.counts.entries)
-            | (counts.exits[row] != known.counts.exits)
-            | (end[row] != known.end)
-            | (peak[row] != known.peak)
+            (counts.entries[row] != stored.counts.entries)
+            | (counts.exits[row] != stored.counts.exits)
+            | (end[row] != stored.end)
+            | (peak[row] != stored.peak)
         )
         columns = {
             "hive_id": counts.hive,
@@ -225,8 +225,8 @@ class GoldWriter:
         self.merge("occupancy_5min", ["hive_id", "slot"], table.filter(pa.array(changed)))
 
     def hours(self, hours: OccupancyRollup) -> None:
-        named = {"slot": _times(hours.name)}
-        self.merge("occupancy_hour", ["hive_id", "slot"], _rollup(hours, named))
+        name_column = {"slot": _times(hours.name)}
+        self.merge("occupancy_hour", ["hive_id", "slot"], _rollup(hours, name_column))
 
     def days(self, days: OccupancyRollup) -> None:
         table = _rollup(days, {"day": _dates(days.name)})
@@ -248,13 +248,12 @@ class GoldWriter:
         }
         self.merge("kpi_day", ["hive_id", "day"], pa.table(columns))
 
-    def corrections(self, caused: AnchorsByCause, correction: Numbers) -> None:
-        anchors = caused.anchors
+    def corrections(self, anchors: AnchorsByCause, correction: Numbers) -> None:
         columns = {
-            "hive_id": anchors.hive,
-            "at": pa.array(anchors.at).cast(_UTC),
+            "hive_id": anchors.anchors.hive,
+            "at": pa.array(anchors.anchors.at).cast(_UTC),
             "correction": correction,
-            "cause": np.where(caused.manual, "manual", "nightly"),
+            "cause": np.where(anchors.manual, "manual", "nightly"),
         }
         self.merge("hive_offset", ["hive_id", "at"], pa.table(columns))
 
@@ -266,16 +265,16 @@ class GoldWriter:
         )
 
 
-def _rollup(stretches: OccupancyRollup, named: Mapping[str, pa.Array]) -> pa.Table:
+def _rollup(rollup: OccupancyRollup, name_column: Mapping[str, pa.Array]) -> pa.Table:
     return pa.table(
         {
-            "hive_id": stretches.hive,
-            **named,
-            "entries": stretches.entries,
-            "exits": stretches.exits,
-            "occupancy_end": stretches.end,
-            "peak": stretches.peak,
-            "mean": stretches.mean,
+            "hive_id": rollup.hive,
+            **name_column,
+            "entries": rollup.entries,
+            "exits": rollup.exits,
+            "occupancy_end": rollup.end,
+            "peak": rollup.peak,
+            "mean": rollup.mean,
         }
     )
 
@@ -288,37 +287,36 @@ def _dates(days: Numbers) -> pa.Array:
     return pa.array(days.astype(np.int32)).cast(pa.date32())
 
 
-#: The day after the last that has its KPIs, or the first there is.
+#: The day after the last one with KPIs, or the first day with data.
 _UNFINISHED: Final = """
-    SELECT t.hive_id, coalesce(done.day + 1, begun.day, '9999-01-01') - '1970-01-01'::date
+    SELECT t.hive_id, coalesce(finished.day + 1, first.day, '9999-01-01') - '1970-01-01'::date
     FROM unnest(%(hives)s::bigint[]) AS t (hive_id)
     LEFT JOIN LATERAL (
         SELECT day FROM kpi_day k WHERE k.hive_id = t.hive_id ORDER BY day DESC LIMIT 1
-    ) AS done ON true
+    ) AS finished ON true
     LEFT JOIN LATERAL (
         SELECT day FROM occupancy_day d WHERE d.hive_id = t.hive_id ORDER BY day LIMIT 1
-    ) AS begun ON true
+    ) AS first ON true
 """
 
 
 def first_day_without_kpis(connection: Connection, hives: Numbers) -> Numbers:
-    """Of hives in order: the first day that has no KPIs, as days since 1970."""
+    """The first day without KPIs of each hive, as days since 1970."""
     kinds = {"hive": "number", "day": "number"}
     found = fetch_columns(connection, _UNFINISHED, kinds, {"hives": hives.tolist()})
     return found["day"][np.argsort(found["hive"])]
 
 
 def write_finished_kpis(
-    writer: GoldWriter, places: HiveCatalogue, hives: Numbers, since: Numbers, until: Numbers
+    writer: GoldWriter, catalogue: HiveCatalogue, hives: Numbers, since: Numbers, until: Numbers
 ) -> None:
-    """From the days `since` to those before `until`."""
     if not len(hives):
         return
-    begin = places.calendars.midnight(hives, since)
-    end = places.calendars.midnight(hives, until)
+    begin = catalogue.calendars.midnight(hives, since)
+    end = catalogue.calendars.midnight(hives, until)
     hours = read_hours(writer.connection, hives, begin, end)
     if not len(hours):
         return
     before = read_day_start_levels(writer.connection, hives, begin)
-    made = compute_kpis(hours, before, places.calendars, places.opening)
-    writer.kpis(made, places.capacity_of(made.hive))
+    kpis = compute_kpis(hours, before, catalogue.calendars, catalogue.opening_shares)
+    writer.kpis(kpis, catalogue.capacity_of(kpis.hive))

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock_hives.occupancy.gold import BatchFacts, OccupancyLedger
-from penstock_hives.occupancy.gold.ledger import LedgerCache, LedgerUpdate
+from penstock_hives.occupancy.gold.ledger import (
+    BatchFacts,
+    LedgerCache,
+    LedgerUpdate,
+    OccupancyLedger,
+)
 from penstock_hives.occupancy.gold.status import HiveStatus
+from penstock_hives.occupancy.repository import INSERT_MANUAL_COUNT
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.occupancy.slots import SLOT_SECONDS, SlotCounts, merge_counts
 from penstock_store import Database
@@ -26,7 +31,7 @@ class Bookkeeper:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.memory = LedgerCache()
+        self.cache = LedgerCache()
         self.sums: dict[int, list[int]] = {}
         self.batch = -1
         database.execute("INSERT INTO account (id, name) VALUES (1, 'Comb')")
@@ -58,7 +63,7 @@ class Bookkeeper:
         entered = self.try_to_enter(*passages, batch=batch)
         if entered is None:
             return []
-        self.memory = entered.memory
+        self.cache = entered.cache
         return entered.changed
 
     def try_to_enter(self, *passages: Passage, batch: int | None = None) -> LedgerUpdate | None:
@@ -66,15 +71,19 @@ class Bookkeeper:
         facts = self.facts(*passages)
         with self.database.transaction() as connection:
             books = OccupancyLedger(connection, "hives")
-            if books.entered(self.batch):
+            if books.is_applied(self.batch):
                 return None
-            return books.enter(self.batch, facts, self.memory)
+            return books.apply(self.batch, facts, self.cache)
 
     def advance_clock(self, until: datetime) -> list[HiveStatus]:
         with self.database.transaction() as connection:
-            entered = OccupancyLedger(connection, "hives").advance_clock(micros(until), self.memory)
-        self.memory = entered.memory
+            entered = OccupancyLedger(connection, "hives").advance_clock(micros(until), self.cache)
+        self.cache = entered.cache
         return entered.changed
+
+    def count_heads(self, hive: int, at: datetime, counted: int, by: str = "ana") -> None:
+        given = {"hive": hive, "at": at, "counted": counted, "by": by}
+        self.database.execute(INSERT_MANUAL_COUNT, given)
 
     def facts(self, *passages: Passage) -> BatchFacts:
         hive_of = {row["id"]: row["hive_id"] for row in self.database.rows("TABLE sensor")}

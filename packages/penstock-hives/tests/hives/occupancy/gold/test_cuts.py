@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from penstock_hives.occupancy.gold import record_manual_count
 from penstock_hives.occupancy.gold.ledger import LedgerCache
 from tests.hives.occupancy.gold.ledger import Bookkeeper, Passage
 
@@ -63,9 +62,8 @@ def test_the_tables_do_not_depend_on_the_cut(books: Bookkeeper, start: datetime)
     dice = random.Random(start.toordinal())
     for (hive, doors), zone in zip(HIVES.items(), ZONES, strict=True):
         books.hive(hive, zone, doors=doors)
-    with books.database.transaction() as connection:
-        for hive in (1, 3):
-            record_manual_count(connection, hive, start + timedelta(hours=30.21), 12, "ana")
+    for hive in (1, 3):
+        books.count_heads(hive, start + timedelta(hours=30.21), 12)
     rows = passages(start, dice)
     found = []
     for most in (40, len(rows), 150):
@@ -74,7 +72,7 @@ def test_the_tables_do_not_depend_on_the_cut(books: Bookkeeper, start: datetime)
         found.append(tables(books))
         for table in (*TABLES, "sensor_state"):
             books.database.execute(f"DELETE FROM {table}")
-        books.memory = LedgerCache()
+        books.cache = LedgerCache()
     assert found[0]["hive_status"]
     assert found[0]["occupancy_5min"]
     for other in found[1:]:

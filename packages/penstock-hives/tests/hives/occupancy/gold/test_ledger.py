@@ -129,17 +129,13 @@ def test_a_hive_with_a_silent_door_is_partial(books: Bookkeeper) -> None:
 
 
 def test_a_count_of_heads_is_the_truth_from_then_on(books: Bookkeeper) -> None:
-    from penstock_hives.occupancy.gold import record_manual_count
-
     books.hive(1)
     books.enter((1, clock(12), 5, 0), (1, clock(12, 30), 1, 0))
-    with books.database.transaction() as connection:
-        record_manual_count(connection, 1, clock(12, 20), 40, "ana")
+    books.count_heads(1, clock(12, 20), 40)
     books.enter((1, clock(12, 35), 0, 2))
     assert books.status()["occupancy"] == 39
     assert books.table("hive_offset") == [(1, clock(12, 20), 35, "manual")]
-    with books.database.transaction() as connection:
-        record_manual_count(connection, 1, clock(12, 20), 30, "ana, who counted again")
+    books.count_heads(1, clock(12, 20), 30, "ana, who counted again")
     books.advance_clock(clock(12, 40))
     assert books.status()["occupancy"] == 29
 
@@ -176,10 +172,10 @@ def test_counts_of_a_hive_that_is_gone_are_no_hindrance(books: Bookkeeper) -> No
     facts = books.facts((1, clock(12), 5, 0), (2, clock(12), 3, 0))
     books.database.execute("DELETE FROM sensor WHERE hive_id = 2")
     books.database.execute("DELETE FROM hive WHERE id = 2")
-    from penstock_hives.occupancy.gold import OccupancyLedger
+    from penstock_hives.occupancy.gold.ledger import OccupancyLedger
 
     with books.database.transaction() as connection:
-        OccupancyLedger(connection, "hives").enter(0, facts, books.memory)
+        OccupancyLedger(connection, "hives").apply(0, facts, books.cache)
     assert books.status()["occupancy"] == 5
 
 

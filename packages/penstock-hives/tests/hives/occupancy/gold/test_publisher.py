@@ -12,7 +12,7 @@ from penstock.client import BrokerUnreachable, blocking_client
 from penstock_hives.occupancy.gold.status import HiveStatus
 from penstock_hives.occupancy.publisher import (
     CACHE_KEYS,
-    BrokerOccupancyPublisher,
+    OccupancyPublisher,
     cache_statuses,
     status_document,
 )
@@ -38,33 +38,33 @@ DOCUMENT = {
 
 
 def test_a_change_goes_to_those_who_listen_for_the_hive(broker: Broker) -> None:
-    publications = BrokerOccupancyPublisher(broker.url)
+    publisher = OccupancyPublisher(broker.url)
     with blocking_client.connect(broker.url) as fabric:
         with fabric.subscribe("occupancy.7", exchange="occupancy") as one:
-            publications.publish([STANDING])
+            publisher.publish([STANDING])
             message = one.receive(timeout=60)
-    publications.close()
+    publisher.close()
     assert message.json() == DOCUMENT
     assert message.message_id == "7-3"
 
 
 def test_a_change_is_a_topic_of_mqtt_too(penstock: Penstock) -> None:
-    publications = BrokerOccupancyPublisher(penstock.url)
+    publisher = OccupancyPublisher(penstock.url)
     with (
         blocking_client.connect(penstock.mqtt_url) as fabric,
         fabric.subscribe("occupancy/7") as one,
     ):
-        publications.publish([STANDING])
+        publisher.publish([STANDING])
         message = one.receive(timeout=60)
-    publications.close()
+    publisher.close()
     assert message.json() == DOCUMENT
 
 
 def test_a_broker_that_is_away_is_noticed_before_there_is_something_to_tell() -> None:
-    publications = BrokerOccupancyPublisher(f"amqp://127.0.0.1:{free_port()}")
+    publisher = OccupancyPublisher(f"amqp://127.0.0.1:{free_port()}")
     with pytest.raises(BrokerUnreachable):
-        publications.connect()
-    publications.close()
+        publisher.connect()
+    publisher.close()
 
 
 def test_the_cache_has_the_same_document() -> None:
@@ -83,25 +83,26 @@ class Clock:
         return self.now
 
 
-class Told:
+class Told(OccupancyPublisher):
     """Publications that fail when told to, of a desk with two hives."""
 
     def __init__(self, database: Database, books: Bookkeeper) -> None:
         books.hive(1)
         books.hive(2)
+        super().__init__(None)
         self.versions: list[tuple[int, int]] = []
         self.failing = False
         self.clock = Clock()
         self.cache = BlockingCache(None)
-        self.desk = OccupancyWriter("hives", database, self.cache, self, self.clock)
+        self.writer = OccupancyWriter("hives", database, self.cache, self, self.clock)
 
     def connect(self) -> None:
         if self.failing:
             raise ConnectionError("no broker")
 
-    def publish(self, standings: Sequence[HiveStatus]) -> None:
+    def publish(self, statuses: Sequence[HiveStatus]) -> None:
         self.connect()
-        self.versions += [(each.hive_id, each.version) for each in standings]
+        self.versions += [(each.hive_id, each.version) for each in statuses]
 
     def close(self) -> None: ...
 
@@ -112,19 +113,19 @@ def told(database: Database, books: Bookkeeper) -> Told:
 
 
 def test_what_could_not_be_told_is_told_before_anything_new(told: Told, books: Bookkeeper) -> None:
-    told.desk.enter(0, 0, books.facts((1, clock(12), 5, 0)))
+    told.writer.apply_batch(0, 0, books.facts((1, clock(12), 5, 0)))
     told.failing = True
     with pytest.raises(ConnectionError):
-        told.desk.enter(0, 1, books.facts((2, clock(12), 5, 0)))
+        told.writer.apply_batch(0, 1, books.facts((2, clock(12), 5, 0)))
     told.failing = False
-    told.desk.enter(0, 2, books.facts((1, clock(12, 10), 5, 0)))
+    told.writer.apply_batch(0, 2, books.facts((1, clock(12, 10), 5, 0)))
     assert told.versions == [(1, 1), (1, 2), (2, 1)]
 
 
 def test_time_passes_with_nobody_sending(told: Told, books: Bookkeeper) -> None:
-    told.desk.enter(0, 0, books.facts((1, clock(12), 5, 0)))
+    told.writer.apply_batch(0, 0, books.facts((1, clock(12), 5, 0)))
     told.clock.now = 3601.0
-    told.desk.advance_clock()
+    told.writer.advance_clock()
     assert books.status(1)["quality"] == "stale"
     assert told.versions == [(1, 1), (1, 2)]
     found = told.cache.get("h1:hive:1")
@@ -137,5 +138,5 @@ def test_a_process_that_has_entered_nothing_leaves_time_to_others(
 ) -> None:
     books.enter((1, clock(12), 5, 0))
     told.clock.now = 36_000.0
-    told.desk.advance_clock()
+    told.writer.advance_clock()
     assert books.status(1)["quality"] == "good"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import pickle
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock_hives.occupancy import silver as readings
-from penstock_hives.occupancy import silver_dataframe
+from penstock_hives.occupancy import silver
 from penstock_hives.occupancy.flow import HivesFlow
-from penstock_hives.sensors.fleet import Quirks
+from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
+from penstock_hives.sensors.fleet import Fleet, Quirks
 from penstock_hives.sensors.protocol.event import EVENT_LENGTH
 from penstock_store import Database
-from tests.hives.occupancy.gold.fleets import Line, gold
+from tests.hives.occupancy.gold.fleets import START, Line, gold
+from tests.hives.occupancy.sensed import after, messages_of, profiles_of
 
 
 def test_every_message_is_in_one_of_the_tables(
@@ -60,8 +63,8 @@ def test_shares_of_several_tasks_are_those_of_one(
     line = Line.laid(spark, database, tmp_path, Quirks(), days=0.4)
     line.apply([])
     alone = gold(line), line.lake.read(spark, "silver.reports").drop("batch").collect()
-    monkeypatch.setattr(readings, "_TASK_ROWS", 100)
-    monkeypatch.setattr(readings, "_cores", lambda _: 3)
+    monkeypatch.setattr(silver, "_TASK_ROWS", 100)
+    monkeypatch.setattr(silver, "_cores", lambda _: 3)
     line.flow.begin_rebuild(1, 0)
 
     line.apply([], generation=1)
@@ -74,19 +77,33 @@ def test_shares_of_several_tasks_are_those_of_one(
     assert sorted(found, key=str) == sorted(alone[1], key=str)
 
 
-def test_a_worker_makes_what_the_step_in_one_frame_makes(
-    spark: SparkSession, database: Database, tmp_path: Path
-) -> None:
-    line = Line.laid(spark, database, tmp_path, Quirks(), days=0.4)
-    before = line.flow.writer.before(0, 0)
-    assert before.states is not None
-    messages = line.batch(0, 0, len(line.frames)).messages
-    rows = silver_dataframe.silver(messages, before.profiles, before.states)
-    line.apply([])
-    reports = line.lake.read(spark, "silver.reports")
-    columns = silver_dataframe.reports(rows).columns
-    assert reports.select(columns).exceptAll(silver_dataframe.reports(rows)).count() == 0
-    assert reports.count() == silver_dataframe.reports(rows).count()
+def test_two_batches_give_the_rows_and_states_of_one() -> None:
+    quirks = Quirks(restarts=1.0, duplicates=0.02, late=0.02, corrupt=0.01, scrambled=0.002)
+    fleet = Fleet(start=START, seed=4, hives=6, quirks=quirks)
+    messages = pa.Table.from_batches(messages_of(fleet, START + timedelta(hours=30)))
+    profiles, none = profiles_of(fleet), SENSOR_STATE_SCHEMA.empty_table()
+    whole, summary = silver.make_silver(messages.to_batches(), profiles, none)
+
+    middle = len(messages) // 2
+    first, earlier = silver.make_silver(messages.slice(0, middle).to_batches(), profiles, none)
+    states = after(none, earlier.states.combine_chunks().to_batches()[0])
+    second, later = silver.make_silver(messages.slice(middle).to_batches(), profiles, states)
+    states = after(states, later.states.combine_chunks().to_batches()[0])
+
+    for name, rows in whole.items():
+        parts = pa.concat_tables([first[name], second[name]])
+        assert parts.sort_by("offset").equals(rows.sort_by("offset"))
+    assert states.sort_by("sensor").equals(summary.states.sort_by("sensor"))
+    assert set(whole["silver.reports"]["kind"].to_pylist()) == {"report", "restart", "event"}
+    reasons = set(whole["silver.dead_letters"]["reason"].to_pylist())
+    assert {"too_short", "too_long", "unknown_type"} <= reasons
+
+
+def test_no_messages_give_no_rows() -> None:
+    fleet = Fleet(start=START, seed=4, hives=1)
+    tables, summary = silver.make_silver([], profiles_of(fleet), SENSOR_STATE_SCHEMA.empty_table())
+    assert [len(rows) for rows in tables.values()] == [0, 0, 0]
+    assert len(summary.states) == len(summary.notices) == len(summary.counts) == 0
 
 
 def test_a_flow_can_be_sent_to_where_it_is_to_work() -> None:

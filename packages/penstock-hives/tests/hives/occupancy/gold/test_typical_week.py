@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from penstock_hives.occupancy.gold.typical_week import update_typical_weeks
+from penstock_hives.occupancy.flow import update_typical_weeks
 from tests.hives.occupancy.gold.ledger import Bookkeeper, clock
 
 WEEK = timedelta(days=7)
