@@ -43,7 +43,7 @@ from penstock_hives.people.service import (
     UserService,
 )
 from penstock_hives.places.service import FavouriteService, HiveService, NotificationSettingService
-from penstock_hives.sensors.broker import ManagedSensorBroker, SensorBroker
+from penstock_hives.sensors.broker import SensorBroker
 from penstock_hives.sensors.service import SensorCommandService, SensorReportReader, SensorService
 from penstock_hives.settings import HivesSettings
 from penstock_store import StoreUnavailable
@@ -234,6 +234,6 @@ async def open_resources(
         )
         await stack.enter_async_context(pool)
         cache = await stack.enter_async_context(open_cache(settings.cache))
-        held = broker or ManagedSensorBroker(settings.broker, settings.management)
+        held = broker or SensorBroker(settings.broker, settings.management)
         stack.push_async_callback(held.close)
         yield Resources(settings, pool, cache, held, identify, public, clock)

@@ -116,7 +116,7 @@ def _show_docs(app: FastAPI) -> None:
 async def _maintain(resources: Resources) -> None:
     for turn in count(1):
         try:
-            await resources.services.commands.tend()
+            await resources.services.commands.deliver_pending()
             if turn % IMAGE_SWEEP_EVERY == 0:
                 await resources.services.images.sweep()
         except PenstockError as error:

@@ -118,4 +118,4 @@ async def _run(url: str, live_url: str, shown: DemoFleet, with_stdin: bool) -> N
         finally:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await past.flush()
-                await shown.enter(live)
+                await shown.save_state(live)

@@ -19,9 +19,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from penstock.cli.shutdown import stop_event
 from penstock.client import Fabric, connect
 from penstock.core.errors import ConfigurationError
+from penstock_hives.dates import SLOT_SECONDS
 from penstock_hives.sensors.fleet import Fleet, FrameWindow, SensorFrame
 from penstock_hives.sensors.fleet.fleet import WINDOW_SLOTS
-from penstock_hives.sensors.fleet.visitors import SLOT_SECONDS
 from penstock_hives.sensors.protocol.topic import ALL_SENSOR_TOPICS, COMMAND_TOPICS
 from penstock_hives.sensors.publisher import (
     FramePacer,
@@ -53,9 +53,9 @@ class FleetRun:
         path.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
     def record(self, path: Path) -> None:
-        with open_recording(path) as recorder, self._shown() as shown:
+        with open_recording(path) as record, self._shown() as shown:
             for window in self._fleet.windows(self._plan.until):
-                recorder.write(window)
+                record(window)
                 shown.frames += window.frames.num_rows
                 shown.done(window)
 

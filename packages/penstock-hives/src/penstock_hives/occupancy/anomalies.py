@@ -23,8 +23,8 @@ from penstock_hives.occupancy.counter_wraps import UNKNOWN_WRAP
 from penstock_hives.occupancy.device_clock import SECOND_MICROS
 from penstock_hives.occupancy.sensor_states import NO_VALUE, SensorStates
 from penstock_hives.sensors.protocol import ByteOrder
+from penstock_hives.sensors.protocol.messages import MIN_STARTUP_TIME
 from penstock_hives.sensors.protocol.report import FIELD_OFFSET
-from penstock_hives.sensors.protocol.status import MIN_STARTUP_TIME
 
 NOTICE_SCHEMA: Final = pa.schema(
     [("sensor", pa.string()), ("notice", pa.string()), ("detail", pa.string())]

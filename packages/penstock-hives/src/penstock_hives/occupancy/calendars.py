@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from penstock_hives.arrays import Numbers
+from penstock_hives.dates import WEEKDAYS, minute_of_day
 from penstock_hives.occupancy.device_clock import TimeZoneTable, time_zone_table
 from penstock_hives.occupancy.slots import SLOT_MICROS
 
@@ -79,9 +80,7 @@ def _first_moment(zone: TimeZoneTable, wall: Numbers) -> Numbers:
 DEFAULT_RESET_TIME: Final = time(4)
 #: People leave after the doors have closed.
 AFTER_CLOSING: Final = timedelta(minutes=30)
-WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY: Final = timedelta(days=1)
-_EPOCH: Final = date(1970, 1, 1)
 
 OpeningTimes = Mapping[str, Sequence[Sequence[str]]]
 
@@ -117,21 +116,6 @@ class ResetSchedule:
                 opened, closed = _at(each, opens), _at(each, closes)
                 found.append((opened, closed if closed > opened else closed + _DAY))
         return found
-
-
-def day_number(day: date) -> int:
-    """A date as days since 1970."""
-    return (day - _EPOCH).days
-
-
-def date_of(number: int) -> date:
-    return _EPOCH + timedelta(days=number)
-
-
-def minute_of_day(clock: str) -> int:
-    """Of `HH:MM`."""
-    hour, minute = clock.split(":")
-    return int(hour) * 60 + int(minute)
 
 
 def _at(day: date, clock: str) -> datetime:

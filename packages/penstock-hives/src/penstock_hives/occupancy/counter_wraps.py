@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock_hives.sensors.protocol.configuration import SensorConfiguration
-from penstock_hives.sensors.protocol.profile import DEFAULT_WRAP_AT, WRAP_POINTS
+from penstock_hives.sensors.protocol.frame import DEFAULT_WRAP_AT, WRAP_POINTS
+from penstock_hives.sensors.protocol.messages import SensorConfiguration
 
 #: Totals of v2 have 32 bits.
 V2_MAX_TOTAL: Final = (1 << 32) - 1

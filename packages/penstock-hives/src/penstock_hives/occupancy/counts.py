@@ -34,7 +34,7 @@ from penstock_hives.occupancy.profiles import SensorProfiles
 from penstock_hives.occupancy.schemas import Quality
 from penstock_hives.occupancy.sensor_states import NO_CLOCK, NO_VALUE, ReadingColumns
 from penstock_hives.sensors.columnar.frames import FrameBodies
-from penstock_hives.sensors.protocol import EventType, ReportType, event
+from penstock_hives.sensors.protocol import EventType, ReportType, messages
 
 _EVENT, _REPORT, _REPORT2 = range(3)  # column `version`
 _NO_COUNTER: Final = -1
@@ -155,7 +155,7 @@ class _ReportCounter:
         low = np.uint64(0xFFFFFF)
         totals = (self._total_in[rows].astype(np.uint64) & low) << np.uint64(24)
         totals |= self._total_out[rows].astype(np.uint64) & low
-        bodies = FrameBodies.of(self._rows["raw"]).heads(event.EVENT_LENGTH, self._order[rows])
+        bodies = FrameBodies.of(self._rows["raw"]).heads(messages.EVENT_LENGTH, self._order[rows])
         content = np.where(
             second, counter << np.uint64(48) | totals, bodies.view("<u8").reshape(-1)
         )

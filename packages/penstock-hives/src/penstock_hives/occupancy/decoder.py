@@ -48,7 +48,7 @@ from penstock_hives.sensors.columnar import (
     parse_topics,
 )
 from penstock_hives.sensors.protocol import SensorMessageKind
-from penstock_hives.sensors.protocol.status import MIN_STARTUP_TIME
+from penstock_hives.sensors.protocol.messages import MIN_STARTUP_TIME
 from penstock_hives.sensors.publisher import RECEIVED_AT_HEADER
 
 _UTC: Final = pa.timestamp("us", "UTC")

@@ -15,13 +15,12 @@ from typing import Final
 import numpy as np
 
 from penstock_hives.arrays import Flags, Floats, Numbers, is_run_start
+from penstock_hives.dates import WEEKDAYS, minute_of_day
 from penstock_hives.occupancy.calendars import (
     DAY_MICROS,
     SLOTS_PER_HOUR,
-    WEEKDAYS,
     HiveCalendars,
     OpeningTimes,
-    minute_of_day,
 )
 from penstock_hives.occupancy.device_clock import HOUR_MICROS
 from penstock_hives.occupancy.slots import (

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 
 from penstock_hives.arrays import Flags, Numbers, is_run_start
+from penstock_hives.dates import SLOT_SECONDS
 
-SLOT_SECONDS: Final = 300
 #: Slots are numbered from 1970 on.
 SLOT_MICROS: Final = SLOT_SECONDS * 1_000_000
 EMPTY: Final[Numbers] = np.zeros(0, np.int64)

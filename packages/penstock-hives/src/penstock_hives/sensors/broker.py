@@ -1,9 +1,8 @@
-"""The broker as the application needs it: users for sensors, and what is said to them.
+"""The broker as the application uses it: users of sensors, and configurations sent to them.
 
-Users and their permissions go through the management API, which RabbitMQ has as well; what sensors
-are told goes through the client, as a retained message where the URL is `mqtt://`. Both are reached
-for when there is something to do, so that the application starts, and serves, without a broker; and
-so are the modules they need, which a worker that never speaks to a sensor does without.
+Users and permissions go through the management API, which RabbitMQ has as well; configurations go
+through the client, as retained messages where the URL is `mqtt://`. The broker is contacted, and
+the client imported, on first use: the application starts and serves without them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import json
 import re
 from collections.abc import Callable
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -26,33 +25,21 @@ from penstock_hives.errors import NotConfigured
 if TYPE_CHECKING:
     from penstock.client import Fabric
 
-#: Seconds a broker has for an answer, a connection included.
+#: Seconds for a response of the broker, with its connection.
 REQUEST_TIMEOUT: Final = 5.0
 
 
-class SensorBroker(Protocol):
-    async def admit(self, serial: str, user: str, password: str) -> None:
-        """A user that is this sensor and nobody else."""
-
-    async def dismiss(self, user: str) -> None:
-        """There is no such user any more."""
-
-    async def retain(self, topic: str, body: bytes) -> None:
-        """Said now, and to who subscribes later."""
-
-    async def close(self) -> None: ...
-
-
-class ManagedSensorBroker:
-    """One by URL; either may be missing, and what needs it then says so."""
+class SensorBroker:
+    """By URL; what needs a missing URL raises `NotConfigured`."""
 
     def __init__(self, url: str | None, management: str | None) -> None:
         self._url = url
         self._management = management
         self._fabric: Fabric | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def admit(self, serial: str, user: str, password: str) -> None:
+    async def create_user(self, serial: str, user: str, password: str) -> None:
+        """A user with the permissions of this sensor only."""
         own = re.escape(f"mqtt-subscription-{user}")
         name, word = quote(user, safe=""), re.escape(serial)
         both = f"^(amq\\.topic|{own}.*)$"
@@ -74,12 +61,12 @@ class ManagedSensorBroker:
             },
         )
 
-    async def dismiss(self, user: str) -> None:
+    async def delete_user(self, user: str) -> None:
         await self._ask("DELETE", f"/api/users/{quote(user, safe='')}")
 
-    async def retain(self, topic: str, body: bytes) -> None:
+    async def publish_retained(self, topic: str, body: bytes) -> None:
         if self._url is None:
-            raise NotConfigured("no broker for sensors is configured (PENSTOCK_HIVES_BROKER)")
+            raise NotConfigured("no broker for sensors is configured: set PENSTOCK_HIVES_BROKER")
         speaks_mqtt, spelled = await asyncio.to_thread(_spelling)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
@@ -102,7 +89,7 @@ class ManagedSensorBroker:
     async def _connected(self, url: str) -> Fabric:
         from penstock.client import connect
 
-        async with self._turn:
+        async with self._lock:
             if self._fabric is None:
                 self._fabric = await connect(url).open()
             return self._fabric
@@ -110,13 +97,13 @@ class ManagedSensorBroker:
     async def _ask(self, verb: str, path: str, body: Any = None) -> None:
         if self._management is None:
             raise NotConfigured(
-                "no management API of a broker is configured (PENSTOCK_HIVES_MANAGEMENT)"
+                "no management API of a broker is configured: set PENSTOCK_HIVES_MANAGEMENT"
             )
         await asyncio.to_thread(_ask, self._management, verb, path, body)
 
 
 def _spelling() -> tuple[Callable[[str], bool], Callable[[str, bool], str]]:
-    """What it takes to say anything to a sensor; loaded by a thread, for it takes a while."""
+    """Imported in a thread, because it takes a while."""
     from penstock_hives.sensors.publisher import is_mqtt_url, to_broker_address
 
     return is_mqtt_url, to_broker_address
@@ -138,7 +125,7 @@ def _ask(url: str, verb: str, path: str, body: Any) -> None:
         headers={"content-type": "application/json"},
         method=verb,
     )
-    # For this address alone. A redirect is no answer: nothing is asked of where it leads to.
+    # Credentials are for this address alone; redirects are errors and not followed.
     request.add_unredirected_header("authorization", f"Basic {credentials}")
     try:
         with build_opener(_NoRedirects).open(request, timeout=REQUEST_TIMEOUT) as answer:
@@ -147,7 +134,7 @@ def _ask(url: str, verb: str, path: str, body: Any) -> None:
         if verb == "DELETE" and error.code == 404:
             return
         reason = error.read(1000).decode(errors="replace")
-        raise AccessRefused(f"the broker has refused: {error.code} {reason}") from error
+        raise AccessRefused(f"the broker refused {verb} {path}: {error.code} {reason}") from error
     except (URLError, HTTPException, OSError) as error:
         reason = str(getattr(error, "reason", error))
         raise BrokerUnreachable(parts.hostname or "", parts.port or 0, reason) from error

@@ -60,14 +60,14 @@ _SENSOR: Final = """
         IS DISTINCT FROM (excluded.hive_id, excluded.name, excluded.protocol, excluded.profile,
                           excluded.direction_swapped)
 """
-#: Ids that were given by hand do not move the counters on.
+#: Ids given by the fleet do not advance the sequences.
 _TABLES: Final = ("address", "hive", "sensor")
 
 
 def write_catalogue(
     database: Database, hives: Sequence[SimulatedHive], sensors: Iterable[SimulatedSensor]
 ) -> None:
-    """All of them, in one transaction."""
+    """In one transaction."""
     with database.transaction() as connection:
         _write_hives(connection, hives)
         with connection.cursor() as cursor:

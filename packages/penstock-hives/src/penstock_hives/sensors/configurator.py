@@ -21,7 +21,7 @@ from penstock_hives.sensors.protocol import (
 from penstock_hives.sensors.protocol.topic import command_topic
 from penstock_hives.sensors.publisher import to_broker_address
 
-#: What radios and batteries can be; the other byte order takes them far beyond.
+#: Plausible limits; in the other byte order values exceed them by far.
 _WEAKEST_DBM: Final = 150
 _STRONGEST_MV: Final = 15_000
 
@@ -35,31 +35,31 @@ async def configure_sensor(
     mqtt: bool,
     timeout: float,
 ) -> StatusMessage:
-    """The status that names the configuration's id. Over MQTT the command is retained, so that a
-    sensor that is away finds it; AMQP has no such thing, and the sensor has to be there."""
+    """The status that acknowledges the configuration. Over MQTT the command is retained, so a
+    sensor that is offline receives it later; over AMQP the sensor has to be connected."""
     statuses = SensorTopic(serial, SensorMessageKind.STATUS).topic
     command = to_broker_address(command_topic(serial), mqtt)
     body = configuration.encode(profile)
-    heard = _StatusMonitor(serial, configuration, profile)
-    # Listen first: the answer may be there before the broker has confirmed the question.
-    async with fabric.subscribe(to_broker_address(statuses, mqtt)) as inflow:
+    monitor = _StatusMonitor(serial, configuration, profile)
+    # Subscribe first: the status may arrive before the broker has confirmed the command.
+    async with fabric.subscribe(to_broker_address(statuses, mqtt)) as receiver:
         if mqtt:
             await fabric.mqtt.publish(command, body, retain=True)
         else:
             await fabric.publish(command, body)
         try:
-            async with asyncio.timeout(timeout), aclosing(aiter(inflow)) as messages:
+            async with asyncio.timeout(timeout), aclosing(aiter(receiver)) as messages:
                 async for message in messages:
-                    status = heard.hear(message.body)
+                    status = monitor.check(message.body)
                     if status is not None:
                         return status
         except TimeoutError:
             pass
-    raise NoReply(heard.what_to_check(timeout, mqtt))
+    raise NoReply(monitor.advice(timeout, mqtt))
 
 
 class _StatusMonitor:
-    """What came while we waited, for the advice if it is not what we waited for."""
+    """Checks statuses, and remembers others for the advice after a timeout."""
 
     def __init__(self, serial: str, wanted: SensorConfiguration, profile: FirmwareProfile) -> None:
         self._serial = serial
@@ -67,12 +67,12 @@ class _StatusMonitor:
         self._profile = profile
         self._other: str | None = None
 
-    def hear(self, body: bytes) -> StatusMessage | None:
+    def check(self, body: bytes) -> StatusMessage | None:
         try:
             status = StatusMessage.decode(body, self._profile)
             mirrored = StatusMessage.decode(body, replace(self._profile, byte_order=self._opposite))
         except MalformedFrame as error:
-            self._other = f"what it sent is no status ({error}): is it another device?"
+            self._other = f"it sent a message that is no status ({error}): is it another device?"
             return None
         if status.configuration_id == self._wanted:
             if _plausible(mirrored) and not _plausible(status):
@@ -81,29 +81,26 @@ class _StatusMonitor:
         if mirrored.configuration_id == self._wanted:
             self._other = f"it answered in the other byte order: use --byte-order {self._opposite}"
         elif self._other is None:
-            self._other = f"its status still names configuration {status.configuration_id}"
+            self._other = f"its status still has configuration {status.configuration_id}"
         return None
 
-    def what_to_check(self, timeout: float, mqtt: bool) -> str:
-        if self._other is not None:
-            advice = self._other
-        else:
-            advice = (
-                "it sent no status at all: is it switched on, and connected to this broker? "
-                f"watch it with: penstock sub 'sensors{'/' if mqtt else '.'}#'"
-            )
-        kept = (
-            "the configuration is retained, and the sensor will find it"
+    def advice(self, timeout: float, mqtt: bool) -> str:
+        advice = self._other or (
+            "it sent no status: is it switched on and connected to this broker? "
+            f"watch it with: penstock sub 'sensors{'/' if mqtt else '.'}#'"
+        )
+        delivery = (
+            "the configuration is retained, and the sensor receives it when it connects"
             if mqtt
-            else "over amqp:// nothing is kept for a sensor that is away: use mqtt://"
+            else "amqp:// does not retain it for a sensor that is offline: use mqtt://"
         )
         return (
             f"sensor {self._serial} has not acknowledged configuration {self._wanted} within "
-            f"{timeout:g} s; {advice}; {kept}"
+            f"{timeout:g} s; {advice}; {delivery}"
         )
 
     def _misread(self) -> str:
-        # The id alone cannot tell: misread one way and written the same way, it comes back whole.
+        # The id alone proves nothing: misread and written in the same order, it is unchanged.
         return (
             f"sensor {self._serial} has acknowledged, but its status makes sense only if it is "
             f"{self._opposite}-endian: it has misread every number of the configuration; "

@@ -1,4 +1,4 @@
-"""Sensors: registered, provisioned, configured, scheduled, looked after."""
+"""Endpoints of sensors: registration, provisioning, configuration, schedules, reports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Interval = Annotated[int, Field(ge=1, le=65535)]
 
 
 class ProfileBody(RequestPart):
-    """The ways of its firmware."""
+    """Properties of its firmware."""
 
     byte_order: Literal["big", "little"] = "big"
     wrap_at: Literal[65535, 65523, 65503] | None = None
@@ -70,7 +70,7 @@ class SensorEdit(RequestBody):
 
 
 class ConfigurationBody(RequestBody):
-    """How it should behave; what is not named stays."""
+    """The behaviour of the sensor; missing fields do not change."""
 
     threshold_cm: U16 | None = None
     report_interval_min: Interval | None = None
@@ -82,7 +82,7 @@ class ScheduleBody(RequestBody):
     """Another reporting interval, on some weekdays, between two local times."""
 
     weekdays: Annotated[int, Field(ge=1, le=127)]
-    """Monday is 1, Tuesday 2, Sunday 64; added up."""
+    """Monday is 1, Tuesday 2, …, Sunday 64; the sum of the days."""
     from_time: LocalTime
     to_time: LocalTime
     interval_min: Interval
@@ -117,7 +117,7 @@ async def sensors_of_account(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """All sensors of a business, and how each is."""
+    """All sensors of a business, and their health."""
     return etag_response(request, await services.sensors.of_account(caller, account, cursor, limit))
 
 
@@ -140,7 +140,7 @@ async def register_sensor(
 async def get_sensor(
     request: Request, sensor: PathId, caller: Watcher, services: ServicesDep
 ) -> Response:
-    """What it is, and how it is: last heard of, battery, signal, firmware, all it has counted."""
+    """The sensor and its status: last message, battery, signal, firmware, totals."""
     return etag_response(request, await services.sensors.get(caller, sensor))
 
 
@@ -160,13 +160,13 @@ async def edit_sensor(
 
 @router.delete("/sensors/{sensor}", status_code=204)
 async def retire_sensor(sensor: PathId, caller: Fitter, services: ServicesDep) -> None:
-    """It counts no more and may not sign in; what it counted stays."""
+    """Its messages are no longer counted, and its login is deleted. Its counts remain."""
     await services.sensors.retire(caller, sensor)
 
 
 @router.post("/sensors/{sensor}/provision", status_code=201, openapi_extra=SECRET)
 async def provision_sensor(sensor: PathId, caller: Fitter, services: ServicesDep) -> SensorAccess:
-    """A user of the broker that is this sensor and nobody else. The password is shown this once."""
+    """Creates a broker user for this sensor only. The password is returned once."""
     return await services.sensors.provision(caller, sensor)
 
 
@@ -174,7 +174,7 @@ async def provision_sensor(sensor: PathId, caller: Fitter, services: ServicesDep
 async def configure_sensor(
     sensor: PathId, body: ConfigurationBody, caller: Fitter, services: ServicesDep
 ) -> SensorCommand:
-    """Told by a retained message; acknowledged when a status of the sensor names it."""
+    """Published as a retained message; acknowledged by a status of the sensor."""
     wanted = body.model_dump(exclude_none=True)
     return await services.commands.configure(caller, sensor, wanted)
 
@@ -183,7 +183,7 @@ async def configure_sensor(
 async def list_commands(
     sensor: PathId, caller: Watcher, services: ServicesDep, limit: Limit = 10
 ) -> list[SensorCommand]:
-    """What it was told, the newest first, and whether it has heard."""
+    """Configurations of the sensor, the newest first, and their state."""
     return await services.commands.of(caller, sensor, limit)
 
 
@@ -198,7 +198,7 @@ async def list_schedules(
 async def set_schedules(
     sensor: PathId, body: Schedules, caller: Fitter, services: ServicesDep
 ) -> list[ReportSchedule]:
-    """All of them at once. Where several hold, the shortest interval does; where none, 30 min."""
+    """Replaces all schedules. If several apply, the shortest interval; if none, 30 minutes."""
     wanted = [each.model_dump() for each in body.schedules]
     return await services.commands.schedule(caller, sensor, wanted)
 
@@ -208,14 +208,14 @@ async def set_network(
     sensor: PathId, body: NetworkBody, caller: Fitter, services: ServicesDep
 ) -> Sensor:
     network = NetworkConfig(**body.model_dump())
-    return await services.sensors.connect_by(caller, sensor, network)
+    return await services.sensors.set_network(caller, sensor, network)
 
 
 @router.put("/sensors/{sensor}/modem")
 async def set_modem(
     sensor: PathId, body: ModemBody, caller: Fitter, services: ServicesDep
 ) -> Sensor:
-    return await services.sensors.fit_modem(caller, sensor, SensorModem(**body.model_dump()))
+    return await services.sensors.set_modem(caller, sensor, SensorModem(**body.model_dump()))
 
 
 @router.get("/sensors/{sensor}/reports")
@@ -227,6 +227,6 @@ async def list_reports(
     end: Annotated[Timestamp, Query(alias="to")],
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> list[SensorReport]:
-    """What it sent, as it was counted, the newest first; a week at most."""
+    """Reports and events of the sensor as counted, the newest first; at most a week."""
     check_span(begin, end, 7)
     return await services.sensors.reports(caller, sensor, begin, end, limit)

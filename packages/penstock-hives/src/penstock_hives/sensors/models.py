@@ -1,4 +1,4 @@
-"""Sensors at the doors of hives: what they are, how they are, what they were told."""
+"""Sensors at the doors of hives: their properties, status, and configurations."""
 
 from __future__ import annotations
 
@@ -10,16 +10,9 @@ from typing import Any
 
 
 class CommandState(StrEnum):
-    WAITING = "waiting"  #: kept here; the broker does not have it yet
-    SENT = "sent"  #: retained at the broker, for when the sensor listens
-    ACKNOWLEDGED = "acknowledged"  #: a status of the sensor has named it
-
-
-class SensorHealth(StrEnum):
-    GOOD = "good"
-    STALE = "stale"  #: silent for more than twice as long as it may be
-    NEVER = "never"  #: was never heard of
-    OFF = "off"  #: disabled or retired
+    WAITING = "waiting"  #: stored; the broker does not have it yet
+    SENT = "sent"  #: retained at the broker until the sensor connects
+    ACKNOWLEDGED = "acknowledged"  #: a status of the sensor has its id
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +78,7 @@ class Sensor:
 
 @dataclass(frozen=True, slots=True)
 class SensorCommand:
-    """A configuration on its way to a sensor."""
+    """A configuration sent to a sensor."""
 
     configuration_id: int
     state: str
@@ -108,7 +101,7 @@ class ReportSchedule:
 
 @dataclass(frozen=True, slots=True)
 class SensorAccess:
-    """What a sensor signs in to the broker with; its password is told this once."""
+    """A sensor's login at the broker; the password is returned once."""
 
     serial: str
     address: str

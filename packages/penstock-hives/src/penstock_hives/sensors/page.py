@@ -1,4 +1,4 @@
-"""`/hives/sensors`: whether the doors are heard of, and how the devices are."""
+"""`/hives/sensors`: freshness and status of the sensors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def draw_sensors(office: DashboardContext, visit: PageRequest) -> None:
     found = await office.services.sensors.of_account(desk.caller, desk.account.id, None, 200)
     counted = Counter(sensor.health for sensor in found.items)
     with components.figures():
-        components.figure(f"{counted['good']:,}", "heard of")
-        components.figure(f"{counted['stale']:,}", "silent")
-        components.figure(f"{counted['never']:,}", "never heard of")
+        components.figure(f"{counted['good']:,}", "sending data")
+        components.figure(f"{counted['stale']:,}", "stale")
+        components.figure(f"{counted['never']:,}", "no data yet")
         components.figure(f"{counted['off']:,}", "switched off")
     with components.card("Sensors"):
         hives = {hive.id: hive for hive in desk.hives}
@@ -35,13 +35,13 @@ async def draw_sensors(office: DashboardContext, visit: PageRequest) -> None:
 def draw_sensor_health(
     sensors: Sequence[Sensor], hives: Mapping[int, HiveSettings], now: datetime
 ) -> None:
-    """Those that need somebody first."""
+    """Sensors with a problem first."""
     if not sensors:
         components.empty_state("sensors", "No sensors yet", "Register one through the API.")
         return
     order = list(components.HEALTH)
     shown = sorted(sensors, key=lambda each: (each.health == order[0], each.hive_id, each.id))
-    columns = ["Sensor", "Place", "Health", "Heard of", "Battery:", "Signal:", "In, out:"]
+    columns = ["Sensor", "Place", "Health", "Last data", "Battery:", "Signal:", "In, out:"]
     with components.table(columns) as table:
         for sensor in shown:
             status = sensor.status

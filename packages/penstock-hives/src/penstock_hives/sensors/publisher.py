@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 RECEIVED_AT_HEADER: Final = "x-received-at"
-#: So often we look whether the broker has taken what was posted.
+#: Frames between two checks that the broker has confirmed all.
 _CHECK_EVERY: Final = 10_000
 _MQTT: Final = ("mqtt", "mqtts", "ws", "wss")
 
@@ -30,7 +30,7 @@ def is_mqtt_url(url: str) -> bool:
 
 
 def to_broker_address(topic: str, mqtt: bool) -> str:
-    """A topic or a pattern of topics, for the protocol that is spoken."""
+    """A topic or topic filter as the protocol writes it."""
     return topic if mqtt else topic.replace("/", ".").replace("+", "*")
 
 
@@ -39,40 +39,37 @@ class FramePublisher:
         self._fabric = fabric
         self._mqtt = is_mqtt_url(url)
         self._stamped = stamped
-        self._outflows: dict[str, MessageSender] = {}
-        self._unsure: set[MessageSender] = set()
+        self._senders: dict[str, MessageSender] = {}
+        self._unconfirmed: set[MessageSender] = set()
         self.sent = 0
 
     async def send(self, frame: SensorFrame) -> None:
-        """Returns when there is room for the next; in order, for each sensor."""
-        outflow = self._outflows.get(frame.topic)
-        if outflow is None:
-            outflow = self._fabric.publisher(to_broker_address(frame.topic, self._mqtt))
-            self._outflows[frame.topic] = outflow
+        """Returns when the next frame may follow; frames of a sensor stay in order."""
+        sender = self._senders.get(frame.topic)
+        if sender is None:
+            sender = self._fabric.publisher(to_broker_address(frame.topic, self._mqtt))
+            self._senders[frame.topic] = sender
         headers = {RECEIVED_AT_HEADER: str(frame.at)} if self._stamped else None
-        await outflow.post(frame.body, headers=headers)
-        self._unsure.add(outflow)
+        await sender.post(frame.body, headers=headers)
+        self._unconfirmed.add(sender)
         self.sent += 1
         if self.sent % _CHECK_EVERY == 0:
             await self.flush()
 
     async def flush(self) -> None:
-        """Returns when the broker has all of it safe; raises what it said if it has not."""
-        unsure, self._unsure = self._unsure, set()
-        for outflow in unsure:
-            await outflow.flush()
-
-
-MonotonicClock = Callable[[], float]
+        """Returns when the broker has confirmed all frames; raises if it refused one."""
+        senders, self._unconfirmed = self._unconfirmed, set()
+        for sender in senders:
+            await sender.flush()
 
 
 class FramePacer:
-    """Time that begins at a moment and runs `speed` times as fast as it did; None: no waiting."""
+    """Frame times from `first` on, `speed` times as fast as real time; None: without waiting."""
 
     __slots__ = ("_began", "_clock", "_first", "_speed")
 
     def __init__(
-        self, first: int, speed: float | None, clock: MonotonicClock = time.monotonic
+        self, first: int, speed: float | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._first = first
         self._speed = speed
@@ -91,7 +88,7 @@ class FramePacer:
 
 
 def parse_speed(text: str) -> float | None:
-    """`60x`, `0.5` or `max`, which is as fast as it goes."""
+    """`60x`, `0.5` or `max`, which is without limit."""
     if text == "max":
         return None
     try:

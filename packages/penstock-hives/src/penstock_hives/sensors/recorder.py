@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -23,19 +23,18 @@ import pyarrow.parquet as pq
 from penstock.core.errors import ConfigurationError, PreconditionFailed
 from penstock_hives.sensors.fleet import Fleet, FrameWindow, SensorFrame
 
-
-class FrameRecorder(Protocol):
-    def write(self, window: FrameWindow) -> None: ...
+FrameRecorder = Callable[[FrameWindow], None]
 
 
 @contextmanager
 def open_recording(path: Path) -> Iterator[FrameRecorder]:
+    """A function that writes the frames of a window."""
     if path.suffix == ".parquet":
         with open_table_file(path) as table:
-            yield _ParquetRecorder(table)
+            yield lambda window: table.write(window.frames)
     elif path.suffix == ".jsonl":
         with path.open("w") as file:
-            yield _JsonLinesRecorder(file)
+            yield lambda window: _write_lines(file, window)
     else:
         raise ConfigurationError(f"{path}: a recording is a .jsonl or a .parquet file")
 
@@ -46,23 +45,11 @@ def read_recording(path: Path) -> Iterator[SensorFrame]:
     return _read_lines(path)
 
 
-class _ParquetRecorder:
-    def __init__(self, table: TableFile) -> None:
-        self._table = table
-
-    def write(self, window: FrameWindow) -> None:
-        self._table.write(window.frames)
-
-
-class _JsonLinesRecorder:
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def write(self, window: FrameWindow) -> None:
-        for at, topic, body in window:
-            time = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
-            line = {"at": time, "topic": topic, "body_hex": body.hex()}
-            self._file.write(json.dumps(line) + "\n")
+def _write_lines(file: IO[str], window: FrameWindow) -> None:
+    for at, topic, body in window:
+        time = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+        line = {"at": time, "topic": topic, "body_hex": body.hex()}
+        file.write(json.dumps(line) + "\n")
 
 
 def _read_columns(path: Path) -> Iterator[SensorFrame]:
@@ -90,23 +77,23 @@ def _read_lines(path: Path) -> Iterator[SensorFrame]:
 def _read_line(line: Any) -> SensorFrame:
     if not isinstance(line, dict):
         raise TypeError("no JSON object")
-    told = line.get("at") or line.get("timestamp")
-    time = datetime.fromisoformat(told) if told else None
+    text = line.get("at") or line.get("timestamp")
+    time = datetime.fromisoformat(text) if text else None
     if time is None or time.tzinfo is None:
-        raise ValueError(f"{told!r} is no moment")
+        raise ValueError(f"{text!r} is not a time with a zone")
     topic: str = line["topic"] if "topic" in line else line["address"].replace(".", "/")
     if "body_hex" in line:
         body = bytes.fromhex(line["body_hex"])
     elif "body_base64" in line:
         body = b64decode(line["body_base64"], validate=True)
     else:
-        said = line["body"]
-        body = (said if isinstance(said, str) else json.dumps(said)).encode()
+        value = line["body"]
+        body = (value if isinstance(value, str) else json.dumps(value)).encode()
     return SensorFrame(round(time.timestamp() * 1000), topic, body)
 
 
 class TableFile:
-    """Opened by its first batch, which says what the columns are."""
+    """Opened by its first batch, which has the columns."""
 
     def __init__(self, path: Path) -> None:
         if path.suffix not in (".parquet", ".csv"):
@@ -160,7 +147,7 @@ class TruthWriter:
 
 @contextmanager
 def open_truth(path: Path, fleet: Fleet, with_events: bool = False) -> Iterator[TruthWriter]:
-    """The ledger is written when all else has been."""
+    """The ledger is written at the end."""
     with ExitStack() as stack:
 
         def beside(name: str) -> TableFile:

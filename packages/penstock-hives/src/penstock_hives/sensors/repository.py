@@ -1,4 +1,4 @@
-"""Sensors, how they are, and the configurations on their way to them."""
+"""Tables of sensors, their state, and the configurations sent to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock_hives.sensors.models import (
     SensorStatus,
 )
 
-#: A sensor is silent too long after twice the interval it was told; the manual's, if none.
+#: A sensor is stale after twice its reporting interval; the default intervals are the manual's.
 _SENSOR: Final = """
     SELECT s.id, s.hive_id, s.serial, s.name, s.protocol, s.profile, s.direction_swapped, s.state,
            s.provisioned_at, s.updated_at, h.account_id,
@@ -32,7 +32,7 @@ _SENSOR: Final = """
                                 ELSE c.report_interval_min END,
                                 CASE s.protocol WHEN 'event' THEN 360 ELSE 30 END) THEN 'stale'
                 ELSE 'good' END AS health,
-           c.configuration_id AS told_id, c.threshold_cm, c.report_interval_min,
+           c.configuration_id AS current_id, c.threshold_cm, c.report_interval_min,
            c.status_interval_min, c.event_threshold,
            n.id AS network_id, n.apn, n.broker_host, n.port, n.tls, n.user_ref,
            m.imei, m.iccid, m.operator, m.msisdn, m.model,
@@ -58,7 +58,7 @@ _CONFIGURE: Final = """
             %(status_interval_min)s, %(event_threshold)s)
     RETURNING id
 """
-_TELL: Final = """
+_COMMAND_INSERT: Final = """
     INSERT INTO sensor_command (sensor_id, configuration_id, report_config_id)
     VALUES (%(sensor)s, %(configuration)s, %(config)s)
 """
@@ -74,7 +74,7 @@ class SensorRepository:
     async def get(
         self, sensor: int, now: datetime, *, lock: bool = False
     ) -> tuple[Sensor, int] | None:
-        """With the account it belongs to."""
+        """With its account."""
         statement = f"{_SENSOR} WHERE s.id = %(id)s {'FOR UPDATE OF s' if lock else ''}"
         given = {"id": sensor, "now": now}
         row = await (await self._connection.execute(statement, given)).fetchone()
@@ -106,17 +106,17 @@ class SensorRepository:
             sent = database.sent(values)
             await self._connection.execute(database.update("sensor", sent, sensor), sent)
 
-    async def connect_by(self, sensor: int, network: NetworkConfig) -> None:
-        """A configuration of the network is a sensor's own."""
+    async def set_network(self, sensor: int, network: NetworkConfig) -> None:
+        """Each sensor has a network configuration of its own."""
         values = {name: getattr(network, name) for name in NetworkConfig.__slots__}
         row = await (
             await self._connection.execute(
-                "SELECT network_config_id AS held FROM sensor WHERE id = %s", (sensor,)
+                "SELECT network_config_id AS current FROM sensor WHERE id = %s", (sensor,)
             )
         ).fetchone()
         assert row is not None
-        if row["held"] is not None:
-            statement = database.update("sensor_network_config", values, row["held"])
+        if row["current"] is not None:
+            statement = database.update("sensor_network_config", values, row["current"])
             await self._connection.execute(statement, values)
             return
         made = await (
@@ -125,7 +125,7 @@ class SensorRepository:
         assert made is not None
         await self.change(sensor, {"network_config_id": made["id"]})
 
-    async def fit_modem(self, sensor: int, modem: SensorModem) -> None:
+    async def set_modem(self, sensor: int, modem: SensorModem) -> None:
         statement = """
             INSERT INTO modem (imei, iccid, operator, msisdn, model)
             VALUES (%s, %s, %s, %s, %s)
@@ -139,7 +139,7 @@ class SensorRepository:
         await self.change(sensor, {"modem_id": row["id"]})
 
     async def configure(self, sensor: int, wanted: Mapping[str, int]) -> ReportConfig:
-        """Keep a configuration under a number of its own, on its way."""
+        """Store a configuration with a new id, as a pending command."""
         row = await (
             await self._connection.execute("SELECT nextval('sensor_configuration') AS id")
         ).fetchone()
@@ -149,15 +149,24 @@ class SensorRepository:
         made = await (await self._connection.execute(_CONFIGURE, values)).fetchone()
         assert made is not None
         given = {"sensor": sensor, "configuration": row["id"], "config": made["id"]}
-        await self._connection.execute(_TELL, given)
+        await self._connection.execute(_COMMAND_INSERT, given)
         await self.change(sensor, {"report_config_id": made["id"]})
         return config
 
-    async def sent(self, configuration: int, now: datetime) -> None:
+    async def mark_sent(self, configuration: int, now: datetime) -> None:
         statement = """
             UPDATE sensor_command SET sent_at = coalesce(sent_at, %s) WHERE configuration_id = %s
         """
         await self._connection.execute(statement, (now, configuration))
+
+    async def pending(self) -> list[int]:
+        """Sensors whose current configuration is not at the broker yet."""
+        statement = """
+            SELECT DISTINCT k.sensor_id FROM sensor_command k
+            JOIN sensor s ON s.id = k.sensor_id AND s.report_config_id = k.report_config_id
+            WHERE k.sent_at IS NULL AND s.state = 'active' ORDER BY 1 LIMIT 100
+        """
+        return [row["sensor_id"] async for row in await self._connection.execute(statement)]
 
     async def commands(self, sensor: int, limit: int) -> list[SensorCommand]:
         statement = f"{_COMMAND} WHERE k.sensor_id = %s ORDER BY k.id DESC LIMIT %s"
@@ -182,7 +191,7 @@ class SensorRepository:
             await self._connection.execute(statement, values)
 
     async def scheduled(self, now: datetime) -> list[tuple[int, int]]:
-        """Sensors whose interval should be another at this moment, and which."""
+        """Sensors whose schedule demands another interval now, and that interval."""
         statement = """
             WITH local AS (
                 SELECT s.id, s.report_config_id, now_local::time AS clock,
@@ -198,19 +207,21 @@ class SensorRepository:
                   AND CASE WHEN x.from_time < x.to_time
                       THEN l.clock >= x.from_time AND l.clock < x.to_time
                       ELSE l.clock >= x.from_time OR l.clock < x.to_time END), 30) AS wanted,
-                c.report_interval_min AS held
+                c.report_interval_min AS current
             FROM local l LEFT JOIN sensor_report_config c ON c.id = l.report_config_id
         """
         found = await self._connection.execute(statement, {"now": now})
-        return [(row["id"], row["wanted"]) async for row in found if row["wanted"] != row["held"]]
+        return [
+            (row["id"], row["wanted"]) async for row in found if row["wanted"] != row["current"]
+        ]
 
 
 def _sensor(row: dict[str, Any]) -> Sensor:
     plain = ("id", "hive_id", "serial", "name", "protocol", "profile", "direction_swapped")
     more = ("state", "provisioned_at", "last_seen_at", "health", "total_in", "total_out")
     config = network = modem = status = None
-    if row["told_id"] is not None:
-        config = ReportConfig(row["told_id"], *(row[name] for name in _CONFIG))
+    if row["current_id"] is not None:
+        config = ReportConfig(row["current_id"], *(row[name] for name in _CONFIG))
     if row["network_id"] is not None:
         network = NetworkConfig(**{name: row[name] for name in NetworkConfig.__slots__})
     if row["imei"] is not None:

@@ -1,13 +1,17 @@
-"""Sensors: registered, let in at the broker, looked after, retired.
+"""Sensors: registered, provisioned at the broker, configured, scheduled, retired.
 
-What they are told is in `commands.py`.
+A configuration is stored first, then published as a retained message on the sensor's command topic.
+A status of the sensor that has its id acknowledges it; a trigger of the database records that.
+`SensorCommandService.deliver_pending` applies schedules and publishes what the broker could not be
+given before. Single reports are read from the pipeline's lake; PostgreSQL has only sums.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +50,17 @@ from penstock_hives.sensors.repository import SensorRepository
 log = get_logger(__name__)
 
 
+Clock = Callable[[], datetime]
+
+#: The behaviour of devices before their first configuration.
+_DEFAULTS: Final = SensorConfiguration()
+#: Advisory lock: one process at a time delivers pending commands.
+_DELIVERY_LOCK: Final = 0x68697665
+_CONFIG_FIELDS: Final = (
+    *("threshold_cm", "report_interval_min", "status_interval_min", "event_threshold"),
+)
+
+
 class SensorService:
     def __init__(
         self,
@@ -53,9 +68,9 @@ class SensorService:
         broker: SensorBroker,
         reports: SensorReportReader,
         address: str,
-        clock: Callable[[], datetime],
+        clock: Clock,
     ) -> None:
-        """`address` is where sensors connect to the broker."""
+        """`address` is the URL at which sensors connect to the broker."""
         self._pool = pool
         self._broker = broker
         self._reports = reports
@@ -78,116 +93,125 @@ class SensorService:
         return paginate(found, limit, lambda sensor: [sensor.id])
 
     async def get(self, caller: Caller, sensor: int) -> Sensor:
-        async with self._pool.reading() as connection:
-            return (
-                await require_owned_sensor(
-                    connection, caller, sensor, self._clock(), AppPermission.READ_SENSORS
-                )
-            )[0]
+        async with _reading(self._pool, self._clock, caller, sensor) as (_, found):
+            return found
 
     async def register(self, caller: Caller, hive: int, values: Mapping[str, Any]) -> Sensor:
         if not is_serial(values["serial"]):
             raise InvalidRequest(
-                "no such serial", [FieldError("serial", "has letters, digits, _ and - only")]
+                f"serial {values['serial']!r} is not valid",
+                [FieldError("serial", "has letters, digits, _ and - only")],
             )
         async with self._pool.transaction() as connection:
             account = await require_owned_hive(connection, caller, hive, AppPermission.EDIT_SENSORS)
-            sensors = SensorRepository(connection)
-            number = await sensors.add({**values, "hive_id": hive})
+            number = await SensorRepository(connection).add({**values, "hive_id": hive})
             await AuditRepository(connection).record(caller, "register", "sensor", number, account)
-            return _there(await sensors.get(number, self._clock()), number)[0]
+            return await self._reread(connection, number)
 
     async def edit(
         self, caller: Caller, sensor: int, values: Mapping[str, Any], seen: str | None
     ) -> Sensor:
-        async with self._pool.transaction() as connection:
-            held, account = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.EDIT_SENSORS, lock=True
-            )
-            check_if_match(held, seen)
+        details = {"fields": sorted(values)}
+        async with self._editing(caller, sensor, "edit", details) as (connection, found):
+            check_if_match(found, seen)
             if "hive_id" in values:
                 await require_owned_hive(
                     connection, caller, values["hive_id"], AppPermission.EDIT_SENSORS
                 )
-            sensors = SensorRepository(connection)
-            await sensors.change(sensor, values)
-            await AuditRepository(connection).record(
-                caller, "edit", "sensor", sensor, account, {"fields": sorted(values)}
-            )
-            return _there(await sensors.get(sensor, self._clock()), sensor)[0]
+            await SensorRepository(connection).change(sensor, values)
+            return await self._reread(connection, sensor)
 
     async def retire(self, caller: Caller, sensor: int) -> None:
-        """It no longer counts, nor may it sign in; what it counted stays."""
-        async with self._pool.transaction() as connection:
-            held, account = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.EDIT_SENSORS, lock=True
-            )
-            if held.provisioned_at is not None:
-                await self._broker.dismiss(_user(held.serial))
-            sensors = SensorRepository(connection)
-            await sensors.change(sensor, {"state": "retired", "provisioned_at": None})
-            await AuditRepository(connection).record(caller, "retire", "sensor", sensor, account)
+        """It no longer counts and can no longer log in; its counts remain."""
+        async with self._editing(caller, sensor, "retire") as (connection, found):
+            if found.provisioned_at is not None:
+                await self._broker.delete_user(_user(found.serial))
+            changes = {"state": "retired", "provisioned_at": None}
+            await SensorRepository(connection).change(sensor, changes)
 
     async def provision(self, caller: Caller, sensor: int) -> SensorAccess:
-        """A user of the broker that is this sensor; again, it gets another password."""
-        async with self._pool.transaction() as connection:
-            held, account = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.EDIT_SENSORS, lock=True
-            )
-            if held.state == "retired":
+        """Create the sensor's user at the broker; a second call sets a new password."""
+        async with self._editing(caller, sensor, "provision") as (connection, found):
+            if found.state == "retired":
                 raise RequestConflict(f"sensor {sensor} is retired")
-            user, password = _user(held.serial), secrets.token_urlsafe(24)
-            await self._broker.admit(held.serial, user, password)
+            user, password = _user(found.serial), secrets.token_urlsafe(24)
+            await self._broker.create_user(found.serial, user, password)
             sensors = SensorRepository(connection)
             parts = urlsplit(self._address)
             tls = parts.scheme in ("mqtts", "wss")
             network = NetworkConfig(
-                apn=held.network.apn if held.network else "",
+                apn=found.network.apn if found.network else "",
                 broker_host=parts.hostname or "localhost",
                 port=parts.port or (8883 if tls else 1883),
                 tls=tls,
                 user_ref=user,
             )
-            await sensors.connect_by(sensor, network)
+            await sensors.set_network(sensor, network)
             await sensors.change(sensor, {"provisioned_at": self._clock()})
-            await AuditRepository(connection).record(caller, "provision", "sensor", sensor, account)
-        topics = tuple(SensorTopic(held.serial, kind).topic for kind in SensorMessageKind)
+        topics = tuple(SensorTopic(found.serial, kind).topic for kind in SensorMessageKind)
         return SensorAccess(
-            held.serial, self._address, user, password, topics, command_topic(held.serial)
+            found.serial, self._address, user, password, topics, command_topic(found.serial)
         )
 
-    async def connect_by(self, caller: Caller, sensor: int, network: NetworkConfig) -> Sensor:
-        async with self._pool.transaction() as connection:
-            held, account = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.EDIT_SENSORS, lock=True
-            )
-            sensors = SensorRepository(connection)
-            await sensors.connect_by(sensor, network)
-            await AuditRepository(connection).record(caller, "network", "sensor", held.id, account)
-            return _there(await sensors.get(sensor, self._clock()), sensor)[0]
+    async def set_network(self, caller: Caller, sensor: int, network: NetworkConfig) -> Sensor:
+        async with self._editing(caller, sensor, "network") as (connection, _):
+            await SensorRepository(connection).set_network(sensor, network)
+            return await self._reread(connection, sensor)
 
-    async def fit_modem(self, caller: Caller, sensor: int, modem: SensorModem) -> Sensor:
-        async with self._pool.transaction() as connection:
-            held, account = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.EDIT_SENSORS, lock=True
-            )
-            sensors = SensorRepository(connection)
-            await sensors.fit_modem(sensor, modem)
-            await AuditRepository(connection).record(caller, "modem", "sensor", held.id, account)
-            return _there(await sensors.get(sensor, self._clock()), sensor)[0]
+    async def set_modem(self, caller: Caller, sensor: int, modem: SensorModem) -> Sensor:
+        async with self._editing(caller, sensor, "modem") as (connection, _):
+            await SensorRepository(connection).set_modem(sensor, modem)
+            return await self._reread(connection, sensor)
 
     async def reports(
         self, caller: Caller, sensor: int, begin: datetime, end: datetime, limit: int
     ) -> list[SensorReport]:
-        async with self._pool.reading() as connection:
-            held, _ = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.READ_SENSORS
-            )
-        return await self._reports.of(held.serial, begin, end, limit)
+        async with _reading(self._pool, self._clock, caller, sensor) as (_, found):
+            serial = found.serial
+        return await self._reports.of(serial, begin, end, limit)
+
+    def _editing(
+        self, caller: Caller, sensor: int, action: str, details: Mapping[str, Any] | None = None
+    ) -> AbstractAsyncContextManager[tuple[Connection, Sensor]]:
+        return _editing(self._pool, self._clock, caller, sensor, action, details)
+
+    async def _reread(self, connection: Connection, sensor: int) -> Sensor:
+        return await _read_sensor(SensorRepository(connection), sensor, self._clock())
 
 
 def _user(serial: str) -> str:
     return f"sensor-{serial}"
+
+
+@asynccontextmanager
+async def _reading(
+    pool: DatabasePool, clock: Clock, caller: Caller, sensor: int
+) -> AsyncIterator[tuple[Connection, Sensor]]:
+    """A connection, and a sensor that the caller may read."""
+    async with pool.reading() as connection:
+        found, _ = await require_owned_sensor(
+            connection, caller, sensor, clock(), AppPermission.READ_SENSORS
+        )
+        yield connection, found
+
+
+@asynccontextmanager
+async def _editing(
+    pool: DatabasePool,
+    clock: Clock,
+    caller: Caller,
+    sensor: int,
+    action: str,
+    details: Mapping[str, Any] | None = None,
+) -> AsyncIterator[tuple[Connection, Sensor]]:
+    """A transaction on a sensor that the caller may edit; the action is recorded at its end."""
+    async with pool.transaction() as connection:
+        found, account = await require_owned_sensor(
+            connection, caller, sensor, clock(), AppPermission.EDIT_SENSORS, lock=True
+        )
+        yield connection, found
+        audit = AuditRepository(connection)
+        await audit.record(caller, action, "sensor", sensor, account, details)
 
 
 async def require_owned_sensor(
@@ -199,7 +223,7 @@ async def require_owned_sensor(
     *,
     lock: bool = False,
 ) -> tuple[Sensor, int]:
-    """A sensor and its account, in which the caller has the permission; others' are not there."""
+    """A sensor and its account, if the caller has the permission; others are not found."""
     found = await SensorRepository(connection).get(sensor, now, lock=lock)
     if found is None or not caller.may(AppPermission.READ_SENSORS, found[1]):
         raise NotFound(f"there is no sensor {sensor} of yours")
@@ -207,29 +231,14 @@ async def require_owned_sensor(
     return found
 
 
-def _there(found: tuple[Sensor, int] | None, sensor: int) -> tuple[Sensor, int]:
-    if found is None:
-        raise NotFound(f"there is no sensor {sensor}")
-    return found
-
-
-# What sensors are told, and whether they have heard.
-#
-# A configuration is kept here first, then retained at the broker under the sensor's command topic;
-# a status of the sensor that names its number acknowledges it (a trigger of the database sees to
-# that, whoever writes the status). What the broker could not be given is given again by `tend`,
-# which also sees to schedules.
-
-#: Before they are told anything devices behave so.
-_DEFAULTS: Final = SensorConfiguration()
-#: Only one process at a time tends.
-_TENDING: Final = 0x68697665
+async def _read_sensor(sensors: SensorRepository, sensor: int, now: datetime) -> Sensor:
+    found = await sensors.get(sensor, now)
+    assert found is not None, "sensors are retired, never deleted"
+    return found[0]
 
 
 class SensorCommandService:
-    def __init__(
-        self, pool: DatabasePool, broker: SensorBroker, clock: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, pool: DatabasePool, broker: SensorBroker, clock: Clock) -> None:
         self._pool = pool
         self._broker = broker
         self._clock = clock
@@ -237,123 +246,80 @@ class SensorCommandService:
     async def configure(
         self, caller: Caller, sensor: int, wanted: Mapping[str, int]
     ) -> SensorCommand:
-        """Kept, then told; the sensor acknowledges when it has heard of it."""
-        async with self._pool.transaction() as connection:
-            held, account = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.EDIT_SENSORS, lock=True
-            )
-            sensors = SensorRepository(connection)
-            config = await sensors.configure(sensor, _completed(held, wanted))
-            await AuditRepository(connection).record(
-                caller, "configure", "sensor", sensor, account, dict(wanted)
-            )
-        await self._pool.afterwards(lambda: self._deliver(held, config))
+        """Store the configuration, then publish it."""
+        async with _editing(self._pool, self._clock, caller, sensor, "configure", dict(wanted)) as (
+            connection,
+            found,
+        ):
+            config = await SensorRepository(connection).configure(sensor, _merged(found, wanted))
+        await self._pool.afterwards(lambda: self._deliver(found, config))
         return (await self.of(caller, sensor, 1))[0]
 
     async def of(self, caller: Caller, sensor: int, limit: int) -> list[SensorCommand]:
-        """What it was told, the newest first, and whether it has heard."""
-        async with self._pool.reading() as connection:
-            await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.READ_SENSORS
-            )
+        """The newest first."""
+        async with _reading(self._pool, self._clock, caller, sensor) as (connection, _):
             return await SensorRepository(connection).commands(sensor, limit)
 
     async def schedules(self, caller: Caller, sensor: int) -> list[ReportSchedule]:
-        async with self._pool.reading() as connection:
-            await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.READ_SENSORS
-            )
+        async with _reading(self._pool, self._clock, caller, sensor) as (connection, _):
             return await SensorRepository(connection).schedules(sensor)
 
     async def schedule(
         self, caller: Caller, sensor: int, wanted: Sequence[Mapping[str, Any]]
     ) -> list[ReportSchedule]:
-        """All of them at once; when their time has come, the sensor is configured so."""
-        async with self._pool.transaction() as connection:
-            _, account = await require_owned_sensor(
-                connection, caller, sensor, self._clock(), AppPermission.EDIT_SENSORS, lock=True
-            )
+        """Replace all schedules; the sensor is configured when one begins or ends."""
+        async with _editing(self._pool, self._clock, caller, sensor, "schedule") as (connection, _):
             sensors = SensorRepository(connection)
             await sensors.set_schedules(sensor, wanted)
-            await AuditRepository(connection).record(caller, "schedule", "sensor", sensor, account)
             return await sensors.schedules(sensor)
 
-    async def tend(self) -> int:
-        """Schedules whose time has come, and commands the broker does not have. How many were
-        delivered; none if another process is at it."""
+    async def deliver_pending(self) -> int:
+        """Apply due schedules and publish pending commands; return how many were published.
+
+        Does nothing while another process does it."""
         delivered = 0
         async with self._pool.reading() as connection:
             row = await (
-                await connection.execute("SELECT pg_try_advisory_lock(%s) AS mine", (_TENDING,))
+                await connection.execute(
+                    "SELECT pg_try_advisory_lock(%s) AS got", (_DELIVERY_LOCK,)
+                )
             ).fetchone()
-            if row is None or not row["mine"]:
+            if row is None or not row["got"]:
                 return 0
             try:
                 sensors = SensorRepository(connection)
                 for sensor, interval in await sensors.scheduled(self._clock()):
-                    held = await _known(sensors, sensor, self._clock())
+                    found = await _read_sensor(sensors, sensor, self._clock())
                     async with connection.transaction():
-                        wanted = _completed(held, {"report_interval_min": interval})
+                        wanted = _merged(found, {"report_interval_min": interval})
                         await sensors.configure(sensor, wanted)
-                for sensor in await self._waiting(connection):
-                    held = await _known(sensors, sensor, self._clock())
-                    if held.config is not None and await self._deliver(held, held.config):
+                for sensor in await sensors.pending():
+                    found = await _read_sensor(sensors, sensor, self._clock())
+                    if found.config is not None and await self._deliver(found, found.config):
                         delivered += 1
             finally:
-                await connection.execute("SELECT pg_advisory_unlock(%s)", (_TENDING,))
+                await connection.execute("SELECT pg_advisory_unlock(%s)", (_DELIVERY_LOCK,))
         return delivered
 
-    async def _waiting(self, connection: Connection) -> list[int]:
-        statement = """
-            SELECT DISTINCT k.sensor_id FROM sensor_command k
-            JOIN sensor s ON s.id = k.sensor_id AND s.report_config_id = k.report_config_id
-            WHERE k.sent_at IS NULL AND s.state = 'active' ORDER BY 1 LIMIT 100
-        """
-        return [row["sensor_id"] async for row in await connection.execute(statement)]
-
     async def _deliver(self, sensor: Sensor, config: ReportConfig) -> bool:
-        """To the broker, which keeps it for the sensor. If it is away, another time."""
-        body = _wired(config).encode(FirmwareProfile.from_json(sensor.profile))
+        """Publish a configuration; False if the broker cannot be reached now."""
+        values = {name: getattr(config, name) for name in ("configuration_id", *_CONFIG_FIELDS)}
+        body = SensorConfiguration(**values).encode(FirmwareProfile.from_json(sensor.profile))
         try:
-            await self._broker.retain(command_topic(sensor.serial), body)
+            await self._broker.publish_retained(command_topic(sensor.serial), body)
         except (BrokerUnreachable, NotConfigured) as error:
-            log.warning("configuration waits", sensor=sensor.serial, reason=str(error))
+            log.warning("sensor command not delivered", sensor=sensor.serial, reason=str(error))
             return False
         async with self._pool.reading() as connection:
-            await SensorRepository(connection).sent(config.configuration_id, self._clock())
+            await SensorRepository(connection).mark_sent(config.configuration_id, self._clock())
         return True
 
 
-def _wired(config: ReportConfig) -> SensorConfiguration:
-    return SensorConfiguration(
-        config.configuration_id,
-        config.threshold_cm,
-        config.report_interval_min,
-        config.status_interval_min,
-        config.event_threshold,
-    )
+def _merged(sensor: Sensor, wanted: Mapping[str, int]) -> dict[str, int]:
+    """Missing values are those of the last configuration, or the defaults."""
+    current = sensor.config or _DEFAULTS
+    return {name: wanted.get(name, getattr(current, name)) for name in _CONFIG_FIELDS}
 
-
-def _completed(sensor: Sensor, wanted: Mapping[str, int]) -> dict[str, int]:
-    """What is not said stays as it was told last, or as devices come."""
-    held = sensor.config or ReportConfig(
-        0,
-        _DEFAULTS.threshold_cm,
-        _DEFAULTS.report_interval_min,
-        _DEFAULTS.status_interval_min,
-        _DEFAULTS.event_threshold,
-    )
-    names = ("threshold_cm", "report_interval_min", "status_interval_min", "event_threshold")
-    return {name: wanted.get(name, getattr(held, name)) for name in names}
-
-
-async def _known(sensors: SensorRepository, sensor: int, now: datetime) -> Sensor:
-    found = await sensors.get(sensor, now)
-    assert found is not None, "sensors are retired, never deleted"
-    return found[0]
-
-
-# Reports of single sensors, from the pipeline's lake: what PostgreSQL has only the sums of.
 
 _FLOW: Final = "hives"
 _TABLE: Final = "silver.reports"
@@ -363,19 +329,19 @@ _COLUMNS: Final = (
 
 
 class SensorReportReader:
-    """Read by a thread, one request at a time: a day of a fleet is a few megabytes."""
+    """Reads in a thread, one request at a time: a day of a fleet is a few megabytes."""
 
     def __init__(self, lake: Path | None) -> None:
         self._lake = lake
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def of(
         self, serial: str, begin: datetime, end: datetime, limit: int
     ) -> list[SensorReport]:
         """The newest first."""
         if self._lake is None:
-            raise NotConfigured("no lake is configured (PENSTOCK_HIVES_LAKE)")
-        async with self._turn:
+            raise NotConfigured("no lake is configured: set PENSTOCK_HIVES_LAKE")
+        async with self._lock:
             return await asyncio.to_thread(_read, self._lake, serial, begin, end, limit)
 
 
@@ -385,7 +351,7 @@ def _read(
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    # With the lake comes Spark's connector: for who asks for reports, and for nobody else.
+    # Imported here, because the lake imports Spark's connector.
     from penstock_spark.lake import Lake
     from penstock_spark.lake.log import files_in_days
 

@@ -30,36 +30,37 @@ from penstock_hives.sensors.publisher import FramePacer, FramePublisher
 
 
 class SimulationObserver(Protocol):
-    """Whoever wants to know how far it is."""
+    """Progress of a simulation."""
 
     def sent(self, frame: SensorFrame) -> None: ...
 
     def done(self, window: FrameWindow) -> None:
-        """All of a window was sent."""
+        """All frames of a window were sent."""
 
 
 async def publish_windows(
     windows: Iterable[FrameWindow],
-    sender: FramePublisher,
-    pace: FramePacer,
-    watcher: SimulationObserver,
+    publisher: FramePublisher,
+    pacer: FramePacer,
+    observer: SimulationObserver,
 ) -> None:
     for window in windows:
         for frame in window:
-            await pace.wait(frame.at)
-            await sender.send(frame)
-            watcher.sent(frame)
-        watcher.done(window)
-    await sender.flush()
+            await pacer.wait(frame.at)
+            await publisher.send(frame)
+            observer.sent(frame)
+        observer.done(window)
+    await publisher.flush()
 
 
-async def serve_commands(orders: MessageReceiver, fleet: Fleet, sender: FramePublisher) -> None:
-    """Take commands for as long as there are any."""
-    async for command in orders:
-        answer = apply_command(fleet, command)
-        if answer is not None:
-            await sender.send(answer)
-            await sender.flush()
+async def serve_commands(
+    commands: MessageReceiver, fleet: Fleet, publisher: FramePublisher
+) -> None:
+    async for command in commands:
+        status = apply_command(fleet, command)
+        if status is not None:
+            await publisher.send(status)
+            await publisher.flush()
 
 
 def apply_command(fleet: Fleet, command: ReceivedMessage) -> SensorFrame | None:
@@ -75,7 +76,7 @@ def apply_command(fleet: Fleet, command: ReceivedMessage) -> SensorFrame | None:
 
 
 async def run_until_first(*works: Coroutine[Any, Any, Any]) -> None:
-    """All at once, until the first ends; if it failed, that is raised. The others are cancelled."""
+    """Run all until the first ends; raises its error. The others are cancelled."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -89,10 +90,12 @@ async def run_until_first(*works: Coroutine[Any, Any, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DemoState:
+    """The file `demo.json`."""
+
     seed: int
     hives: int
-    start: int  #: Unix ms, when the fleet began
-    told: int  #: Unix ms, of the last frame that is safe
+    start: int  #: Unix ms, start of the fleet
+    told: int  #: Unix ms, of the last confirmed frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,74 +103,74 @@ class DemoStateFile:
     path: Path
 
     def read(self) -> DemoState | None:
-        """The last entry; none as well if it cannot be made out."""
+        """None if there is no valid state."""
         try:
             return DemoState(**json.loads(self.path.read_bytes()))
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
-    def write(self, entry: DemoState) -> None:
-        aside = self.path.with_suffix(".new")
-        aside.write_text(json.dumps(asdict(entry)))
-        aside.replace(self.path)
+    def write(self, state: DemoState) -> None:
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps(asdict(state)))
+        new.replace(self.path)
 
 
-#: What was simulated before is simulated again, a third of a second a day; after so long the fleet
-#: begins anew.
+#: The fleet is simulated again from its start, a third of a second for a day; after this time a new
+#: fleet starts.
 MAX_RESUME: Final = timedelta(days=30)
-#: Seconds between two entries: what is sent twice if the process is killed, at most.
+#: Seconds between two writes of the state: frames of this time are sent twice after a crash.
 _SAVE_SECONDS: Final = 5.0
 _WINDOW: Final = timedelta(minutes=5 * WINDOW_SLOTS)
 
 
 class DemoFleet:
-    """A fleet and its diary; made anew in every process that goes on with it."""
+    """A fleet and its state file."""
 
     def __init__(
-        self, diary: DemoStateFile, now: datetime, past: timedelta, hives: int = 50, seed: int = 0
+        self, file: DemoStateFile, now: datetime, past: timedelta, hives: int = 50, seed: int = 0
     ) -> None:
-        """`past` is what a new fleet has behind it, and the most that is made up for."""
-        self._diary = diary
-        self._entry = _load_state(diary, now, hives, seed) or DemoState(
+        """`past` is the history of a new fleet, and the most that is sent after a pause."""
+        self._file = file
+        self._state = _load_state(file, now, hives, seed) or DemoState(
             seed, hives, _ms(now - past), 0
         )
-        told = self._entry.told
-        #: A new fleet tells from its beginning: everything is counted from the first reports.
-        self._since = max(told, _ms(now - past)) if told else 0
-        self._sent = told
-        self._entered = time.monotonic()
-        self.fleet = Fleet(start=_moment(self._entry.start), seed=seed, hives=hives)
+        confirmed = self._state.told
+        #: A new fleet sends from its start: counting needs the first reports.
+        self._since = max(confirmed, _ms(now - past)) if confirmed else 0
+        self._sent = confirmed
+        self._saved = time.monotonic()
+        self.fleet = Fleet(start=_moment(self._state.start), seed=seed, hives=hives)
 
     async def send(
         self,
         past: FramePublisher,
         live: FramePublisher,
-        pace: FramePacer,
+        pacer: FramePacer,
         caught_up: Callable[[], None],
     ) -> None:
-        """For ever; `caught_up` is called when the past is with the broker.
+        """Send for ever; `caught_up` is called when the past is confirmed.
 
-        The two may be one. If not, the past is safe before anything live is sent.
+        With two publishers, the past is confirmed before a live frame is sent.
         """
-        behind, sender = True, past
+        behind, publisher = True, past
         for frame in self._frames():
-            if behind and pace.left(frame.at) > 0:
-                await self.enter(past)
-                behind, sender = False, live
+            if behind and pacer.left(frame.at) > 0:
+                await self.save_state(past)
+                behind, publisher = False, live
                 caught_up()
-            await pace.wait(frame.at)
-            await sender.send(frame)
+            await pacer.wait(frame.at)
+            await publisher.send(frame)
             self._sent = frame.at
-            if not behind and time.monotonic() - self._entered > _SAVE_SECONDS:
-                await self.enter(sender)
+            if not behind and time.monotonic() - self._saved > _SAVE_SECONDS:
+                await self.save_state(publisher)
 
-    async def enter(self, sender: FramePublisher) -> None:
-        """See that what was sent is safe, and remember it."""
+    async def save_state(self, publisher: FramePublisher) -> None:
+        """Wait for confirms of all sent frames, and write the state."""
         sent = self._sent
-        await sender.flush()
-        self._entry = replace(self._entry, told=max(sent, self._entry.told))
-        self._diary.write(self._entry)
-        self._entered = time.monotonic()
+        await publisher.flush()
+        self._state = replace(self._state, told=max(sent, self._state.told))
+        self._file.write(self._state)
+        self._saved = time.monotonic()
 
     def _frames(self) -> Iterator[SensorFrame]:
         while self.fleet.now + _WINDOW < _moment(self._since):
@@ -175,12 +178,12 @@ class DemoFleet:
         return (frame for frame in self.fleet.frames(slots=1) if frame.at >= self._since)
 
 
-def _load_state(diary: DemoStateFile, now: datetime, hives: int, seed: int) -> DemoState | None:
-    """What there is to go on with, if it is this fleet's and not too long ago."""
-    entry = diary.read()
-    if entry is None or (entry.seed, entry.hives) != (seed, hives):
+def _load_state(file: DemoStateFile, now: datetime, hives: int, seed: int) -> DemoState | None:
+    """The stored state, if it is of this fleet and not too old."""
+    state = file.read()
+    if state is None or (state.seed, state.hives) != (seed, hives):
         return None
-    return entry if now - _moment(entry.start) < MAX_RESUME else None
+    return state if now - _moment(state.start) < MAX_RESUME else None
 
 
 def _moment(ms: int) -> datetime:

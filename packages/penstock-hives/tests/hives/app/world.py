@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from penstock.client import BrokerUnreachable
 from penstock.core.errors import AuthenticationFailed
 from penstock_hives.identity.tokens import Identity
 from penstock_hives.resources import Resources
+from penstock_hives.sensors.broker import SensorBroker
 from penstock_store import Database
 
 #: A Monday noon in Berlin's winter.
@@ -36,23 +37,24 @@ class Names:
         return Identity(token)
 
 
-@dataclass
-class Post:
-    """A broker that remembers what it was told, or is away."""
+class Post(SensorBroker):
+    """A broker that records users and retained messages, or cannot be reached."""
 
-    away: bool = False
-    users: dict[str, str] = field(default_factory=dict)
-    retained: dict[str, bytes] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__(None, None)
+        self.away = False
+        self.users: dict[str, str] = {}
+        self.retained: dict[str, bytes] = {}
 
-    async def admit(self, serial: str, user: str, password: str) -> None:
+    async def create_user(self, serial: str, user: str, password: str) -> None:
         self._there()
         self.users[user] = password
 
-    async def dismiss(self, user: str) -> None:
+    async def delete_user(self, user: str) -> None:
         self._there()
         self.users.pop(user, None)
 
-    async def retain(self, topic: str, body: bytes) -> None:
+    async def publish_retained(self, topic: str, body: bytes) -> None:
         self._there()
         self.retained[topic] = body
 
@@ -96,7 +98,7 @@ class World:
         self.clock = clock
 
     async def tend(self) -> None:
-        await self.resources.services.commands.tend()
+        await self.resources.services.commands.deliver_pending()
 
     async def call(
         self, verb: str, path: str, who: str | None = None, **given: Any

@@ -8,14 +8,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from penstock_hives.occupancy.calendars import (
-    SLOTS_PER_HOUR,
-    HiveCalendars,
-    OpeningTimes,
-    day_number,
-)
+from penstock_hives.dates import SLOT_SECONDS, day_number
+from penstock_hives.occupancy.calendars import SLOTS_PER_HOUR, HiveCalendars, OpeningTimes
 from penstock_hives.occupancy.rollups import DailyKpis, OccupancyRollup, OpeningShares, compute_kpis
-from penstock_hives.occupancy.slots import NO_LEVELS, SLOT_SECONDS, OccupancyLevels
+from penstock_hives.occupancy.slots import NO_LEVELS, OccupancyLevels
 
 DAY = date(2026, 3, 2)
 

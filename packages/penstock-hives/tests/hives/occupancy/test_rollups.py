@@ -11,20 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_hives.occupancy.calendars import (
-    SLOTS_PER_HOUR,
-    HiveCalendars,
-    date_of,
-    day_number,
-)
+from penstock_hives.dates import SLOT_SECONDS, date_of, day_number
+from penstock_hives.occupancy.calendars import SLOTS_PER_HOUR, HiveCalendars
 from penstock_hives.occupancy.rollups import OccupancyRollup, roll_up_days, roll_up_hours
-from penstock_hives.occupancy.slots import (
-    SLOT_SECONDS,
-    Anchors,
-    OccupancyLevels,
-    SlotCounts,
-    compute_occupancy,
-)
+from penstock_hives.occupancy.slots import Anchors, OccupancyLevels, SlotCounts, compute_occupancy
 
 NOBODY = OccupancyLevels(np.zeros(0, np.int64), np.zeros(0, np.int64))
 NO_ANCHORS = Anchors(*(np.zeros(0, np.int64) for _ in range(3)))

@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_hives.sensors.columnar import (
+from penstock_hives.sensors.columnar.messages import (
     EVENT_SCHEMA,
-    REPORT_SCHEMA,
     STATUS_SCHEMA,
     TOPIC_SCHEMA,
     decode_events,
-    decode_reports,
     decode_statuses,
     parse_topics,
 )
+from penstock_hives.sensors.columnar.reports import REPORT_SCHEMA, decode_reports
 from penstock_hives.sensors.protocol import (
     ByteOrder,
     FirmwareProfile,

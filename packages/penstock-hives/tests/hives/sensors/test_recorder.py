@@ -25,9 +25,9 @@ def fleet() -> Fleet:
 def test_a_recording_gives_back_the_frames(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"hours{suffix}"
     until = NOON + timedelta(hours=2)
-    with open_recording(path) as recorder:
+    with open_recording(path) as record:
         for window in fleet().windows(until):
-            recorder.write(window)
+            record(window)
     assert list(read_recording(path)) == list(fleet().frames(until))
 
 

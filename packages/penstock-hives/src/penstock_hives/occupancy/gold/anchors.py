@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 
 from penstock_hives.arrays import Flags, Numbers, is_run_start
-from penstock_hives.occupancy.calendars import DAY_MICROS, ResetSchedule, date_of
+from penstock_hives.dates import date_of
+from penstock_hives.occupancy.calendars import DAY_MICROS, ResetSchedule
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_hives.occupancy.gold.status import HiveFreshness

@@ -18,7 +18,7 @@ from penstock_hives.arrays import Floats, Numbers, Texts
 from penstock_hives.occupancy.gold.catalogue import HiveCatalogue
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_hives.occupancy.slots import SLOT_MICROS, OccupancyLevels, SlotOccupancy
-from penstock_hives.sensors.protocol.configuration import SensorConfiguration
+from penstock_hives.sensors.protocol.messages import SensorConfiguration
 from penstock_store import Connection
 
 #: A trend is the change over this many slots: a quarter of an hour.

@@ -5,18 +5,7 @@ second. A rejected frame has its `reason` and nulls in its row and does not affe
 with Spark's `mapInArrow`: rows keep their order and column types are types that Spark accepts.
 """
 
-from penstock_hives.sensors.columnar.events import EVENT_SCHEMA, decode_events
-from penstock_hives.sensors.columnar.reports import REPORT_SCHEMA, decode_reports
-from penstock_hives.sensors.columnar.statuses import STATUS_SCHEMA, decode_statuses
-from penstock_hives.sensors.columnar.topics import TOPIC_SCHEMA, parse_topics
+from penstock_hives.sensors.columnar.messages import decode_events, decode_statuses, parse_topics
+from penstock_hives.sensors.columnar.reports import decode_reports
 
-__all__ = [
-    "EVENT_SCHEMA",
-    "REPORT_SCHEMA",
-    "STATUS_SCHEMA",
-    "TOPIC_SCHEMA",
-    "decode_events",
-    "decode_reports",
-    "decode_statuses",
-    "parse_topics",
-]
+__all__ = ["decode_events", "decode_reports", "decode_statuses", "parse_topics"]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from penstock_hives.arrays import Bytes, Flags, Numbers
 from penstock_hives.sensors.protocol.frame import RejectReason
 
-#: What callers may have at hand for "these rows, not those"; None is no row.
+#: Anything that selects rows: a mask, a column of booleans; None selects none.
 RowSelection = Any
 
 
@@ -37,22 +37,22 @@ class FrameBodies:
         if not (large or pa.types.is_binary(column.type)):
             column = column.cast(pa.binary())
         _, offsets, data = column.buffers()
-        held_ends = np.frombuffer(offsets, np.int64 if large else np.int32)
-        ends = held_ends[column.offset : column.offset + len(column) + 1].astype(np.int64)
+        stored = np.frombuffer(offsets, np.int64 if large else np.int32)
+        ends = stored[column.offset : column.offset + len(column) + 1].astype(np.int64)
         lengths: Numbers = np.diff(ends)
         if column.null_count:
             lengths[np.asarray(column.is_null())] = -1
-        held = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        return cls(held, ends[:-1], lengths)
+        content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        return cls(content, ends[:-1], lengths)
 
     def heads(self, width: int, rows: Numbers | None = None) -> Bytes:
-        """The first bytes of the rows, all of them unless some are named."""
+        """The first bytes of these rows, by default of all."""
         data = self.data
         if len(data) < width:
             data = np.zeros(width, np.uint8)
             data[: len(self.data)] = self.data
         starts = self.starts if rows is None else self.starts[rows]
-        # Whoever would read beyond the end is too short, and reads anything.
+        # A row that would be read beyond the end is too short, and is rejected.
         return sliding_window_view(data, width)[np.minimum(starts, len(data) - width)]
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class FrameBodies:
 
 
 def as_mask(chosen: RowSelection, rows: int) -> Flags | None:
-    """None unless there is a row to treat differently, which is the common case."""
+    """None if no row is selected, which is the common case."""
     if chosen is None:
         return None
     if isinstance(chosen, pa.Array | pa.ChunkedArray):
@@ -89,7 +89,7 @@ _NONE: Final = -1
 
 
 class RejectReasons:
-    """The first reason given to a row stays."""
+    """The first reason of a row wins."""
 
     __slots__ = ("_codes",)
 
@@ -99,17 +99,16 @@ class RejectReasons:
     @classmethod
     def by_length(cls, bodies: FrameBodies, shortest: int, longest: int) -> RejectReasons:
         reasons = cls(len(bodies))
-        reasons.give(RejectReason.NO_BODY, bodies.lengths < 0)
-        reasons.give(RejectReason.TOO_SHORT, bodies.lengths < shortest)
-        reasons.give(RejectReason.TOO_LONG, bodies.lengths > longest)
+        reasons.set(RejectReason.NO_BODY, bodies.lengths < 0)
+        reasons.set(RejectReason.TOO_SHORT, bodies.lengths < shortest)
+        reasons.set(RejectReason.TOO_LONG, bodies.lengths > longest)
         return reasons
 
-    def give(self, reason: RejectReason, bad: Flags) -> None:
+    def set(self, reason: RejectReason, bad: Flags) -> None:
         if bad.any():
-            self._codes[bad & (self._codes == _NONE)] = _CODE[reason]
+            self.set_rows(reason, np.flatnonzero(bad))
 
-    def give_rows(self, reason: RejectReason, rows: Numbers) -> None:
-        """The same for rows by number."""
+    def set_rows(self, reason: RejectReason, rows: Numbers) -> None:
         self._codes[rows[self._codes[rows] == _NONE]] = _CODE[reason]
 
     @property
@@ -125,7 +124,7 @@ class RejectReasons:
 
 
 def arrow_column(values: NDArray[np.generic], kind: pa.DataType, absent: Flags) -> pa.Array:
-    """Values as an Arrow column of this type, null where they are absent."""
+    """Values as an Arrow column of this type, null where absent."""
     stored = kind.to_pandas_dtype() if pa.types.is_integer(kind) else np.int64
     wide = np.ascontiguousarray(values, stored)
     validity = None

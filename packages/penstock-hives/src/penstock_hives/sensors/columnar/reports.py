@@ -23,31 +23,30 @@ from penstock_hives.sensors.columnar.frames import (
     as_mask,
 )
 from penstock_hives.sensors.protocol import report
-from penstock_hives.sensors.protocol import report as report2
-from penstock_hives.sensors.protocol.frame import RejectReason
-from penstock_hives.sensors.protocol.profile import ByteOrder
+from penstock_hives.sensors.protocol.frame import ByteOrder, RejectReason
 from penstock_hives.sensors.protocol.report import (
     CRC_PRESET,
     QUARTER_HOUR,
     REPORT_V2_CHECKED_LENGTH,
     REPORT_V2_LENGTH,
+    REPORT_V2_VERSION,
     ReportType,
 )
 
 REPORT_SCHEMA: Final = pa.schema(
     [
-        ("reason", pa.string()),  # why it is none; null when it is one
+        ("reason", pa.string()),  # of a rejected frame
         ("version", pa.int16()),
         ("type", pa.int16()),  # as on the wire: 0x20, 0x21, 0xFF
         ("total_in", pa.int64()),
         ("total_out", pa.int64()),
-        ("device_time", pa.timestamp("us")),  # wall clock at the device; null if it has none
-        ("device_utc", pa.timestamp("us", "UTC")),  # only v2 knows
+        ("device_time", pa.timestamp("us")),  # local time of the device; null if not valid
+        ("device_utc", pa.timestamp("us", "UTC")),  # v2 only
         ("counter", pa.int32()),
         ("diff_in", pa.int32()),
         ("diff_out", pa.int32()),
         ("flags", pa.int16()),
-        ("proven_order", pa.string()),  # what a start-up report of v1 proves
+        ("proven_order", pa.string()),  # byte order proved by a start-up report v1
     ]
 )
 
@@ -64,11 +63,9 @@ def decode_reports(
     frames = FrameBodies.of(bodies)
     reasons = RejectReasons.by_length(frames, report.REPORT_MIN_LENGTH, report.REPORT_MAX_LENGTH)
     heads = frames.heads(report.REPORT_MIN_LENGTH)
-    second = (frames.lengths == report2.REPORT_V2_LENGTH) & (
-        heads[:, 0] == report2.REPORT_V2_VERSION
-    )
+    second = (frames.lengths == REPORT_V2_LENGTH) & (heads[:, 0] == REPORT_V2_VERSION)
     first = ~second
-    reasons.give(RejectReason.UNKNOWN_TYPE, first & ~_KNOWN_TYPE[heads[:, 14]])
+    reasons.set(RejectReason.UNKNOWN_TYPE, first & ~_KNOWN_TYPE[heads[:, 14]])
 
     plain_rows = as_mask(plain, len(frames))
     plus = (
@@ -82,7 +79,7 @@ def decode_reports(
     rows = np.flatnonzero(second)
     later = decode_reports_v2(frames, rows, reasons)
     if len(rows):
-        version[rows] = report2.REPORT_V2_VERSION
+        version[rows] = REPORT_V2_VERSION
         kind[rows] = later.type
         total_in[rows], total_out[rows] = later.total_in, later.total_out
         device_time[rows], no_clock[rows] = later.device_time, False
@@ -134,14 +131,14 @@ def _proven_order(heads: Bytes, absent: Flags) -> pa.Array:
 
 _YEARS: Final = 100
 _MONTHS: Final = np.arange("2000-01", "2100-02", dtype="datetime64[M]").astype("datetime64[D]")
-#: For each month of the century, its first day since 1970, and how many days it has.
+#: First day since 1970 and number of days of each month of the century.
 _FIRST_DAY: Final = _MONTHS[:-1].astype(np.int64)
 _DAYS: Final = np.diff(_MONTHS).astype(np.uint8)
 
 
 def decode_clock(date: Bytes, plus: int | Numbers) -> tuple[Numbers, Flags]:
-    """The times, and which rows have none that can be."""
-    # A byte less than what was added wraps round to one that no field of a date allows.
+    """The times, and which rows have an impossible one."""
+    # A byte under the offset wraps to a value that no field of a date allows.
     fields = date.T - np.asarray(plus, np.uint8)
     year, month, day, hour, minute, second = fields
     month0, day0 = month - np.uint8(1), day - np.uint8(1)
@@ -168,8 +165,7 @@ REPORT_V2_LAYOUT: Final = np.dtype(
         ("checksum", ">u2"),
     ]
 )
-_KNOWN_V2_TYPE: Final = np.isin(np.arange(256), list(ReportType))
-#: What each value of the byte shifted out does to the register.
+#: The effect of each byte on the register.
 _CRC: Final = np.array([binascii.crc_hqx(bytes([byte]), 0) for byte in range(256)], np.uint16)
 _QUARTER: Final = int(QUARTER_HOUR.total_seconds())
 _MICROS: Final = 1_000_000
@@ -191,14 +187,14 @@ class ReportV2Columns:
 def decode_reports_v2(
     frames: FrameBodies, rows: Numbers, reasons: RejectReasons
 ) -> ReportV2Columns:
-    """The fields of these rows; those that are damaged are given their reasons."""
+    """The fields of these rows; sets the reasons of damaged ones."""
     heads = frames.heads(REPORT_V2_LENGTH, rows)
     fields = heads.view(REPORT_V2_LAYOUT).reshape(-1)
-    reasons.give_rows(
+    reasons.set_rows(
         RejectReason.BAD_CHECKSUM,
         rows[fields["checksum"] != crc16(heads[:, :REPORT_V2_CHECKED_LENGTH])],
     )
-    reasons.give_rows(RejectReason.UNKNOWN_TYPE, rows[~_KNOWN_V2_TYPE[fields["type"]]])
+    reasons.set_rows(RejectReason.UNKNOWN_TYPE, rows[~_KNOWN_TYPE[fields["type"]]])
 
     def numbers(name: str) -> Numbers:
         return fields[name].astype(np.int64)
@@ -218,7 +214,7 @@ def decode_reports_v2(
 
 
 def crc16(heads: Bytes) -> NDArray[np.uint16]:
-    """The checksum of every row."""
+    """The checksum of each row."""
     register = np.full(len(heads), CRC_PRESET, np.uint16)
     for byte in heads.T:
         register = register << 8 ^ _CRC[register >> 8 ^ byte]

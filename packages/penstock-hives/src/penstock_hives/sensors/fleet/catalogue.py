@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from penstock_hives.sensors.protocol.profile import FirmwareProfile, SensorProtocol
+from penstock_hives.dates import WEEKDAYS
+from penstock_hives.sensors.protocol.frame import FirmwareProfile, SensorProtocol
 
-#: City, country, time zone, latitude, longitude, a street, and how its ZIP codes begin.
+#: City, country, time zone, latitude, longitude, street, prefix of ZIP codes.
 _CITIES: Final = (
     ("Bucharest", "RO", "Europe/Bucharest", 44.436, 26.102, "Strada Lipscani", "0300"),
     ("London", "GB", "Europe/London", 51.513, -0.128, "Marchmont Street", "WC1"),
@@ -75,7 +76,7 @@ class SimulatedHive:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSensor:
-    """What the system knows of a sensor; the device itself may be otherwise."""
+    """A sensor as the catalogue has it; the device may differ."""
 
     id: int
     hive_id: int
@@ -98,12 +99,11 @@ class SimulatedSensor:
 
 
 def simulated_hives() -> Iterator[SimulatedHive]:
-    """All there could ever be, in order."""
     for number in count():
         kind = HIVE_TYPES[number % len(HIVE_TYPES)]
         city, country, zone, lat, lon, street, zip_code = _CITIES[number % len(_CITIES)]
         again, which = divmod(number, len(_NAMES))
-        # Strides without a common divisor, so that neighbours in the list differ in everything.
+        # Strides without a common divisor, so that neighbours differ.
         size = 0.6 + 0.2 * (number * 5 % 7)
         lie = ((number * 13 % 29) - 14) / 1000
         yield SimulatedHive(
@@ -129,9 +129,7 @@ def door_names(hive: SimulatedHive) -> tuple[str, ...]:
     return _DOORS[: hive.doors]
 
 
-WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-
-#: From and to, local time. A closing time not after the opening one is on the next day.
+#: Local times; a closing time not after the opening time is on the next day.
 OpenHours = tuple[str, str]
 OpeningHours = dict[str, list[OpenHours]]
 
@@ -143,8 +141,8 @@ class SimulatedHiveType:
     shape: str  #: of `shapes.csv`
     opening: tuple[OpenHours | None, ...]  #: Monday to Sunday
     stay_minutes: int  #: on average
-    capacity: int  #: of a place of ordinary size
-    doors: int  #: such a place has
+    capacity: int  #: of a hive of average size
+    doors: int  #: of such a hive
 
     @property
     def opening_hours(self) -> OpeningHours:
@@ -153,7 +151,7 @@ class SimulatedHiveType:
 
 
 def _daily(opens: str, closes: str, *last_days: OpenHours | None) -> tuple[OpenHours | None, ...]:
-    """The same hours every day, but for the last days of the week."""
+    """The same hours every day, except the last days of the week."""
     return ((opens, closes),) * (7 - len(last_days)) + last_days
 
 

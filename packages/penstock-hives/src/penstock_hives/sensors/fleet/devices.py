@@ -14,35 +14,29 @@ from typing import Final
 import numpy as np
 
 from penstock_hives.arrays import Flags, Numbers
+from penstock_hives.dates import SLOT_SECONDS
 from penstock_hives.sensors.fleet.catalogue import SimulatedHive, SimulatedSensor, door_names
 from penstock_hives.sensors.fleet.quirks import Quirks
 from penstock_hives.sensors.fleet.sent_messages import MessageForm, SentMessages, make_messages
-from penstock_hives.sensors.fleet.visitors import (
-    SETTLE_MS,
-    SLOT_MS,
-    SLOT_SECONDS,
-    Passages,
-    count_up,
-)
-from penstock_hives.sensors.protocol.configuration import SensorConfiguration
-from penstock_hives.sensors.protocol.event import EventType
-from penstock_hives.sensors.protocol.profile import (
+from penstock_hives.sensors.fleet.visitors import SETTLE_MS, SLOT_MS, Passages, count_up
+from penstock_hives.sensors.protocol.frame import (
     WRAP_POINTS,
     ByteOrder,
     FirmwareProfile,
     SensorProtocol,
 )
+from penstock_hives.sensors.protocol.messages import EventType, SensorConfiguration
 from penstock_hives.sensors.protocol.report import ReportType
 
-#: Of devices that send events, which need no timer.
+#: The interval of devices that send events.
 _NEVER: Final = 1 << 60
 _MINUTE: Final = 60_000
-#: Of restarts, how many come before the network has told the device the time.
+#: Share of restarts at which the device does not know the time yet.
 _DATELESS: Final = 0.2
 
 
 class Devices:
-    """Arrays by sensor: the state that lasts from one step to the next."""
+    """The state of all devices: arrays by sensor."""
 
     def __init__(self, traits: DeviceTraits, quirks: Quirks, start: int) -> None:
         count = len(traits)
@@ -67,7 +61,7 @@ class Devices:
         self._next_status = start + traits.stagger * self._status_interval // 1000
 
     def configure(self, sensors: Numbers, to: SensorConfiguration) -> None:
-        """Obey. No device reports by its timer oftener than every five minutes."""
+        """Timers of less than five minutes count as five minutes."""
         counting = sensors[~self._events[sensors]]
         self._threshold[counting] = max(to.event_threshold, 1)
         self._interval[counting] = max(to.report_interval_min * _MINUTE, SLOT_MS)
@@ -75,7 +69,7 @@ class Devices:
         self.configuration_id[sensors] = to.configuration_id
 
     def begin(self, slot: int, rng: np.random.Generator) -> SentMessages:
-        """The first five minutes: nobody passes, and every device that counts tells its totals."""
+        """The first slot: nobody passes, and every device with totals reports them."""
         sensors = np.flatnonzero(~self._events)
         at = slot + rng.integers(0, SLOT_MS, len(sensors))
         self._last_sent[sensors] = at
@@ -83,40 +77,39 @@ class Devices:
         return self._reports(sensors, at, kind, self.total_in[sensors], self.total_out[sensors])
 
     def restart(self, slot: int, rng: np.random.Generator) -> tuple[Numbers, SentMessages]:
-        """Who starts again in the slot's first moments, and what they say then."""
-        lot = rng.random(len(self._pending)) < self._restart_chance
-        again = np.flatnonzero(lot)
+        """Sensors that restart at the beginning of the slot, and their reports."""
+        again = np.flatnonzero(rng.random(len(self._pending)) < self._restart_chance)
         at = slot + rng.integers(0, SETTLE_MS, len(again))
         self.total_in[again] = self.total_out[again] = self._pending[again] = 0
         self._last_sent[again] = self._booted[again] = self._next_status[again] = at
-        telling = ~self._events[again]
-        sensors, zero = again[telling], np.zeros(telling.sum(), np.int64)
-        sent = self._reports(sensors, at[telling], self._start_type(sensors), zero, zero)
+        reporting = ~self._events[again]
+        sensors, zero = again[reporting], np.zeros(reporting.sum(), np.int64)
+        sent = self._reports(sensors, at[reporting], self._start_type(sensors), zero, zero)
         sent["dateless"] = rng.random(len(sent)) < _DATELESS
         return again, sent
 
     def count(self, passages: Passages) -> list[SentMessages]:
-        """What is sent of these passages, by timer and by threshold, in this order."""
+        """Reports by timer and by threshold, in this order."""
         total = passages.total
         due = self._last_sent + self._interval
         timed = np.flatnonzero(due < passages.slot + SLOT_MS)
         when = np.maximum(due[timed], passages.slot)
         passed = passages.up_to(timed, when)
-        # A threshold reached before sends a report, and the timer begins again.
+        # A report by threshold restarts the timer.
         quiet = self._pending[timed] + passed < self._threshold[timed]
         timed, when, passed = timed[quiet], when[quiet], passed[quiet]
-        by_timer = self._told(passages, timed, passed, when, ReportType.TIMER)
+        by_timer = self._reports_after(passages, timed, passed, when, ReportType.TIMER)
         self._last_sent[timed] = when
 
-        told = -self._pending
-        told[timed] = passed
-        count, self._pending = np.divmod(total - told, self._threshold)
+        reported = -self._pending
+        reported[timed] = passed
+        count, self._pending = np.divmod(total - reported, self._threshold)
         sensor = np.repeat(np.arange(len(total)), count)
-        number = told[sensor] + self._threshold[sensor] * (count_up(count) + 1)
+        number = reported[sensor] + self._threshold[sensor] * (count_up(count) + 1)
         at = passages.at(sensor, number)
-        by_threshold = self._told(passages, sensor, number, at, ReportType.EVENTS)
-        self._name_events(passages, by_threshold, sensor, number)
-        self._last_sent[sensor] = at  # of several, the last
+        by_threshold = self._reports_after(passages, sensor, number, at, ReportType.EVENTS)
+        self._set_directions(passages, by_threshold, sensor, number)
+        self._last_sent[sensor] = at  # the last of several
         self.total_in += passages.entries
         self.total_out += passages.exits
         return [by_timer, by_threshold]
@@ -137,10 +130,10 @@ class Devices:
             diff_in=self.discarded[sensors],
         )
 
-    def _told(
+    def _reports_after(
         self, passages: Passages, sensor: Numbers, number: Numbers, at: Numbers, kind: ReportType
     ) -> SentMessages:
-        """Reports made when so many of the passages had happened."""
+        """Reports sent after `number` of the passages."""
         entries = passages.entries_of(sensor, number)
         total_in = self.total_in[sensor] + entries
         return self._reports(sensor, at, kind, total_in, self.total_out[sensor] + number - entries)
@@ -162,10 +155,10 @@ class Devices:
             total_out=total_out,
         )
 
-    def _name_events(
+    def _set_directions(
         self, passages: Passages, sent: SentMessages, sensor: Numbers, number: Numbers
     ) -> None:
-        """Messages of devices that send events say which way the one person went."""
+        """An event has the direction of its passage."""
         one = np.flatnonzero(sent["form"] == MessageForm.EVENT)
         door, number = sensor[one], number[one]
         entered = passages.entries_of(door, number) > passages.entries_of(door, number - 1)
@@ -183,16 +176,16 @@ _DAY: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class DeviceTraits:
-    hive: Numbers  #: by its place in the list
+    hive: Numbers  #: index in the list
     protocol: Numbers
     little: Flags
-    modulus: Numbers  #: of the totals: one more than the wrap point
+    modulus: Numbers  #: of totals: the wrap point plus one
     flags_restarts: Flags
     swapped: Flags
     clock_error: Numbers  #: ms
-    transit: Numbers  #: ms from the device to the broker, when all is well
-    stagger: Numbers  #: thousandths, so that not all send a status at once
-    first_in: Numbers  #: what it had counted before anything here began
+    transit: Numbers  #: ms from the device to the broker
+    stagger: Numbers  #: thousandths; spreads the statuses
+    first_in: Numbers  #: totals before the start
     first_out: Numbers
 
     def __len__(self) -> int:
@@ -203,12 +196,12 @@ def draw_traits(hives: Sequence[SimulatedHive], quirks: Quirks, seed: int) -> De
     rng = np.random.default_rng([seed, 3])
     hive = np.repeat(np.arange(len(hives)), [hive.doors for hive in hives])
     count = len(hive)
-    lot = rng.random(count)
-    protocol = np.where(lot < quirks.v2, V2, np.where(lot < quirks.v2 + quirks.event, EVENT, V1))
+    draw = rng.random(count)
+    protocol = np.where(draw < quirks.v2, V2, np.where(draw < quirks.v2 + quirks.event, EVENT, V1))
     wrap_at = rng.choice(WRAP_POINTS, count) if quirks.wraps else np.full(count, WRAP_POINTS[0])
     modulus = np.where(protocol == V2, 1 << 32, wrap_at + 1)
     before = rng.integers(0, 1 << 16, (2, count)) % modulus * quirks.wraps
-    # Each lot is drawn whether it is needed or not, so that no quirk changes what another does.
+    # Everything is drawn, needed or not, so that no quirk changes the effect of another.
     return DeviceTraits(
         hive=hive,
         protocol=protocol,
@@ -237,7 +230,7 @@ def _clock_errors(count: int, share: float, rng: np.random.Generator) -> Numbers
 def register_sensors(
     hives: Sequence[SimulatedHive], traits: DeviceTraits, quirks: Quirks
 ) -> tuple[SimulatedSensor, ...]:
-    """The sensors as the system knows them."""
+    """The sensors as the catalogue has them."""
     doors = [(hive, door) for hive in hives for door in door_names(hive)]
     return tuple(
         SimulatedSensor(
@@ -254,10 +247,10 @@ def register_sensors(
 
 
 def _profile(traits: DeviceTraits, quirks: Quirks, number: int) -> FirmwareProfile:
-    told = traits.protocol[number] == V1 and not quirks.unknown_wraps
+    known = traits.protocol[number] == V1 and not quirks.unknown_wraps
     return FirmwareProfile(
         byte_order=ByteOrder.LITTLE if traits.little[number] else ByteOrder.BIG,
-        wrap_at=int(traits.modulus[number]) - 1 if told else None,
+        wrap_at=int(traits.modulus[number]) - 1 if known else None,
         plus_32=quirks.plus_32,
         event_counter=bool(traits.protocol[number] == EVENT),
     )

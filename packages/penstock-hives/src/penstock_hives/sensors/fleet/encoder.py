@@ -14,7 +14,9 @@ import pyarrow as pa
 from numpy.lib.stride_tricks import sliding_window_view
 
 from penstock_hives.arrays import Bytes, Numbers
-from penstock_hives.sensors.columnar import events, reports, statuses
+from penstock_hives.sensors.columnar import messages as events
+from penstock_hives.sensors.columnar import messages as statuses
+from penstock_hives.sensors.columnar import reports
 from penstock_hives.sensors.fleet.devices import DeviceTraits
 from penstock_hives.sensors.fleet.sent_messages import (
     DeliveryOutcome,
@@ -23,8 +25,9 @@ from penstock_hives.sensors.fleet.sent_messages import (
     take_messages,
 )
 from penstock_hives.sensors.fleet.visitors import count_up
-from penstock_hives.sensors.protocol import event, report, status
-from penstock_hives.sensors.protocol import report as report2
+from penstock_hives.sensors.protocol import messages as event
+from penstock_hives.sensors.protocol import messages as status
+from penstock_hives.sensors.protocol import report
 from penstock_hives.sensors.protocol.report import ReportType
 from penstock_hives.sensors.protocol.topic import SensorMessageKind, SensorTopic
 
@@ -32,7 +35,7 @@ from penstock_hives.sensors.protocol.topic import SensorMessageKind, SensorTopic
 FRAME_LENGTHS: Final = np.array(
     [
         report.REPORT_NOMINAL_LENGTH,
-        report2.REPORT_V2_LENGTH,
+        report.REPORT_V2_LENGTH,
         event.EVENT_LENGTH,
         status.STATUS_LENGTH,
     ]
@@ -63,7 +66,7 @@ class FrameEncoder:
         self._start = start
 
     def encode(self, form: MessageForm, sent: SentMessages) -> Bytes:
-        """A matrix, a row for each; all have to be of this form."""
+        """A row for each message; all have this form."""
         match form:
             case MessageForm.REPORT:
                 return self._reports(sent)
@@ -77,13 +80,13 @@ class FrameEncoder:
     def _reports(self, sent: SentMessages) -> Bytes:
         body = np.zeros((len(sent), report.REPORT_NOMINAL_LENGTH), np.uint8)
         totals = self._totals(sent)
-        scrambled = sent["fate"] == DeliveryOutcome.SCRAMBLED
-        dice = sent["dice"][scrambled].astype(np.int64)
-        totals[scrambled, 0], totals[scrambled, 1] = dice & 0xFFFF, dice >> 16
+        scrambled = sent["outcome"] == DeliveryOutcome.SCRAMBLED
+        random = sent["random"][scrambled].astype(np.int64)
+        totals[scrambled, 0], totals[scrambled, 1] = random & 0xFFFF, random >> 16
         wire = ((totals + self._plus) & 0xFFFF).astype(">u2")
         little = self._traits.little[sent["sensor"]]
         wire[little] = wire[little].byteswap()
-        # The diffs repeat the totals: no mistake of ours, but the devices'.
+        # The diffs repeat the totals, as the firmware does.
         body[:, 0:4] = body[:, 4:8] = wire.view(np.uint8).reshape(-1, 4)
         clock = self._clock(sent) + sent["utc_offset"]
         day, second = np.divmod(clock, 86_400)
@@ -101,23 +104,23 @@ class FrameEncoder:
         made = np.zeros(len(sent), reports.REPORT_V2_LAYOUT)
         swapped = self._traits.swapped[sent["sensor"]]
         totals = self._totals(sent)
-        made["version"] = report2.REPORT_V2_VERSION
+        made["version"] = report.REPORT_V2_VERSION
         made["total_in"], made["total_out"] = totals.T
         for way, other in (("diff_in", "diff_out"), ("diff_out", "diff_in")):
             made[way] = np.where(swapped, sent[other], sent[way]) & 0xFFFF
         for name in ("type", "counter"):
             made[name] = sent[name]
         made["time"] = np.clip(self._clock(sent), 0, _U32)
-        made["utc_offset"] = sent["utc_offset"] // int(report2.QUARTER_HOUR.total_seconds())
-        body = made.view(np.uint8).reshape(-1, report2.REPORT_V2_LENGTH)
-        made["checksum"] = reports.crc16(body[:, : report2.REPORT_V2_CHECKED_LENGTH])
+        made["utc_offset"] = sent["utc_offset"] // int(report.QUARTER_HOUR.total_seconds())
+        body = made.view(np.uint8).reshape(-1, report.REPORT_V2_LENGTH)
+        made["checksum"] = reports.crc16(body[:, : report.REPORT_V2_CHECKED_LENGTH])
         return body
 
     def _events(self, sent: SentMessages) -> Bytes:
         swapped = self._traits.swapped[sent["sensor"]]
         fields = {
             "type": np.where(swapped, 1 - sent["type"].astype(np.int64), sent["type"]),
-            "distance": 400 + sent["dice"] % 1600,
+            "distance": 400 + sent["random"] % 1600,
             "counter": sent["counter"] & 0xFF,
             "device_utc": np.clip(self._clock(sent), 0, _U32),
         }
@@ -131,14 +134,14 @@ class FrameEncoder:
             "battery": np.maximum(_FULL_BATTERY - hours // 8, 3000),
             "sensor_state": np.ones(len(sent), np.int64),
             "discarded_events": sent["diff_in"] & 0xFFFF,
-            "signal": weakest + (sent["sensor"] * 7 + sent["dice"] % 5) % better,
+            "signal": weakest + (sent["sensor"] * 7 + sent["random"] % 5) % better,
             "firmware": np.full(len(sent), _FIRMWARE),
             "configuration_id": sent["total_out"],
         }
         return self._pack(statuses.STATUS_LAYOUT, fields, sent)
 
     def _totals(self, sent: SentMessages) -> Numbers:
-        """In and out, as the device has them: wrapped, and perhaps the wrong way round."""
+        """In and out as the device counts: wrapped, and swapped if it is mounted so."""
         sensor = sent["sensor"]
         totals = np.stack([sent["total_in"], sent["total_out"]], axis=1)
         totals %= self._traits.modulus[sensor][:, None]
@@ -147,7 +150,7 @@ class FrameEncoder:
         return totals
 
     def _clock(self, sent: SentMessages) -> Numbers:
-        """Unix seconds, as the device believes."""
+        """Unix seconds by the device's clock."""
         clock: Numbers = (sent["at"] + self._traits.clock_error[sent["sensor"]]) // 1000
         return clock
 
@@ -176,10 +179,10 @@ class MessageCounters:
             return
         numbered = numbered[np.argsort(sent["sensor"][numbered], kind="stable")]
         sensors, counts = np.unique(sent["sensor"][numbered], return_counts=True)
-        place = count_up(counts)
-        sent["counter"][numbered] = np.repeat(self._sent[sensors], counts) + place & 0xFFFF
+        index = count_up(counts)
+        sent["counter"][numbered] = np.repeat(self._sent[sensors], counts) + index & 0xFFFF
         self._sent[sensors] += counts
-        first = place == 0
+        first = index == 0
         for direction, way in enumerate(("in", "out")):
             total = sent[f"total_{way}"][numbered]
             before = np.roll(total, 1)
@@ -189,15 +192,15 @@ class MessageCounters:
             self._last[direction, sensors] = total[np.cumsum(counts) - 1]
 
 
-#: Where the type is; a status has none.
+#: Offset of the type; a status has none.
 _TYPE_AT: Final = {MessageForm.REPORT: 14, MessageForm.EVENT: 0}
 _NO_TYPE: Final = 0x55
 
 
-def damage_frame(form: MessageForm, body: bytes, dice: int) -> bytes:
-    how, much = dice % 3, dice // 3
+def damage_frame(form: MessageForm, body: bytes, random: int) -> bytes:
+    how, much = random % 3, random // 3
     if how == 0:
-        # Shorter than any message that could be mistaken for it.
+        # Shorter than any valid message.
         return body[: much % min(len(body), report.REPORT_MIN_LENGTH)]
     if how == 1:
         return body + bytes(1 + report.REPORT_MAX_LENGTH + much % 64)
@@ -218,7 +221,7 @@ FRAME_SCHEMA: Final = pa.schema(
     ]
 )
 _KINDS: Final = (SensorMessageKind.REPORT, SensorMessageKind.EVENT, SensorMessageKind.STATUS)
-#: Which of the kinds each form is.
+#: The kind of each form.
 _KIND_OF: Final = np.array([0, 0, 1, 2], np.int32)
 
 
@@ -230,7 +233,6 @@ class FramePacker:
         )
 
     def pack(self, sent: SentMessages) -> pa.RecordBatch:
-        """In the order given."""
         key = sent["sensor"] * np.int32(len(_KINDS)) + _KIND_OF[sent["form"]]
         return pa.RecordBatch.from_arrays(
             [
@@ -248,28 +250,28 @@ class FramePacker:
             if len(rows := np.flatnonzero(sent["form"] == form))
         ]
         lengths = FRAME_LENGTHS[sent["form"]]
-        harmed = dict(self._harmed(sent, encoded))
-        for row, body in harmed.items():
+        damaged = dict(self._damaged(sent, encoded))
+        for row, body in damaged.items():
             lengths[row] = len(body)
         ends = np.zeros(len(sent) + 1, np.int32)
         np.cumsum(lengths, out=ends[1:])
-        # Room at the end, so that a window over the last bytes exists for every length.
+        # Padding, so that a window over the last bytes exists for every length.
         data = np.zeros(ends[-1] + FRAME_LENGTHS.max(), np.uint8)
         for rows, bodies in encoded:
-            whole = sent["fate"][rows] != DeliveryOutcome.DAMAGED
+            whole = sent["outcome"][rows] != DeliveryOutcome.DAMAGED
             windows = sliding_window_view(data, bodies.shape[1], writeable=True)
             windows[ends[rows[whole]]] = bodies[whole]
-        for row, body in harmed.items():
+        for row, body in damaged.items():
             data[ends[row] : ends[row + 1]] = np.frombuffer(body, np.uint8)
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.binary(), len(sent), buffers)
 
-    def _harmed(
+    def _damaged(
         self, sent: SentMessages, encoded: Sequence[tuple[Numbers, Bytes]]
     ) -> Iterator[tuple[int, bytes]]:
-        """What has become of damaged frames, by row; they are few."""
+        """Damaged frames by row; they are few."""
         for rows, bodies in encoded:
-            for place in np.flatnonzero(sent["fate"][rows] == DeliveryOutcome.DAMAGED):
-                row = int(rows[place])
-                form, dice = MessageForm(sent["form"][row]), int(sent["dice"][row])
-                yield row, damage_frame(form, bodies[place].tobytes(), dice)
+            for index in np.flatnonzero(sent["outcome"][rows] == DeliveryOutcome.DAMAGED):
+                row = int(rows[index])
+                form, random = MessageForm(sent["form"][row]), int(sent["random"][row])
+                yield row, damage_frame(form, bodies[index].tobytes(), random)

@@ -15,12 +15,12 @@ import pyarrow as pa
 from penstock_hives.arrays import Numbers
 from penstock_hives.sensors.fleet.sent_messages import MessageForm, SentMessages, is_delivered
 from penstock_hives.sensors.fleet.visitors import Passages
-from penstock_hives.sensors.protocol.event import EventType
+from penstock_hives.sensors.protocol.messages import EventType
 
 _TIME: Final = pa.timestamp("ms", "UTC")
 _NAME: Final = pa.dictionary(pa.int32(), pa.string())
-#: Of every sensor and slot in which there was something to tell. `lost_…` stands in the slot in
-#: which it became certain that nobody will know: of a restart, or of an event that did not arrive.
+#: By sensor and slot with counts. `lost_…` is in the slot of the loss: of a restart, or of an event
+#: that did not arrive.
 TRUE_COUNT_SCHEMA: Final = pa.schema(
     [
         ("slot", _TIME),
@@ -31,17 +31,17 @@ TRUE_COUNT_SCHEMA: Final = pa.schema(
         ("lost_out", pa.int32()),
     ]
 )
-#: Of every hive and slot: who was inside when the slot ended.
+#: By hive and slot: occupancy at its end.
 TRUE_OCCUPANCY_SCHEMA: Final = pa.schema(
     [("slot", _TIME), ("hive_id", pa.int32()), ("occupancy", pa.int32())]
 )
-#: Person by person.
+#: By passage.
 TRUE_EVENT_SCHEMA: Final = pa.schema([("at", _TIME), ("sensor", _NAME), ("entry", pa.bool_())])
 _EMPTY: Final[Numbers] = np.zeros(0, np.int64)
 
 
 class GroundTruth:
-    """Of one window; empty, if it only has what was still on its way."""
+    """Of one window; empty for the window of frames in transit."""
 
     def __init__(self, serials: pa.Array, hives: int) -> None:
         self._serials = serials
@@ -64,7 +64,7 @@ class GroundTruth:
         return pa.RecordBatch.from_arrays(
             [
                 self._times(slot),
-                self._named(sensor),
+                self._serial_column(sensor),
                 *(pa.array(each[slot, sensor], pa.int32()) for each in (entries, exits)),
                 *(pa.array(each[slot, sensor], pa.int32()) for each in (lost_in, lost_out)),
             ],
@@ -82,14 +82,14 @@ class GroundTruth:
         return pa.RecordBatch.from_arrays(columns, schema=TRUE_OCCUPANCY_SCHEMA)
 
     def events(self) -> pa.RecordBatch:
-        """In order of time; takes as long as there are people."""
+        """In order of time; a row for each person."""
         lists = [each.listed() for each in self._passages]
         at, sensor = (np.concatenate([_EMPTY, *(each[n] for each in lists)]) for n in (0, 1))
         entry = np.concatenate([_EMPTY.astype(bool), *(each[2] for each in lists)])
         order = np.argsort(at, kind="stable")
         columns = [
             pa.array(at[order]).cast(_TIME),
-            self._named(sensor[order]),
+            self._serial_column(sensor[order]),
             pa.array(entry[order]),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=TRUE_EVENT_SCHEMA)
@@ -98,7 +98,7 @@ class GroundTruth:
         starts = np.array([each.slot for each in self._passages], np.int64)
         return pa.array(starts[slot]).cast(_TIME)
 
-    def _named(self, sensor: Numbers) -> pa.Array:
+    def _serial_column(self, sensor: Numbers) -> pa.Array:
         return pa.DictionaryArray.from_arrays(pa.array(sensor, pa.int32()), self._serials)
 
     def _table(self, slots: list[Numbers]) -> Numbers:
@@ -110,41 +110,41 @@ class SensorLedger:
         nothing = np.zeros_like(first_in)
         self._counted = np.stack([nothing, nothing])
         self._lost = np.stack([nothing, nothing])
-        #: How much of what was counted is settled: known or lost.
+        #: Counts that are known or lost.
         self._settled = np.stack([nothing, nothing])
-        #: What had been counted here when the device's own totals were 0.
+        #: Counts here when the device's totals were 0.
         self._zero = -np.stack([first_in, first_out])
 
-    def restarted(self, sensors: Numbers) -> Numbers:
-        """They forgot what they had not told; returns how much, in and out."""
-        forgot = np.zeros_like(self._lost)
-        forgot[:, sensors] = self._counted[:, sensors] - self._settled[:, sensors]
-        self._lost += forgot
-        self._settled += forgot
+    def record_restarts(self, sensors: Numbers) -> Numbers:
+        """Returns the unreported counts that are lost, in and out."""
+        lost = np.zeros_like(self._lost)
+        lost[:, sensors] = self._counted[:, sensors] - self._settled[:, sensors]
+        self._lost += lost
+        self._settled += lost
         self._zero[:, sensors] = self._counted[:, sensors]
-        return forgot
+        return lost
 
-    def counted(self, passages: Passages) -> None:
+    def record_passages(self, passages: Passages) -> None:
         self._counted[0] += passages.entries
         self._counted[1] += passages.exits
 
-    def told(self, sent: SentMessages) -> Numbers:
-        """Frames with their fates, in the order they were sent; returns what was lost with them."""
+    def record_sent(self, sent: SentMessages) -> Numbers:
+        """Messages with outcomes, in the order of sending; returns the counts lost with them."""
         arrived = is_delivered(sent)
         report = np.flatnonzero(arrived & (sent["form"] <= MessageForm.REPORT2))
         sensor = sent["sensor"][report]
-        # Of several reports of a sensor the last stays, and tells most.
+        # The last report of a sensor wins; its totals are the greatest.
         self._settled[0, sensor] = self._zero[0, sensor] + sent["total_in"][report]
         self._settled[1, sensor] = self._zero[1, sensor] + sent["total_out"][report]
         event = np.flatnonzero(sent["form"] == MessageForm.EVENT)
-        gone = np.zeros_like(self._lost)
+        lost = np.zeros_like(self._lost)
         if len(event):
             way = np.where(sent["type"][event] == EventType.ENTRY, 0, 1)
             np.add.at(self._settled, (way, sent["sensor"][event]), 1)
             missing = ~arrived[event]
-            np.add.at(gone, (way[missing], sent["sensor"][event][missing]), 1)
-            self._lost += gone
-        return gone
+            np.add.at(lost, (way[missing], sent["sensor"][event][missing]), 1)
+            self._lost += lost
+        return lost
 
     def to_arrow(self, serials: pa.Array) -> pa.RecordBatch:
         figures = {

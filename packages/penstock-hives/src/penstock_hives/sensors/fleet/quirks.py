@@ -1,7 +1,7 @@
-"""What goes wrong with sensors, and how often. Each can be switched off by itself.
+"""Faults of sensors and their frequency. Each can be switched off.
 
-Chances of frames are for one frame, shares are of sensors, rates are per sensor and day. The
-defaults are a fleet with its daily troubles; `Quirks.none()` is one that never was.
+Probabilities are per frame, shares are of sensors, rates are per sensor and day. The defaults are
+those of a realistic fleet; `Quirks.none()` has no faults.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from penstock.core.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    # What devices are like.
-    plus_32: bool = True  #: v1 adds 32 to what it sends
-    wraps: bool = True  #: devices have been counting for long, and their totals wrap
-    unknown_wraps: bool = True  #: and nobody has written down where
+    # Properties of devices.
+    plus_32: bool = True  #: v1 adds 32 to fields
+    wraps: bool = True  #: totals start anywhere and wrap
+    unknown_wraps: bool = True  #: profiles do not have the wrap points
     little_endian: float = 0.2  #: share
-    swapped: float = 0.03  #: share that is mounted the wrong way round, known to the catalogue
-    wrong_clocks: float = 0.05  #: share; most are minutes off, some a day or more
-    v2: float = 0.1  #: share that speaks v2
+    swapped: float = 0.03  #: share mounted in the other direction, as the catalogue says
+    wrong_clocks: float = 0.05  #: share; most are minutes off, some more than half a day
+    v2: float = 0.1  #: share that sends reports v2
     event: float = 0.1  #: share that sends events, one for each person
-    # What devices do.
-    restarts: float = 0.05  #: rate; what was not sent is forgotten
-    flagged_restarts: float = 0.3  #: share whose first report says that it is the first
-    missed: float = 0.002  #: chance that a person is not seen
-    # What becomes of frames.
+    # Behaviour of devices.
+    restarts: float = 0.05  #: rate; unsent counts are lost
+    flagged_restarts: float = 0.3  #: share whose first report has type START
+    missed: float = 0.002  #: probability that a person is not detected
+    # Delivery of frames.
     loss: float = 0.01
-    outages: float = 0.05  #: rate; up to two hours in which everything is lost
+    outages: float = 0.05  #: rate; up to two hours without delivery
     duplicates: float = 0.005
-    late: float = 0.005  #: arrives up to ten minutes after those sent later
-    corrupt: float = 0.0005  #: arrives as something that is no message
-    scrambled: float = 0.0  #: a v1 report with totals out of the blue
+    late: float = 0.005  #: arrives up to ten minutes later, after later frames
+    corrupt: float = 0.0005  #: arrives as an invalid message
+    scrambled: float = 0.0  #: a v1 report with random totals
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -42,18 +42,20 @@ class Quirks:
             if not 0.0 <= value <= most:
                 raise ConfigurationError(f"quirk {field.name}={value}: should be 0 to {most:g}")
         if self.loss + self.duplicates + self.late + self.corrupt + self.scrambled > 1.0:
-            raise ConfigurationError("quirks: the chances of frames add up to more than 1")
+            raise ConfigurationError(
+                "quirks: loss, duplicates, late, corrupt and scrambled add up to more than 1"
+            )
         if self.v2 + self.event > 1.0:
-            raise ConfigurationError("quirks: v2 and event are shares of one fleet, 1 at most")
+            raise ConfigurationError("quirks: the shares v2 and event add up to more than 1")
 
     @classmethod
     def none(cls) -> Quirks:
-        """Nothing goes wrong; v1 only, big-endian, with the 32 that makes it v1."""
+        """No faults; v1 only, big-endian, with 32 added."""
         chances = dict.fromkeys((f.name for f in fields(cls) if f.type == "float"), 0.0)
         return replace(cls(), wraps=False, unknown_wraps=False, **chances)  # type: ignore[arg-type]
 
     def changed(self, pairs: Sequence[str]) -> Quirks:
-        """By `name=value`s, as people write them."""
+        """With `name=value` pairs."""
         return replace(self, **dict(map(_read, pairs)))  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
-"""What a device has sent, before it is bytes: one row for each message.
+"""Messages of devices before they are encoded: one row for each message.
 
-A row knows when it was sent and what will become of it. Fields that one kind of message does not
-have serve another: a status keeps its start-up time and configuration id where reports have totals.
+A row has the time it was sent and its delivery outcome. A status has its start-up time and
+configuration id in the fields of totals.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ SentMessages = NDArray[np.void]
 
 SENT_DTYPE: Final = np.dtype(
     [
-        ("at", "i8"),  # sent, Unix ms by a clock that is right
-        ("arrives", "i8"),  # at the broker
+        ("at", "i8"),  # sent, Unix ms of the true time
+        ("arrives", "i8"),  # at the broker, Unix ms
         ("sensor", "i4"),
-        ("utc_offset", "i4"),  # seconds, at the hive then
-        ("total_in", "i8"),  # since the start, before it wraps
+        ("utc_offset", "i4"),  # seconds
+        ("total_in", "i8"),  # since the start, before wrapping
         ("total_out", "i8"),
         ("diff_in", "i4"),
         ("diff_out", "i4"),
-        ("dice", "u4"),  # for whatever else is left to chance
+        ("random", "u4"),  # for random choices later
         ("counter", "u2"),
         ("form", "u1"),
         ("type", "u1"),
-        ("fate", "u1"),
+        ("outcome", "u1"),
         ("dateless", "?"),
     ],
-    align=True,  # else, with rows of an odd length, most numbers are not
+    align=True,  # for speed
 )
 _BYTES: Final = np.dtype(f"V{SENT_DTYPE.itemsize}")
 
@@ -47,11 +47,11 @@ class MessageForm(IntEnum):
 
 
 class DeliveryOutcome(IntEnum):
-    ARRIVES = 0
+    DELIVERED = 0
     LOST = 1
-    DAMAGED = 2  #: and arrives as no message at all
-    SCRAMBLED = 3  #: and arrives with totals that mean nothing
-    TWICE = 4
+    DAMAGED = 2  #: arrives as an invalid message
+    SCRAMBLED = 3  #: arrives with random totals
+    DUPLICATED = 4
     LATE = 5
 
 
@@ -64,17 +64,18 @@ def make_messages(sensor: Numbers, **values: Any) -> SentMessages:
 
 
 def concat_messages(parts: Sequence[SentMessages]) -> SentMessages:
-    """One after the other. NumPy copies records field by field, but bytes as fast as they go."""
+    """NumPy copies records field by field, but bytes at once."""
     return np.concatenate([part.view(_BYTES) for part in parts]).view(SENT_DTYPE)
 
 
-def take_messages(sent: SentMessages, places: Numbers) -> SentMessages:
-    """Those at the places, in this order."""
-    return sent.view(_BYTES).take(places).view(SENT_DTYPE)
+def take_messages(sent: SentMessages, rows: Numbers) -> SentMessages:
+    return sent.view(_BYTES).take(rows).view(SENT_DTYPE)
 
 
 def is_delivered(sent: SentMessages) -> Flags:
-    """Which rows tell a reader the truth, sooner or later."""
-    fate = sent["fate"]
-    told: Flags = (fate == DeliveryOutcome.ARRIVES) | (fate >= DeliveryOutcome.TWICE)
-    return told
+    """Which messages arrive unchanged, now or later."""
+    outcome = sent["outcome"]
+    delivered: Flags = (outcome == DeliveryOutcome.DELIVERED) | (
+        outcome >= DeliveryOutcome.DUPLICATED
+    )
+    return delivered

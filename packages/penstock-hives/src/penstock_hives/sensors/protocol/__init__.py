@@ -4,10 +4,19 @@ A decoder returns a value or raises `MalformedFrame` with its `RejectReason`. `d
 draws the layouts and explains the choices where the manual is ambiguous.
 """
 
-from penstock_hives.sensors.protocol.configuration import SensorConfiguration
-from penstock_hives.sensors.protocol.event import EventType, SensorEvent
-from penstock_hives.sensors.protocol.frame import MalformedFrame, RejectReason
-from penstock_hives.sensors.protocol.profile import ByteOrder, FirmwareProfile, SensorProtocol
+from penstock_hives.sensors.protocol.frame import (
+    ByteOrder,
+    FirmwareProfile,
+    MalformedFrame,
+    RejectReason,
+    SensorProtocol,
+)
+from penstock_hives.sensors.protocol.messages import (
+    EventType,
+    SensorConfiguration,
+    SensorEvent,
+    StatusMessage,
+)
 from penstock_hives.sensors.protocol.report import (
     ReportType,
     ReportV1,
@@ -15,7 +24,6 @@ from penstock_hives.sensors.protocol.report import (
     decode_report,
     proven_byte_order,
 )
-from penstock_hives.sensors.protocol.status import StatusMessage
 from penstock_hives.sensors.protocol.topic import SensorMessageKind, SensorTopic
 
 __all__ = [

@@ -27,21 +27,22 @@ from typing import Final
 
 from penstock.core.errors import PreconditionFailed
 from penstock_hives.sensors.protocol.frame import (
+    ByteOrder,
+    FirmwareProfile,
     MalformedFrame,
     RejectReason,
     check_length,
     pack_fields,
 )
-from penstock_hives.sensors.protocol.profile import ByteOrder, FirmwareProfile
 
-#: How much of a report means something, and how long devices make it.
+#: The bytes that are used, and the length that devices send.
 REPORT_MIN_LENGTH: Final = 15
 REPORT_NOMINAL_LENGTH: Final = 59
-#: Firmware may pad as it likes, up to here; what is longer is something else on the wrong topic.
+#: Firmware may pad up to this length; longer messages are on the wrong topic.
 REPORT_MAX_LENGTH: Final = 255
 FIELD_OFFSET: Final = 32
 BASE_YEAR: Final = 2000
-#: Drawn beside the type; nobody checks it.
+#: Follows the type; not checked.
 _FILLER: Final = 0xFF
 
 
@@ -55,7 +56,7 @@ class ReportV1:
     device_time: datetime | None  #: local, without a zone
 
     def encode(self, profile: FirmwareProfile, length: int = REPORT_NOMINAL_LENGTH) -> bytes:
-        """As devices do: what does not fit sixteen bits with 32 added begins again at 0."""
+        """As devices do: totals plus 32 wrap at sixteen bits."""
         if not REPORT_MIN_LENGTH <= length <= REPORT_MAX_LENGTH:
             raise PreconditionFailed(
                 f"a report has {REPORT_MIN_LENGTH} to {REPORT_MAX_LENGTH} bytes, not {length}"
@@ -103,17 +104,17 @@ def _decode_time(date: bytes, plus: int) -> datetime | None:
 
 
 def decode_report(body: bytes, profile: FirmwareProfile) -> ReportV1 | ReportV2:
-    """Either version: v2 says itself what it is, and no v1 device sends frames of its length."""
+    """Either version: v2 has its version, and no v1 device sends frames of its length."""
     if is_report_v2(body):
         return ReportV2.decode(body)
     return ReportV1.decode(body, profile)
 
 
 def proven_byte_order(body: bytes) -> ByteOrder | None:
-    """The byte order a start-up report proves: its totals are 0, hence 32 on the wire.
+    """The byte order that a start-up report proves: its totals are 0, hence 32 on the wire.
 
-    Totals of 8160 both, in the other order, look the same: a mismatch with the profile is for an
-    operator to look at. Only for devices that add 32.
+    Two totals of 8160 in the other order look the same: an operator decides on a mismatch with the
+    profile. Only for devices that add 32.
     """
     totals = body[4:8]
     if totals == b"\x00\x20\x00\x20":
@@ -122,9 +123,9 @@ def proven_byte_order(body: bytes) -> ByteOrder | None:
 
 
 class ReportType(IntEnum):
-    TIMER = 0x20  #: nothing was sent for the reporting interval
+    TIMER = 0x20  #: the reporting interval has passed
     START = 0x21  #: the device has started; older firmware starts with a TIMER report of zeros
-    EVENTS = 0xFF  #: as many events as the threshold says
+    EVENTS = 0xFF  #: the event threshold was reached
 
 
 def parse_report_type(byte: int) -> ReportType:
@@ -136,7 +137,7 @@ def parse_report_type(byte: int) -> ReportType:
 
 REPORT_V2_VERSION: Final = 2
 REPORT_V2_LENGTH: Final = 24
-#: What the checksum covers.
+#: The bytes that the checksum covers.
 REPORT_V2_CHECKED_LENGTH: Final = REPORT_V2_LENGTH - 2
 CRC_PRESET: Final = 0xFFFF
 QUARTER_HOUR: Final = timedelta(minutes=15)
@@ -145,7 +146,7 @@ _REPORT_V2_LAYOUT: Final = ">BBHHHIIIbB"
 
 @dataclass(frozen=True, slots=True)
 class ReportV2:
-    """Totals that do not wrap in the life of a device, and diffs as v1's should have been."""
+    """Totals that do not wrap in the life of a device, and correct diffs."""
 
     type: ReportType
     counter: int  #: of messages sent, modulo 65536
@@ -163,21 +164,14 @@ class ReportV2:
 
     @property
     def device_time(self) -> datetime:
-        """The wall clock at the device, as a report v1 would have it."""
+        """Local time, as in a report v1."""
         return self.at.replace(tzinfo=None) + QUARTER_HOUR * self.utc_offset
 
     def encode(self) -> bytes:
         head = pack_fields(
-            *(
-                _REPORT_V2_LAYOUT,
-                f"{self}",
-                REPORT_V2_VERSION,
-                self.type,
-                self.counter,
-                self.diff_in,
-                self.diff_out,
-            ),
-            *(self.total_in, self.total_out, self.time, self.utc_offset, self.flags),
+            *(_REPORT_V2_LAYOUT, f"{self}", REPORT_V2_VERSION, self.type, self.counter),
+            *(self.diff_in, self.diff_out, self.total_in, self.total_out),
+            *(self.time, self.utc_offset, self.flags),
         )
         return head + report_v2_checksum(head).to_bytes(2, "big")
 
@@ -186,13 +180,11 @@ class ReportV2:
         check_length(body, REPORT_V2_LENGTH, REPORT_V2_LENGTH, "a report of version 2")
         if body[0] != REPORT_V2_VERSION:
             raise MalformedFrame(RejectReason.UNKNOWN_VERSION, f"a report of version {body[0]}")
-        told, found = (
-            int.from_bytes(body[REPORT_V2_CHECKED_LENGTH:], "big"),
-            report_v2_checksum(body[:REPORT_V2_CHECKED_LENGTH]),
-        )
-        if told != found:
+        expected = report_v2_checksum(body[:REPORT_V2_CHECKED_LENGTH])
+        found = int.from_bytes(body[REPORT_V2_CHECKED_LENGTH:], "big")
+        if found != expected:
             raise MalformedFrame(
-                RejectReason.BAD_CHECKSUM, f"0x{told:04x}, the bytes give 0x{found:04x}"
+                RejectReason.BAD_CHECKSUM, f"0x{found:04x}, the bytes give 0x{expected:04x}"
             )
         kind = parse_report_type(body[1])
         return cls(kind, *struct.unpack_from(_REPORT_V2_LAYOUT, body)[2:])

@@ -1,8 +1,7 @@
-"""Where sensors send and listen: `sensors/<serial>/<kind>` and `commands/sensor/<serial>`.
+"""Topics of sensors: `sensors/<serial>/<kind>` and `commands/sensor/<serial>`.
 
-The topic says what a message is; its length only has to agree. MQTT's topics and AMQP's routing
-keys are the same words, parted by slashes or by dots: serials have neither, so that a name in one
-form is one in the other.
+The topic determines the kind of a message; its length must match. AMQP routing keys have dots in
+place of slashes; serials contain neither, so both forms are equivalent.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Final
 
 from penstock_hives.sensors.protocol.frame import MalformedFrame, RejectReason
 
-#: For subscriptions, as MQTT writes them: what all sensors say, and what is said to any.
+#: Topic filters: messages of all sensors, and commands to all sensors.
 ALL_SENSOR_TOPICS: Final = "sensors/#"
 COMMAND_TOPICS: Final = "commands/sensor/+"
 
@@ -44,7 +43,7 @@ class SensorTopic:
 
     @classmethod
     def parse(cls, name: str) -> SensorTopic:
-        """Of a topic or of a routing key."""
+        """Of a topic or a routing key."""
         match = _TOPIC.fullmatch(name)
         if match is None:
             raise MalformedFrame(RejectReason.UNKNOWN_TOPIC, repr(name))
@@ -60,7 +59,7 @@ def command_topic(serial: str) -> str:
 
 
 def parse_command_topic(name: str) -> str:
-    """The serial a command is for, of a topic or of a routing key."""
+    """The serial of a command's topic or routing key."""
     match = _COMMAND.fullmatch(name)
     if match is None:
         raise MalformedFrame(RejectReason.UNKNOWN_TOPIC, repr(name))

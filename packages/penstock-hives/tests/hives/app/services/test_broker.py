@@ -10,7 +10,7 @@ import pytest
 from penstock.client import BrokerUnreachable, connect
 from penstock.core.errors import AccessRefused, PenstockError
 from penstock_hives.errors import NotConfigured
-from penstock_hives.sensors.broker import ManagedSensorBroker
+from penstock_hives.sensors.broker import SensorBroker
 from tests.peers import Penstock, free_port
 
 
@@ -30,10 +30,10 @@ def as_sensor(penstock: Penstock, user: str, password: str) -> str:
 async def test_a_sensor_hears_what_it_was_told_before_it_came(
     penstock: Penstock, serial: str
 ) -> None:
-    broker = ManagedSensorBroker(penstock.mqtt_url, admin(penstock))
+    broker = SensorBroker(penstock.mqtt_url, admin(penstock))
     try:
-        await broker.admit(serial, f"sensor-{serial}", "secret")
-        await broker.retain(f"commands/sensor/{serial}", b"configuration")
+        await broker.create_user(serial, f"sensor-{serial}", "secret")
+        await broker.publish_retained(f"commands/sensor/{serial}", b"configuration")
     finally:
         await broker.close()
 
@@ -48,8 +48,8 @@ async def test_a_sensor_hears_what_it_was_told_before_it_came(
 async def test_a_sensor_cannot_speak_for_another_or_listen_to_its_orders(
     penstock: Penstock, serial: str
 ) -> None:
-    broker = ManagedSensorBroker(penstock.mqtt_url, admin(penstock))
-    await broker.admit(serial, f"sensor-{serial}", "secret")
+    broker = SensorBroker(penstock.mqtt_url, admin(penstock))
+    await broker.create_user(serial, f"sensor-{serial}", "secret")
 
     async with connect(as_sensor(penstock, f"sensor-{serial}", "secret")) as fabric:
         with pytest.raises(PenstockError):
@@ -60,10 +60,10 @@ async def test_a_sensor_cannot_speak_for_another_or_listen_to_its_orders(
 
 
 async def test_a_sensor_that_was_dismissed_does_not_get_in(penstock: Penstock, serial: str) -> None:
-    broker = ManagedSensorBroker(penstock.mqtt_url, admin(penstock))
-    await broker.admit(serial, f"sensor-{serial}", "secret")
-    await broker.dismiss(f"sensor-{serial}")
-    await broker.dismiss(f"sensor-{serial}")  # again, it changes nothing
+    broker = SensorBroker(penstock.mqtt_url, admin(penstock))
+    await broker.create_user(serial, f"sensor-{serial}", "secret")
+    await broker.delete_user(f"sensor-{serial}")
+    await broker.delete_user(f"sensor-{serial}")  # again, it changes nothing
 
     with pytest.raises(AccessRefused):
         async with connect(as_sensor(penstock, f"sensor-{serial}", "secret")):
@@ -72,21 +72,21 @@ async def test_a_sensor_that_was_dismissed_does_not_get_in(penstock: Penstock, s
 
 async def test_a_broker_that_is_away_is_said_to_be() -> None:
     port = free_port()
-    broker = ManagedSensorBroker(f"mqtt://127.0.0.1:{port}", f"http://127.0.0.1:{port}")
+    broker = SensorBroker(f"mqtt://127.0.0.1:{port}", f"http://127.0.0.1:{port}")
 
     with pytest.raises(BrokerUnreachable):
-        await broker.retain("commands/sensor/x", b"")
+        await broker.publish_retained("commands/sensor/x", b"")
     with pytest.raises(BrokerUnreachable):
-        await broker.admit("x", "sensor-x", "secret")
+        await broker.create_user("x", "sensor-x", "secret")
 
 
 async def test_an_installation_without_a_broker_says_so() -> None:
-    broker = ManagedSensorBroker(None, None)
+    broker = SensorBroker(None, None)
 
     with pytest.raises(NotConfigured):
-        await broker.retain("commands/sensor/x", b"")
+        await broker.publish_retained("commands/sensor/x", b"")
     with pytest.raises(NotConfigured):
-        await broker.admit("x", "sensor-x", "secret")
+        await broker.create_user("x", "sensor-x", "secret")
 
 
 async def test_a_redirect_is_refused_and_the_password_stays_here() -> None:
@@ -108,7 +108,7 @@ async def test_a_redirect_is_refused_and_the_password_stays_here() -> None:
 
         async with await asyncio.start_server(redirect, "127.0.0.1", 0) as server:
             asked = server.sockets[0].getsockname()[1]
-            broker = ManagedSensorBroker(None, f"http://guest:guest@127.0.0.1:{asked}")
+            broker = SensorBroker(None, f"http://guest:guest@127.0.0.1:{asked}")
             with pytest.raises(AccessRefused, match="302"):
-                await broker.dismiss("sensor-x")
+                await broker.delete_user("sensor-x")
     assert heard == []

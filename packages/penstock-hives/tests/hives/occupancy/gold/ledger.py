@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock_hives.dates import SLOT_SECONDS
 from penstock_hives.occupancy.gold.ledger import (
     BatchFacts,
     LedgerCache,
@@ -18,7 +19,7 @@ from penstock_hives.occupancy.gold.ledger import (
 from penstock_hives.occupancy.gold.status import HiveStatus
 from penstock_hives.occupancy.repository import INSERT_MANUAL_COUNT
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
-from penstock_hives.occupancy.slots import SLOT_SECONDS, SlotCounts, merge_counts
+from penstock_hives.occupancy.slots import SlotCounts, merge_counts
 from penstock_store import Database
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)

@@ -14,7 +14,7 @@ from penstock_hives.occupancy import silver
 from penstock_hives.occupancy.flow import HivesFlow
 from penstock_hives.occupancy.sensor_states import SENSOR_STATE_SCHEMA
 from penstock_hives.sensors.fleet import Fleet, Quirks
-from penstock_hives.sensors.protocol.event import EVENT_LENGTH
+from penstock_hives.sensors.protocol.messages import EVENT_LENGTH
 from penstock_store import Database
 from tests.hives.occupancy.gold.fleets import START, Line, gold
 from tests.hives.occupancy.sensed import after, messages_of, profiles_of
