@@ -42,7 +42,7 @@ def main() -> None:
     console = Console()
     for name, public, span, plot in SETS:
         started = perf_counter()
-        found = run_backtest(read_count_file(COUNTS / name, public), span, told=console.print)
+        found = run_backtest(read_count_file(COUNTS / name, public), span, progress=console.print)
         console.print(backtest_table(found))
         console.print(f"{name}: {found.verdict.reason}; {perf_counter() - started:.0f} s")
         if plot is not None:

@@ -1,9 +1,9 @@
-"""The account that the demonstration shows people. In production mode it is refused."""
+"""The account of the demonstration. In production mode it is rejected."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Runs venues of the demonstration (`PEOPLE` in the demonstration has the others).
+#: Manages hives of the demonstration; `demo_data.DEMO_USERS` has the other users.
 LOGIN: Final = "grace@hives.example"
 PASSWORD: Final = "nine green bottles"

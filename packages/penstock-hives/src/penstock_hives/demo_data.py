@@ -1,10 +1,10 @@
-"""People, plans, deals and feedback for the demonstration's hives, so that there is much to see.
+"""Users, plans, deals and feedback for the demonstration.
 
-    furnish(database, now)
+    create_demo_data(database, now)
 
-Written again it adds only the deals of a new day; what people have changed meanwhile stays. The
-three who can sign in do so with a password everybody knows. In production they are refused, by
-whatever they show: password, session, token or API key (`DEMO_UIDS`).
+A second call adds only the deals of a new day and does not overwrite changes. The three users have
+a public password. In production mode they are rejected with any credential: password, session,
+token or API key (`DEMO_UIDS`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class DemoUser:
     nickname: str
     role: str
     plan: str | None = None
-    #: The account they run, by its name.
-    account: str | None = None
+    account: str | None = None  #: name of the account they manage
 
     @property
     def uid(self) -> str:
@@ -40,7 +39,7 @@ DEMO_USERS: Final = (
     DemoUser("olga@hives.example", "olga", "operator"),
 )
 DEMO_UIDS: Final = frozenset(person.uid for person in DEMO_USERS)
-#: Title, description, kind, hours from the beginning of the local day, and to the end.
+#: Title, description, kind, first and last hour after local midnight.
 _OFFERS: Final = (
     ("Two for one before noon", "Any two coffees for the price of one.", "daily", 6, 12),
     ("Quiet hour", "A tenth off everything while there is room.", "daily", 14, 17),
@@ -49,7 +48,7 @@ _OFFERS: Final = (
     ("Bring a friend", "The second of you pays half.", "promotion", 0, 14 * 24),
     ("Fifteen per cent", "On what is marked with a bee.", "discount", 0, 5 * 24),
 )
-#: What was said, and the stars given with it.
+#: Text and rating.
 _FEEDBACK: Final = (
     ("Lovely place, friendly people, and the counter says truly when it is quiet.", 5),
     ("Far too loud on Friday evenings. I left after ten minutes.", 2),
@@ -97,20 +96,20 @@ _MESSAGE: Final = """
 
 
 def create_demo_data(database: Database, now: datetime) -> None:
-    """All of it, in one transaction."""
+    """In one transaction."""
     with database.transaction() as connection:
         hives = connection.execute(_HIVES).fetchall()
-        users = {person.nickname: _enter(connection, person) for person in DEMO_USERS}
+        users = {person.nickname: _create_user(connection, person) for person in DEMO_USERS}
         _subscribe_accounts(connection)
         for number, hive in enumerate(hives):
-            _offer(connection, hive, number, now)
-        _keep(connection, users["ada"], hives)
-        said = "SELECT FROM user_message WHERE user_id = %s LIMIT 1"
-        if connection.execute(said, (users["ada"],)).fetchone() is None:
-            _say(connection, users["ada"], hives, now)
+            _create_deals(connection, hive, number, now)
+        _create_favourites(connection, users["ada"], hives)
+        messages = "SELECT FROM user_message WHERE user_id = %s LIMIT 1"
+        if connection.execute(messages, (users["ada"],)).fetchone() is None:
+            _create_feedback(connection, users["ada"], hives, now)
 
 
-def _enter(connection: Connection, person: DemoUser) -> int:
+def _create_user(connection: Connection, person: DemoUser) -> int:
     given = {"uid": person.uid, "nickname": person.nickname, "role": person.role}
     row = connection.execute(_USER, given).fetchone()
     assert row is not None
@@ -142,8 +141,8 @@ def _subscribe(
     connection.execute(_SUBSCRIBE, given)
 
 
-def _offer(connection: Connection, hive: dict[str, Any], number: int, now: datetime) -> None:
-    """Two of three hives offer something; each day of the hive's own has its daily deals."""
+def _create_deals(connection: Connection, hive: dict[str, Any], number: int, now: datetime) -> None:
+    """Two of three hives have deals; daily ones for each local day."""
     if number % 3 == 2:
         return
     today = now.astimezone(ZoneInfo(hive["time_zone"])).date()
@@ -161,8 +160,7 @@ def _offer(connection: Connection, hive: dict[str, Any], number: int, now: datet
         connection.execute(_DEAL, given)
 
 
-def _keep(connection: Connection, user: int, hives: list[dict[str, Any]]) -> None:
-    """A few favourites."""
+def _create_favourites(connection: Connection, user: int, hives: list[dict[str, Any]]) -> None:
     for hive in hives[:12:4]:
         connection.execute(
             """
@@ -173,7 +171,9 @@ def _keep(connection: Connection, user: int, hives: list[dict[str, Any]]) -> Non
         )
 
 
-def _say(connection: Connection, user: int, hives: list[dict[str, Any]], now: datetime) -> None:
+def _create_feedback(
+    connection: Connection, user: int, hives: list[dict[str, Any]], now: datetime
+) -> None:
     for number, hive in enumerate(hives[:24]):
         content, rating = _FEEDBACK[number % len(_FEEDBACK)]
         given = {

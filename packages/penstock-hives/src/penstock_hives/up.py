@@ -1,7 +1,6 @@
-"""What hives adds to `penstock up`: pipeline, demonstration, public page and alerts; live figures.
+"""What hives adds to `penstock up`: pipeline, demonstration, public page, alerts, and a panel.
 
-The pipeline's progress files say how far it is, the database how full venues are. Nothing of Spark
-is loaded.
+The panel shows the pipeline's progress files and the occupancy in the database, without Spark.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ DEMO: Final = "demo"
 HIVES: Final = "hives"
 ALERTS: Final = "alerts"
 FLOW: Final = "hives"
-#: Where people look for the public page; another port if it is taken.
+#: Of the public page; another port if it is taken.
 PORT: Final = 8000
-#: Before it stops, the pipeline finishes its batch.
+#: Seconds for the pipeline to finish its batch.
 _PIPELINE_GRACE: Final = 30.0
-#: What Java and Spark write at every start.
+#: Lines that Java and Spark write at every start.
 _NOISE: Final = (
     "Using incubator modules",
     "Using Spark's default log4j profile",
@@ -86,16 +85,16 @@ def extend(options: UpOptions) -> Extension:
     def alerts(found: Addresses) -> list[str]:
         return [*options.command("hives", "alerts"), *options.amqp_and_database(found)]
 
-    lack = java_problem() if options.pipeline else None
-    if lack is not None:
-        left_out[PIPELINE] = lack
+    problem = java_problem() if options.pipeline else None
+    if problem is not None:
+        left_out[PIPELINE] = problem
     elif options.pipeline:
         parts.append(Part(PIPELINE, pipeline, needs, _PIPELINE_GRACE, _NOISE))
     if options.demo:
         parts.append(Part(DEMO, demo, needs))
     if options.pipeline and options.applications:
         parts += [Part(HIVES, serve, needs), Part(ALERTS, alerts, needs)]
-    shown = options.pipeline and lack is None
+    shown = options.pipeline and problem is None
     return Extension(
         parts, left_out, _pages, _steps, (lambda: HivesProbe(options)) if shown else None
     )
@@ -122,9 +121,7 @@ def _steps(shell: Shell) -> Lines:
     return steps
 
 
-# The panel.
-
-#: As many as a tall terminal has room for.
+#: Rows of the panel in a tall terminal.
 MOST_FIGURES: Final = 24
 _QUERY: Final = """
     SELECT h.name AS hive, coalesce(a.city, '') AS city, s.occupancy AS people, s.percent,
@@ -137,14 +134,12 @@ _QUERY: Final = """
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 _LEVELS: Final = {"quiet": "green", "moderate": "cyan", "busy": "yellow", "full": "red"}
 _TRENDS: Final = {"rising": "↗", "steady": "→", "falling": "↘"}
-#: Eighths of a block.
+#: Eighths of a block, for bars.
 _ENDS: Final = " ▏▎▍▌▋▊▉"
 
 
 @dataclass(frozen=True, slots=True)
 class VenueFigure:
-    """How full a venue is."""
-
     hive: str
     city: str
     people: int
@@ -165,13 +160,13 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class HivesFigures:
-    """The pipeline's lag, and the fullest venues. None is what could not be seen."""
+    """The pipeline's lag, and the fullest venues; None is unknown."""
 
     lag: int | None = None  #: messages of the flow's streams that are not applied
     batch: LastBatch | None = None
     waiting: str = ""  #: what the pipeline waits for, if it does
     venues: Sequence[VenueFigure] = field(default_factory=tuple)  #: the fullest
-    hives: int = 0  #: of how many venues there are figures
+    hives: int = 0  #: venues with data
     people: int = 0  #: in all of them
     first: VenueFigure | None = None  #: the first of a sensor that reported after the start
 
@@ -206,7 +201,7 @@ class HivesFigures:
             table.columns[index].justify = "right"
         for figure in self.venues[:rows]:
             table.add_row(*_row(figure, bar))
-        return [Text.assemble(("How full", "bold"), people), Padding(table, (0, 0, 0, 2))]
+        return [Text.assemble(("Occupancy", "bold"), people), Padding(table, (0, 0, 0, 2))]
 
 
 def _row(figure: VenueFigure, bar: int) -> list[RenderableType]:
@@ -278,7 +273,7 @@ class HivesProbe:
             if self._first is None:
                 new = self._database.rows(_QUERY, {"since": self._began, "limit": 1})
                 self._first = next(iter(_figures(new)), None)
-        except (OSError, PenstockError):  # it is starting, or away
+        except (OSError, PenstockError):  # the database is starting or stopped
             return {}
         return {
             "venues": _figures(rows),
@@ -289,7 +284,7 @@ class HivesProbe:
 
 
 def _lag(api: str, ends: dict[str, int]) -> int | None:
-    """Messages of the streams that were read, behind their ends; None while nobody answers."""
+    """Messages that the pipeline has not read yet; None if the broker does not answer."""
     try:
         behind = 0
         for stream, end in ends.items():

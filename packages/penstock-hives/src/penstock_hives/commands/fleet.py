@@ -33,7 +33,7 @@ from penstock_hives.sensors.recorder import TruthWriter, open_recording, open_tr
 from penstock_hives.sensors.simulation import publish_windows, run_until_first, serve_commands
 
 FLUSH_SECONDS: Final = 5.0
-#: Oftener than this nobody can see.
+#: Seconds between updates of the progress bar.
 _SHOW_SECONDS: Final = 0.2
 
 
@@ -73,31 +73,31 @@ class FleetRun:
 
     async def _send(self, url: str, fabric: Fabric, shown: FleetProgress) -> None:
         plan = self._plan
-        sender = FramePublisher(fabric, url, stamped=plan.stamped)
-        pace = FramePacer(int(plan.first.timestamp() * 1000), plan.speed)
+        publisher = FramePublisher(fabric, url, stamped=plan.stamped)
+        pacer = FramePacer(int(plan.first.timestamp() * 1000), plan.speed)
         windows = self._fleet.windows(plan.until, plan.slots)
         try:
             if plan.speed is None:
-                await publish_windows(windows, sender, pace, shown)
+                await publish_windows(windows, publisher, pacer, shown)
                 if not plan.live:
                     return
-                pace = FramePacer(int(time.time() * 1000), 1.0)
+                pacer = FramePacer(int(time.time() * 1000), 1.0)
                 windows = self._fleet.windows(None, 1)
-            commands = to_broker_address(COMMAND_TOPICS, is_mqtt_url(url))
-            async with fabric.subscribe(commands) as orders:
+            topics = to_broker_address(COMMAND_TOPICS, is_mqtt_url(url))
+            async with fabric.subscribe(topics) as commands:
                 typer.echo(f"penstock sensors ready: {ALL_SENSOR_TOPICS}")
                 await run_until_first(
-                    publish_windows(windows, sender, pace, shown),
-                    serve_commands(orders, self._fleet, sender),
+                    publish_windows(windows, publisher, pacer, shown),
+                    serve_commands(commands, self._fleet, publisher),
                 )
         except asyncio.CancelledError:
             async with asyncio.timeout(FLUSH_SECONDS):
-                await sender.flush()
+                await publisher.flush()
             raise
 
     @contextmanager
     def _shown(self) -> Iterator[FleetProgress]:
-        """The truth is written and progress shown while this is open."""
+        """Shows progress and writes the ground truth."""
         console = Console(stderr=True)
         progress = Progress(
             TextColumn("{task.description}"),
@@ -121,7 +121,7 @@ class FleetRun:
 
 
 class FleetProgress:
-    """Keeps `penstock_hives.sensors.simulation.SimulationObserver`."""
+    """A `SimulationObserver` that updates the progress bar and writes the ground truth."""
 
     def __init__(self, progress: Progress, plan: FleetPlan) -> None:
         self._progress = progress
@@ -153,30 +153,30 @@ class FleetProgress:
 
 
 async def replay_file(path: Path, url: str, speed: float | None, stamped: bool) -> int:
-    """How many were sent."""
-    pace: FramePacer | None = None
+    """Returns the number of frames."""
+    pacer: FramePacer | None = None
     async with connect(url) as fabric:
-        sender = FramePublisher(fabric, url, stamped)
+        publisher = FramePublisher(fabric, url, stamped)
         for frame in read_recording(path):
-            pace = pace or FramePacer(frame.at, speed)
-            await pace.wait(frame.at)
-            await sender.send(frame)
-        await sender.flush()
-    return sender.sent
+            pacer = pacer or FramePacer(frame.at, speed)
+            await pacer.wait(frame.at)
+            await publisher.send(frame)
+        await publisher.flush()
+    return publisher.sent
 
 
-#: A fleet begins with five quiet minutes; one that begins now has them behind it.
+#: A fleet starts with an empty slot, which has passed when it starts now.
 LEAD: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
     start: datetime
-    first: datetime  #: the first moment that is waited for; what was before it is sent at once
+    first: datetime  #: frames before this time are sent at once
     until: datetime | None  #: None: for ever
-    speed: float | None  #: None: as fast as it goes
-    stamped: bool  #: frames have to say when they are from
-    live: bool = False  #: afterwards, go on as time does
+    speed: float | None  #: None: no limit
+    stamped: bool  #: frames have the header x-received-at
+    live: bool = False  #: continue in real time
 
     @classmethod
     def of(
@@ -190,24 +190,24 @@ class FleetPlan:
     ) -> FleetPlan:
         if backlog is not None:
             if lasting is not None:
-                raise ConfigurationError("--backlog says how long: leave --for away")
+                raise ConfigurationError("--backlog and --for exclude each other: omit --for")
             span = timedelta(seconds=backlog)
             begin = start or now - span
-            # Fleets go by whole steps: one that goes on live must not have told the future.
+            # Fleets advance by slots: one that continues live must not send the future.
             end = _step_before(begin + span) if live else begin + span
             return cls(begin, begin, end, None, stamped=True, live=live)
         if live:
-            raise ConfigurationError("--live is what comes after a --backlog")
+            raise ConfigurationError("--live needs --backlog")
         first = start or now
         until = None if lasting is None else first + timedelta(seconds=lasting)
         if until is None and speed is None:
-            raise ConfigurationError("--speed max has no end: say how long with --for 1d")
+            raise ConfigurationError("--speed max needs an end: add --for 1d")
         begin = start or now - LEAD
         return cls(begin, first, until, speed, stamped=speed != 1.0 or start is not None)
 
     @property
     def slots(self) -> int:
-        """How much of its time is simulated at once: little, where orders may come."""
+        """Slots simulated at once: one where commands may arrive."""
         return WINDOW_SLOTS if self.speed is None else 1
 
 

@@ -1,4 +1,4 @@
-"""`penstock hives`: the application for people who look for places, and for those who run them."""
+"""`penstock hives`: serve the application, its alerts, forecasts and analytics."""
 
 from __future__ import annotations
 
@@ -15,38 +15,24 @@ import typer
 from penstock.cli.options import ConfigFile, Data, Database, Overrides, prepare
 from penstock.cli.shutdown import stop_event
 from penstock_hives.commands.forecast import backtest, forecast
+from penstock_hives.commands.options import LiveBrokers, StopWithStdin
 from penstock_spark.commands.options import Master, SparkSettings, spark_settings
 
 if TYPE_CHECKING:
     from penstock_hives.server.settings import EngineSettings
 
 
-# `penstock hives alerts`: the process that tells people what they wanted to know.
-
-
 def alerts(
-    url: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL", help="A broker that tells of live figures; more are tried in turn."
-        ),
-    ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar="PENSTOCK_DATABASE",
-            help="A PostgreSQL instead of the embedded one.",
-        ),
-    ] = None,
+    url: LiveBrokers = None,
+    database: Database = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
-    """Match figures and deals with what people want to be told, and push it to their devices.
+    """Match occupancy and deals with people's subscriptions, and push notifications.
 
-    One such process is enough: a second does no harm, and no good.
+    Run one process; a second one is safe and idle.
     """
     import penstock_store
     from penstock.cli.client_options import DEFAULT_URL
@@ -79,17 +65,12 @@ async def _run_alerts(database: str, brokers: Sequence[str], home: Path, with_st
                 typer.echo("penstock hives alerts ready: occupancy, deals")
             await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
-                running.result()  # it does not end by itself: whatever it raised
+                running.result()  # raises its error: it does not end by itself
         finally:
             for task in (running, ready, stopped):
                 task.cancel()
-            # All of them, before what they use is closed: whichever ends last, and however.
+            # Wait for all before closing what they use.
             await asyncio.gather(running, ready, stopped, return_exceptions=True)
-
-
-# `penstock hives analyse`: what the nights find out, at once; `pipeline run` does it once a day.
-#
-# Thin: `penstock_hives.analytics` does it.
 
 
 def _parse_day(text: str) -> date:
@@ -106,7 +87,7 @@ def analyse(
             parser=_parse_day,
             metavar="DAY",
             show_default=False,
-            help="The day to end with. [default: the last that is over everywhere]",
+            help="The last day. [default: the last that is over in all time zones]",
         ),
     ] = None,
     database: Database = None,
@@ -116,7 +97,10 @@ def analyse(
     file: ConfigFile = None,
     pairs: Overrides = None,
 ) -> None:
-    """Find out what is popular, what compares how, what a deal has brought, and what stands out."""
+    """Compute popularity, comparisons, deal effects and insights now.
+
+    `penstock pipeline run` does this once a day.
+    """
     import penstock_store
     from penstock_hives.analytics.nightly import analyse as make
     from penstock_hives.analytics.nightly import settled_day
@@ -152,45 +136,37 @@ def hives() -> None:
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port; 8000 unless said.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port. [default: 8000]")] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Processes; one a core unless said.")
+        int | None, typer.Option(min=1, metavar="N", help="Processes. [default: one per core]")
     ] = None,
-    url: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL", help="A broker that tells of live figures; more are tried in turn."
-        ),
-    ] = None,
+    url: LiveBrokers = None,
     mqtt: Annotated[
-        str | None, typer.Option(metavar="URL", help="The broker sensors are configured through.")
+        str | None, typer.Option(metavar="URL", help="The broker that sensors use.")
     ] = None,
     management: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Its management API, with an administrator's name."),
-    ] = None,
-    database: Annotated[
-        str | None,
         typer.Option(
-            metavar="URL",
-            envvar="PENSTOCK_DATABASE",
-            help="A PostgreSQL instead of the embedded one.",
+            metavar="URL", help="Its management API, as http://administrator:password@host:port."
         ),
     ] = None,
+    database: Database = None,
     cache: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="memcached://host:port, instead of one in each worker."),
+        typer.Option(
+            metavar="URL", help="memcached://host:port instead of a cache in each worker."
+        ),
     ] = None,
     site: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The site's own configuration; read again on SIGHUP."),
+        typer.Option(metavar="FILE", help="Configuration of the site; read again on SIGHUP."),
     ] = None,
     data: Data = None,
     file: ConfigFile = None,
     pairs: Overrides = None,
-    with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
-    """Serve the public page, live figures and the API; SIGHUP reloads code and configuration."""
+    """Serve the public page, live occupancy and the API; SIGHUP reloads code and configuration."""
     import penstock_store
     from penstock_hives.server.configuration import read_configuration
 

@@ -1,8 +1,4 @@
-"""`penstock sensors`: a simulated fleet, recordings sent again, and configurations.
-
-Thin: what is simulated is `penstock_hives.sensors.fleet`'s, how it is sent is that of the modules
-beside it. Here are the flags and what they mean together.
-"""
+"""`penstock sensors`: simulate a fleet, replay recordings, configure a sensor."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ import typer
 
 from penstock.cli.client_options import DEFAULT_URL, Url, log_warnings_plainly, parse_duration
 from penstock.core.errors import ConfigurationError
+from penstock_hives.commands.options import StopWithStdin
 
 app = typer.Typer(no_args_is_help=True, help="Simulate sensors, replay them, configure one.")
 
@@ -24,10 +21,7 @@ WHEN = "When"
 FILES = "Files"
 
 Speed = Annotated[
-    str,
-    typer.Option(
-        metavar="N", help="So many times as fast as it was: 60x; max is as fast as it goes."
-    ),
+    str, typer.Option(metavar="N", help="Speed, such as 60x or 0.5x; max is without limit.")
 ]
 
 
@@ -42,27 +36,25 @@ def _moment(text: str) -> datetime:
 def simulate(
     url: Url = DEFAULT_URL,
     hives: Annotated[
-        int, typer.Option(min=1, metavar="N", help="So many places.", rich_help_panel=FLEET)
+        int, typer.Option(min=1, metavar="N", help="Number of hives.", rich_help_panel=FLEET)
     ] = 50,
     sensors: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="Or as many as so many sensors take.", rich_help_panel=FLEET
-        ),
+        typer.Option(min=1, metavar="N", help="Number of sensors, instead.", rich_help_panel=FLEET),
     ] = None,
     seed: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="Another fleet, other days.", rich_help_panel=FLEET),
+        typer.Option(min=0, metavar="N", help="Random seed.", rich_help_panel=FLEET),
     ] = 0,
     no_quirks: Annotated[
-        bool, typer.Option("--no-quirks", help="Nothing goes wrong.", rich_help_panel=FLEET)
+        bool, typer.Option("--no-quirks", help="No faults.", rich_help_panel=FLEET)
     ] = False,
     quirk: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="How often something does: loss=0.05, wraps=off; repeatable, any wrong name "
-            "lists them all.",
+            help="Frequency of a fault, such as loss=0.05 or wraps=off; may be repeated. "
+            "An unknown name lists all names.",
             rich_help_panel=FLEET,
         ),
     ] = None,
@@ -71,20 +63,22 @@ def simulate(
         typer.Option(
             parser=parse_duration,
             metavar="TIME",
-            help="What would have been sent in the last 30d, as fast as it goes.",
+            help="Send the frames of the last TIME, such as 30d, at full speed.",
             rich_help_panel=WHEN,
         ),
     ] = None,
     live: Annotated[
         bool,
-        typer.Option("--live", help="After the backlog, go on as time does.", rich_help_panel=WHEN),
+        typer.Option(
+            "--live", help="After the backlog, continue in real time.", rich_help_panel=WHEN
+        ),
     ] = False,
     start: Annotated[
         datetime | None,
         typer.Option(
             parser=_moment,
             metavar="MOMENT",
-            help="Begin then and not now.",
+            help="Start time. [default: now]",
             rich_help_panel=WHEN,
         ),
     ] = None,
@@ -94,7 +88,7 @@ def simulate(
             "--for",
             parser=parse_duration,
             metavar="TIME",
-            help="End after 2h.",
+            help="Duration, such as 2h.",
             rich_help_panel=WHEN,
         ),
     ] = None,
@@ -111,13 +105,13 @@ def simulate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write what really happened to a .parquet or .csv file, and others beside it.",
+            help="Write the ground truth to .parquet or .csv files.",
             rich_help_panel=FILES,
         ),
     ] = None,
     events: Annotated[
         bool,
-        typer.Option("--events", help="With --truth, people one by one.", rich_help_panel=FILES),
+        typer.Option("--events", help="With --truth, each passage.", rich_help_panel=FILES),
     ] = False,
     catalogue: Annotated[
         Path | None,
@@ -125,9 +119,9 @@ def simulate(
             metavar="FILE", help="Write hives and sensors to a .json file.", rich_help_panel=FILES
         ),
     ] = None,
-    with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    with_stdin: StopWithStdin = False,
 ) -> None:
-    """Be a fleet of sensors: send what they would, with all their faults, and know the truth.
+    """Simulate a fleet of sensors with realistic faults; write the ground truth on request.
 
     `penstock sensors simulate --url mqtt://localhost`
 
@@ -139,7 +133,7 @@ def simulate(
 
     plan = FleetPlan.of(backlog, live, start, lasting, parse_speed(speed), datetime.now(UTC))
     if out is not None and plan.until is None:
-        raise ConfigurationError("--out writes no endless file: say how long with --for 1d")
+        raise ConfigurationError("--out needs an end: add --for 1d or --backlog 1d")
     quirks = (Quirks.none() if no_quirks else Quirks()).changed(quirk or [])
     fleet = Fleet(start=plan.start, seed=seed, hives=hives, sensors=sensors, quirks=quirks)
     log_warnings_plainly()
@@ -160,12 +154,12 @@ def replay(
     speed: Speed = "1x",
     stamp: Annotated[
         bool,
-        typer.Option(help="Say in a header when each was received first."),
+        typer.Option(help="Add the header x-received-at with the original time."),
     ] = True,
 ) -> None:
-    """Send recorded frames again, byte by byte, as they came or faster.
+    """Send recorded frames again, byte for byte, at their original speed or faster.
 
-    A recording is what `simulate --out` or `penstock sub --json` wrote.
+    A recording is a file of `simulate --out` or the output of `penstock sub --json`.
     """
     from penstock_hives.commands.fleet import replay_file
     from penstock_hives.sensors.publisher import parse_speed
@@ -177,19 +171,22 @@ def replay(
 
 @app.command()
 def configure(
-    sensor: Annotated[str, typer.Argument(metavar="ID", help="The sensor's serial.")],
+    sensor: Annotated[str, typer.Argument(metavar="ID", help="Serial of the sensor.")],
     url: Url = DEFAULT_URL,
     threshold: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="CM", help="A person is nearer than this.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="CM", help="Distance within which a person is counted."
+        ),
     ] = 120,
     report_interval: Annotated[
-        int, typer.Option(min=1, max=65535, metavar="MIN", help="Report at least so often.")
+        int, typer.Option(min=1, max=65535, metavar="MIN", help="Reporting interval.")
     ] = 30,
     status_interval: Annotated[
-        int, typer.Option(min=1, max=65535, metavar="MIN", help="Send a status so often.")
+        int, typer.Option(min=1, max=65535, metavar="MIN", help="Status interval.")
     ] = 360,
     event_threshold: Annotated[
-        int, typer.Option(min=1, max=65535, metavar="N", help="Report after so many events.")
+        int, typer.Option(min=1, max=65535, metavar="N", help="Events that trigger a report.")
     ] = 5,
     configuration_id: Annotated[
         int | None,
@@ -199,14 +196,15 @@ def configure(
             max=2**32 - 1,
             show_default=False,
             metavar="N",
-            help="What the sensor acknowledges. [default: the time]",
+            help="Configuration id. [default: the Unix time]",
         ),
     ] = None,
     byte_order: Annotated[
-        str, typer.Option(metavar="big|little", help="As the sensor has it.")
+        str, typer.Option(metavar="big|little", help="Byte order of the sensor.")
     ] = "big",
     timeout: Annotated[
-        float, typer.Option(min=0.0, metavar="SECONDS", help="To wait for the acknowledgement.")
+        float,
+        typer.Option(min=0.0, metavar="SECONDS", help="Time to wait for the acknowledgement."),
     ] = 30.0,
 ) -> None:
     """Send a sensor its configuration, and wait for the status that acknowledges it."""
@@ -230,7 +228,7 @@ def configure(
     )
     log_warnings_plainly()
 
-    async def ask() -> str:
+    async def send() -> str:
         async with connect(url) as fabric:
             status = await configurator.configure_sensor(
                 fabric, sensor, wanted, profile, mqtt=is_mqtt_url(url), timeout=timeout
@@ -242,4 +240,4 @@ def configure(
             f"firmware {'.'.join(map(str, status.firmware))}"
         )
 
-    typer.echo(asyncio.run(ask()))
+    typer.echo(asyncio.run(send()))

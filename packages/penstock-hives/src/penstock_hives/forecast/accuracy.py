@@ -24,7 +24,7 @@ from penstock_hives.forecast.grid import HOURS
 
 @dataclass(frozen=True, slots=True)
 class AccuracyTally:
-    """Sums, so that those of venues add up to those of all."""
+    """Sums; those of venues add up to the total."""
 
     missed: float = 0.0
     came: float = 0.0
@@ -63,23 +63,23 @@ class AccuracyTally:
 
     @property
     def coverage(self) -> float:
-        """Not a number for methods without a p90."""
+        """NaN for methods without p90."""
         return _share(self.covered, self.hours)
 
 
 def tally_accuracy(
     actual: Floats, p50: Floats, off: Flags, p90: Floats | None = None
 ) -> AccuracyTally:
-    """Of days × hours of one venue; hours unknown on either side do not count."""
+    """Of days × hours of one venue; hours that are unknown on either side do not count."""
     known = np.isfinite(actual) & np.isfinite(p50)
     missed = np.where(known, np.abs(actual - p50), 0.0).sum(axis=1)
     came = np.where(known, actual, 0.0).sum(axis=1)
     whole = known.all(axis=1)
     whole &= np.where(known, actual, 0.0).max(axis=1, initial=0.0) > came / HOURS
-    seen, said = actual[whole], p50[whole]
+    seen, forecast = actual[whole], p50[whole]
     peak = seen.argmax(axis=1)
-    highest = [np.argsort(-each, axis=1, kind="stable")[:, :3] for each in (seen, said)]
-    windows = [peak_window(each) for each in said]
+    highest = [np.argsort(-each, axis=1, kind="stable")[:, :3] for each in (seen, forecast)]
+    windows = [peak_window(each) for each in forecast]
     inside = [
         each is not None and each[0] <= at < each[1] for each, at in zip(windows, peak, strict=True)
     ]
@@ -90,7 +90,7 @@ def tally_accuracy(
         holiday_missed=float(missed[off].sum()),
         holiday_came=float(came[off].sum()),
         days=float(whole.sum()),
-        peaks=float((np.abs(peak - said.argmax(axis=1)) <= 1).sum()) if len(said) else 0.0,
+        peaks=float((np.abs(peak - forecast.argmax(axis=1)) <= 1).sum()) if len(forecast) else 0.0,
         tops=float((highest[0][:, :, None] == highest[1][:, None, :]).sum()),
         windows=float(sum(inside)),
         hours=float(known.sum()) if p90 is not None else 0.0,
@@ -102,15 +102,14 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else float("nan")
 
 
-#: An hour that comes so near to the busiest belongs to it.
+#: Hours with this share of the busiest belong to the window.
 _NEAR: Final = 0.9
 _SHORTEST: Final = 3
-#: A window longer than this says nothing.
 _LONGEST: Final = 5
 
 
 def peak_window(hours: Floats) -> tuple[int, int] | None:
-    """From which place to before which; none for a day on which nobody is expected."""
+    """First index and end; None if nobody is expected."""
     known = np.nan_to_num(hours, nan=-1.0)
     top = int(known.argmax()) if known.size else 0
     if not known.size or known[top] <= 0:
@@ -129,16 +128,15 @@ def peak_window(hours: Floats) -> tuple[int, int] | None:
     return first, last + 1
 
 
-#: So many of the venues may not be worse off.
+#: The least share of venues that are not worse.
 MIN_SHARE_BETTER: Final = 0.6
-#: And the pooled WAPE has to be so much smaller.
+#: The least reduction of the pooled WAPE.
 MIN_GAIN: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ModelVerdict:
     accepted: bool
-    #: In words, for the log and for whoever asks why.
     reason: str
     wape: float = float("nan")
     baseline_wape: float = float("nan")
@@ -148,17 +146,17 @@ class ModelVerdict:
 def judge_model(
     model: Mapping[str, AccuracyTally], baseline: Mapping[str, AccuracyTally]
 ) -> ModelVerdict:
-    """By venue, what a backtest counted of each. Venues nobody came to have no say."""
+    """Tallies by venue. Venues without visitors do not count."""
     venues = [each for each in baseline if baseline[each].came > 0 and model[each].came > 0]
     if not venues:
-        return ModelVerdict(False, "no venue has a past to be judged by")
+        return ModelVerdict(False, "no venue has enough history")
     better = sum(model[each].wape <= baseline[each].wape for each in venues)
     share = better / len(venues)
     wape = sum((model[each] for each in venues), AccuracyTally()).wape
     usual = sum((baseline[each] for each in venues), AccuracyTally()).wape
     gain = 1 - wape / usual if usual > 0 else 0.0
-    told = (
+    reason = (
         f"no worse on {better} of {len(venues)} venues (needs {MIN_SHARE_BETTER:.0%}), "
         f"WAPE {wape:.3f} against {usual:.3f}: {gain:+.1%} (needs {MIN_GAIN:+.0%})"
     )
-    return ModelVerdict(share >= MIN_SHARE_BETTER and gain >= MIN_GAIN, told, wape, usual, share)
+    return ModelVerdict(share >= MIN_SHARE_BETTER and gain >= MIN_GAIN, reason, wape, usual, share)

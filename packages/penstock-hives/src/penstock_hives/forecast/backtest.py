@@ -43,21 +43,21 @@ from penstock_hives.forecast.venues import Venue
 Values = TypeVar("Values", Floats, Flags)
 
 GLOBAL_METHOD: Final = "global model"
-#: Enough to learn from: twice as many take twice as long, and the WAPE stays.
+#: Twice as many rows take twice as long and do not lower the WAPE.
 MAX_TRAINING_ROWS: Final = 120_000
-#: Fewer hours than these of all venues together teach nothing.
+#: The least hours of all venues to fit a model.
 MIN_TRAINING_ROWS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class BacktestSpan:
-    """Days to be forecast, from the first to before the end, with a new model every so many."""
+    """Days to forecast, `end` excluded, with a new model every `refit` days."""
 
     first: date
     end: date
     refit: int = 30
 
-    def stretches(self) -> Iterator[tuple[date, date]]:
+    def periods(self) -> Iterator[tuple[date, date]]:
         start = self.first
         while start < self.end:
             stop = min(self.end, start + timedelta(days=self.refit))
@@ -77,10 +77,10 @@ class BacktestForecast:
 @dataclass(frozen=True, slots=True)
 class Backtest:
     span: BacktestSpan
-    #: Method → venue → what it counted.
+    #: Method → venue → tally.
     tallies: dict[str, dict[str, AccuracyTally]]
-    #: Venue → what the model said, and what came.
-    said: dict[str, BacktestForecast]
+    #: Venue → forecast and actual counts.
+    forecasts: dict[str, BacktestForecast]
     verdict: ModelVerdict
 
     def total(self, method: str) -> AccuracyTally:
@@ -93,19 +93,19 @@ def run_backtest(
     *,
     seed: int = 0,
     growth: BoostingParameters | None = None,
-    told: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Backtest:
-    """Score the simple methods and the global model over a span; `told` hears how it goes on."""
+    """Score the simple methods and the global model over a span."""
     tallies: dict[str, dict[str, AccuracyTally]] = {
         name: {each.name: _score(each, span, method(each)) for each in venues}
         for name, method in SIMPLE_METHODS.items()
     }
     tallies[MEDIAN_METHOD] = {each.name: _score_baseline(each, span) for each in venues}
     known = [make_features(each.grid, each.public) for each in venues]
-    said = _rolling_forecasts(venues, known, span, seed, growth, told)
+    forecasts = _rolling_forecasts(venues, known, span, seed, growth, progress)
     tallies[GLOBAL_METHOD] = {
         each.name: _score(each, span, p50, p90)
-        for each, (p50, p90) in zip(venues, said, strict=True)
+        for each, (p50, p90) in zip(venues, forecasts, strict=True)
     }
     return Backtest(
         span,
@@ -114,7 +114,7 @@ def run_backtest(
             each.name: BacktestForecast(
                 *(_in_span(each, span, one) for one in (each.grid.counts, p50, p90))
             )
-            for each, (p50, p90) in zip(venues, said, strict=True)
+            for each, (p50, p90) in zip(venues, forecasts, strict=True)
         },
         judge_model(tallies[GLOBAL_METHOD], tallies[MEDIAN_METHOD]),
     )
@@ -126,37 +126,37 @@ def _rolling_forecasts(
     span: BacktestSpan,
     seed: int,
     growth: BoostingParameters | None,
-    told: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> list[tuple[Floats, Floats]]:
-    """p50 and p90 by venue, on all its days; unknown outside the span."""
-    said = [
+    """p50 and p90 by venue, of all its days; NaN outside the span."""
+    forecasts = [
         (np.full_like(each.grid.counts, np.nan), np.full_like(each.grid.counts, np.nan))
         for each in venues
     ]
-    taught = TrainingSamples.concat(
+    samples = TrainingSamples.concat(
         make_samples(each.grid, seen) for each, seen in zip(venues, known, strict=True)
     )
-    for start, stop in span.stretches():
-        learned = taught.before(start).subsample(MAX_TRAINING_ROWS, seed)
-        if len(learned) < MIN_TRAINING_ROWS:
+    for start, stop in span.periods():
+        past = samples.before(start).subsample(MAX_TRAINING_ROWS, seed)
+        if len(past) < MIN_TRAINING_ROWS:
             raise PreconditionFailed(
-                f"nothing to learn from before {start}: a model needs ten weeks of some venues"
+                f"no training data before {start}: a model needs ten weeks of some venues"
             )
-        told(f"{start} … {stop - timedelta(days=1)}: fitted on {len(learned):,} hours")
-        model = ForecastModel.fit(learned, seed, growth)
-        for venue, seen, (p50, p90) in zip(venues, known, said, strict=True):
-            first, end = (max(0, venue.grid.place(day)) for day in (start, stop))
+        progress(f"{start} … {stop - timedelta(days=1)}: fitted on {len(past):,} hours")
+        model = ForecastModel.fit(past, seed, growth)
+        for venue, seen, (p50, p90) in zip(venues, known, forecasts, strict=True):
+            first, end = (max(0, venue.grid.index(day)) for day in (start, stop))
             rows = seen.values[first:end]
             flat = model.expected(rows.reshape(-1, rows.shape[-1]), seen.scale[first:end].ravel())
             p50[first:end], p90[first:end] = (each.reshape(rows.shape[:2]) for each in flat)
-    return said
+    return forecasts
 
 
 def _score_baseline(venue: Venue, span: BacktestSpan) -> AccuracyTally:
     counts = venue.grid.counts
     p50 = SIMPLE_METHODS[MEDIAN_METHOD](venue)
     p90 = upper_band(
-        counts, p50, np.nan_to_num(mean_level(counts)), max(0, venue.grid.place(span.first))
+        counts, p50, np.nan_to_num(mean_level(counts)), max(0, venue.grid.index(span.first))
     )
     return _score(venue, span, p50, p90)
 
@@ -172,11 +172,11 @@ def _score(
 
 
 def _in_span(venue: Venue, span: BacktestSpan, values: Values) -> Values:
-    first, end = (max(0, venue.grid.place(day)) for day in (span.first, span.end))
+    first, end = (max(0, venue.grid.index(day)) for day in (span.first, span.end))
     return values[first:end]
 
 
-#: What a week weighs against the one after it.
+#: Weight of a week relative to the next one.
 _FADING: Final = 0.7
 _WEEKS: Final = 8
 
@@ -192,17 +192,17 @@ def four_weeks(venue: Venue) -> Floats:
 
 
 def weighted_weeks(venue: Venue) -> Floats:
-    """The mean of eight weeks, each weighing 0.7 of the one after it."""
+    """The mean of eight weeks, each with 0.7 times the weight of the next."""
     weeks = same_weekday_hours(venue.grid.counts, _WEEKS)
     weights = (_FADING ** np.arange(_WEEKS))[:, None, None] * np.isfinite(weeks)
     total, weight = np.nansum(weeks * weights, axis=0), weights.sum(axis=0)
     unknown = np.full_like(total, np.nan)
-    found: Floats = np.divide(total, weight, out=unknown, where=weight > 0)
-    return found
+    mean: Floats = np.divide(total, weight, out=unknown, where=weight > 0)
+    return mean
 
 
 def at_recent_level(venue: Venue) -> Floats:
-    """The median of four weeks, times how the last week was against its own."""
+    """The median of four weeks, times the relative level of the last week."""
     level = make_features(venue.grid, venue.public).values[..., FEATURE_NAMES.index("level_7")]
     return four_weeks(venue) * np.where(np.isfinite(level), level, 1.0)
 

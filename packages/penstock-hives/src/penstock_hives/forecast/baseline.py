@@ -20,23 +20,23 @@ from penstock_hives.arrays import Flags, Floats
 from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid
 from penstock_hives.forecast.public_holidays import PublicHolidays
 
-#: Fewer follow one odd week, more miss the season.
+#: Fewer weeks follow outliers, more weeks miss the season.
 BASELINE_WEEKS: Final = 4
 SCALE_WEEKS: Final = 8
-#: Days whose misses say how far the next may stray.
+#: Days whose errors determine p90.
 SPREAD_DAYS: Final = 56
-#: Where there are too few of them: half as many again as usual.
+#: With too few days: half of the expected count.
 DEFAULT_SPREAD: Final = 0.5
-#: Under it the typical week is shown, made from whatever there is.
+#: With fewer days the typical week is forecast.
 MIN_HISTORY_DAYS: Final = 14
-#: What small hours are measured against, as a share of the venue's mean hour: the ratio of one
-#: person to none says nothing.
+#: Added to the expected count when errors are scaled, as a share of the venue's mean hour, because
+#: ratios of small counts are noise.
 LEVEL_FLOOR: Final = 0.1
 UPPER_QUANTILE: Final = 0.9
 
 
 def shift_days(values: Floats, days: int) -> Floats:
-    """The same hours so many days before; unknown at the beginning."""
+    """The same hours `days` days before; NaN at the beginning."""
     moved = np.full_like(values, np.nan)
     if days < len(values):
         moved[days:] = values[: len(values) - days]
@@ -44,12 +44,12 @@ def shift_days(values: Floats, days: int) -> Floats:
 
 
 def same_weekday_hours(counts: Floats, weeks: int) -> Floats:
-    """Week by week, the last first: weeks × days × hours."""
+    """weeks × days × hours, the last week first."""
     return np.stack([shift_days(counts, WEEK * week) for week in range(1, weeks + 1)])
 
 
 def nan_median(values: Floats) -> Floats:
-    """Along the first axis, of what is known; unknown where nothing is."""
+    """Along the first axis, of known values; NaN where none is known."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(np.nanmedian(values, axis=0))
@@ -60,28 +60,25 @@ def median_of_weeks(counts: Floats, weeks: int = BASELINE_WEEKS) -> Floats:
 
 
 def mean_level(counts: Floats, days: int = WEEK * SCALE_WEEKS) -> Floats:
-    """The mean hour of the days before each: how large a venue is. One figure a day."""
+    """The mean hour of the days before each day: the size of a venue."""
     known = np.isfinite(counts)
     total = _over_days(np.where(known, counts, 0).sum(axis=1), days)
     number = _over_days(known.sum(axis=1).astype(np.float64), days)
-    found: Floats = np.divide(total, number, out=np.full(len(counts), np.nan), where=number > 0)
-    return found
+    mean: Floats = np.divide(total, number, out=np.full(len(counts), np.nan), where=number > 0)
+    return mean
 
 
 def upper_band(counts: Floats, expected: Floats, level: Floats, since: int = 0) -> Floats:
-    """What nine days in ten stay under, by how far the last weeks strayed from what was expected.
+    """The 90th percentile, by the errors of the last weeks; of days before `since` a default.
 
-    Of the days from a place on; those before it are left at a first guess.
-
-    An hour's miss is measured against what was expected of it, so that the quiet hours and the
-    busy ones of a venue speak of the same thing.
+    Errors are scaled by the expected count, so that quiet and busy hours are comparable.
     """
     size = expected + LEVEL_FLOOR * level[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        missed = (counts - expected) / size
+        errors = (counts - expected) / size
     spread = np.full(len(counts), DEFAULT_SPREAD)
     for day in range(since, len(counts)):
-        window = missed[max(0, day - SPREAD_DAYS) : day]
+        window = errors[max(0, day - SPREAD_DAYS) : day]
         window = window[np.isfinite(window)]
         if window.size >= WEEK * HOURS:
             spread[day] = max(0.0, float(np.quantile(window, UPPER_QUANTILE)))
@@ -89,10 +86,9 @@ def upper_band(counts: Floats, expected: Floats, level: Floats, since: int = 0) 
 
 
 def typical_week(counts: Floats, weekdays: np.ndarray, off: Flags) -> Floats:
-    """What is usual, 7 × 24, from the last eight weeks there are. Holidays are not.
+    """Medians, 7 × 24, of the last eight weeks without holidays.
 
-    A weekday not seen yet is taken to be as the days of its kind were, weekdays or weekends; and
-    if there was none either, as all days were.
+    A weekday without data gets the median of weekdays or weekends, or else of all days.
     """
     recent = slice(max(0, len(counts) - WEEK * SCALE_WEEKS), None)
     seen, weekdays = counts[recent], weekdays[recent]
@@ -109,21 +105,21 @@ def typical_week(counts: Floats, weekdays: np.ndarray, off: Flags) -> Floats:
 
 
 def _over_days(values: Floats, days: int) -> Floats:
-    """The sum over so many days before each."""
+    """The sum over the days before each day."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    places = np.arange(len(values))
-    return np.asarray(sums[places] - sums[np.maximum(0, places - days)])
+    index = np.arange(len(values))
+    return np.asarray(sums[index] - sums[np.maximum(0, index - days)])
 
 
 MEDIAN_METHOD: Final = f"median-{BASELINE_WEEKS}"
 TYPICAL_METHOD: Final = "typical-week"
-#: More is not looked at.
+#: Days that a forecast uses.
 _REACH: Final = SPREAD_DAYS + WEEK * (SCALE_WEEKS + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedHours:
-    """Of one venue and day, by the hours of its clock; unknown where nothing can be said."""
+    """Of one venue and day, by local hour; NaN where there is no forecast."""
 
     p50: Floats
     p90: Floats
@@ -131,18 +127,17 @@ class ExpectedHours:
 
 
 def has_enough_history(grid: HourlyGrid, day: date) -> bool:
-    """Whether there was a past before a day to make more of than a typical week."""
     return int(np.isfinite(grid.before(day).counts).any(axis=1).sum()) >= MIN_HISTORY_DAYS
 
 
 def is_active(grid: HourlyGrid, day: date) -> bool:
-    """Whether anybody has been counted lately."""
+    """Whether there is data of the last four weeks."""
     recent = grid.before(day).extend_to(day).counts[-WEEK * BASELINE_WEEKS - 1 :]
     return bool(np.isfinite(recent).any())
 
 
 def baseline_forecast(grid: HourlyGrid, day: date, public: PublicHolidays) -> ExpectedHours | None:
-    """By the venue's weeks before that day."""
+    """From the venue's weeks before that day; None without recent data."""
     past = grid.before(day)
     if not is_active(past, day):
         return None
@@ -152,7 +147,7 @@ def baseline_forecast(grid: HourlyGrid, day: date, public: PublicHolidays) -> Ex
     start = max(0, len(past.counts) - _REACH)
     counts = past.counts[start:]
     usual = median_of_weeks(counts)
-    # A weekday on which nobody was counted for four weeks is one on which it is closed.
+    # A weekday without data in four weeks is a closing day.
     usual[-1] = np.where(np.isnan(usual[-1]), 0.0, usual[-1])
     high = upper_band(counts, usual, np.nan_to_num(mean_level(counts)), len(counts) - 1)
     return ExpectedHours(usual[-1], high[-1], MEDIAN_METHOD)

@@ -25,7 +25,7 @@ from penstock_hives.forecast.baseline import (
 from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid
 from penstock_hives.forecast.public_holidays import PublicHolidays
 
-#: How far a holiday is felt.
+#: Days around a holiday with an effect.
 HOLIDAY_REACH: Final = 21
 CALENDAR_FEATURES: Final = (
     "weekday",
@@ -40,31 +40,31 @@ CALENDAR_FEATURES: Final = (
 
 
 def calendar_features(first: date, days: int, public: PublicHolidays) -> Floats:
-    """days × what is named above."""
+    """days × `CALENDAR_FEATURES`."""
     wide = public.around(first, days, HOLIDAY_REACH)
-    places = np.arange(len(wide))
-    weekday = (first.weekday() - HOLIDAY_REACH + places) % 7
+    index = np.arange(len(wide))
+    weekday = (first.weekday() - HOLIDAY_REACH + index) % 7
     free = wide | (weekday >= 5)
-    last_holiday = np.maximum.accumulate(np.where(wide, places, -HOLIDAY_REACH))
-    next_holiday = np.minimum.accumulate(np.where(wide, places, len(wide) + HOLIDAY_REACH)[::-1])[
+    last_holiday = np.maximum.accumulate(np.where(wide, index, -HOLIDAY_REACH))
+    next_holiday = np.minimum.accumulate(np.where(wide, index, len(wide) + HOLIDAY_REACH)[::-1])[
         ::-1
     ]
-    last_worked = np.maximum.accumulate(np.where(free, -1, places))
+    last_worked = np.maximum.accumulate(np.where(free, -1, index))
     tomorrow, yesterday = np.roll(free, -1), np.roll(free, 1)
     columns = (
         weekday,
         wide,
         np.roll(wide, -1),
         np.roll(wide, 1),
-        np.minimum(next_holiday - places, HOLIDAY_REACH),
-        np.minimum(places - last_holiday, HOLIDAY_REACH),
-        places - np.roll(last_worked, 1) - 1,
+        np.minimum(next_holiday - index, HOLIDAY_REACH),
+        np.minimum(index - last_holiday, HOLIDAY_REACH),
+        index - np.roll(last_worked, 1) - 1,
         ~free & tomorrow & yesterday,
     )
     return np.stack(columns, axis=-1).astype(np.float64)[HOLIDAY_REACH : HOLIDAY_REACH + days]
 
 
-#: Counts, as ratios to what is usual.
+#: Counts as ratios to the scale.
 _RATIOS: Final = (
     "median_4",
     "cleaned_4",
@@ -77,11 +77,11 @@ _RATIOS: Final = (
     "four_weeks_ago",
     "yesterday",
 )
-#: How busy recent days were against their own medians: all hours together.
+#: Total of recent days relative to their medians.
 _LEVELS: Final = {"level_1": 1, "level_3": 3, "level_7": 7, "level_28": 28}
 FEATURE_NAMES: Final = ("hour", *CALENDAR_FEATURES, "share_of_peak", *_RATIOS, *_LEVELS)
 
-#: Of the venue's mean hour: hours with next to nobody are not measured against next to nothing.
+#: The least scale, as a share of the venue's mean hour.
 _FLOOR: Final = 0.02
 _SUNDAY: Final = 6
 
@@ -90,10 +90,8 @@ _SUNDAY: Final = 6
 class Features:
     """Of every day of a grid."""
 
-    #: days × hours × what is named above.
-    values: Floats
-    #: What ratios are ratios to; unknown before there is a week of history.
-    scale: Floats
+    values: Floats  #: days × hours × `FEATURE_NAMES`
+    scale: Floats  #: denominator of ratios; NaN in the first week
 
 
 def make_features(grid: HourlyGrid, public: PublicHolidays) -> Features:
@@ -103,7 +101,7 @@ def make_features(grid: HourlyGrid, public: PublicHolidays) -> Features:
     weeks = same_weekday_hours(counts, SCALE_WEEKS)
     cleaned = same_weekday_hours(np.where(off[:, None], np.nan, counts), SCALE_WEEKS)
     usual = nan_median(weeks)
-    # Five, because one of them may be a holiday.
+    # Five weeks, because one may have a holiday.
     cleaned_4 = _or_else(
         nan_median(cleaned[: BASELINE_WEEKS + 1]), nan_median(weeks[:BASELINE_WEEKS])
     )
@@ -138,26 +136,26 @@ def _or_else(values: Floats, others: Floats) -> Floats:
 
 
 def _weekend(counts: Floats, grid: HourlyGrid, off: Flags) -> tuple[Floats, Floats]:
-    """The median of the last four Saturdays and Sundays before each day, holidays left out.
+    """The median of the last four Saturdays and Sundays before each day, without holidays.
 
-    On a holiday a place looks more like this than like itself.
+    A holiday resembles them more than its own weekday.
     """
     weekday = (grid.first.weekday() + np.arange(len(counts))) % WEEK
     ordinary = np.where(off[:, None], np.nan, counts)
     found = []
     for wanted in (_SUNDAY - 1, _SUNDAY):
-        # As of a day after such a one, which the days until the next then share.
+        # Of the day after, which applies until the next one.
         only = np.where((weekday == wanted)[:, None], ordinary, np.nan)
         here = nan_median(np.stack([only, *same_weekday_hours(only, BASELINE_WEEKS - 1)]))
         since = (weekday - wanted - 1) % WEEK + 1
-        place = np.arange(len(counts)) - since
-        taken = here[np.maximum(place, 0)]
-        found.append(np.where((place >= 0)[:, None], taken, np.nan))
+        index = np.arange(len(counts)) - since
+        last = here[np.maximum(index, 0)]
+        found.append(np.where((index >= 0)[:, None], last, np.nan))
     return found[0], found[1]
 
 
 def _levels(counts: Floats, usual: Floats, off: Flags, span: int) -> Floats:
-    """What came in so many days before each, as a ratio to what was usual; holidays left out."""
+    """The total of the `span` days before each, relative to the usual; without holidays."""
     known = np.isfinite(counts) & np.isfinite(usual) & ~off[:, None]
     came = np.cumsum(np.where(known, counts, 0.0).sum(axis=1))
     due = np.cumsum(np.where(known, usual, 0.0).sum(axis=1))
@@ -169,5 +167,5 @@ def _levels(counts: Floats, usual: Floats, off: Flags, span: int) -> Floats:
 
     total = over(due)
     unknown = np.full(len(counts), np.nan)
-    found: Floats = np.divide(over(came), total, out=unknown, where=total > 0)
-    return found
+    levels: Floats = np.divide(over(came), total, out=unknown, where=total > 0)
+    return levels

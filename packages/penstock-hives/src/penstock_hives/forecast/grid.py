@@ -1,8 +1,8 @@
-"""A venue's history as a table of local days by 24 hours of its clock, and back to moments.
+"""A venue's history as a table of local days by 24 local hours, and back to UTC.
 
-People keep the hours of the clock on the wall, so all forecasting is done in these. The hour a
-spring day lacks is unknown; the hour an autumn day has twice counts once, as the mean of both, and
-is forecast for both. Unknown is NaN and never zero.
+Visitors follow local time, so forecasts are made in it. The hour that a spring day lacks is
+unknown; the hour that an autumn day has twice counts once, as the mean of both, and is forecast for
+both. Unknown is NaN, never zero.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from penstock_hives.arrays import Flags, Floats, Numbers
+from penstock_hives.dates import date_of
 
 HOURS: Final = 24
 WEEK: Final = 7
@@ -24,30 +25,29 @@ WEEK: Final = 7
 @dataclass(frozen=True, slots=True)
 class HourlyGrid:
     first: date
-    #: One row a day, one column an hour.
-    counts: Floats
+    counts: Floats  #: a row for each day, a column for each hour
 
     @classmethod
     def of(
         cls, days: Numbers, hours: Numbers, counts: Floats, absent: float = float("nan")
     ) -> HourlyGrid:
-        """Of rows: days since 1970, hours of the day, counts. In any order, some twice or never.
+        """Rows of days since 1970, hours and counts, in any order; rows of one hour are averaged.
 
-        Hours without a row are `absent` on days that have one, from the first row on: a rollup
-        has no row where nothing happened. Days without any are unknown.
+        Hours without a row are `absent` on days that have a row, from the first row on: a rollup
+        has no row where nothing happened. Days without a row are unknown.
         """
         first, last = int(days.min()), int(days.max())
         shape = (last - first + 1, HOURS)
-        place = (days - first) * HOURS + hours
+        index = (days - first) * HOURS + hours
         known = ~np.isnan(counts)
         size = shape[0] * HOURS
-        times = np.bincount(place[known], minlength=size)
-        total = np.bincount(place[known], counts[known], minlength=size)
+        times = np.bincount(index[known], minlength=size)
+        total = np.bincount(index[known], counts[known], minlength=size)
         mean = np.divide(total, times, out=np.full(size, np.nan), where=times > 0)
-        rows = np.bincount(place, minlength=size)
+        rows = np.bincount(index, minlength=size)
         seen = np.repeat(rows.reshape(shape).any(axis=1), HOURS)
-        silent = seen & (rows == 0) & (np.arange(size) > place.min())
-        return cls(_EPOCH + timedelta(days=first), np.where(silent, absent, mean).reshape(shape))
+        silent = seen & (rows == 0) & (np.arange(size) > index.min())
+        return cls(date_of(first), np.where(silent, absent, mean).reshape(shape))
 
     @property
     def end(self) -> date:
@@ -56,55 +56,46 @@ class HourlyGrid:
 
     @property
     def days(self) -> list[date]:
-        return [self.first + timedelta(days=place) for place in range(len(self.counts))]
+        return [self.first + timedelta(days=each) for each in range(len(self.counts))]
 
-    def place(self, day: date) -> int:
+    def index(self, day: date) -> int:
         return (day - self.first).days
 
     def before(self, day: date) -> HourlyGrid:
-        """What was known when that day began."""
-        return HourlyGrid(self.first, self.counts[: max(0, self.place(day))])
+        """The days before that day."""
+        return HourlyGrid(self.first, self.counts[: max(0, self.index(day))])
 
     def extend_to(self, day: date) -> HourlyGrid:
-        """The same with unknown days up to and with that one."""
-        more = max(0, self.place(day) + 1 - len(self.counts))
+        """With unknown days up to and including that day."""
+        more = max(0, self.index(day) + 1 - len(self.counts))
         return HourlyGrid(
             self.first, np.pad(self.counts, ((0, more), (0, 0)), constant_values=np.nan)
         )
 
 
 def hours_of_day(day: date, zone: str) -> list[tuple[datetime, int]]:
-    """When the hours of a local day begin, 23 to 25 of them, and which of the clock each is."""
-    place = ZoneInfo(zone)
-    moment = datetime.combine(day, time(), place).astimezone(UTC)
-    end = datetime.combine(day + timedelta(days=1), time(), place).astimezone(UTC)
+    """The 23 to 25 hours of a local day: their start in UTC, and the local hour."""
+    info = ZoneInfo(zone)
+    moment = datetime.combine(day, time(), info).astimezone(UTC)
+    end = datetime.combine(day + timedelta(days=1), time(), info).astimezone(UTC)
     found = []
     while moment < end:
-        found.append((moment, moment.astimezone(place).hour))
+        found.append((moment, moment.astimezone(info).hour))
         moment += timedelta(hours=1)
     return found
 
 
 def skipped_hours(first: date, days: int, zone: str) -> Flags:
-    """days × hours: those the clock jumps over in spring."""
-    place = ZoneInfo(zone)
-    found = np.zeros((days, HOURS), dtype=np.bool_)
+    """days × hours: those that clocks skip in spring."""
+    info = ZoneInfo(zone)
+    skipped = np.zeros((days, HOURS), dtype=np.bool_)
     midnights = [
-        datetime.combine(first + timedelta(days=each), time(), place).astimezone(UTC)
+        datetime.combine(first + timedelta(days=each), time(), info).astimezone(UTC)
         for each in range(days + 1)
     ]
     for each, (start, end) in enumerate(pairwise(midnights)):
         if end - start < timedelta(days=1):
-            found[each] = True
-            found[each, [hour for _, hour in hours_of_day(first + timedelta(days=each), zone)]] = (
-                False
-            )
-    return found
-
-
-def day_number(day: date) -> int:
-    """Days since 1970."""
-    return (day - _EPOCH).days
-
-
-_EPOCH: Final = date(1970, 1, 1)
+            hours = [hour for _, hour in hours_of_day(first + timedelta(days=each), zone)]
+            skipped[each] = True
+            skipped[each, hours] = False
+    return skipped

@@ -7,7 +7,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -17,17 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock_hives.arrays import Floats
-from penstock_hives.forecast.grid import HOURS, HourlyGrid, day_number, skipped_hours
+from penstock_hives.dates import day_number
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, skipped_hours
 from penstock_hives.forecast.public_holidays import PublicHolidays
 from penstock_hives.occupancy.gold.columns import fetch_columns
-from penstock_store import Database, connect
+from penstock_hives.partitions import read_partitioned
+from penstock_store import Connection, Database
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 
-#: Two years: the holidays of one to learn from, and those of another.
+#: Two years, so that each public holiday occurs twice.
 HISTORY_DAYS: Final = 730
 _HISTORY_SCHEMA: Final = (
     "hive_id long, time_zone string, country string, region string, "
@@ -45,7 +47,7 @@ class HiveHistory:
 
 
 def hive_histories(hourly: DataFrame, hives: DataFrame, day: date, made_at: datetime) -> DataFrame:
-    """`hourly`: hive_id, slot, entries. `hives`: hive_id, time_zone, country, and maybe region."""
+    """`hourly`: hive_id, slot, entries. `hives`: hive_id, time_zone, country, region or not."""
     local = local_hours(hourly, hives, day, made_at)
     return local.groupBy(*_HIVE_COLUMNS).applyInPandas(_grid_builder(made_at), _HISTORY_SCHEMA)
 
@@ -73,11 +75,10 @@ def local_hours(hourly: DataFrame, hives: DataFrame, day: date, made_at: datetim
 
 
 def read_histories(batches: Iterator[pa.RecordBatch]) -> Iterator[HiveHistory]:
-    """What a worker is given, as values."""
     for batch in batches:
-        told = batch.drop_columns(["counts"]).to_pylist()
-        for row, counts in zip(told, batch["counts"], strict=True):
-            # Unknown is NaN here and may be null there.
+        rows = batch.drop_columns(["counts"]).to_pylist()
+        for row, counts in zip(rows, batch["counts"], strict=True):
+            # Unknown is NaN here and may be null in Spark.
             known = np.array(counts.values.to_numpy(zero_copy_only=False), np.float64)
             grid = HourlyGrid(row["first"], known.reshape(-1, HOURS))
             public = PublicHolidays(row["country"], row["region"])
@@ -85,24 +86,24 @@ def read_histories(batches: Iterator[pa.RecordBatch]) -> Iterator[HiveHistory]:
 
 
 def _grid_builder(made_at: datetime) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    def gather(rows: pd.DataFrame) -> pd.DataFrame:
+    def build(rows: pd.DataFrame) -> pd.DataFrame:
         import pandas as pd
 
         hive = rows.iloc[0]
         days, hours, entries = (rows[name].to_numpy() for name in ("day", "hour", "entries"))
         grid = HourlyGrid.of(days, hours, entries, absent=0.0)
         counts = _without_future(grid, str(hive["time_zone"]), made_at)
-        held = {name: [hive[name]] for name in _HIVE_COLUMNS}
-        return pd.DataFrame({**held, "first": [grid.first], "counts": [counts.ravel()]})
+        columns = {name: [hive[name]] for name in _HIVE_COLUMNS}
+        return pd.DataFrame({**columns, "first": [grid.first], "counts": [counts.ravel()]})
 
-    return gather
+    return build
 
 
 def _without_future(grid: HourlyGrid, zone: str, made_at: datetime) -> Floats:
-    """No row means that nobody came, save for hours that were not, or had not ended."""
+    """Hours that did not exist, or have not ended, are unknown."""
     now = made_at.astimezone(ZoneInfo(zone))
     counts = np.where(skipped_hours(grid.first, len(grid.counts), zone), np.nan, grid.counts)
-    today = grid.place(now.date())
+    today = grid.index(now.date())
     if 0 <= today < len(counts):
         counts[today, now.hour :] = np.nan
     return counts
@@ -114,26 +115,37 @@ def _text(frame: DataFrame, name: str) -> Any:
     return f.coalesce(f.col(name).cast("string"), f.lit("")).alias(name)
 
 
-HOURLY_SCHEMA: Final = "hive_id long, slot timestamp, entries long"
-#: Shares of the hives, each read by a task.
-READ_TASKS: Final = 8
+HOURLY_SCHEMA: Final = pa.schema(
+    [
+        ("hive_id", pa.int64()),
+        ("slot", pa.timestamp("us", tz="UTC")),
+        ("entries", pa.int64()),
+    ]
+)
 _HOURS: Final = """
     SELECT hive_id, slot, entries::bigint FROM occupancy_hour
      WHERE hive_id %% %(shares)s = %(share)s AND slot >= %(since)s
 """
-_KINDS: Final = {"hive_id": "number", "slot": "time", "entries": "number"}
 _HIVES: Final = """
     SELECT h.id AS hive_id, h.time_zone, coalesce(a.country, '') AS country
       FROM hive h LEFT JOIN address a ON a.id = h.address_id ORDER BY h.id
 """
-_MOMENT: Final = pa.timestamp("us", tz="UTC")
 
 
 def read_hourly(spark: SparkSession, url: str, now: datetime) -> DataFrame:
-    """hive_id, slot, entries: as much of the past as forecasts are made from."""
-    # A day more than is looked at: local days begin before those of UTC.
-    reading = _HourlyReader(url, now - timedelta(days=HISTORY_DAYS + 1))
-    return spark.range(0, READ_TASKS, 1, READ_TASKS).mapInArrow(reading, HOURLY_SCHEMA)
+    """hive_id, slot, entries: the history that forecasts use."""
+    # One day more, because local days begin before those of UTC.
+    since = {"since": now - timedelta(days=HISTORY_DAYS + 1)}
+    return read_partitioned(spark, url, _HOURS, HOURLY_SCHEMA, since, _fetch_hours)
+
+
+def _fetch_hours(
+    connection: Connection, statement: str, parameters: Mapping[str, Any], schema: pa.Schema
+) -> pa.Table:
+    kinds = {"hive_id": "number", "slot": "time", "entries": "number"}
+    columns = fetch_columns(connection, statement, kinds, parameters)
+    arrays = [pa.array(columns[each.name]).cast(each.type) for each in schema]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def read_hives(spark: SparkSession, database: Database) -> DataFrame:
@@ -143,23 +155,3 @@ def read_hives(spark: SparkSession, database: Database) -> DataFrame:
         [("hive_id", pa.int64()), ("time_zone", pa.string()), ("country", pa.string())]
     )
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
-
-
-@dataclass(frozen=True, slots=True)
-class _HourlyReader:
-    url: str
-    since: datetime
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for share in batch["id"].to_pylist():
-                yield self._read(share)
-
-    def _read(self, share: int) -> pa.RecordBatch:
-        wanted = {"shares": READ_TASKS, "share": share, "since": self.since}
-        with connect(self.url) as connection:
-            found = fetch_columns(connection, _HOURS, _KINDS, wanted)
-        slots = pa.array(found["slot"], pa.int64()).cast(_MOMENT)
-        return pa.RecordBatch.from_pydict(
-            {"hive_id": found["hive_id"], "slot": slots, "entries": found["entries"]}
-        )

@@ -1,9 +1,8 @@
 """The global model: gradient-boosted trees for the ratio of an hour to its usual count.
 
 Two ensembles: p50 and p90. The model name is a hash of its trees: the same rows and seed give the
-same name. scikit-learn fits the trees, single-threaded and seeded; they are exported to arrays,
-stored as JSON and evaluated with NumPy. LightGBM is as good but needs libgomp, which slim images do
-not have.
+same name. scikit-learn fits the trees, single-threaded and seeded; they are exported to arrays and
+evaluated with NumPy. LightGBM is as good but needs libgomp, which slim images do not have.
 """
 
 from __future__ import annotations
@@ -13,32 +12,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.errors import PreconditionFailed
 from penstock_hives.arrays import Flags, Floats, Numbers
+from penstock_hives.dates import day_number
 from penstock_hives.forecast.baseline import BASELINE_WEEKS, SCALE_WEEKS, UPPER_QUANTILE
-from penstock_hives.forecast.features import FEATURE_NAMES, Features, make_features
-from penstock_hives.forecast.grid import WEEK, HourlyGrid, day_number
+from penstock_hives.forecast.features import Features, make_features
+from penstock_hives.forecast.grid import WEEK, HourlyGrid
 from penstock_hives.forecast.public_holidays import PublicHolidays
 
-_FORMAT: Final = 1
-#: Ratios beyond it are a street parade or a fault, and teach nothing about other days.
+#: Greater ratios are exceptional events or faults.
 _MAX_RATIO: Final = 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSamples:
-    """Hours to learn from: what was known before, the ratio that came, and on which day."""
+    """Hours for training: features, the actual ratio, and the day."""
 
     rows: Floats
     ratios: Floats
-    #: Since 1970.
-    days: Numbers
+    days: Numbers  #: since 1970
 
     def __len__(self) -> int:
         return len(self.ratios)
@@ -50,7 +46,7 @@ class TrainingSamples:
         return self.chosen(self.days < day_number(day))
 
     def subsample(self, most: int, seed: int) -> TrainingSamples:
-        """So many of them at random, if there are more; by the same seed the same."""
+        """At most `most` samples, chosen at random by the seed."""
         if len(self) <= most:
             return self
         drawn = np.random.default_rng(seed).choice(len(self), most, replace=False)
@@ -58,21 +54,21 @@ class TrainingSamples:
 
     @classmethod
     def concat(cls, parts: Iterable[TrainingSamples]) -> TrainingSamples:
-        found = list(parts)
+        samples = list(parts)
         return cls(
-            np.concatenate([each.rows for each in found]),
-            np.concatenate([each.ratios for each in found]),
-            np.concatenate([each.days for each in found]),
+            np.concatenate([each.rows for each in samples]),
+            np.concatenate([each.ratios for each in samples]),
+            np.concatenate([each.days for each in samples]),
         )
 
 
 def make_samples(grid: HourlyGrid, known: Features) -> TrainingSamples:
-    """Of the days of a venue that have a past of four weeks."""
+    """Of the days of a venue with four weeks of history."""
     past = slice(WEEK * BASELINE_WEEKS, None)
     ratios = grid.counts[past] / known.scale[past]
     usable: Flags = np.isfinite(ratios)
-    places = np.arange(len(grid.counts))[past, None] + day_number(grid.first)
-    days = np.broadcast_to(places, ratios.shape)[usable]
+    numbers = np.arange(len(grid.counts))[past, None] + day_number(grid.first)
+    days = np.broadcast_to(numbers, ratios.shape)[usable]
     return TrainingSamples(known.values[past][usable], np.minimum(ratios[usable], _MAX_RATIO), days)
 
 
@@ -84,42 +80,29 @@ class ForecastModel:
 
     @classmethod
     def fit(
-        cls, learned: TrainingSamples, seed: int, growth: BoostingParameters | None = None
+        cls, samples: TrainingSamples, seed: int, growth: BoostingParameters | None = None
     ) -> Self:
         growth = growth or BoostingParameters()
         p50, p90 = (
-            fit_trees(learned.rows, learned.ratios, quantile, seed, growth)
+            fit_trees(samples.rows, samples.ratios, quantile, seed, growth)
             for quantile in (0.5, UPPER_QUANTILE)
         )
         return cls(_model_name(p50, p90), p50, p90)
 
     def expected(self, rows: Floats, scale: Floats) -> tuple[Floats, Floats]:
-        """p50 and p90 of hours, in counts; unknown where what is usual is."""
+        """p50 and p90 of hours, in counts; NaN where the scale is."""
         p50 = np.maximum(0.0, self.p50.predict(rows)) * scale
         p90 = np.maximum(0.0, self.p90.predict(rows)) * scale
         return p50, np.maximum(p50, p90)
 
     def for_day(self, grid: HourlyGrid, day: date, public: PublicHolidays) -> tuple[Floats, Floats]:
-        """Of one venue and day, by what was known before it."""
+        """Of one venue and day, from the days before it."""
         past = grid.before(day).extend_to(day)
-        # What features look back to, and the level before that.
+        # The history that features need.
         recent = past.counts[-2 * WEEK * (SCALE_WEEKS + 1) :]
         start = day - timedelta(days=len(recent) - 1)
         known = make_features(HourlyGrid(start, recent), public)
         return self.expected(known.values[-1], known.scale[-1])
-
-    def save(self, path: Path) -> None:
-        whole = {"format": _FORMAT, "name": self.name, "features": list(FEATURE_NAMES)}
-        trees = {"p50": self.p50.to_json(), "p90": self.p90.to_json()}
-        path.write_text(json.dumps(whole | trees, allow_nan=False), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if found.get("format") != _FORMAT or tuple(found["features"]) != FEATURE_NAMES:
-            raise PreconditionFailed(f"{path}: a model of another version; fit it again")
-        p50, p90 = (BoostedTrees.from_json(found[each]) for each in ("p50", "p90"))
-        return cls(found["name"], p50, p90)
 
 
 def _model_name(*trees: BoostedTrees) -> str:
@@ -127,19 +110,19 @@ def _model_name(*trees: BoostedTrees) -> str:
     return f"global-{sha256(text.encode()).hexdigest()[:12]}"
 
 
-#: So many places in trees are walked at once: a few megabytes.
+#: Nodes that are visited at once: a few megabytes.
 _CHUNK: Final = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoostedTrees:
-    """Nodes of all trees, one after another. A leaf leads to itself."""
+    """Nodes of all trees in sequence. The children of a leaf are the leaf."""
 
     start: float
     roots: NDArray[np.int32]
     feature: NDArray[np.int32]
     threshold: Floats
-    #: Where to go with a value up to the threshold, over it, and unknown.
+    #: Children for a value up to the threshold, above it, and NaN.
     low: NDArray[np.int32]
     high: NDArray[np.int32]
     unknown: NDArray[np.int32]
@@ -148,7 +131,7 @@ class BoostedTrees:
 
     def predict(self, rows: Floats) -> Floats:
         step = max(1, _CHUNK // max(1, len(self.roots)))
-        parts = [self._walk(rows[place : place + step]) for place in range(0, len(rows), step)]
+        parts = [self._walk(rows[start : start + step]) for start in range(0, len(rows), step)]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def _walk(self, rows: Floats) -> Floats:
@@ -158,31 +141,21 @@ class BoostedTrees:
         base = (np.arange(len(rows)) * width)[:, None]
         for _ in range(self.depth):
             seen = flat[base + self.feature[nodes]]
-            turned = np.where(seen <= self.threshold[nodes], self.low[nodes], self.high[nodes])
-            nodes = np.where(np.isnan(seen), self.unknown[nodes], turned)
+            child = np.where(seen <= self.threshold[nodes], self.low[nodes], self.high[nodes])
+            nodes = np.where(np.isnan(seen), self.unknown[nodes], child)
         return np.asarray(self.start + self.value[nodes].sum(axis=1))
 
     def to_json(self) -> dict[str, Any]:
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             name: each.tolist() if isinstance(each, np.ndarray) else each
-            for name, each in found.items()
+            for name, each in values.items()
         }
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> BoostedTrees:
-        real = ("threshold", "value")
-        arrays: dict[str, Any] = {
-            each.name: np.array(found[each.name], np.float64 if each.name in real else np.int32)
-            for each in fields(cls)
-            if each.name not in ("start", "depth")
-        }
-        return cls(start=float(found["start"]), depth=int(found["depth"]), **arrays)
 
 
 @dataclass(frozen=True, slots=True)
 class BoostingParameters:
-    """How trees grow. More and larger ones cost time and gave nothing."""
+    """More and larger trees cost time and are not more accurate."""
 
     rounds: int = 150
     leaves: int = 31
@@ -194,7 +167,7 @@ class BoostingParameters:
 def fit_trees(
     rows: Floats, targets: Floats, quantile: float, seed: int, growth: BoostingParameters
 ) -> BoostedTrees:
-    """Trees that say a quantile of the target. The median's are those of the absolute error."""
+    """Trees for a quantile of the target; for the median, of the absolute error."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 

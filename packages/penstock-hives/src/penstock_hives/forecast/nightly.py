@@ -43,41 +43,25 @@ from penstock_hives.forecast.model import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
-#: What a challenger has to say before it is believed.
+#: Days that a challenger forecasts before it is published.
 GATE_DAYS: Final = 28
 
 
 @dataclass(frozen=True, slots=True)
 class NightlyForecast:
-    """What a night brought. The DataFrames are worked out when they are read."""
+    """The result of a night. DataFrames are computed when they are read."""
 
     #: hive_id, slot, p50, p90, model, made_at
     forecasts: DataFrame
     #: hive_id, day, model, made_at, starts_at, ends_at
     peaks: DataFrame
     verdict: ModelVerdict
-    #: Only one that was accepted.
-    model: ForecastModel | None
-    #: What the verdict is about, whether it was accepted or not.
-    judged: str
+    model: ForecastModel | None  #: the accepted one
+    judged: str  #: name of the model of the verdict
     made_at: datetime
-
-
-def forecast_day(
-    spark: SparkSession,
-    hourly: DataFrame,
-    hives: DataFrame,
-    day: date,
-    made_at: datetime,
-    seed: int = 0,
-) -> DataFrame:
-    """hive_id, slot, p50, p90, model, made_at of a local day of each hive; see `hive_histories`."""
-    with nightly_forecast(hourly, hives, day, made_at, seed) as found:
-        rows = found.forecasts.toArrow()
-    return spark.createDataFrame(rows, FORECAST_SCHEMA)
 
 
 @contextmanager
@@ -89,57 +73,57 @@ def nightly_forecast(
     seed: int = 0,
     growth: BoostingParameters | None = None,
 ) -> Iterator[NightlyForecast]:
-    """Histories are kept by Spark for the length of the block: read the DataFrames inside."""
-    kept = hive_histories(hourly, hives, day, made_at).persist()
+    """Spark caches the histories in the block: read the DataFrames inside."""
+    histories = hive_histories(hourly, hives, day, made_at).persist()
     try:
         verdict, model, judged = _choose_model(
-            kept, _training_samples(kept, seed), day, seed, growth
+            histories, _training_samples(histories, seed), day, seed, growth
         )
-        rows = kept.mapInArrow(forecast_step(day, made_at, model), FORECAST_SCHEMA)
+        rows = histories.mapInArrow(forecast_step(day, made_at, model), FORECAST_SCHEMA)
         peaks = rows.groupBy("hive_id").applyInPandas(peak_step(day), PEAK_SCHEMA)
         yield NightlyForecast(rows, peaks, verdict, model, judged, made_at)
     finally:
-        kept.unpersist()
+        histories.unpersist()
 
 
-def _training_samples(kept: DataFrame, seed: int) -> TrainingSamples:
+def _training_samples(histories: DataFrame, seed: int) -> TrainingSamples:
     """A sample of all hives' hours, in an order that does not depend on Spark's."""
     from pyspark.sql import functions as f
 
-    hours = kept.agg(f.sum(f.size("counts"))).first()
+    hours = histories.agg(f.sum(f.size("counts"))).first()
     total = int(hours[0] or 0) if hours is not None else 0
     share = min(1.0, MAX_TRAINING_ROWS / max(1, total))
-    table = kept.mapInArrow(sample_step(share, seed), SAMPLE_SCHEMA).toArrow()
+    table = histories.mapInArrow(sample_step(share, seed), SAMPLE_SCHEMA).toArrow()
     rows = table["features"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    found = TrainingSamples(
+    samples = TrainingSamples(
         np.asarray(rows, np.float64).reshape(-1, len(FEATURE_NAMES)),
         table["ratio"].to_numpy(),
         table["day"].to_numpy(),
     )
-    # The hours of a hive come in their order; between hives there is none but this.
-    return found.chosen(np.argsort(table["hive_id"].to_numpy(), kind="stable"))
+    # Hours of a hive are in order; the order of hives is made here.
+    return samples.chosen(np.argsort(table["hive_id"].to_numpy(), kind="stable"))
 
 
 def _choose_model(
-    kept: DataFrame,
-    learned: TrainingSamples,
+    histories: DataFrame,
+    samples: TrainingSamples,
     day: date,
     seed: int,
     growth: BoostingParameters | None,
 ) -> tuple[ModelVerdict, ForecastModel | None, str]:
     start = day - timedelta(days=GATE_DAYS)
-    past = learned.before(start)
+    past = samples.before(start)
     if len(past) < MIN_TRAINING_ROWS:
-        told = f"{len(past):,} hours to learn from before {start}, fewer than {MIN_TRAINING_ROWS:,}"
-        return ModelVerdict(False, told), None, f"none-{day}"
+        reason = f"{len(past):,} training hours before {start}, fewer than {MIN_TRAINING_ROWS:,}"
+        return ModelVerdict(False, reason), None, f"none-{day}"
     challenger = ForecastModel.fit(past, seed, growth)
-    scored = kept.mapInArrow(score_step(challenger, start, day), TALLY_SCHEMA).collect()
+    scored = histories.mapInArrow(score_step(challenger, start, day), TALLY_SCHEMA).collect()
     ours = {str(row.hive_id): AccuracyTally(row.missed, row.came) for row in scored}
     usual = {str(row.hive_id): AccuracyTally(row.usually_missed, row.came) for row in scored}
     verdict = judge_model(ours, usual)
     if not verdict.accepted:
         return verdict, None, challenger.name
-    model = ForecastModel.fit(learned, seed, growth)
+    model = ForecastModel.fit(samples, seed, growth)
     return verdict, model, model.name
 
 
@@ -160,19 +144,19 @@ _MOMENT: Final = pa.timestamp("us", tz="UTC")
 
 
 def sample_step(share: float, seed: int) -> ArrowStep:
-    """A share of each hive's hours to learn from, by the same seed the same."""
+    """A share of each hive's hours for training, the same for the same seed."""
 
     def sample(batches: ArrowBatches) -> ArrowBatches:
         for history in read_histories(batches):
-            found = make_samples(history.grid, make_features(history.grid, history.public))
+            samples = make_samples(history.grid, make_features(history.grid, history.public))
             random = np.random.default_rng((seed, history.hive_id))
-            found = found.chosen(random.random(len(found)) < share)
-            ends = np.arange(len(found) + 1, dtype=np.int32) * found.rows.shape[1]
+            samples = samples.chosen(random.random(len(samples)) < share)
+            ends = np.arange(len(samples) + 1, dtype=np.int32) * samples.rows.shape[1]
             columns = {
-                "hive_id": np.full(len(found), history.hive_id),
-                "day": found.days,
-                "features": pa.ListArray.from_arrays(ends, found.rows.ravel()),
-                "ratio": found.ratios,
+                "hive_id": np.full(len(samples), history.hive_id),
+                "day": samples.days,
+                "features": pa.ListArray.from_arrays(ends, samples.rows.ravel()),
+                "ratio": samples.ratios,
             }
             yield pa.RecordBatch.from_pydict(columns)
 
@@ -180,7 +164,7 @@ def sample_step(share: float, seed: int) -> ArrowStep:
 
 
 def score_step(challenger: ForecastModel, start: date, day: date) -> ArrowStep:
-    """What a challenger and the medians missed of the days from one to before another."""
+    """Errors of a challenger and of the medians on the days from `start` to before `day`."""
 
     def judge(batches: ArrowBatches) -> ArrowBatches:
         for history in read_histories(batches):
@@ -188,16 +172,16 @@ def score_step(challenger: ForecastModel, start: date, day: date) -> ArrowStep:
                 continue
             grid = history.grid.extend_to(day).before(day)
             known = make_features(grid, history.public)
-            days = slice(max(0, grid.place(start)), None)
+            days = slice(max(0, grid.index(start)), None)
             rows = known.values[days]
             flat = rows.reshape(-1, rows.shape[-1])
-            said = challenger.expected(flat, known.scale[days].ravel())[0].reshape(rows.shape[:2])
+            p50 = challenger.expected(flat, known.scale[days].ravel())[0].reshape(rows.shape[:2])
             usual = median_of_weeks(grid.counts)[days]
-            # Both are judged by the same hours: those that either can say.
-            both = np.isfinite(said) & np.isfinite(usual)
+            # Both are scored on the same hours: those that both forecast.
+            both = np.isfinite(p50) & np.isfinite(usual)
             actual = np.where(both, grid.counts[days], np.nan)
             off = np.zeros(len(actual), dtype=np.bool_)
-            ours, theirs = tally_accuracy(actual, said, off), tally_accuracy(actual, usual, off)
+            ours, theirs = tally_accuracy(actual, p50, off), tally_accuracy(actual, usual, off)
             figures = [history.hive_id, ours.missed, ours.came, theirs.missed]
             names = ["hive_id", "missed", "came", "usually_missed"]
             yield pa.RecordBatch.from_arrays([pa.array([each]) for each in figures], names)
@@ -206,33 +190,33 @@ def score_step(challenger: ForecastModel, start: date, day: date) -> ArrowStep:
 
 
 def forecast_step(day: date, made_at: datetime, model: ForecastModel | None) -> ArrowStep:
-    """A row for every hour of the hive's local day that something can be said of."""
+    """A row for each forecast hour of the hive's local day."""
 
-    def say(batches: ArrowBatches) -> ArrowBatches:
+    def forecast(batches: ArrowBatches) -> ArrowBatches:
         for history in read_histories(batches):
-            found = forecast_hive(history, day, model)
-            if found is None:
+            expected = forecast_hive(history, day, model)
+            if expected is None:
                 continue
-            known = np.isfinite(found.p50)
-            told = [each for each in hours_of_day(day, history.time_zone) if known[each[1]]]
-            hours = [hour for _, hour in told]
+            known = np.isfinite(expected.p50)
+            slots = [each for each in hours_of_day(day, history.time_zone) if known[each[1]]]
+            hours = [hour for _, hour in slots]
             columns = {
-                "hive_id": np.full(len(told), history.hive_id),
-                "slot": pa.array([moment for moment, _ in told], _MOMENT),
-                "p50": found.p50[hours],
-                "p90": found.p90[hours],
-                "model": pa.array([found.method] * len(told), pa.string()),
-                "made_at": pa.array([made_at] * len(told), _MOMENT),
+                "hive_id": np.full(len(slots), history.hive_id),
+                "slot": pa.array([moment for moment, _ in slots], _MOMENT),
+                "p50": expected.p50[hours],
+                "p90": expected.p90[hours],
+                "model": pa.array([expected.method] * len(slots), pa.string()),
+                "made_at": pa.array([made_at] * len(slots), _MOMENT),
             }
             yield pa.RecordBatch.from_pydict(columns)
 
-    return say
+    return forecast
 
 
 def forecast_hive(
     history: HiveHistory, day: date, model: ForecastModel | None
 ) -> ExpectedHours | None:
-    """By the model if there is one and the hive has the past for it, or by its own weeks."""
+    """By the model if the hive has enough history, otherwise by the baseline."""
     usual = baseline_forecast(history.grid, day, history.public)
     if usual is None or model is None or not has_enough_history(history.grid, day):
         return usual
@@ -243,17 +227,17 @@ def forecast_hive(
 
 
 def peak_step(day: date) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """The peak window of a hive's day; no row for one on which nobody is expected."""
+    """The peak window of a hive's day; no row if nobody is expected."""
 
     def peak(rows: pd.DataFrame) -> pd.DataFrame:
         import pandas as pd
 
         ordered = rows.sort_values("slot")
-        found = peak_window(ordered["p50"].to_numpy())
-        first, end = found or (0, 1)
-        kept = ordered.iloc[first : first + 1] if found else ordered.iloc[:0]
+        window = peak_window(ordered["p50"].to_numpy())
+        first, end = window or (0, 1)
+        start = ordered.iloc[first : first + 1] if window else ordered.iloc[:0]
         ends = ordered["slot"].iloc[end - 1] + pd.Timedelta(hours=1)
-        told = kept[["hive_id", "model", "made_at"]].assign(day=day, starts_at=kept["slot"])
-        return told.assign(ends_at=ends)
+        row = start[["hive_id", "model", "made_at"]].assign(day=day, starts_at=start["slot"])
+        return row.assign(ends_at=ends)
 
     return peak

@@ -1,7 +1,6 @@
-"""A backtest to look at: a week of one venue as forecast and as it came, and the WAPE of all.
+"""The plot of a backtest: a week of one venue, forecast and actual, and the WAPE of all venues.
 
-The venue is the one in the middle, neither the best nor the worst, and so is its week; whoever
-wants another names it. Drawn without a display, to whatever the file's name ends with.
+By default the venue and its week are those of median accuracy. The file name determines the format.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LINE: Final = "#dfe5ec"
 MODEL: Final = "#0b6e99"
 BAND: Final = "#9fd0e6"
 PEAK: Final = "#f4b942"
-#: The names in the text of an SVG stay text, and the same figures give the same bytes.
+#: Text in SVG stays text, and the same figures give the same bytes.
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "penstock",
@@ -37,41 +36,43 @@ _STYLE: Final[dict[Any, Any]] = {
 }
 
 
-def draw_backtest(found: Backtest, path: Path, venue: str | None = None) -> None:
+def draw_backtest(result: Backtest, path: Path, venue: str | None = None) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     ranked = sorted(
-        (each for each in found.said if found.tallies[GLOBAL_METHOD][each].came > 0),
-        key=lambda each: found.tallies[GLOBAL_METHOD][each].wape,
+        (each for each in result.forecasts if result.tallies[GLOBAL_METHOD][each].came > 0),
+        key=lambda each: result.tallies[GLOBAL_METHOD][each].wape,
     )
     chosen = venue or ranked[len(ranked) // 2]
     height = 5.0 + 0.26 * len(ranked)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(11, height), facecolor="white")
         upper, lower = figure.subplots(2, 1, height_ratios=[3.2, 0.6 + 0.26 * len(ranked)])
-        _week(upper, found, chosen)
-        _all_venues(lower, found, ranked)
+        _week(upper, result, chosen)
+        _all_venues(lower, result, ranked)
         figure.tight_layout(h_pad=2.5)
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
 
 
-def typical_week_start(found: Backtest, venue: str) -> int:
-    """The place of the Monday whose week was forecast neither best nor worst."""
-    said = found.said[venue]
-    first = -found.span.first.weekday() % WEEK
+def typical_week_start(result: Backtest, venue: str) -> int:
+    """The index of the Monday of the week of median accuracy."""
+    forecast = result.forecasts[venue]
+    first = -result.span.first.weekday() % WEEK
     scored = []
-    for start in range(first, len(said.actual) - WEEK + 1, WEEK):
-        actual, p50 = (each[start : start + WEEK] for each in (said.actual, said.p50))
+    for start in range(first, len(forecast.actual) - WEEK + 1, WEEK):
+        actual, p50 = (each[start : start + WEEK] for each in (forecast.actual, forecast.p50))
         if np.isfinite(actual).all() and np.isfinite(p50).all() and actual.sum() > 0:
             scored.append((float(np.abs(actual - p50).sum() / actual.sum()), start))
     return sorted(scored)[len(scored) // 2][1] if scored else 0
 
 
-def _week(axes: Any, found: Backtest, venue: str) -> None:
-    start = typical_week_start(found, venue)
-    said = found.said[venue]
-    actual, p50, p90 = (each[start : start + WEEK] for each in (said.actual, said.p50, said.p90))
+def _week(axes: Any, result: Backtest, venue: str) -> None:
+    start = typical_week_start(result, venue)
+    forecast = result.forecasts[venue]
+    actual, p50, p90 = (
+        each[start : start + WEEK] for each in (forecast.actual, forecast.p50, forecast.p90)
+    )
     days = len(p50)
     hours = np.arange(days * HOURS)
     axes.fill_between(
@@ -93,7 +94,7 @@ def _week(axes: Any, found: Backtest, venue: str) -> None:
                 solid_capstyle="butt",
                 label=label,
             )
-    monday = found.span.first + timedelta(days=start)
+    monday = result.span.first + timedelta(days=start)
     axes.set_xticks(np.arange(days) * HOURS + HOURS / 2)
     axes.set_xticklabels([_day(monday + timedelta(days=day)) for day in range(days)])
     for day in range(1, days):
@@ -105,17 +106,17 @@ def _week(axes: Any, found: Backtest, venue: str) -> None:
     _plain(axes, title)
 
 
-def _all_venues(axes: Any, found: Backtest, ranked: list[str]) -> None:
-    places = np.arange(len(ranked))
+def _all_venues(axes: Any, result: Backtest, ranked: list[str]) -> None:
+    rows = np.arange(len(ranked))
     usual, model = (
-        np.array([found.tallies[method][each].wape for each in ranked])
+        np.array([result.tallies[method][each].wape for each in ranked])
         for method in (MEDIAN_METHOD, GLOBAL_METHOD)
     )
-    axes.hlines(places, model, usual, color=LINE, lw=2.5, zorder=1)
-    axes.plot(usual, places, "o", color=FAINT, ms=6, mfc="white", mew=1.5, label=MEDIAN_METHOD)
-    axes.plot(model, places, "o", color=MODEL, ms=6.5, mew=0, label=GLOBAL_METHOD)
+    axes.hlines(rows, model, usual, color=LINE, lw=2.5, zorder=1)
+    axes.plot(usual, rows, "o", color=FAINT, ms=6, mfc="white", mew=1.5, label=MEDIAN_METHOD)
+    axes.plot(model, rows, "o", color=MODEL, ms=6.5, mew=0, label=GLOBAL_METHOD)
     for method, color in ((MEDIAN_METHOD, FAINT), (GLOBAL_METHOD, MODEL)):
-        pooled = found.total(method).wape
+        pooled = result.total(method).wape
         axes.axvline(pooled, color=color, lw=1, ls=(0, (4, 3)), zorder=0)
         side = "left" if method == MEDIAN_METHOD else "right"
         axes.text(
@@ -128,18 +129,18 @@ def _all_venues(axes: Any, found: Backtest, ranked: list[str]) -> None:
             fontsize=9,
             fontweight="bold",
         )
-    axes.set_yticks(places)
+    axes.set_yticks(rows)
     axes.set_yticklabels(ranked, color=INK, fontsize=9)
     axes.set_ylim(-0.7, len(ranked) + 0.45)
     axes.set_xlabel("WAPE, one day ahead (less is better); dashed: all venues together")
-    span = f"{found.span.first} to {found.span.end - timedelta(days=1)}"
-    title = f"What was missed, by venue, {span}"
+    span = f"{result.span.first} to {result.span.end - timedelta(days=1)}"
+    title = f"Errors by venue, {span}"
     axes.grid(axis="x", color=LINE, lw=0.6)
     _plain(axes, title)
 
 
 def _plain(axes: Any, title: str) -> None:
-    """The title above the legend, and both above all else."""
+    """The title above the legend, both above the plot."""
     axes.set_title(title, loc="left", fontweight="bold", fontsize=12, pad=28)
     axes.legend(
         loc="lower left",

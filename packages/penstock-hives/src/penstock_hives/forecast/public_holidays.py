@@ -1,7 +1,6 @@
-"""Which days people have off: the public holidays of a country, or of a part of it.
+"""Public holidays of a country or a region, from the package `holidays`.
 
-From the package `holidays`, which computes them and asks nobody. A country it does not know, or
-none at all, has no holidays: its venues are then forecast by their weeks alone.
+An unknown country has no holidays: its venues are forecast by their weeks alone.
 """
 
 from __future__ import annotations
@@ -18,27 +17,22 @@ from penstock_hives.arrays import Flags
 
 @dataclass(frozen=True, slots=True)
 class PublicHolidays:
-    #: By its two letters.
-    country: str = ""
-    #: By what the country's own standard calls it, such as AUK for Auckland.
-    region: str = ""
+    country: str = ""  #: ISO 3166 code
+    region: str = ""  #: code of a subdivision, such as AUK for Auckland
 
     def is_holiday(self, days: Sequence[date]) -> Flags:
         found = self._between(days[0].year, days[-1].year) if days else {}
         return np.array([day in found for day in days], dtype=np.bool_)
 
     def around(self, first: date, days: int, reach: int) -> Flags:
-        """Of so many days from the first, and as many as the reach before and after them."""
+        """Of `days` days from the first, and `reach` days before and after them."""
         start = first - timedelta(days=reach)
         return self.is_holiday([start + timedelta(days=each) for each in range(days + 2 * reach)])
-
-    def name(self, day: date) -> str:
-        return str(self._between(day.year, day.year).get(day, ""))
 
     def _between(self, first: int, last: int) -> dict[date, str]:
         years = range(first, last + 1)
         regions = holidays.list_supported_countries().get(self.country)
         if regions is None:
-            return {}  # nothing is known of the country
+            return {}
         region = self.region if self.region in regions else None
         return dict(holidays.country_holidays(self.country, subdiv=region, years=years))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: Local: yesterday's last reports are in, and nobody has asked for today yet.
+#: Local time: the reports of yesterday have arrived.
 DUE_HOUR: Final = 2
 _DUE: Final = """
     WITH local AS (
@@ -55,8 +55,6 @@ _DUE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class ForecastPublication:
-    """What was said of a day, by the local calendar of its hives."""
-
     day: date
     hives: int
     hours: int
@@ -64,8 +62,7 @@ class ForecastPublication:
 
 
 class ForecastTask:
-    """A chore: whoever is due, whenever it looks. A hive that nothing can be said of is tried once
-    a day."""
+    """Periodic task: forecasts of due hives. A hive without a forecast is tried once a day."""
 
     def __init__(self, database: str) -> None:
         self._url = database
@@ -82,7 +79,7 @@ class ForecastTask:
 
 
 def due_hives(database: Database, now: datetime, *, anyway: bool = False) -> dict[date, set[int]]:
-    """Day → hives that have counted lately and lack a forecast of it; `anyway`, all of them."""
+    """Day → hives with recent data that lack a forecast of it; `anyway`: all with recent data."""
     rows = database.rows(_DUE, {"now": now, "hour": DUE_HOUR, "anyway": anyway})
     return {
         day: {row["id"] for row in of_day} for day, of_day in groupby(rows, lambda row: row["day"])
@@ -92,7 +89,7 @@ def due_hives(database: Database, now: datetime, *, anyway: bool = False) -> dic
 def make_forecasts(
     spark: SparkSession, database: Database, day: date, hives: Collection[int], now: datetime
 ) -> ForecastPublication:
-    """Make and publish the forecasts of some hives' local day."""
+    """Forecast a local day of some hives and publish it."""
     from pyspark.sql import functions as f
 
     hourly = histories.read_hourly(spark, database.url, now)
@@ -120,7 +117,7 @@ _KEYS: Final = {
 
 
 def publish_forecast(database: Database, night: NightlyForecast) -> int:
-    """How many hours of hives were new."""
+    """Returns the number of new hours."""
     tables = {"forecast": night.forecasts.toArrow(), "forecast_peak": night.peaks.toArrow()}
     with database.transaction() as connection:
         _insert_verdict(connection, night)

@@ -65,7 +65,7 @@ def _grid(moments: pd.DatetimeIndex, counts: pd.Series[float]) -> HourlyGrid:
     return HourlyGrid.of(days, moments.hour.to_numpy(np.int64), values)
 
 
-#: Local hours since 1970 and entries, a row a hive.
+#: Local hours since 1970 and entries, a row for each hive.
 _HISTORIES: Final = """
     SELECT h.id, h.name, h.time_zone, coalesce(a.country, '') AS country,
            array_agg(extract(epoch FROM o.slot AT TIME ZONE h.time_zone)::bigint / 3600) AS hours,
@@ -79,13 +79,13 @@ _HISTORIES: Final = """
 
 
 def read_venues(database: Database) -> list[Venue]:
-    """All hives that have one; their names are made unique by their numbers."""
+    """All hives with history; ids make their names unique."""
     found = []
     for row in database.rows(_HISTORIES):
         days, hours = np.divmod(np.array(row["hours"], np.int64), HOURS)
         grid = HourlyGrid.of(days, hours, np.array(row["entries"], np.float64), absent=0.0)
-        lacking = skipped_hours(grid.first, len(grid.counts), row["time_zone"])
-        counts = np.where(lacking, np.nan, grid.counts)
+        skipped = skipped_hours(grid.first, len(grid.counts), row["time_zone"])
+        counts = np.where(skipped, np.nan, grid.counts)
         name = f"{row['id']} {row['name']}"
         found.append(Venue(name, HourlyGrid(grid.first, counts), PublicHolidays(row["country"])))
     return found

@@ -33,7 +33,7 @@ def found() -> Backtest:
 
 def test_a_span_is_cut_where_models_are_fitted_again() -> None:
     span = BacktestSpan(date(2024, 7, 1), date(2024, 7, 11), 4)
-    assert [stop - start for start, stop in span.stretches()] == [
+    assert [stop - start for start, stop in span.periods()] == [
         timedelta(days=days) for days in (4, 4, 2)
     ]
 
@@ -52,12 +52,12 @@ def test_a_model_learns_what_medians_do_not_know(found: Backtest) -> None:
 
 def test_what_a_model_says_of_a_day_does_not_depend_on_that_day_or_later(found: Backtest) -> None:
     told = venues()
-    place = told[0].grid.place(START) + 10
+    place = told[0].grid.index(START) + 10
     for each in told:
         each.grid.counts[place:] = 5_000
     changed = run_backtest(told, BacktestSpan(START, FIRST + timedelta(days=200), 25), growth=SMALL)
-    for name, said in found.said.items():
-        other = changed.said[name]
+    for name, said in found.forecasts.items():
+        other = changed.forecasts[name]
         assert np.array_equal(said.p50[:11], other.p50[:11])
         assert np.array_equal(said.p90[:11], other.p90[:11])
         assert not np.array_equal(said.p50[11:], other.p50[11:])
@@ -76,7 +76,7 @@ def test_venues_without_anybody_or_with_little_past_do_no_harm() -> None:
 
 
 def test_without_a_past_there_is_nothing_to_learn_from() -> None:
-    with pytest.raises(PreconditionFailed, match="nothing to learn from"):
+    with pytest.raises(PreconditionFailed, match="no training data"):
         run_backtest(
             venues(1, 40), BacktestSpan(FIRST + timedelta(days=30), FIRST + timedelta(days=40))
         )
@@ -93,7 +93,7 @@ def test_the_auckland_set_is_21_places_for_two_years() -> None:
     assert {(each.grid.first, each.grid.end) for each in places} == {
         (date(2023, 1, 1), date(2025, 1, 1))
     }
-    spring = places[0].grid.counts[places[0].grid.place(date(2024, 9, 29))]
+    spring = places[0].grid.counts[places[0].grid.index(date(2024, 9, 29))]
     assert np.flatnonzero(np.isnan(spring)).tolist() == [2]
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_hives.forecast.grid import HourlyGrid, day_number, hours_of_day, skipped_hours
+from penstock_hives.dates import day_number
+from penstock_hives.forecast.grid import HourlyGrid, hours_of_day, skipped_hours
 
 ZONES = ["UTC", "Pacific/Auckland", "Europe/Paris", "America/New_York", "Asia/Kolkata"]
 

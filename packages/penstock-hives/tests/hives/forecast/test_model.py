@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from penstock.core.errors import PreconditionFailed
 from penstock_hives.arrays import Floats
 from penstock_hives.forecast.features import make_features
 from penstock_hives.forecast.model import (
-    BoostedTrees,
     BoostingParameters,
     ForecastModel,
     TrainingSamples,
@@ -51,10 +48,9 @@ def test_our_trees_answer_as_those_they_were_made_from(loss: str) -> None:
     theirs = HistGradientBoostingRegressor(loss=loss, max_iter=20, random_state=0)
     theirs.fit(rows, targets)
     ours = export_trees(theirs)
-    again = BoostedTrees.from_json(json.loads(json.dumps(ours.to_json(), allow_nan=False)))
     asked = np.vstack([rows, np.full((1, 5), np.nan), np.full((1, 5), 1e300)])
     assert np.allclose(ours.predict(asked), theirs.predict(asked), rtol=1e-12, atol=1e-12)
-    assert np.array_equal(ours.predict(asked), again.predict(asked))
+    json.dumps(ours.to_json(), allow_nan=False)  # the name is a hash of it
 
 
 def test_many_rows_are_answered_as_few_are() -> None:
@@ -72,28 +68,6 @@ def test_the_same_rows_and_seed_give_the_same_model(
     other = ForecastModel.fit(learned, seed=2, growth=SMALL)
     assert again.name == model.name
     assert other.name != model.name
-
-
-def test_a_model_is_kept_as_json_and_says_the_same_again(
-    model: ForecastModel, learned: TrainingSamples, tmp_path: Path
-) -> None:
-    path = tmp_path / "model.json"
-    model.save(path)
-    again = ForecastModel.load(path)
-    assert again.name == model.name
-    scale = np.ones(len(learned))
-    for one, other in zip(
-        model.expected(learned.rows, scale), again.expected(learned.rows, scale), strict=True
-    ):
-        assert np.array_equal(one, other)
-
-
-def test_a_model_of_other_features_is_refused(model: ForecastModel, tmp_path: Path) -> None:
-    path = tmp_path / "model.json"
-    model.save(path)
-    path.write_text(path.read_text().replace('"week_ago"', '"something_else"'))
-    with pytest.raises(PreconditionFailed, match="fit it again"):
-        ForecastModel.load(path)
 
 
 def test_p90_is_never_under_p50_nor_either_under_none(

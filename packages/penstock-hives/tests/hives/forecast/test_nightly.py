@@ -14,7 +14,7 @@ from penstock_hives.arrays import Floats
 from penstock_hives.forecast.baseline import MEDIAN_METHOD, TYPICAL_METHOD, baseline_forecast
 from penstock_hives.forecast.grid import HourlyGrid, hours_of_day
 from penstock_hives.forecast.histories import hive_histories, read_histories
-from penstock_hives.forecast.nightly import forecast_day, nightly_forecast
+from penstock_hives.forecast.nightly import nightly_forecast
 from penstock_hives.forecast.public_holidays import PublicHolidays
 from tests.hives.forecast.given import FIRST, SMALL, counts
 
@@ -123,7 +123,7 @@ def test_without_much_of_a_past_the_medians_are_published_and_the_reason_is_kept
     with nightly_forecast(known, hives(spark, (1, AUCKLAND, "NZ")), day, midnight(day)) as found:
         said = collected(found.forecasts)
         assert not found.verdict.accepted
-        assert "hours to learn from" in found.verdict.reason
+        assert "training hours" in found.verdict.reason
         assert found.model is None
     usual = baseline_forecast(HourlyGrid(FIRST, rows), day, PublicHolidays("NZ"))
     assert usual is not None
@@ -138,7 +138,8 @@ def test_a_day_on_which_clocks_change_has_all_its_hours(
     first = day - timedelta(days=35)
     known = hourly(spark, rollup(1, counts(35, first=first), first=first))
     known_hives = hives(spark, (1, AUCKLAND, "NZ"))
-    rows = collected(forecast_day(spark, known, known_hives, day, midnight(day)))
+    with nightly_forecast(known, known_hives, day, midnight(day)) as night:
+        rows = collected(night.forecasts)
     assert [row[1].astimezone(UTC) for row in rows] == [
         each for each, _ in hours_of_day(day, AUCKLAND)
     ]

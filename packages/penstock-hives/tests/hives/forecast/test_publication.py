@@ -26,7 +26,7 @@ def test_a_night_is_kept_once_with_its_reason(
         assert publish_forecast(inn, found) == 0
     (kept,) = inn.rows("SELECT accepted, figures FROM forecast_model")
     assert not kept["accepted"]
-    assert "hours to learn from" in kept["figures"]["reason"]
+    assert "training hours" in kept["figures"]["reason"]
     (peak,) = inn.rows("SELECT day, ends_at - starts_at AS long FROM forecast_peak")
     assert peak["day"] == day
     assert timedelta(hours=3) <= peak["long"] <= timedelta(hours=5)
