@@ -1,4 +1,4 @@
-"""What a deal has brought: visits while it ran beside those of the same weekdays before it."""
+"""The effect of a deal: visits while it ran, compared with the same weekdays before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: How far back the weekdays it is compared with go.
 BASELINE_WEEKS: Final = 4
 DEAL_SCHEMA: Final = pa.schema(
     [
@@ -23,7 +22,7 @@ DEAL_SCHEMA: Final = pa.schema(
         ("redeemed", pa.int32()),
     ]
 )
-#: Whole days of the hive's own clock.
+#: Local days.
 DEALS_SQL: Final = """
     SELECT deal.id AS deal_id, deal.hive_id, deal.title,
            (deal.starts_at AT TIME ZONE hive.time_zone)::date AS first,
@@ -38,7 +37,7 @@ DEALS_SQL: Final = """
 
 
 def deal_effects(days: DataFrame, deals: DataFrame, day: date) -> DataFrame:
-    """A row for each deal that has run at least a day; nothing is expected where nothing was."""
+    """A row for each deal that has run at least a day; without a baseline there is no lift."""
     from pyspark.sql import functions as f
 
     visits = days.select("hive_id", "day", "visits").where("visits IS NOT NULL")
@@ -62,7 +61,7 @@ def deal_effects(days: DataFrame, deals: DataFrame, day: date) -> DataFrame:
         .groupBy("deal_id", "weekday")
         .agg(f.avg("visits").alias("usual"))
     )
-    # A weekday nobody knows the usual of is left out of both.
+    # A weekday without a baseline is excluded from both sums.
     summed = (
         during.join(before, ["deal_id", "weekday"], "left")
         .groupBy("deal_id")

@@ -1,4 +1,4 @@
-"""Figures for businesses: series, KPIs, comparisons, metrics of their own, insights."""
+"""Figures for businesses: series, KPIs, comparisons, custom metrics, insights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ router = APIRouter(route_class=IdempotentRoute, tags=["analytics"])
 Analyst = Annotated[Caller, Depends(require_permission(AppPermission.READ_ANALYTICS))]
 Definer = Annotated[Caller, Depends(require_permission(AppPermission.EDIT_METRICS))]
 
-Hives = Annotated[list[ObjectId], Query(min_length=1, max_length=50, description="Of these hives.")]
+Hives = Annotated[list[ObjectId], Query(min_length=1, max_length=50, description="Ids of hives.")]
 From = Annotated[Timestamp, Query(alias="from")]
 To = Annotated[Timestamp, Query(alias="to")]
 Days = Annotated[int, Query(ge=1, le=366)]
@@ -56,7 +56,7 @@ Formula = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[\w\s+*/
 
 
 class MetricFilter(RequestPart):
-    """Which hives and weekdays count; all of them, if it is not said."""
+    """Hives and weekdays that count. The default is all."""
 
     hives: Annotated[list[ObjectId], Field(max_length=100)] | None = None
     weekdays: Annotated[list[Annotated[int, Field(ge=0, le=6)]], Field(max_length=7)] | None = None
@@ -64,7 +64,7 @@ class MetricFilter(RequestPart):
 
 
 class NewMetric(RequestBody):
-    """A formula over series of a hive's days, as `visits / deal_redemptions`."""
+    """A formula over daily series of a hive, such as `visits / deal_redemptions`."""
 
     name: ShortText
     formula: Formula
@@ -90,7 +90,7 @@ async def occupancy_series(
     end: To,
     bucket: SeriesBucket = SeriesBucket.HOUR,
 ) -> list[SeriesPoint]:
-    """Entries, exits, peak and mean, by the hives' own clocks."""
+    """Entries, exits, peak and mean, in local time."""
     check_span(begin, end, 62 if bucket is SeriesBucket.HOUR else 1100)
     return await services.analytics.series(caller, hive, begin, end, bucket)
 
@@ -120,7 +120,7 @@ async def compare_peers(
     hive: Hives,
     window_days: ComparisonDays = ComparisonDays.MONTH,
 ) -> list[PeerComparison]:
-    """The last days beside those before, and beside other hives of the type, by the last night."""
+    """The last days compared with those before and with hives of the same type."""
     return await services.analytics.compare_peers(caller, hive, window_days)
 
 
@@ -134,7 +134,7 @@ async def compare_periods(
     after_from: date,
     after_to: date,
 ) -> PeriodComparison:
-    """The same hive before a change and after it, in windows of your choice."""
+    """The same hive before and after a change, in periods of your choice."""
     whole_days(before_from, before_to)
     whole_days(after_from, after_to)
     return await services.analytics.compare_periods(
@@ -144,7 +144,7 @@ async def compare_periods(
 
 @router.get("/hives/{hive}/demographics")
 async def demographics(hive: PathId, caller: Analyst, services: ServicesDep) -> Demographics:
-    """Of those who keep the hive and chose to say; groups of ten and more."""
+    """Of users with the hive among their favourites who entered it; groups of ten and more."""
     return await services.analytics.demographics(caller, hive)
 
 
@@ -157,7 +157,7 @@ async def popular_hives(
     by: PopularityMeasure = PopularityMeasure.ALL,
     limit: Limit = 20,
 ) -> Response:
-    """Hives that are looked at, looked for, kept and visited most: by all of it, or by one."""
+    """The most popular hives by views, searches, favourites and visits, or by one of them."""
     if (answer := await read_from_cache(context.public, caller, request)) is not None:
         return answer
     found = await context.services.analytics.popular(window_days, by, limit)
@@ -168,7 +168,7 @@ async def popular_hives(
 async def preference_shifts(
     caller: Analyst, services: ServicesDep, window_days: PopularityDays = PopularityDays.MONTH
 ) -> list[PreferenceShift]:
-    """How the share of each type of hive has changed against the window before."""
+    """Change of the share of each hive type since the period before."""
     return await services.analytics.shifts(caller, window_days)
 
 
@@ -180,7 +180,7 @@ async def insights(
     hive: Annotated[ObjectId | None, Query()] = None,
     limit: Limit = 20,
 ) -> list[Insight]:
-    """What stands out, in words."""
+    """Insights in words."""
     return await services.analytics.insights(caller, account, hive, limit)
 
 
@@ -195,7 +195,7 @@ async def list_metrics(
 async def define_metric(
     account: PathId, body: NewMetric, caller: Definer, services: ServicesDep, response: Response
 ) -> AccountMetric:
-    """A metric of your own; its values are there after the next night."""
+    """A custom metric; its values are computed every night."""
     made = await services.metrics.define(caller, account, body.model_dump())
     response.headers["Location"] = f"/v1/metrics/{made.id}"
     return made

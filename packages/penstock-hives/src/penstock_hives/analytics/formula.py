@@ -1,10 +1,9 @@
-"""Formulas of businesses over figures of their hives' days: read, and evaluated by Spark.
+"""Formulas of custom metrics: parsed here, evaluated by Spark.
 
     visits / max(deal_redemptions, 1)
 
-The language is arithmetic over known series, numbers, `min`, `max` and `abs`, in Python's
-spelling. A formula is parsed and walked, and never executed: what is not in the tables below does
-not exist. What cannot be computed, as a division by zero, is null.
+The language is arithmetic over the series below, numbers, `min`, `max` and `abs`, in Python's
+syntax. A formula is parsed and checked, never executed. A division by zero gives null.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from penstock.core.errors import PreconditionFailed
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-#: Series, and how their days become one figure of a window.
+#: Series, and how days are aggregated over a window.
 SERIES: Final[Mapping[str, str]] = {
     "visits": "sum",
     "entries": "sum",
@@ -41,7 +40,7 @@ _MAX_DEPTH: Final = 30
 
 
 class InvalidFormula(PreconditionFailed):
-    """A formula that is none, or names what there is not."""
+    """A formula with invalid syntax or an unknown name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +51,15 @@ class Formula:
     @classmethod
     def parse(cls, text: str) -> Formula:
         if len(text) > MAX_FORMULA_LENGTH:
-            raise InvalidFormula(f"a formula has at most {MAX_FORMULA_LENGTH} letters")
+            raise InvalidFormula(
+                f"a formula has at most {MAX_FORMULA_LENGTH} characters, got {len(text)}"
+            )
         try:
             root = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise InvalidFormula("this is no formula; one would be visits / peak") from None
+            raise InvalidFormula(
+                f"{text!r} is not a formula; an example is visits / peak"
+            ) from None
         _check(root, 0)
         return cls(text, root)
 
@@ -66,13 +69,13 @@ class Formula:
         return frozenset(names & SERIES.keys())
 
     def column(self, series: Mapping[str, Column]) -> Column:
-        """The formula over Spark's columns."""
+        """The formula as a Spark column."""
         return _column(self._root, series)
 
 
 def _check(node: ast.AST, depth: int) -> None:
     if depth > _MAX_DEPTH:
-        raise InvalidFormula("this is nested too deep")
+        raise InvalidFormula(f"the formula is nested deeper than {_MAX_DEPTH} levels")
     match node:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, int | float):
@@ -81,7 +84,7 @@ def _check(node: ast.AST, depth: int) -> None:
                 raise InvalidFormula("a number of a formula is at most 1e15")
         case ast.Name(id=name):
             if name not in SERIES:
-                raise InvalidFormula(f"{name!r} is none of {', '.join(SERIES)}")
+                raise InvalidFormula(f"unknown series {name!r}; known are {', '.join(SERIES)}")
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             _check(left, depth + 1)
             _check(right, depth + 1)
@@ -90,7 +93,7 @@ def _check(node: ast.AST, depth: int) -> None:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             least, most = _FUNCTIONS[name]
             if not least <= len(arguments) <= most:
-                raise InvalidFormula(f"{name} is not called with {len(arguments)} figures")
+                raise InvalidFormula(f"{name} takes {least} to {most} values, got {len(arguments)}")
             for each in arguments:
                 _check(each, depth + 1)
         case _:
@@ -99,7 +102,7 @@ def _check(node: ast.AST, depth: int) -> None:
             )
 
 
-#: How many figures a function takes.
+#: Least and most arguments of a function.
 _FUNCTIONS: Final = {"min": (2, 10), "max": (2, 10), "abs": (1, 1)}
 
 
@@ -135,4 +138,4 @@ def _column(node: ast.expr, series: Mapping[str, Column]) -> Column:
             if name == "abs":
                 return f.abs(columns[0])
             return f.least(*columns) if name == "min" else f.greatest(*columns)
-    raise AssertionError("a formula was checked when it was read")
+    raise AssertionError("unreachable: formulas are checked when parsed")

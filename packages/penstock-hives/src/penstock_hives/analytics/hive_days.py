@@ -1,7 +1,7 @@
-"""A day of a hive: its figures by its own clock, and what people did about it that day.
+"""Hive days: the figures of a hive on a local day, and the user actions of that day.
 
-One row for each hive and day on which there was anything; what was not counted is null, what nobody
-did is 0. Everything a night finds out is made from these.
+A row for each hive and day with any data; missing counts are null, missing actions are 0. All
+analytics are computed from these rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from penstock_hives.analytics.tables import read_partitioned
+from penstock_hives.partitions import read_partitioned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,13 +39,13 @@ HIVE_DAY_SCHEMA: Final = pa.schema(
         ("sentiment", pa.float64()),
     ]
 )
-#: Each share has whole hives, so that all of a day is in one place.
+#: Each partition has whole hives, so that a day is in one partition.
 _DAYS: Final = """
     WITH ours AS (
         SELECT h.id, h.account_id, h.name, h.time_zone, t.code AS hive_type
         FROM hive h JOIN hive_type t ON t.id = h.hive_type_id
         WHERE h.status = 'active' AND h.id %% %(shares)s = %(share)s
-    ), done AS (
+    ), actions AS (
         SELECT a.hive_id, (a.at AT TIME ZONE ours.time_zone)::date AS day,
                count(*) FILTER (WHERE action IN ('view', 'navigate')) AS views,
                count(*) FILTER (WHERE action = 'search') AS searches,
@@ -55,7 +55,7 @@ _DAYS: Final = """
         FROM user_analytics a JOIN ours ON ours.id = a.hive_id
         WHERE a.at >= %(since)s::date - 1 AND a.at < %(until)s::date + 2
         GROUP BY 1, 2
-    ), said AS (
+    ), messages AS (
         SELECT m.hive_id, (m.created_at AT TIME ZONE ours.time_zone)::date AS day,
                count(*) AS feedback, avg(m.sentiment) AS sentiment
         FROM user_message m JOIN ours ON ours.id = m.hive_id
@@ -66,20 +66,21 @@ _DAYS: Final = """
     SELECT ours.id AS hive_id, ours.account_id, ours.hive_type, ours.name AS hive, day,
            k.visits, o.entries, o.exits, k.peak, k.mean_occupancy,
            k.mean_percent::float8 AS mean_percent, k.coverage::float8 AS coverage,
-           coalesce(done.views, 0) AS views, coalesce(done.searches, 0) AS searches,
-           coalesce(done.favourites, 0) AS favourites, coalesce(done.deal_opens, 0) AS deal_opens,
-           coalesce(done.deal_redemptions, 0) AS deal_redemptions,
-           coalesce(said.feedback, 0) AS feedback, said.sentiment::float8 AS sentiment
+           coalesce(actions.views, 0) AS views, coalesce(actions.searches, 0) AS searches,
+           coalesce(actions.favourites, 0) AS favourites,
+           coalesce(actions.deal_opens, 0) AS deal_opens,
+           coalesce(actions.deal_redemptions, 0) AS deal_redemptions,
+           coalesce(messages.feedback, 0) AS feedback, messages.sentiment::float8 AS sentiment
     FROM (SELECT * FROM kpi_day WHERE hive_id %% %(shares)s = %(share)s) k
     FULL JOIN (SELECT * FROM occupancy_day WHERE hive_id %% %(shares)s = %(share)s) o
         USING (hive_id, day)
-    FULL JOIN done USING (hive_id, day)
-    FULL JOIN said USING (hive_id, day)
+    FULL JOIN actions USING (hive_id, day)
+    FULL JOIN messages USING (hive_id, day)
     JOIN ours ON ours.id = hive_id
     WHERE day >= %(since)s AND day <= %(until)s
 """
 
 
 def read_hive_days(spark: SparkSession, url: str, since: date, until: date) -> DataFrame:
-    """From the first of these days to the last."""
+    """Both days included."""
     return read_partitioned(spark, url, _DAYS, HIVE_DAY_SCHEMA, {"since": since, "until": until})

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 Figures = Mapping[str, Any]
 
-#: Of the visits a day.
+#: The least relative change of daily visits.
 MIN_CHANGE: Final = 0.15
-#: Visits a day below which no change is one.
+#: The least visits a day of a change.
 MIN_VISITS: Final = 10.0
 MIN_LIFT: Final = 0.10
 MIN_COVERAGE: Final = 0.8
@@ -60,7 +60,7 @@ def change_insight(figures: Figures) -> HiveInsight | None:
 
 
 def rank_insight(figures: Figures) -> HiveInsight | None:
-    """Beside others of its type: worth a word at the top, and far below the middle."""
+    """Compared with other hives of its type: the busiest, or far below the median."""
     now, peers, middle = figures["visits_now"], figures["peers"], figures["peer_visits"]
     if (
         now is None
@@ -91,9 +91,9 @@ def coverage_insight(figures: Figures) -> HiveInsight | None:
         return None
     return HiveInsight(
         "unheard",
-        f"{figures['hive']} was not heard of all the time",
-        f"Its sensors were heard of in {coverage:.0%} of the opening hours of the last week. "
-        "A sensor nearer to a window, or to the router, is heard better.",
+        f"{figures['hive']} had no data part of the time",
+        f"Its sensors sent data in {coverage:.0%} of the opening hours of the last week. "
+        "A sensor closer to a window or to the router has a better signal.",
         1.0 - coverage,
         {"coverage": coverage},
     )
@@ -109,11 +109,11 @@ def sentiment_insight(figures: Figures) -> HiveInsight | None:
     ):
         return None
     good = sentiment > 0
-    said = "well" if good else "badly"
+    manner = "well" if good else "badly"
     advice = "" if good else " The latest messages say why."
     return HiveInsight(
         "praised" if good else "criticised",
-        f"People speak {said} of {figures['hive']}",
+        f"People speak {manner} of {figures['hive']}",
         f"{messages} messages in the last four weeks, sentiment {sentiment:+.2f} on a scale from "
         f"-1 to 1.{advice}",
         abs(sentiment),
@@ -165,7 +165,7 @@ def hive_insights(
 
 
 def insight_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task does: figures of hives in, `INSIGHT_SCHEMA` out."""
+    """For `mapInArrow`: figures of hives in, `INSIGHT_SCHEMA` out."""
     for batch in batches:
         rows = [
             {
@@ -186,7 +186,7 @@ def insight_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def make_insights(
     days: DataFrame, compared: DataFrame, effects: DataFrame, deals: DataFrame, day: date
 ) -> DataFrame:
-    """A row for each thing that stands out. `compared` is of four weeks."""
+    """A row for each insight. `compared` is the comparison of four weeks."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -194,15 +194,15 @@ def make_insights(
     of_hive = days.groupBy("hive_id", "account_id", "hive", "hive_type").agg(
         f.avg(f.when(week, f.col("coverage"))).alias("coverage"),
         f.sum(f.when(month, f.col("feedback"))).alias("feedback"),
-        # By messages, not by days.
+        # The mean of messages, not of days.
         (
             f.sum(f.when(month, f.col("sentiment") * f.col("feedback")))
             / f.nullif(f.sum(f.when(month, f.col("feedback"))), f.lit(0))
         ).alias("sentiment"),
     )
-    # Of several deals the one that did most, either way, while it is fresh.
+    # The recent deal with the greatest effect, positive or negative.
     fresh = deals.where(f.col("last") >= f.date_sub(f.lit(day), 7))
-    told = (
+    best_deal = (
         effects.join(fresh.select("deal_id", "hive_id", "title"), "deal_id")
         .where("lift IS NOT NULL")
         .groupBy("hive_id")
@@ -223,7 +223,7 @@ def make_insights(
     columns = ("visits_now", "visits_before", "peers", "peer_visits", "rank")
     return (
         of_hive.join(compared.select("hive_id", *columns), "hive_id", "left")
-        .join(told, "hive_id", "left")
+        .join(best_deal, "hive_id", "left")
         .mapInArrow(insight_step, from_arrow_schema(INSIGHT_SCHEMA))
         .withColumn("day", f.lit(day))
     )

@@ -1,7 +1,7 @@
-"""Figures that businesses have defined: a formula over a window of their hives' days, and a goal.
+"""Custom metrics of businesses: a formula over a window of their hives' days, and a goal.
 
-A filter narrows the hives (`{"hives": [1, 2]}`), the weekdays (`{"weekdays": [5, 6]}`, Monday is
-0), or both to those of a deal (`{"deal": 7}`); what it does not name it does not narrow.
+A filter selects hives (`{"hives": [1, 2]}`), weekdays (`{"weekdays": [5, 6]}`, Monday is 0), or
+the hive and days of a deal (`{"deal": 7}`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ class CustomMetric:
 
 @dataclass(frozen=True, slots=True)
 class DealRun:
-    """Where and when a deal ran."""
-
     hive_id: int
     first: date
     last: date
@@ -59,8 +57,7 @@ def metric_values(
     day: date,
     now: datetime,
 ) -> DataFrame:
-    """A row for each metric and hive it is of. A formula that cannot be read is left out, and
-    said: the others are not its business."""
+    """A row for each metric and hive. A metric with an invalid formula is logged and skipped."""
     made = []
     for metric in metrics:
         try:
@@ -123,10 +120,10 @@ def _conditions(chosen: Mapping[str, Any], runs: DealRuns) -> list[Column]:
     ]
     if (deal := chosen.get("deal")) is not None:
         run = runs.get(deal)
-        while_it_ran = f.lit(False)
+        during = f.lit(False)
         if run is not None:
-            while_it_ran = (f.col("hive_id") == run.hive_id) & f.col("day").between(
+            during = (f.col("hive_id") == run.hive_id) & f.col("day").between(
                 f.lit(run.first), f.lit(run.last)
             )
-        found.append(while_it_ran)
+        found.append(during)
     return found

@@ -1,4 +1,4 @@
-"""Figures for businesses and operators: series, KPIs, comparisons, what people look for."""
+"""Figures for businesses and operators: series, KPIs, comparisons, popularity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class SeriesBucket(StrEnum):
-    """What a series is cut into, by each hive's own clock."""
+    """Buckets of a series, in local time."""
 
     HOUR = "hour"
     DAY = "day"
@@ -22,8 +22,7 @@ class SeriesBucket(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeriesPoint:
-    """`bucket` is a local moment or day, a weekday (Monday is 0) or an hour, by the kind asked
-    for."""
+    """`bucket` is a local time or day, a weekday (Monday is 0) or an hour."""
 
     hive_id: int
     bucket: str
@@ -47,7 +46,7 @@ class Kpi:
 
 @dataclass(frozen=True, slots=True)
 class PeriodSummary:
-    """Figures of a hive from one day on, before another."""
+    """Figures of a hive from `begins` to before `ends`."""
 
     hive_id: int
     begins: date
@@ -61,7 +60,7 @@ class PeriodSummary:
 
 @dataclass(frozen=True, slots=True)
 class PeriodComparison:
-    """What came after against what came before, and by how much it differs."""
+    """Two periods of a hive, and their relative difference."""
 
     before: PeriodSummary
     after: PeriodSummary
@@ -71,7 +70,7 @@ class PeriodComparison:
 
 @dataclass(frozen=True, slots=True)
 class GroupShare:
-    """How many of a group; groups of fewer than ten are not shown."""
+    """Groups of fewer than ten people are not shown."""
 
     group: str
     people: int
@@ -85,7 +84,7 @@ class Demographics:
 
 
 class ComparisonDays(IntEnum):
-    """Days that are compared with as many before them."""
+    """Days that are compared with the same number before them."""
 
     WEEK = 7
     MONTH = 28
@@ -93,23 +92,21 @@ class ComparisonDays(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PeerComparison:
-    """A hive's last days beside those before, and beside others of its type; a day, on average."""
+    """Daily means of a hive, compared with the period before and with hives of its type."""
 
     hive_id: int
-    day: date  #: the last of them
+    day: date  #: the last day
     window_days: int
     visits_now: float | None
     visits_before: float | None
     occupancy_now: float | None
     occupancy_before: float | None
-    peers: int  #: others of its type
-    peer_visits: float | None  #: the median of theirs
-    rank: int | None  #: among all of its type; the busiest is 1
+    peers: int  #: other hives of its type
+    peer_visits: float | None  #: their median
+    rank: int | None  #: among its type; the busiest is 1
 
 
 class PopularityDays(IntEnum):
-    """Days that are summed up."""
-
     DAY = 1
     WEEK = 7
     MONTH = 30
@@ -130,7 +127,7 @@ class Popularity:
 
 
 class PopularityMeasure(StrEnum):
-    """What hives are ranked by."""
+    """The measure by which hives are ranked."""
 
     ALL = "all"
     VIEWS = "views"
@@ -138,8 +135,7 @@ class PopularityMeasure(StrEnum):
     FAVOURITES = "favourites"
     VISITS = "visits"
 
-    def place(self, each: Popularity) -> tuple[int, int]:
-        """Where a hive comes: the most of it first, then the most popular."""
+    def sort_key(self, each: Popularity) -> tuple[int, int]:
         return (0 if self is PopularityMeasure.ALL else -getattr(each, self)), each.rank
 
 
@@ -154,15 +150,13 @@ class PreferenceShift:
 
 @dataclass(frozen=True, slots=True)
 class NamedCount:
-    """A name, and how often."""
-
     name: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What is looked at, looked for and liked most."""
+    """The most viewed pages and hives, the most frequent searches and favourites."""
 
     pages: tuple[NamedCount, ...]
     searches: tuple[NamedCount, ...]
@@ -172,7 +166,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackDay:
-    """How people spoke of a hive on a day by its clock, as the nights have read it."""
+    """Feedback on a hive on a local day, scored nightly."""
 
     hive_id: int
     day: date

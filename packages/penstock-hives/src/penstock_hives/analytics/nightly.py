@@ -1,9 +1,8 @@
-"""All that a night finds out, once a day, when the day before is over wherever there are hives.
+"""All analytics of a day, computed once the day is over in all time zones.
 
-Days are the hives' own, so one is over for all at noon of the next in UTC. A day that failed is
-simply still due. Everything is made from the days of hives, which are read once and kept for the
-length of the night; what comes back to the driver is a few rows for each hive, and ten for a
-person.
+Days are local, so a day is over everywhere at noon of the next day in UTC. A failed day stays due.
+Everything is computed from hive days, which are read once and cached. The driver receives a few
+rows for each hive and ten for each user.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from penstock.core.logs import get_logger
-from penstock_hives.analytics import deal_effects as deals_ran
-from penstock_hives.analytics import recommendations
+from penstock_hives.analytics import deal_effects, recommendations
 from penstock_hives.analytics.hive_days import read_hive_days
 from penstock_hives.analytics.insights import make_insights
 from penstock_hives.analytics.metrics import METRICS_SQL, CustomMetric, DealRun, metric_values
@@ -27,7 +25,6 @@ from penstock_hives.analytics.sentiment_model import choose_model
 from penstock_hives.analytics.tables import (
     FLOW,
     is_analysed,
-    read_partitioned,
     read_small,
     write_findings,
     write_to_lake,
@@ -39,6 +36,7 @@ from penstock_hives.analytics.trends import (
     hive_popularity,
     preference_shifts,
 )
+from penstock_hives.partitions import read_partitioned
 from penstock_spark.lake import Lake
 from penstock_store import Database
 
@@ -47,14 +45,14 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-#: As long as a window of a metric may be, and the weeks a deal is compared with.
+#: The longest window of a metric, and the weeks a deal is compared with.
 HISTORY_SPAN: Final = timedelta(days=400)
-#: The folder beside the lake's tables in which what was learned is kept.
+#: Folder of trained models in the lake.
 MODEL_FOLDER: Final = "models"
 
 
 class AnalyticsTask:
-    """A chore: the last day that is over, if nobody has done it."""
+    """Periodic task: analyses the last day that is over, once."""
 
     def __init__(self, database: str, lake: Path | None = None) -> None:
         self._url = database
@@ -68,7 +66,7 @@ class AnalyticsTask:
 
 
 def settled_day(now: datetime) -> date:
-    """The last day that is over everywhere."""
+    """The last day that is over in all time zones."""
     return (now - timedelta(hours=12)).date() - timedelta(days=1)
 
 
@@ -80,9 +78,9 @@ def analyse(
     model: SentimentModel | None = None,
     lake: Path | None = None,
 ) -> dict[str, int]:
-    """All findings of a day; how many rows of each table."""
-    reading = model or choose_model(database, lake and lake / MODEL_FOLDER, day)
-    scored = score_feedback(spark, database, reading, day, now)
+    """Compute and write all results of a day; returns the rows of each table."""
+    sentiment = model or choose_model(database, lake and lake / MODEL_FOLDER, day)
+    scored = score_feedback(spark, database, sentiment, day, now)
     days = read_hive_days(spark, database.url, day - HISTORY_SPAN, day).persist()
     try:
         found = compute_findings(spark, database, days, day, now)
@@ -91,20 +89,20 @@ def analyse(
     written = write_findings(database, found, day, now)
     if lake is not None:
         write_to_lake(Lake(lake, FLOW), found, day, now)
-    log.info("analytics finished", day=str(day), feedback=scored, model=reading.name, **written)
+    log.info("analytics finished", day=str(day), feedback=scored, model=sentiment.name, **written)
     return written
 
 
 def compute_findings(
     spark: SparkSession, database: Database, days: DataFrame, day: date, now: datetime
 ) -> dict[str, pa.Table]:
-    """By table, as PostgreSQL has them."""
+    """Results by table."""
     since = {"since": day - HISTORY_SPAN, "until": day}
-    told = database.rows(deals_ran.DEALS_SQL, since)
-    deals = spark.createDataFrame(pa.Table.from_pylist(told, deals_ran.DEAL_SCHEMA))
-    runs = {row["deal_id"]: DealRun(row["hive_id"], row["first"], row["last"]) for row in told}
+    rows = database.rows(deal_effects.DEALS_SQL, since)
+    deals = spark.createDataFrame(pa.Table.from_pylist(rows, deal_effects.DEAL_SCHEMA))
+    runs = {row["deal_id"]: DealRun(row["hive_id"], row["first"], row["last"]) for row in rows}
     compared = _union([hive_comparison(days, day, window) for window in COMPARED_WINDOWS]).persist()
-    ran = deals_ran.deal_effects(days, deals, day).persist()
+    effects = deal_effects.deal_effects(days, deals, day).persist()
     metrics = [CustomMetric(**row) for row in database.rows(METRICS_SQL)]
     of_month = compared.where(f"window_days = {max(COMPARED_WINDOWS)}")
     try:
@@ -116,33 +114,28 @@ def compute_findings(
                 [preference_shifts(days, day, w) for w in RECENT_WINDOWS]
             ).toArrow(),
             "hive_comparison": compared.toArrow(),
-            "deal_effect": ran.toArrow(),
+            "deal_effect": effects.toArrow(),
             "custom_metric_value": metric_values(spark, days, metrics, runs, day, now).toArrow(),
             "deal_recommendation": _recommended(spark, database, now).toArrow(),
-            "insight": make_insights(days, of_month, ran, deals, day).toArrow(),
+            "insight": make_insights(days, of_month, effects, deals, day).toArrow(),
         }
     finally:
-        ran.unpersist()
+        effects.unpersist()
         compared.unpersist()
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Windows of one table, one after the other: one job makes all of them."""
+    """One job computes all windows of a table."""
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def _recommended(spark: SparkSession, database: Database, now: datetime) -> DataFrame:
-    url, given = database.url, {"now": now}
-    return recommendations.recommendations(
-        read_small(spark, database, recommendations.DEALS_SQL, recommendations.DEAL_SCHEMA, given),
-        read_partitioned(spark, url, recommendations.USERS_SQL, recommendations.USER_SCHEMA, given),
-        read_partitioned(
-            spark, url, recommendations.USER_HIVES_SQL, recommendations.USER_HIVE_SCHEMA, given
-        ),
-        read_partitioned(
-            spark, url, recommendations.ACTIONS_SQL, recommendations.ACTION_SCHEMA, given
-        ),
-        read_partitioned(
-            spark, url, recommendations.CLOSED_DEALS_SQL, recommendations.CLOSED_DEAL_SCHEMA, given
-        ),
+    parameters = {"now": now}
+    deals = read_small(
+        spark, database, recommendations.DEALS_SQL, recommendations.DEAL_SCHEMA, parameters
     )
+    tables = (
+        read_partitioned(spark, database.url, statement, schema, parameters)
+        for statement, schema in recommendations.USER_TABLES
+    )
+    return recommendations.recommendations(deals, *tables)

@@ -1,4 +1,4 @@
-"""`/hives`: a business at a glance: the day in figures, hives as they are now, what stands out."""
+"""`/hives`: overview of a business: figures of the day, current occupancy, insights."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ async def draw_overview(office: DashboardContext, visit: PageRequest) -> None:
             "storefront", "No hives yet", "Open one through the API, then fit a sensor."
         )
         return
-    standings = {
+    statuses = {
         hive.id: await current_occupancy(office, desk.caller, hive.id) for hive in desk.hives
     }
-    await _figures(office, desk, now, standings)
-    with components.card("Now", "Changes as doors report."):
+    await _figures(office, desk, now, statuses)
+    with components.card("Now", "Live occupancy."):
         gauges = {}
         with components.table(["Place", "Inside", "As of"]) as table:
             for hive in desk.hives:
-                found = standings[hive.id]
+                found = statuses[hive.id]
                 with table.row() as row:
                     with row.cell():
                         ui.link(hive.name, f"/hives/place/{hive.id}").classes("h-link")
@@ -62,7 +62,7 @@ async def _figures(
     office: DashboardContext,
     desk: AccountView,
     now: datetime,
-    standings: dict[int, Occupancy | None],
+    statuses: dict[int, Occupancy | None],
 ) -> None:
     analytics = office.services.analytics
     end = now.date() + timedelta(days=1)
@@ -76,22 +76,22 @@ async def _figures(
     )
     local = {hive.id: f"{now.astimezone(ZoneInfo(hive.time_zone)):%Y-%m-%d}" for hive in desk.hives}
     today = sum(each.entries for each in series if local_day(each.bucket) == local[each.hive_id])
-    heard = [each for each in standings.values() if each is not None and each.quality != "stale"]
-    silent = len(desk.hives) - len(heard)
+    fresh = [each for each in statuses.values() if each is not None and each.quality != "stale"]
+    stale = len(desk.hives) - len(fresh)
     with components.figures():
-        components.figure(f"{sum(each.occupancy for each in heard):,}", "people inside now")
+        components.figure(f"{sum(each.occupancy for each in fresh):,}", "people inside now")
         components.figure(f"{today:,}", "visitors today")
         components.figure(f"{sum(kpi.visits for kpi in kpis):,}", "visits in seven days")
         components.figure(components.number_text(_mean(kpis), "%"), "mean occupancy, open hours")
         components.figure(_busiest(kpis), "busiest hour")
-        components.figure(f"{silent} of {len(desk.hives)}", "places not heard of")
+        components.figure(f"{stale} of {len(desk.hives)}", "places without data")
 
 
 def draw_insights(insights: list[Insight]) -> None:
-    with components.card("What stands out"):
+    with components.card("Insights"):
         if not insights:
             components.empty_state(
-                "lightbulb", "Nothing yet", "Each night looks at the days before."
+                "lightbulb", "No insights yet", "Insights are computed every night."
             )
         for each in insights:
             with ui.column().classes("h-insight gap-0"):

@@ -1,8 +1,8 @@
-"""Deals somebody may like: from what they have said, what they have done, and what others do.
+"""Recommended deals of each user: from preferences, actions, and what other users do.
 
-A deal of a favourite hive counts most, then the types of places and kinds of deals somebody goes
-for, then what is going well with everybody. Each recommendation says why, by what weighed most.
-Deals that were redeemed or dismissed are not recommended again.
+A deal of a favourite hive counts most, then preferred types of hives and kinds of deals, then
+trending deals. The reason of a recommendation is its strongest signal. Deals that were redeemed or
+dismissed are not recommended again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MAX_RECOMMENDATIONS: Final = 10
-#: Deals that everybody is offered, by what others do with them.
+#: Trending deals that are candidates for all users.
 MAX_TRENDING: Final = 20
-#: What a deed says.
+#: Weights of user actions.
 ACTION_WEIGHTS: Final = {
     "view": 1.0,
     "search": 1.0,
@@ -100,54 +100,61 @@ CLOSED_DEALS_SQL: Final = """
     WHERE user_id IS NOT NULL AND kind IN ('redeemed', 'dismissed')
       AND user_id %% %(shares)s = %(share)s
 """
+#: Tables of users, in the order of the parameters of `recommendations`.
+USER_TABLES: Final = (
+    (USERS_SQL, USER_SCHEMA),
+    (USER_HIVES_SQL, USER_HIVE_SCHEMA),
+    (ACTIONS_SQL, ACTION_SCHEMA),
+    (CLOSED_DEALS_SQL, CLOSED_DEAL_SCHEMA),
+)
 
 
 def recommendations(
-    deals: DataFrame, people: DataFrame, places: DataFrame, deeds: DataFrame, done: DataFrame
+    deals: DataFrame, users: DataFrame, user_hives: DataFrame, actions: DataFrame, closed: DataFrame
 ) -> DataFrame:
-    """At most ten deals for each person: user_id, deal_id, score, reason."""
+    """At most ten deals for each user: user_id, deal_id, score, reason."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    candidates = _candidates(deals, people, places, deeds)
+    candidates = _candidates(deals, users, user_hives, actions)
     signals = (
         candidates.groupBy("user_id", "deal_id")
         .agg(*(f.coalesce(f.max(name), f.lit(0.0)).alias(name) for name in SIGNAL_WEIGHTS))
-        .join(done, ["user_id", "deal_id"], "left_anti")
+        .join(closed, ["user_id", "deal_id"], "left_anti")
     )
     parts = {name: f.lit(weight) * f.col(name) for name, weight in SIGNAL_WEIGHTS.items()}
     score = sum(parts.values(), f.lit(0.0))
     strongest = f.greatest(*parts.values())
     reason = f.lit(REASONS["trending"])
-    for name in reversed(SIGNAL_WEIGHTS):  # of two that weigh the same the first says why
+    for name in reversed(SIGNAL_WEIGHTS):  # the first of equal signals wins
         reason = f.when(parts[name] == strongest, f.lit(REASONS[name])).otherwise(reason)
     best = Window.partitionBy("user_id").orderBy(f.col("score").desc(), f.col("deal_id"))
     return (
         signals.withColumn("score", score)
         .where("score > 0")
-        .withColumn("place", f.row_number().over(best))
-        .where(f.col("place") <= MAX_RECOMMENDATIONS)
+        .withColumn("rank", f.row_number().over(best))
+        .where(f.col("rank") <= MAX_RECOMMENDATIONS)
         .select("user_id", "deal_id", "score", reason.alias("reason"))
     )
 
 
 def _candidates(
-    deals: DataFrame, people: DataFrame, places: DataFrame, deeds: DataFrame
+    deals: DataFrame, users: DataFrame, user_hives: DataFrame, actions: DataFrame
 ) -> DataFrame:
-    """Every pair that anything speaks for, a row for each thing that does."""
+    """A row for each signal of a user and a deal."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    def telling(rows: DataFrame, **signals: object) -> DataFrame:
+    def signal_rows(rows: DataFrame, **signals: object) -> DataFrame:
         columns = [f.lit(signals.get(name)).cast("double").alias(name) for name in SIGNAL_WEIGHTS]
         return rows.select("user_id", "deal_id", *columns)
 
-    at_places = deals.join(places, "hive_id")
+    at_hives = deals.join(user_hives, "hive_id")
     favourite = f.when(f.col("favourite"), f.lit(1.0)).otherwise(f.lit(0.0))
-    known = telling(at_places, favourite=favourite, visited=f.lit(1.0))
-    # Whoever has named nothing has asked for nothing in particular.
-    asked = people.where((f.size("kinds") > 0) | (f.size("hive_types") > 0))
-    preferred = telling(
+    known = signal_rows(at_hives, favourite=favourite, visited=f.lit(1.0))
+    # Users without preferences have no such signal.
+    asked = users.where((f.size("kinds") > 0) | (f.size("hive_types") > 0))
+    preferred = signal_rows(
         asked.crossJoin(f.broadcast(deals)).where(
             ((f.size("kinds") == 0) | f.array_contains("kinds", f.col("kind")))
             & ((f.size("hive_types") == 0) | f.array_contains("hive_types", f.col("hive_type")))
@@ -155,23 +162,23 @@ def _candidates(
         preferred=f.lit(1.0),
     )
     weight = f.lit(0.0)
-    for action, worth in ACTION_WEIGHTS.items():
-        weight = f.when(f.col("action") == action, f.lit(worth)).otherwise(weight)
+    for action, value in ACTION_WEIGHTS.items():
+        weight = f.when(f.col("action") == action, f.lit(value)).otherwise(weight)
     of_user = Window.partitionBy("user_id")
     tastes = (
-        deeds.withColumn("weight", weight)
+        actions.withColumn("weight", weight)
         .groupBy("user_id", "hive_type")
         .agg(f.sum("weight").alias("weight"))
         .withColumn("share", f.col("weight") / f.nullif(f.sum("weight").over(of_user), f.lit(0.0)))
         .where("share >= 0.2")
     )
-    affine = telling(tastes.join(f.broadcast(deals), "hive_type"), affine=f.col("share"))
+    affine = signal_rows(tastes.join(f.broadcast(deals), "hive_type"), affine=f.col("share"))
     most = f.max("taken").over(Window.partitionBy())
-    going = (
+    popular = (
         deals.where("taken > 0")
         .withColumn("trend", f.col("taken") / most)
         .orderBy(f.col("trend").desc(), f.col("deal_id"))
         .limit(MAX_TRENDING)
     )
-    trending = telling(people.crossJoin(f.broadcast(going)), trending=f.col("trend"))
+    trending = signal_rows(users.crossJoin(f.broadcast(popular)), trending=f.col("trend"))
     return known.unionByName(preferred).unionByName(affine).unionByName(trending)

@@ -1,4 +1,4 @@
-"""Figures: what the pipeline has made, and what was done in the applications."""
+"""Results of the pipeline, and user actions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock_hives.analytics.models import (
 from penstock_hives.database import Connection
 
 _LOCAL: Final = "o.slot AT TIME ZONE h.time_zone"
-#: How an hour is named in each kind of bucket, by the hive's own clock.
+#: Local time of an hour in each kind of bucket.
 _BUCKETS: Final[Mapping[SeriesBucket, str]] = {
     SeriesBucket.HOUR: f"to_char({_LOCAL}, 'YYYY-MM-DD\"T\"HH24:MI')",
     SeriesBucket.DAY: f"to_char({_LOCAL}, 'YYYY-MM-DD')",
@@ -51,7 +51,7 @@ _WINDOW: Final = """
     LEFT JOIN kpi_day k ON k.hive_id = w.hive_id AND k.day >= %(begin)s AND k.day < %(end)s
     GROUP BY w.hive_id ORDER BY w.hive_id
 """
-#: Groups of fewer than ten are nobody's business.
+#: Groups of fewer than ten people are not shown.
 _GROUPS: Final = """
     SELECT u.{column} AS group, count(DISTINCT u.id) AS people
     FROM user_hive uh JOIN app_user u ON u.id = uh.user_id AND u.deleted_at IS NULL
@@ -78,7 +78,7 @@ _SHIFTS: Final = """
       AND day = (SELECT max(day) FROM preference_shift WHERE window_days = %(window)s)
     ORDER BY abs(share_now - share_before) DESC, hive_type
 """
-#: What → what it is counted by. Of one user, or of all.
+#: Figure → grouping and condition; of one user or of all.
 _USAGE: Final = {
     "pages": ("page_identifier", "action = 'view' AND page_identifier <> ''"),
     "searches": ("lower(data_json ->> 'query')", "action = 'search' AND data_json ? 'query'"),
@@ -143,7 +143,7 @@ class AnalyticsRepository:
         return [PreferenceShift(**row) async for row in found]
 
     async def record(self, events: Sequence[Mapping[str, Any]]) -> None:
-        """What was done; the months it happened in get their partitions."""
+        """Insert user actions; creates partitions of their months."""
         for month in {each["at"].replace(day=1, hour=0, minute=0, second=0) for each in events}:
             await self._connection.execute("SELECT user_analytics_month(%s)", (month,))
         async with self._connection.cursor() as cursor:

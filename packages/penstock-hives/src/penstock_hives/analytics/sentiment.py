@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
-from penstock_hives.analytics.tables import read_partitioned
+from penstock_hives.partitions import read_partitioned
 from penstock_store import Database, copy_rows, create_staging_table, drop_staging_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-#: Longer texts are judged by their beginning: a rant is clear by then.
+#: Only the beginning of longer texts is scored.
 MAX_CHARACTERS: Final = 4000
 
 
 class SentimentModel(Protocol):
-    """A model. Small and picklable: it opens what it needs in the process it works in."""
+    """Small and picklable: it loads its data in the process that uses it."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def neutral(self) -> float:
-        """Scores nearer to 0 are neither."""
+        """Scores closer to 0 than this are neutral."""
 
     def score(self, text: str) -> float:
         """From -1, bad, to 1, good."""
@@ -49,13 +49,13 @@ class VaderModel:
 
     @property
     def neutral(self) -> float:
-        return 0.05  # its authors'
+        return 0.05  # the authors' value
 
     def score(self, text: str) -> float:
         return self.shades(text)[0]
 
     def shades(self, text: str) -> tuple[float, float, float]:
-        """On the whole, and how much of it is good, and bad."""
+        """Compound score, and the positive and negative shares."""
         if self._analyser is None:
             from vaderSentiment.vaderSentiment import (  # type: ignore[import-untyped]
                 SentimentIntensityAnalyzer,
@@ -87,7 +87,7 @@ SCORED_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ScoringStep:
-    """What a task does with messages: `id` and `content` in, `SCORED_SCHEMA` out."""
+    """For `mapInArrow`: `id` and `content` in, `SCORED_SCHEMA` out."""
 
     model: SentimentModel
 
@@ -113,16 +113,16 @@ _UNSCORED: Final = """
     WHERE type = 'feedback' AND model_version IS DISTINCT FROM %(model)s
       AND id %% %(shares)s = %(share)s
 """
-_KEEP: Final = """
+_UPDATE_MESSAGES: Final = """
     UPDATE user_message message
     SET sentiment = scored.sentiment, sentiment_label = scored.sentiment_label,
         model_version = scored.model_version
     FROM staging."analytics.{batch}.user_message" scored
     WHERE message.id = scored.id
 """
-#: By the hive's own clock; all days that a message was scored of are there again.
+#: Local days; all days of the model's messages are computed again.
 _DAYS: Final = """
-    INSERT INTO feedback_day AS held
+    INSERT INTO feedback_day AS stored
         (hive_id, day, messages, positive, negative, sentiment, model, made_at)
     SELECT m.hive_id, (m.created_at AT TIME ZONE h.time_zone)::date, count(*),
            count(*) FILTER (WHERE sentiment_label = 'positive'),
@@ -134,13 +134,13 @@ _DAYS: Final = """
     ON CONFLICT (hive_id, day) DO UPDATE SET
         messages = excluded.messages, positive = excluded.positive, negative = excluded.negative,
         sentiment = excluded.sentiment, model = excluded.model, made_at = excluded.made_at
-    WHERE (held.messages, held.sentiment, held.model)
+    WHERE (stored.messages, stored.sentiment, stored.model)
         IS DISTINCT FROM (excluded.messages, excluded.sentiment, excluded.model)
 """
 
 
 def unscored_messages(spark: SparkSession, url: str, model: SentimentModel) -> DataFrame:
-    """Feedback this model has not seen: id, content."""
+    """Feedback that this model has not scored: id, content."""
     return read_partitioned(spark, url, _UNSCORED, _MESSAGES, {"model": model.name})
 
 
@@ -153,14 +153,14 @@ def score_messages(messages: DataFrame, model: SentimentModel) -> DataFrame:
 def score_feedback(
     spark: SparkSession, database: Database, model: SentimentModel, day: date, now: datetime
 ) -> int:
-    """Score what is new, in one transaction with the days it changes. How many there were."""
+    """Score new feedback and update its days in one transaction; returns the messages."""
     rows = score_messages(unscored_messages(spark, database.url, model), model).toArrow()
     with database.transaction() as connection:
         staging = create_staging_table(
             connection, "analytics", day.toordinal(), "user_message", rows.schema.names
         )
         count = copy_rows(connection, staging, rows.to_batches(), part=0)
-        connection.execute(_KEEP.format(batch=day.toordinal()))
+        connection.execute(_UPDATE_MESSAGES.format(batch=day.toordinal()))
         drop_staging_table(connection, staging)
         connection.execute(_DAYS, {"model": model.name, "now": now})
     return count

@@ -31,13 +31,13 @@ from penstock_store import Database
 log = get_logger(__name__)
 
 MODEL_FILE: Final = "sentiment.json"
-#: The form of the file; another one is none we can read.
+#: Version of the file format.
 FILE_FORMAT: Final = 1
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 
 
 def terms(text: str) -> Iterator[str]:
-    """What is counted of a text: its words, and each with the next."""
+    """Words, and pairs of adjacent words."""
     words = _WORD.findall(text[:MAX_CHARACTERS].lower())
     yield from words
     for one, other in pairwise(words):
@@ -46,16 +46,16 @@ def terms(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class TrainedSentimentModel:
-    """Logistic regression over weighted counts of terms, and over what VADER says."""
+    """Logistic regression over weighted terms and VADER's scores."""
 
-    #: A term's rarity, and what it says of the text.
+    #: Inverse document frequency and weight of each term.
     weights: Mapping[str, tuple[float, float]]
-    #: Of VADER's three figures: on the whole, and how much of it is good, and bad.
+    #: Weights of VADER's compound, positive and negative scores.
     shades: tuple[float, float, float]
     bias: float
     made: str
-    rows: int  #: ratings it has learned from and was measured with
-    right: float  #: the share it had right of what it had not seen
+    rows: int  #: ratings for training and evaluation
+    right: float  #: balanced accuracy on held-out messages
     _vader: VaderModel = field(default_factory=VaderModel, repr=False, compare=False)
 
     @property
@@ -65,29 +65,29 @@ class TrainedSentimentModel:
 
     @property
     def neutral(self) -> float:
-        # It has learned from those who were for or against: what it is not sure of is neither.
+        # It is trained on positive and negative messages: an uncertain score is neutral.
         return 0.2
 
     def score(self, text: str) -> float:
         return math.tanh(self.log_odds(text) / 2)  # twice the probability, less one
 
     def log_odds(self, text: str) -> float:
-        """Of good against bad; even, of a text it knows nothing of."""
-        drawn, length = 0.0, 0.0
+        """Log odds of positive; 0 for a text without known terms."""
+        total, length = 0.0, 0.0
         for term, count in Counter(terms(text)).items():
             known = self.weights.get(term)
             if known is not None:
                 share = (1 + math.log(count)) * known[0]
-                drawn += share * known[1]
+                total += share * known[1]
                 length += share * share
         shades = self._vader.shades(text)
         if not length and not any(shades):
             return 0.0
-        said = sum(a * b for a, b in zip(self.shades, shades, strict=True))
-        return self.bias + said + (drawn / math.sqrt(length) if length else 0.0)
+        lexicon = sum(a * b for a, b in zip(self.shades, shades, strict=True))
+        return self.bias + lexicon + (total / math.sqrt(length) if length else 0.0)
 
     def save(self, folder: Path) -> None:
-        """All of it or nothing: whoever reads has the one before until it is whole."""
+        """Atomic: readers see the old file until the new one is complete."""
         folder.mkdir(parents=True, exist_ok=True)
         facts = {"form": FILE_FORMAT, "made": self.made, "rows": self.rows, "right": self.right}
         with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".part", delete=False) as draft:
@@ -99,9 +99,9 @@ class TrainedSentimentModel:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """Raises `ValueError`, `KeyError` or `TypeError` for what is no model."""
+        """Raises `ValueError`, `KeyError` or `TypeError` for an invalid document."""
         if document["form"] != FILE_FORMAT:
-            raise ValueError(f"a form {document['form']} is not known")
+            raise ValueError(f"unknown format {document['form']}")
         overall, good, bad = map(float, document["shades"])
         weights = {
             str(term): (float(rarity), float(weight))
@@ -112,7 +112,7 @@ class TrainedSentimentModel:
 
 
 def load_latest(folder: Path) -> TrainedSentimentModel | None:
-    """The model that is in use, if there is one. A file that is none is passed over, and told."""
+    """The current model, if there is one. An invalid file is logged and ignored."""
     file = folder / MODEL_FILE
     try:
         return TrainedSentimentModel.read(json.loads(file.read_text()))
@@ -123,17 +123,17 @@ def load_latest(folder: Path) -> TrainedSentimentModel | None:
         return None
 
 
-#: The newest so many are learned from: half a minute's work for the driver, whatever there is.
+#: The newest ratings used for training: half a minute on the driver.
 MAX_RATED: Final = 50_000
-#: Fewer of either kind to be measured by would make a better model of chance.
+#: The least held-out messages of each class: with fewer, differences are noise.
 MIN_HELD_OUT: Final = 50
-#: Learned anew when there is that much more to learn from.
+#: Retrained when there are this many times as many ratings.
 RETRAIN_GROWTH: Final = 1.1
-#: By how much a model has to be better than the one in use.
+#: The least gain of balanced accuracy over the current model.
 MIN_GAIN: Final = 0.01
 _HELD_OUT: Final = 5
 _TERMS: Final = 20_000
-#: A term that fewer have used says something of them, not of places.
+#: The least number of messages with a term.
 _USED_BY: Final = 3
 
 _RATED: Final = """
@@ -144,8 +144,6 @@ _RATED: Final = """
 
 @dataclass(frozen=True, slots=True)
 class RatedMessage:
-    """A message and how it was meant, by who wrote it."""
-
     id: int
     content: str
     good: bool
@@ -156,33 +154,33 @@ class RatedMessage:
 
 
 def choose_model(database: Database, folder: Path | None, day: date) -> SentimentModel:
-    """What feedback is read with on this day: a model that has learned, where there is one."""
+    """The model for feedback on this day; a trained one if it is better than VADER."""
     if folder is None:
         return VaderModel()
-    held = load_latest(folder)
-    found = database.rows(_RATED, {"most": MAX_RATED})
-    rated = [RatedMessage(row["id"], row["content"], row["rating"] > 3) for row in found]
-    if held is not None and len(rated) < min(held.rows * RETRAIN_GROWTH, MAX_RATED):
-        return held
-    better = train_better_model(rated, held or VaderModel(), day)
+    current = load_latest(folder)
+    rows = database.rows(_RATED, {"most": MAX_RATED})
+    rated = [RatedMessage(row["id"], row["content"], row["rating"] > 3) for row in rows]
+    if current is not None and len(rated) < min(current.rows * RETRAIN_GROWTH, MAX_RATED):
+        return current
+    better = train_better_model(rated, current or VaderModel(), day)
     if better is None:
-        return held or VaderModel()
+        return current or VaderModel()
     better.save(folder)
     return better
 
 
 def train_better_model(
-    rated: Sequence[RatedMessage], held: SentimentModel, day: date
+    rated: Sequence[RatedMessage], current: SentimentModel, day: date
 ) -> TrainedSentimentModel | None:
-    """A model that is better than the one in use; none, if there is too little to say so."""
-    unseen = [each for each in rated if each.held_out]
-    sides = [sum(each.good is good for each in unseen) for good in (True, False)]
+    """A model that is better than the current one, or None."""
+    held_out = [each for each in rated if each.held_out]
+    sides = [sum(each.good is good for each in held_out) for good in (True, False)]
     if min(sides) < MIN_HELD_OUT:
         return None
     candidate = train_model([each for each in rated if not each.held_out], day)
-    right, before = balanced_accuracy(candidate, unseen), balanced_accuracy(held, unseen)
+    right, before = (balanced_accuracy(each, held_out) for each in (candidate, current))
     log.info(
-        "sentiment model trained", rows=len(rated), right=right, model=held.name, before=before
+        "sentiment model trained", rows=len(rated), right=right, model=current.name, before=before
     )
     if right < before + MIN_GAIN:
         return None
@@ -190,7 +188,7 @@ def train_better_model(
 
 
 def balanced_accuracy(model: SentimentModel, rated: Iterable[RatedMessage]) -> float:
-    """How many are told rightly, as much by the bad as by the good; no opinion is half right."""
+    """Both classes weigh the same; a score of 0 is half right."""
     shares: dict[bool, list[float]] = {True: [], False: []}
     for each in rated:
         score = model.score(each.content)
@@ -199,26 +197,25 @@ def balanced_accuracy(model: SentimentModel, rated: Iterable[RatedMessage]) -> f
 
 
 def train_model(rated: Sequence[RatedMessage], day: date) -> TrainedSentimentModel:
-    """Learned from all of these."""
     import numpy as np
     from scipy.sparse import csr_matrix, hstack  # type: ignore[import-untyped]
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
     vader = VaderModel()
-    counted = TfidfVectorizer(
+    vectorizer = TfidfVectorizer(
         analyzer=terms, min_df=_USED_BY, max_features=_TERMS, sublinear_tf=True
     )
-    words = counted.fit_transform([each.content for each in rated])
+    words = vectorizer.fit_transform([each.content for each in rated])
     shades = csr_matrix(np.array([vader.shades(each.content) for each in rated]))
     regression = LogisticRegression(C=4.0, class_weight="balanced", max_iter=500)
     regression.fit(hstack([words, shades]).tocsr(), [each.good for each in rated])
-    drawn = [float(weight) for weight in regression.coef_[0]]
+    learned = [float(weight) for weight in regression.coef_[0]]
     weights = {
-        str(term): (float(counted.idf_[place]), drawn[place])
-        for term, place in sorted(counted.vocabulary_.items())
+        str(term): (float(vectorizer.idf_[index]), learned[index])
+        for term, index in sorted(vectorizer.vocabulary_.items())
     }
-    overall, good, bad = drawn[-3:]
+    overall, good, bad = learned[-3:]
     bias = float(regression.intercept_[0])
     return TrainedSentimentModel(
         weights, (overall, good, bad), bias, day.isoformat(), len(rated), 0.0

@@ -1,7 +1,6 @@
-"""Figures: for businesses about their hives, for people about themselves, for operators about all.
+"""Figures for businesses about their hives, for users about themselves, for operators about all.
 
-Everything here was computed before it is asked for, by the pipeline; a request adds up a few rows
-at most.
+The pipeline computes them in advance; a request aggregates a few rows at most.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from penstock_hives.occupancy.service import require_owned_hive
 from penstock_hives.people.permissions import AppPermission, Caller
 from penstock_hives.people.repository import AuditRepository
 
-#: How long ago something may have been done that is told now.
+#: How old a reported action may be.
 _BACK: Final = timedelta(days=2)
 
 
@@ -56,27 +55,27 @@ class AnalyticsService:
         bucket: SeriesBucket,
     ) -> list[SeriesPoint]:
         async with self._pool.reading() as connection:
-            await _all_mine(connection, caller, hives)
+            await _require_hives(connection, caller, hives)
             return await AnalyticsRepository(connection).series(hives, begin, end, bucket)
 
     async def kpis(self, caller: Caller, hives: Sequence[int], begin: date, end: date) -> list[Kpi]:
         async with self._pool.reading() as connection:
-            await _all_mine(connection, caller, hives)
+            await _require_hives(connection, caller, hives)
             return await AnalyticsRepository(connection).kpis(hives, begin, end)
 
     async def compare_hives(
         self, caller: Caller, hives: Sequence[int], begin: date, end: date
     ) -> list[PeriodSummary]:
         async with self._pool.reading() as connection:
-            await _all_mine(connection, caller, hives)
+            await _require_hives(connection, caller, hives)
             return await AnalyticsRepository(connection).windows(hives, begin, end)
 
     async def compare_peers(
         self, caller: Caller, hives: Sequence[int], window: ComparisonDays
     ) -> list[PeerComparison]:
-        """As of the last night; of a hive no night has compared there is nothing."""
+        """As of the last night; hives that were not compared yet are missing."""
         async with self._pool.reading() as connection:
-            await _all_mine(connection, caller, hives)
+            await _require_hives(connection, caller, hives)
             return await AnalyticsRepository(connection).peers(hives, window)
 
     async def compare_periods(
@@ -84,7 +83,7 @@ class AnalyticsService:
     ) -> PeriodComparison:
         """The same hive before a change and after it."""
         async with self._pool.reading() as connection:
-            await _all_mine(connection, caller, [hive])
+            await _require_hives(connection, caller, [hive])
             repository = AnalyticsRepository(connection)
             [first] = await repository.windows([hive], *before)
             [second] = await repository.windows([hive], *after)
@@ -96,7 +95,7 @@ class AnalyticsService:
         )
 
     async def demographics(self, caller: Caller, hive: int) -> Demographics:
-        """Of those who keep the hive and have chosen to say; groups of ten and more."""
+        """Of users with the hive among their favourites who entered it; groups of ten and more."""
         async with self._pool.reading() as connection:
             await require_owned_hive(connection, caller, hive, AppPermission.READ_ANALYTICS)
             return await AnalyticsRepository(connection).demographics(hive)
@@ -119,14 +118,14 @@ class AnalyticsService:
 
 
 class ActivityService:
-    """What is done in the applications: told by them, summed up for people and operators."""
+    """User actions: recorded by the applications, summarised for users and operators."""
 
     def __init__(self, pool: DatabasePool, clock: Callable[[], datetime]) -> None:
         self._pool = pool
         self._clock = clock
 
     async def record(self, caller: Caller, events: Sequence[Mapping[str, Any]]) -> int:
-        """Those that can have happened; times out of reach are taken to be now."""
+        """Times that are not plausible are replaced by now."""
         now = self._clock()
         rows = []
         for each in events:
@@ -151,12 +150,12 @@ class ActivityService:
 
 
 class MetricService:
-    """Metrics of a business's own: a formula over known series, evaluated by the nights."""
+    """Custom metrics: formulas that are evaluated every night."""
 
     def __init__(
         self, pool: DatabasePool, clock: Callable[[], datetime], check: Callable[[str], None]
     ) -> None:
-        """`check` raises `Invalid` for a formula that cannot be evaluated."""
+        """`check` raises `InvalidRequest` for an invalid formula."""
         self._pool = pool
         self._clock = clock
         self._check = check
@@ -168,7 +167,7 @@ class MetricService:
 
     async def get(self, caller: Caller, metric: int) -> AccountMetric:
         async with self._pool.reading() as connection:
-            return await self._seen(connection, caller, metric)
+            return await self._visible(connection, caller, metric)
 
     async def define(
         self, caller: Caller, account: int, values: Mapping[str, Any]
@@ -194,13 +193,13 @@ class MetricService:
         if (formula := values.get("formula")) is not None:
             self._check(formula)
         async with self._pool.transaction() as connection:
-            held = await self._seen(connection, caller, metric, lock=True)
-            caller.require(AppPermission.EDIT_METRICS, held.account_id)
-            check_if_match(held, seen)
+            found = await self._visible(connection, caller, metric, lock=True)
+            caller.require(AppPermission.EDIT_METRICS, found.account_id)
+            check_if_match(found, seen)
             metrics = MetricRepository(connection)
             await metrics.change(metric, values)
             await AuditRepository(connection).record(
-                caller, "edit", "metric", metric, held.account_id, {"fields": sorted(values)}
+                caller, "edit", "metric", metric, found.account_id, {"fields": sorted(values)}
             )
             made = await metrics.get(metric)
         assert made is not None
@@ -208,30 +207,30 @@ class MetricService:
 
     async def remove(self, caller: Caller, metric: int) -> None:
         async with self._pool.transaction() as connection:
-            held = await self._seen(connection, caller, metric, lock=True)
-            caller.require(AppPermission.EDIT_METRICS, held.account_id)
+            found = await self._visible(connection, caller, metric, lock=True)
+            caller.require(AppPermission.EDIT_METRICS, found.account_id)
             await MetricRepository(connection).remove(metric)
             await AuditRepository(connection).record(
-                caller, "remove", "metric", metric, held.account_id
+                caller, "remove", "metric", metric, found.account_id
             )
 
     async def values(
         self, caller: Caller, metric: int, begin: date, end: date
     ) -> list[MetricValue]:
         async with self._pool.reading() as connection:
-            await self._seen(connection, caller, metric)
+            await self._visible(connection, caller, metric)
             return await MetricRepository(connection).values(metric, begin, end)
 
-    async def _seen(
+    async def _visible(
         self, connection: Connection, caller: Caller, metric: int, *, lock: bool = False
     ) -> AccountMetric:
-        held = await MetricRepository(connection).get(metric, lock=lock)
-        if held is None or not caller.may(AppPermission.READ_ANALYTICS, held.account_id):
+        found = await MetricRepository(connection).get(metric, lock=lock)
+        if found is None or not caller.may(AppPermission.READ_ANALYTICS, found.account_id):
             raise NotFound(f"there is no metric {metric} of yours")
-        return held
+        return found
 
 
-async def _all_mine(connection: Connection, caller: Caller, hives: Sequence[int]) -> None:
+async def _require_hives(connection: Connection, caller: Caller, hives: Sequence[int]) -> None:
     accounts = await AnalyticsRepository(connection).accounts_of(hives)
     for hive in hives:
         account = accounts.get(hive)
@@ -241,18 +240,15 @@ async def _all_mine(connection: Connection, caller: Caller, hives: Sequence[int]
 
 
 def _change(before: float | None, after: float | None) -> float | None:
-    """By which share it has grown."""
+    """The relative growth."""
     if before is None or after is None or before == 0:
         return None
     return round(after / before - 1, 4)
 
 
-# Whether a formula of a metric can be meant: the language is the nights' (`hives/analytics`).
-
-
 def check_formula(text: str) -> None:
-    """Raises `InvalidRequest`, with what is wrong."""
+    """Raises `InvalidRequest`."""
     try:
         Formula.parse(text)
     except InvalidFormula as error:
-        raise InvalidRequest("no such formula", [FieldError("formula", str(error))]) from None
+        raise InvalidRequest("invalid formula", [FieldError("formula", str(error))]) from None

@@ -1,13 +1,12 @@
 """Tables of analytics: PostgreSQL to DataFrames, and results to PostgreSQL and the lake.
 
-Large tables are read by tasks, each a partition. Results are written in one transaction with the id
-of the day; the same day again changes only what differs. Recommendations replace those of the day
-before.
+Results are written in one transaction with the id of the day; the same day again changes only what
+differs. Recommendations replace those of the day before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +18,6 @@ from penstock_store import (
     AppliedBatches,
     Connection,
     Database,
-    connect,
     copy_rows,
     create_staging_table,
     drop_staging_table,
@@ -30,27 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-#: At most so many read at a time, each over a connection of its own.
-MAX_PARTITIONS: Final = 16
-
-
-def read_partitioned(
-    spark: SparkSession,
-    url: str,
-    statement: str,
-    schema: pa.Schema,
-    given: Mapping[str, Any],
-) -> DataFrame:
-    """Rows that never pass through the driver. A task has a share of them, by what the statement
-    makes of `%(share)s` and `%(shares)s`; as many as the session shuffles into."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    shares = min(MAX_PARTITIONS, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-    reading = _PartitionReader(url, statement, schema, {**given, "shares": shares})
-    rows = spark.range(0, shares, 1, shares)
-    return rows.mapInArrow(reading, from_arrow_schema(schema))
-
-
 def read_small(
     spark: SparkSession,
     database: Database,
@@ -58,34 +35,18 @@ def read_small(
     schema: pa.Schema,
     given: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Few rows: plans of businesses, not deeds of people."""
+    """A table of few rows, read by the driver."""
     rows = database.rows(statement, given or {})
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
-@dataclass(frozen=True, slots=True)
-class _PartitionReader:
-    url: str
-    statement: str
-    schema: pa.Schema
-    given: dict[str, Any]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for share in batch["id"].to_pylist():
-                wanted = {**self.given, "share": share}
-                with connect(self.url) as connection:
-                    rows = connection.execute(self.statement, wanted).fetchall()
-                yield from pa.Table.from_pylist(rows, self.schema).to_batches()
-
-
-#: Names the marks and the staging tables, and in the lake the folder of these tables.
+#: Name of the batches, the staging tables, and the folder in the lake.
 FLOW: Final = "analytics"
 
 
 @dataclass(frozen=True, slots=True)
 class AnalyticsTable:
-    """A table, what its rows are known by, and whether yesterday's rows go."""
+    """The keys of a table, and whether all its rows are replaced each night."""
 
     keys: tuple[str, ...]
     replaced: bool = False
@@ -110,11 +71,11 @@ def is_analysed(database: Database, day: date) -> bool:
 def write_findings(
     database: Database, found: Mapping[str, pa.Table], day: date, now: datetime
 ) -> dict[str, int]:
-    """How many rows of each table there are; a day that was done is done again, and marked once."""
+    """Returns the rows of each table. A repeated day is written again and recorded once."""
     written = {}
     with database.transaction() as connection:
         for name, rows in found.items():
-            written[name] = _put(connection, name, _made(rows, now), day)
+            written[name] = _merge(connection, name, _with_time(rows, now), day)
         batches = AppliedBatches(connection)
         if not batches.applied(FLOW, day.toordinal()):
             batches.mark(FLOW, day.toordinal(), sum(written.values()))
@@ -122,9 +83,9 @@ def write_findings(
 
 
 def write_to_lake(lake: Lake, found: Mapping[str, pa.Table], day: date, now: datetime) -> None:
-    """The same in the lake, as `gold.<table>`: a batch is a day."""
+    """As `gold.<table>`; a batch is a day."""
     for name, rows in found.items():
-        whole = _dated(_made(rows, now), day)
+        whole = _dated(_with_time(rows, now), day)
         table = f"gold.{name}"
         writing = lake.draft(table, day.toordinal()).begin(whole.schema)
         if len(whole):
@@ -132,21 +93,21 @@ def write_to_lake(lake: Lake, found: Mapping[str, pa.Table], day: date, now: dat
         lake.enter(table, day.toordinal(), writing.close(), whole.schema)
 
 
-def _put(connection: Connection, name: str, rows: pa.Table, day: date) -> int:
-    gold = ANALYTICS_TABLES[name]
-    if gold.replaced:
+def _merge(connection: Connection, name: str, rows: pa.Table, day: date) -> int:
+    table = ANALYTICS_TABLES[name]
+    if table.replaced:
         connection.execute(f"DELETE FROM {name}")
     staging = create_staging_table(connection, FLOW, day.toordinal(), name, rows.schema.names)
     count = copy_rows(connection, staging, rows.to_batches(), part=0)
     update = {
-        column: f"excluded.{column}" for column in rows.schema.names if column not in gold.keys
+        column: f"excluded.{column}" for column in rows.schema.names if column not in table.keys
     }
-    merge_rows(connection, staging, name, gold.keys, update)
+    merge_rows(connection, staging, name, table.keys, update)
     drop_staging_table(connection, staging)
     return count
 
 
-def _made(rows: pa.Table, now: datetime) -> pa.Table:
+def _with_time(rows: pa.Table, now: datetime) -> pa.Table:
     if "made_at" in rows.schema.names:
         return rows
     return rows.append_column("made_at", _repeated(now, pa.timestamp("us", tz="UTC"), len(rows)))

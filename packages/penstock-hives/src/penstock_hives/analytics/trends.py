@@ -12,32 +12,29 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-#: What is popular, and how tastes change, in so many days.
+#: Days of popularity and preference shifts.
 RECENT_WINDOWS: Final = (1, 7, 30)
-#: Windows that are compared are weeks, so that each has the same weekdays: a Saturday more would be
-#: called growth.
+#: Compared windows are whole weeks, so that each has the same weekdays.
 COMPARED_WINDOWS: Final = (7, 28)
 
 
 def in_window(day: date, window: int) -> Column:
-    """Whether a row's day is in the window that ends with this one."""
+    """Whether a row is in the window that ends with this day."""
     from pyspark.sql import functions as f
 
     return f.col("day").between(f.lit(day - timedelta(days=window - 1)), f.lit(day))
 
 
 def in_previous_window(day: date, window: int) -> Column:
-    """Whether it is in the window before that."""
     return in_window(day - timedelta(days=window), window)
 
 
-#: What a deed says of liking. Each counts by its logarithm: ten times as many views are not ten
-#: times as popular, and a large place does not drown a small one that is loved.
+#: Weights of logarithms, so that large hives do not dominate small ones.
 POPULARITY_WEIGHTS: Final = {"views": 1.0, "searches": 1.5, "favourites": 2.0, "visits": 1.0}
 
 
 def hive_popularity(days: DataFrame, day: date, window: int) -> DataFrame:
-    """A row for each hive that had anything in the window; the most popular has rank 1."""
+    """A row for each hive with data in the window; the most popular has rank 1."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -64,7 +61,7 @@ _INTEREST: Final = ("views", "searches", "favourites", "deal_opens", "deal_redem
 
 
 def preference_shifts(days: DataFrame, day: date, window: int) -> DataFrame:
-    """A row for each type that anybody was interested in, in either window."""
+    """A row for each hive type with user actions in either window."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -89,7 +86,7 @@ def preference_shifts(days: DataFrame, day: date, window: int) -> DataFrame:
 
 
 def hive_comparison(days: DataFrame, day: date, window: int) -> DataFrame:
-    """A row for each hive that was counted in either window."""
+    """A row for each hive with counts in either window."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -121,7 +118,7 @@ def hive_comparison(days: DataFrame, day: date, window: int) -> DataFrame:
             "occupancy_now",
             "occupancy_before",
             "peers",
-            # The median; of an even number the lower of the two in the middle.
+            # The lower median.
             f.when(f.col("peers") > 0, f.get("counted", f.col("middle"))).alias("peer_visits"),
             f.when(f.col("visits_now").isNotNull(), f.row_number().over(busiest)).alias("rank"),
         )

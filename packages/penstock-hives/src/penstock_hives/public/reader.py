@@ -149,7 +149,7 @@ class PublicReader:
         most = parse_limit(given.get("limit", "20"))
         by = parse_popularity_measure(given.get("by", PopularityMeasure.ALL))
         found = [each for each in self._window.edition.popular if each.window_days == days]
-        return sorted(found, key=by.place)[:most]
+        return sorted(found, key=by.sort_key)[:most]
 
     def _deal(self, number: int, given: Values) -> Deal:
         for deal in self._window.deals():

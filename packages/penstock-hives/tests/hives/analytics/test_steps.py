@@ -247,5 +247,5 @@ def test_what_stands_out_is_put_in_words(spark: SparkSession) -> None:
     assert rows(found, "hive_id", "kind", "title") == [
         (1, "busier", "Hive 1 is busier than before"),
         (1, "criticised", "People speak badly of Hive 1"),
-        (1, "unheard", "Hive 1 was not heard of all the time"),
+        (1, "unheard", "Hive 1 had no data part of the time"),
     ]
