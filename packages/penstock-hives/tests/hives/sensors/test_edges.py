@@ -115,7 +115,7 @@ async def test_a_sensor_that_was_away_finds_its_configuration(mqtt_url: str) -> 
     sensor = fleet.sensors[0]
     wanted = SensorConfiguration(next(identities))
     async with connect(mqtt_url) as fabric:
-        with pytest.raises(NoReply, match="retained, and the sensor will find it"):
+        with pytest.raises(NoReply, match="retained, and the sensor receives it"):
             await configure_sensor(
                 fabric, sensor.serial, wanted, sensor.profile, mqtt=True, timeout=0.0
             )
@@ -133,7 +133,7 @@ async def test_a_sensor_that_was_away_finds_its_configuration(mqtt_url: str) -> 
     [
         (lambda wanted: None, "is it switched on"),
         (lambda wanted: b"nonsense", "is no status"),
-        (lambda wanted: status_of(3).encode(FirmwareProfile()), "still names configuration 3"),
+        (lambda wanted: status_of(3).encode(FirmwareProfile()), "still has configuration 3"),
         (
             lambda wanted: status_of(wanted).encode(FirmwareProfile(ByteOrder.LITTLE)),
             "use --byte-order little",

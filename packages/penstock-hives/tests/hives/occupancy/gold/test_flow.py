@@ -66,7 +66,7 @@ def test_a_batch_that_broke_off_after_silver_is_applied_as_if_it_had_not(
     middle = len(line.frames) // 2
     line.flow.apply(line.batch(0, 0, middle))
     with monkeypatch.context() as patched:
-        patched.setattr(OccupancyLedger, "enter", lambda *_: 1 // 0)
+        patched.setattr(OccupancyLedger, "apply", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             line.flow.apply(line.batch(1, middle, len(line.frames)))
     before = gold(line)
