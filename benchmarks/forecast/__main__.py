@@ -15,8 +15,8 @@ from rich.console import Console
 
 from penstock_hives.commands.forecast import backtest_table
 from penstock_hives.forecast.backtest import BacktestSpan, run_backtest
+from penstock_hives.forecast.grid import PublicHolidays
 from penstock_hives.forecast.plot import draw_backtest
-from penstock_hives.forecast.public_holidays import PublicHolidays
 from penstock_hives.forecast.venues import read_count_file
 
 HERE: Final = Path(__file__).parents[2]

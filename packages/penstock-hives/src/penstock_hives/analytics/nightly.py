@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from penstock.core.logs import get_logger
-from penstock_hives.analytics import deal_effects, recommendations
+from penstock_hives.analytics import recommendations
 from penstock_hives.analytics.hive_days import read_hive_days
 from penstock_hives.analytics.insights import make_insights
 from penstock_hives.analytics.metrics import METRICS_SQL, CustomMetric, DealRun, metric_values
@@ -31,7 +31,10 @@ from penstock_hives.analytics.tables import (
 )
 from penstock_hives.analytics.trends import (
     COMPARED_WINDOWS,
+    DEAL_SCHEMA,
+    DEALS_SQL,
     RECENT_WINDOWS,
+    deal_effects,
     hive_comparison,
     hive_popularity,
     preference_shifts,
@@ -98,11 +101,11 @@ def compute_findings(
 ) -> dict[str, pa.Table]:
     """Results by table."""
     since = {"since": day - HISTORY_SPAN, "until": day}
-    rows = database.rows(deal_effects.DEALS_SQL, since)
-    deals = spark.createDataFrame(pa.Table.from_pylist(rows, deal_effects.DEAL_SCHEMA))
+    rows = database.rows(DEALS_SQL, since)
+    deals = spark.createDataFrame(pa.Table.from_pylist(rows, DEAL_SCHEMA))
     runs = {row["deal_id"]: DealRun(row["hive_id"], row["first"], row["last"]) for row in rows}
     compared = _union([hive_comparison(days, day, window) for window in COMPARED_WINDOWS]).persist()
-    effects = deal_effects.deal_effects(days, deals, day).persist()
+    effects = deal_effects(days, deals, day).persist()
     metrics = [CustomMetric(**row) for row in database.rows(METRICS_SQL)]
     of_month = compared.where(f"window_days = {max(COMPARED_WINDOWS)}")
     try:

@@ -111,7 +111,7 @@ def backtest(
 
     from penstock_hives.forecast.backtest import BacktestSpan
     from penstock_hives.forecast.backtest import run_backtest as run
-    from penstock_hives.forecast.public_holidays import PublicHolidays
+    from penstock_hives.forecast.grid import PublicHolidays
     from penstock_hives.forecast.venues import read_count_file
 
     if file is not None:

@@ -26,10 +26,10 @@ from penstock_hives.forecast.grid import HOURS
 class AccuracyTally:
     """Sums; those of venues add up to the total."""
 
-    missed: float = 0.0
-    came: float = 0.0
-    holiday_missed: float = 0.0
-    holiday_came: float = 0.0
+    error: float = 0.0  #: sum of absolute errors
+    actual: float = 0.0
+    holiday_error: float = 0.0
+    holiday_actual: float = 0.0
     days: float = 0.0
     peaks: float = 0.0
     tops: float = 0.0
@@ -43,11 +43,11 @@ class AccuracyTally:
 
     @property
     def wape(self) -> float:
-        return _share(self.missed, self.came)
+        return _share(self.error, self.actual)
 
     @property
     def holiday_wape(self) -> float:
-        return _share(self.holiday_missed, self.holiday_came)
+        return _share(self.holiday_error, self.holiday_actual)
 
     @property
     def peak(self) -> float:
@@ -72,10 +72,10 @@ def tally_accuracy(
 ) -> AccuracyTally:
     """Of days × hours of one venue; hours that are unknown on either side do not count."""
     known = np.isfinite(actual) & np.isfinite(p50)
-    missed = np.where(known, np.abs(actual - p50), 0.0).sum(axis=1)
-    came = np.where(known, actual, 0.0).sum(axis=1)
+    error = np.where(known, np.abs(actual - p50), 0.0).sum(axis=1)
+    total = np.where(known, actual, 0.0).sum(axis=1)
     whole = known.all(axis=1)
-    whole &= np.where(known, actual, 0.0).max(axis=1, initial=0.0) > came / HOURS
+    whole &= np.where(known, actual, 0.0).max(axis=1, initial=0.0) > total / HOURS
     seen, forecast = actual[whole], p50[whole]
     peak = seen.argmax(axis=1)
     highest = [np.argsort(-each, axis=1, kind="stable")[:, :3] for each in (seen, forecast)]
@@ -85,10 +85,10 @@ def tally_accuracy(
     ]
     under = known & (actual <= p90) if p90 is not None else np.zeros_like(known)
     return AccuracyTally(
-        missed=float(missed.sum()),
-        came=float(came.sum()),
-        holiday_missed=float(missed[off].sum()),
-        holiday_came=float(came[off].sum()),
+        error=float(error.sum()),
+        actual=float(total.sum()),
+        holiday_error=float(error[off].sum()),
+        holiday_actual=float(total[off].sum()),
         days=float(whole.sum()),
         peaks=float((np.abs(peak - forecast.argmax(axis=1)) <= 1).sum()) if len(forecast) else 0.0,
         tops=float((highest[0][:, :, None] == highest[1][:, None, :]).sum()),
@@ -147,7 +147,7 @@ def judge_model(
     model: Mapping[str, AccuracyTally], baseline: Mapping[str, AccuracyTally]
 ) -> ModelVerdict:
     """Tallies by venue. Venues without visitors do not count."""
-    venues = [each for each in baseline if baseline[each].came > 0 and model[each].came > 0]
+    venues = [each for each in baseline if baseline[each].actual > 0 and model[each].actual > 0]
     if not venues:
         return ModelVerdict(False, "no venue has enough history")
     better = sum(model[each].wape <= baseline[each].wape for each in venues)

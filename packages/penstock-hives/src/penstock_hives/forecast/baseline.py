@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 
 from penstock_hives.arrays import Flags, Floats
-from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid, PublicHolidays
 
 #: Fewer weeks follow outliers, more weeks miss the season.
 BASELINE_WEEKS: Final = 4

@@ -22,8 +22,7 @@ from penstock_hives.forecast.baseline import (
     same_weekday_hours,
     shift_days,
 )
-from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import HOURS, WEEK, HourlyGrid, PublicHolidays
 
 #: Days around a holiday with an effect.
 HOLIDAY_REACH: Final = 21
@@ -157,7 +156,7 @@ def _weekend(counts: Floats, grid: HourlyGrid, off: Flags) -> tuple[Floats, Floa
 def _levels(counts: Floats, usual: Floats, off: Flags, span: int) -> Floats:
     """The total of the `span` days before each, relative to the usual; without holidays."""
     known = np.isfinite(counts) & np.isfinite(usual) & ~off[:, None]
-    came = np.cumsum(np.where(known, counts, 0.0).sum(axis=1))
+    actual = np.cumsum(np.where(known, counts, 0.0).sum(axis=1))
     due = np.cumsum(np.where(known, usual, 0.0).sum(axis=1))
     before = np.arange(len(counts)) - 1
 
@@ -167,5 +166,5 @@ def _levels(counts: Floats, usual: Floats, off: Flags, span: int) -> Floats:
 
     total = over(due)
     unknown = np.full(len(counts), np.nan)
-    levels: Floats = np.divide(over(came), total, out=unknown, where=total > 0)
+    levels: Floats = np.divide(over(actual), total, out=unknown, where=total > 0)
     return levels

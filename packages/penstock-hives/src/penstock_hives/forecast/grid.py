@@ -3,16 +3,21 @@
 Visitors follow local time, so forecasts are made in it. The hour that a spring day lacks is
 unknown; the hour that an autumn day has twice counts once, as the mean of both, and is forecast for
 both. Unknown is NaN, never zero.
+
+Public holidays of a country or a region are those of the package `holidays`; an unknown country has
+none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo
 
+import holidays
 import numpy as np
 
 from penstock_hives.arrays import Flags, Floats, Numbers
@@ -99,3 +104,26 @@ def skipped_hours(first: date, days: int, zone: str) -> Flags:
             skipped[each] = True
             skipped[each, hours] = False
     return skipped
+
+
+@dataclass(frozen=True, slots=True)
+class PublicHolidays:
+    country: str = ""  #: ISO 3166 code
+    region: str = ""  #: code of a subdivision, such as AUK for Auckland
+
+    def is_holiday(self, days: Sequence[date]) -> Flags:
+        found = self._between(days[0].year, days[-1].year) if days else {}
+        return np.array([day in found for day in days], dtype=np.bool_)
+
+    def around(self, first: date, days: int, reach: int) -> Flags:
+        """Of `days` days from the first, and `reach` days before and after them."""
+        start = first - timedelta(days=reach)
+        return self.is_holiday([start + timedelta(days=each) for each in range(days + 2 * reach)])
+
+    def _between(self, first: int, last: int) -> dict[date, str]:
+        years = range(first, last + 1)
+        regions = holidays.list_supported_countries().get(self.country)
+        if regions is None:
+            return {}
+        region = self.region if self.region in regions else None
+        return dict(holidays.country_holidays(self.country, subdiv=region, years=years))

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from penstock_hives.arrays import Floats
 from penstock_hives.dates import day_number
-from penstock_hives.forecast.grid import HOURS, HourlyGrid, skipped_hours
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, PublicHolidays, skipped_hours
 from penstock_hives.occupancy.gold.columns import fetch_columns
 from penstock_hives.partitions import read_partitioned
 from penstock_store import Connection, Database

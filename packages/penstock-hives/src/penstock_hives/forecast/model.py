@@ -21,8 +21,7 @@ from penstock_hives.arrays import Flags, Floats, Numbers
 from penstock_hives.dates import day_number
 from penstock_hives.forecast.baseline import BASELINE_WEEKS, SCALE_WEEKS, UPPER_QUANTILE
 from penstock_hives.forecast.features import Features, make_features
-from penstock_hives.forecast.grid import WEEK, HourlyGrid
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import WEEK, HourlyGrid, PublicHolidays
 
 #: Greater ratios are exceptional events or faults.
 _MAX_RATIO: Final = 50.0

@@ -118,8 +118,8 @@ def _choose_model(
         return ModelVerdict(False, reason), None, f"none-{day}"
     challenger = ForecastModel.fit(past, seed, growth)
     scored = histories.mapInArrow(score_step(challenger, start, day), TALLY_SCHEMA).collect()
-    ours = {str(row.hive_id): AccuracyTally(row.missed, row.came) for row in scored}
-    usual = {str(row.hive_id): AccuracyTally(row.usually_missed, row.came) for row in scored}
+    ours = {str(row.hive_id): AccuracyTally(row.error, row.actual) for row in scored}
+    usual = {str(row.hive_id): AccuracyTally(row.baseline_error, row.actual) for row in scored}
     verdict = judge_model(ours, usual)
     if not verdict.accepted:
         return verdict, None, challenger.name
@@ -128,7 +128,7 @@ def _choose_model(
 
 
 SAMPLE_SCHEMA: Final = "hive_id long, day long, features array<double>, ratio double"
-TALLY_SCHEMA: Final = "hive_id long, missed double, came double, usually_missed double"
+TALLY_SCHEMA: Final = "hive_id long, error double, actual double, baseline_error double"
 FORECAST_SCHEMA: Final = (
     "hive_id long, slot timestamp, p50 double, p90 double, model string, made_at timestamp"
 )
@@ -182,8 +182,8 @@ def score_step(challenger: ForecastModel, start: date, day: date) -> ArrowStep:
             actual = np.where(both, grid.counts[days], np.nan)
             off = np.zeros(len(actual), dtype=np.bool_)
             ours, theirs = tally_accuracy(actual, p50, off), tally_accuracy(actual, usual, off)
-            figures = [history.hive_id, ours.missed, ours.came, theirs.missed]
-            names = ["hive_id", "missed", "came", "usually_missed"]
+            figures = [history.hive_id, ours.error, ours.actual, theirs.error]
+            names = ["hive_id", "error", "actual", "baseline_error"]
             yield pa.RecordBatch.from_arrays([pa.array([each]) for each in figures], names)
 
     return judge

@@ -41,7 +41,7 @@ def draw_backtest(result: Backtest, path: Path, venue: str | None = None) -> Non
     from matplotlib.figure import Figure
 
     ranked = sorted(
-        (each for each in result.forecasts if result.tallies[GLOBAL_METHOD][each].came > 0),
+        (each for each in result.forecasts if result.tallies[GLOBAL_METHOD][each].actual > 0),
         key=lambda each: result.tallies[GLOBAL_METHOD][each].wape,
     )
     chosen = venue or ranked[len(ranked) // 2]

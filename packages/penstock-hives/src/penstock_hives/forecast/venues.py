@@ -14,8 +14,7 @@ import numpy as np
 
 from penstock.core.errors import ConfigurationError
 from penstock_hives.arrays import Floats
-from penstock_hives.forecast.grid import HOURS, HourlyGrid, skipped_hours
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, PublicHolidays, skipped_hours
 from penstock_store import Database
 
 if TYPE_CHECKING:

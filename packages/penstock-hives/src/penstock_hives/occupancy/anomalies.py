@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from penstock_hives.arrays import Flags, Numbers, is_run_start
-from penstock_hives.occupancy.counter_wraps import UNKNOWN_WRAP
 from penstock_hives.occupancy.device_clock import SECOND_MICROS
 from penstock_hives.occupancy.sensor_states import NO_VALUE, SensorStates
 from penstock_hives.sensors.protocol import ByteOrder
@@ -66,8 +65,8 @@ def find_notices(
     """Columns by sensor: byte order and wrap point of the profile, and the byte order that a report
     of old firmware hints at, 0 if none."""
     proved = (after.order != before.order) & (after.order != 0) & (after.order != read_as)
-    learned = (after.learned_top != before.learned_top) & (after.learned_top != UNKNOWN_WRAP)
-    excluded = (wrap_at != UNKNOWN_WRAP) & (before.seen <= wrap_at) & (after.seen > wrap_at)
+    learned = (after.learned_top != before.learned_top) & (after.learned_top != NO_VALUE)
+    excluded = (wrap_at != NO_VALUE) & (before.seen <= wrap_at) & (after.seen > wrap_at)
     notices: list[tuple[int, str, str]] = []
     for sensor in np.flatnonzero(proved).tolist():
         notices.append((sensor, SensorNotice.BYTE_ORDER_PROVED, BYTE_ORDERS[after.order[sensor]]))
@@ -101,14 +100,14 @@ def correct_byte_order(
     totals: tuple[Numbers, Numbers],
     proved: Numbers,
     read_as: Numbers,
-    turnable: Flags,
+    swappable: Flags,
     states: SensorStates,
 ) -> SwappedTotals | None:
     """The totals in the proved byte order; None if all were read in it.
 
     `proved` is the order that a row proves, usually 0; `read_as` the one it was decoded in;
-    `turnable` marks reports v1 with 32 added, the only ones that prove an order."""
-    proof = (proved != 0) & turnable
+    `swappable` marks reports v1 with 32 added, the only ones that prove an order."""
+    proof = (proved != 0) & swappable
     if not (proof.any() or states.order[sensor].any()):
         return None
     # The last proof up to each row, of the same sensor, or that of the state.
@@ -116,7 +115,7 @@ def correct_byte_order(
     own = (last >= 0) & (sensor[np.maximum(last, 0)] == sensor)
     order = np.where(own, proved[np.maximum(last, 0)], states.order[sensor])
     states.order[sensor] = order  # the last row of a sensor wins
-    rows = turnable & (order != 0) & (order != read_as)
+    rows = swappable & (order != 0) & (order != read_as)
     if not rows.any():
         return None
     total_in, total_out = (np.where(rows, _swap_bytes(total), total) for total in totals)
@@ -125,8 +124,8 @@ def correct_byte_order(
 
 def _swap_bytes(total: Numbers) -> Numbers:
     wire = total + FIELD_OFFSET & 0xFFFF
-    turned: Numbers = ((wire & 0xFF) << 8 | wire >> 8) - FIELD_OFFSET & 0xFFFF
-    return turned
+    swapped: Numbers = ((wire & 0xFF) << 8 | wire >> 8) - FIELD_OFFSET & 0xFFFF
+    return swapped
 
 
 Contents = NDArray[np.uint64]

@@ -28,7 +28,7 @@ from penstock_hives.occupancy.anomalies import (
     find_duplicates,
     find_notices,
 )
-from penstock_hives.occupancy.counter_wraps import V2_MAX_TOTAL
+from penstock_hives.occupancy.counter_rules import V2_MAX_TOTAL
 from penstock_hives.occupancy.deltas import ReportColumns, compute_deltas
 from penstock_hives.occupancy.profiles import SensorProfiles
 from penstock_hives.occupancy.schemas import Quality

@@ -34,8 +34,8 @@ _NEVER: Final = 1 << 62
 class TimeZoneTable:
     """Periods of constant offset; all in microseconds."""
 
-    starts: Numbers  #: by the wall clock, of each stretch
-    ends: Numbers  #: by the wall clock; exclusive
+    starts: Numbers  #: local time of the start of each period
+    ends: Numbers  #: local time; exclusive
     offsets: Numbers
 
     def to_utc(self, wall: Numbers, near: Numbers) -> tuple[Numbers, Flags]:
@@ -103,8 +103,8 @@ def _micros(at: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimes:
-    utc: Numbers  #: what the device says, however far off; the receipt where it says nothing
-    at: Numbers  #: what is believed
+    utc: Numbers  #: by the device's clock, however far off; the time of receipt without one
+    at: Numbers  #: the device's time if it is plausible, else the time of receipt
     suspect: Flags
 
 

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from penstock.core.errors import PreconditionFailed
 from penstock_hives.arrays import Bytes, Flags, Numbers
-from penstock_hives.occupancy.counter_wraps import UNKNOWN_WRAP
 from penstock_hives.occupancy.event_rates import EventRates
 from penstock_hives.sensors.columnar.frames import FrameBodies
 
@@ -123,7 +122,7 @@ class SensorStates:
             surplus_out=column(0),
             settled=np.zeros(sensors, bool),
             seen=column(0),
-            learned_top=column(UNKNOWN_WRAP),
+            learned_top=column(NO_VALUE),
             order=column(0),
             rates=EventRates.unknown(sensors),
             sum_in=column(0),

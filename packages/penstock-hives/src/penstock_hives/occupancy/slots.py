@@ -137,10 +137,10 @@ def compute_occupancy(
     early[row] = passed
 
     begin = np.flatnonzero(firsts | anchored)
-    stretch = np.cumsum(firsts | anchored) - 1
+    period = np.cumsum(firsts | anchored) - 1
     so_far = np.cumsum(net - early)
     ahead = so_far - (net - early)
-    raw = so_far - ahead[begin][stretch] + opening[begin][stretch]
+    raw = so_far - ahead[begin][period] + opening[begin][period]
     reached = np.where(firsts, started, np.roll(raw, 1))
     peak = np.maximum.reduce([raw, np.zeros_like(raw), _seen_first(counts, anchors, row, reached)])
     if len(row):

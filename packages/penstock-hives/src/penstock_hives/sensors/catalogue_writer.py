@@ -24,17 +24,17 @@ _TYPE: Final = """
     ON CONFLICT (code) DO UPDATE SET name = excluded.name WHERE hive_type.name <> excluded.name
 """
 _ADDRESS: Final = """
-    INSERT INTO address AS held (id, street, city, zip, country, lat, lon)
+    INSERT INTO address AS stored (id, street, city, zip, country, lat, lon)
     VALUES (%(id)s, %(street)s, %(city)s, %(zip)s, %(country)s, %(lat)s, %(lon)s)
     ON CONFLICT (id) DO UPDATE SET
         street = excluded.street, city = excluded.city, zip = excluded.zip,
         country = excluded.country, lat = excluded.lat, lon = excluded.lon
-    WHERE (held.street, held.city, held.zip, held.country, held.lat, held.lon)
+    WHERE (stored.street, stored.city, stored.zip, stored.country, stored.lat, stored.lon)
         IS DISTINCT FROM (excluded.street, excluded.city, excluded.zip, excluded.country,
                           excluded.lat, excluded.lon)
 """
 _HIVE: Final = """
-    INSERT INTO hive AS held
+    INSERT INTO hive AS stored
         (id, account_id, address_id, hive_type_id, name, capacity, time_zone, opening_hours)
     VALUES (
         %(id)s, (SELECT min(id) FROM account WHERE name = %(account)s), %(id)s,
@@ -44,19 +44,20 @@ _HIVE: Final = """
     ON CONFLICT (id) DO UPDATE SET
         name = excluded.name, capacity = excluded.capacity, time_zone = excluded.time_zone,
         opening_hours = excluded.opening_hours, hive_type_id = excluded.hive_type_id
-    WHERE (held.name, held.capacity, held.time_zone, held.opening_hours, held.hive_type_id)
+    WHERE (stored.name, stored.capacity, stored.time_zone, stored.opening_hours,
+           stored.hive_type_id)
         IS DISTINCT FROM (excluded.name, excluded.capacity, excluded.time_zone,
                           excluded.opening_hours, excluded.hive_type_id)
 """
 _SENSOR: Final = """
-    INSERT INTO sensor AS held
+    INSERT INTO sensor AS stored
         (id, serial, hive_id, name, protocol, profile, direction_swapped)
     VALUES (%(id)s, %(serial)s, %(hive_id)s, %(name)s, %(protocol)s, %(profile)s,
             %(direction_swapped)s)
     ON CONFLICT (serial) DO UPDATE SET
         hive_id = excluded.hive_id, name = excluded.name, protocol = excluded.protocol,
         profile = excluded.profile, direction_swapped = excluded.direction_swapped
-    WHERE (held.hive_id, held.name, held.protocol, held.profile, held.direction_swapped)
+    WHERE (stored.hive_id, stored.name, stored.protocol, stored.profile, stored.direction_swapped)
         IS DISTINCT FROM (excluded.hive_id, excluded.name, excluded.protocol, excluded.profile,
                           excluded.direction_swapped)
 """

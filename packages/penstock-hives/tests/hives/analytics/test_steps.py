@@ -9,13 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock_hives.analytics import deal_effects as ran
 from penstock_hives.analytics import recommendations as r
 from penstock_hives.analytics.formula import Formula
 from penstock_hives.analytics.insights import make_insights
 from penstock_hives.analytics.metrics import CustomMetric, DealRun, metric_values
 from penstock_hives.analytics.recommendations import recommendations
-from penstock_hives.analytics.trends import hive_comparison, hive_popularity, preference_shifts
+from penstock_hives.analytics.trends import (
+    DEAL_SCHEMA,
+    deal_effects,
+    hive_comparison,
+    hive_popularity,
+    preference_shifts,
+)
 from tests.hives.analytics.given import DAY, a_day, frame, rows
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -96,9 +101,9 @@ def test_a_deal_is_measured_by_the_same_weekdays_before(spark: SparkSession) -> 
             {"deal_id": 7, "hive_id": 1, "title": "Soon", "first": DAY + timedelta(days=2),
              "last": DAY + timedelta(days=3), "opened": 0, "redeemed": 0},
         ],
-        ran.DEAL_SCHEMA,
+        DEAL_SCHEMA,
     )  # fmt: skip
-    found = ran.deal_effects(days, deals, DAY)
+    found = deal_effects(days, deals, DAY)
     columns = ("deal_id", "days", "visits", "expected", "lift", "opened", "redeemed")
     assert rows(found, *columns) == [(5, 2, 175.0, 140.0, 0.25, 7, 3)]
 
@@ -106,8 +111,8 @@ def test_a_deal_is_measured_by_the_same_weekdays_before(spark: SparkSession) -> 
 def test_nothing_is_expected_where_nothing_was_counted(spark: SparkSession) -> None:
     days = frame(spark, [a_day(1, 0, visits=50)])
     deal = {"deal_id": 5, "hive_id": 1, "title": "Tea", "first": DAY, "last": DAY}
-    deals = frame(spark, [{**deal, "opened": 0, "redeemed": 0}], ran.DEAL_SCHEMA)
-    found = ran.deal_effects(days, deals, DAY)
+    deals = frame(spark, [{**deal, "opened": 0, "redeemed": 0}], DEAL_SCHEMA)
+    found = deal_effects(days, deals, DAY)
     assert rows(found, "visits", "expected", "lift") == [(50.0, None, None)]
 
 
@@ -241,9 +246,9 @@ def test_what_stands_out_is_put_in_words(spark: SparkSession) -> None:
             *(a_day(2, ago, visits=100, coverage=1.0) for ago in range(56)),
         ],
     )
-    deals = frame(spark, [], ran.DEAL_SCHEMA)
+    deals = frame(spark, [], DEAL_SCHEMA)
     compared = hive_comparison(days, DAY, 28)
-    found = make_insights(days, compared, ran.deal_effects(days, deals, DAY), deals, DAY)
+    found = make_insights(days, compared, deal_effects(days, deals, DAY), deals, DAY)
     assert rows(found, "hive_id", "kind", "title") == [
         (1, "busier", "Hive 1 is busier than before"),
         (1, "criticised", "People speak badly of Hive 1"),

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from penstock_hives.arrays import Floats
-from penstock_hives.forecast.grid import HOURS, HourlyGrid
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, PublicHolidays
 from penstock_hives.forecast.model import BoostingParameters
-from penstock_hives.forecast.public_holidays import PublicHolidays
 from penstock_hives.forecast.venues import Venue
 
 COUNTS = Path(__file__).parents[2] / "data" / "people-counts"

@@ -43,7 +43,7 @@ def test_hours_unknown_on_either_side_do_not_count() -> None:
     actual, said = np.full((1, HOURS), 10.0), np.full((1, HOURS), 10.0)
     actual[0, 0], said[0, 1] = np.nan, np.nan
     found = tally_accuracy(actual, said, no())
-    assert (found.wape, found.came, found.days) == (0.0, 220.0, 0.0)
+    assert (found.wape, found.actual, found.days) == (0.0, 220.0, 0.0)
 
 
 def test_a_peak_an_hour_off_is_good_enough() -> None:
@@ -72,7 +72,7 @@ def test_a_venue_nobody_came_to_has_no_score() -> None:
 
 
 def test_tallies_of_venues_add_up() -> None:
-    assert (AccuracyTally(missed=1, came=10) + AccuracyTally(missed=3, came=10)).wape == 0.2
+    assert (AccuracyTally(error=1, actual=10) + AccuracyTally(error=3, actual=10)).wape == 0.2
 
 
 def test_a_window_has_an_hour_on_either_side_of_a_lone_peak() -> None:
@@ -110,7 +110,7 @@ def test_a_window_holds_the_busiest_hour(hours: Floats) -> None:
 
 
 def tallies(*missed: float) -> dict[str, AccuracyTally]:
-    return {str(venue): AccuracyTally(missed=each, came=100) for venue, each in enumerate(missed)}
+    return {str(venue): AccuracyTally(error=each, actual=100) for venue, each in enumerate(missed)}
 
 
 def test_a_model_better_on_most_and_on_the_whole_is_accepted() -> None:

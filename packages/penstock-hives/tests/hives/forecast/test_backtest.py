@@ -15,8 +15,7 @@ from penstock_hives.forecast.backtest import (
     run_backtest,
 )
 from penstock_hives.forecast.baseline import MEDIAN_METHOD
-from penstock_hives.forecast.grid import HourlyGrid
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import HourlyGrid, PublicHolidays
 from penstock_hives.forecast.venues import Venue, read_count_file
 from tests.hives.forecast.given import COUNTS, FIRST, SMALL, venues
 
@@ -72,7 +71,7 @@ def test_venues_without_anybody_or_with_little_past_do_no_harm() -> None:
     span = BacktestSpan(START, FIRST + timedelta(days=200), 50)
     result = run_backtest([*venues(), *odd], span, growth=SMALL)
     assert result.verdict.accepted
-    assert result.tallies[GLOBAL_METHOD]["ended"].came == 0
+    assert result.tallies[GLOBAL_METHOD]["ended"].actual == 0
 
 
 def test_without_a_past_there_is_nothing_to_learn_from() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from penstock_hives.forecast.baseline import MEDIAN_METHOD, TYPICAL_METHOD, baseline_forecast
-from penstock_hives.forecast.grid import HOURS, HourlyGrid
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, PublicHolidays
 from tests.hives.forecast.given import FIRST, counts
 
 NOWHERE = PublicHolidays()

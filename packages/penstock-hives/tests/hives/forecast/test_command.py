@@ -47,7 +47,7 @@ def test_the_gates_verdict_is_told_with_its_reason(drawn: tuple[Result, Path]) -
 
 def test_the_plot_shows_the_week_and_the_venues(drawn: tuple[Result, Path]) -> None:
     text = drawn[1].read_text()
-    for words in ("calit2: a week forecast day by day", "peak window", "What was missed, by venue"):
+    for words in ("calit2: a week forecast day by day", "peak window", "Errors by venue"):
         assert words in text
 
 

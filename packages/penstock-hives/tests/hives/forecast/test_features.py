@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from penstock_hives.arrays import Floats
 from penstock_hives.forecast.backtest import SIMPLE_METHODS
 from penstock_hives.forecast.features import FEATURE_NAMES, make_features
-from penstock_hives.forecast.grid import HOURS, HourlyGrid
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import HOURS, HourlyGrid, PublicHolidays
 from penstock_hives.forecast.venues import Venue
 from tests.hives.forecast.given import FIRST, counts
 

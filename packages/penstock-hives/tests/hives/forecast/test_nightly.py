@@ -12,10 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock_hives.arrays import Floats
 from penstock_hives.forecast.baseline import MEDIAN_METHOD, TYPICAL_METHOD, baseline_forecast
-from penstock_hives.forecast.grid import HourlyGrid, hours_of_day
+from penstock_hives.forecast.grid import HourlyGrid, PublicHolidays, hours_of_day
 from penstock_hives.forecast.histories import hive_histories, read_histories
 from penstock_hives.forecast.nightly import nightly_forecast
-from penstock_hives.forecast.public_holidays import PublicHolidays
 from tests.hives.forecast.given import FIRST, SMALL, counts
 
 # Each is several Spark jobs, whose workers take seconds to start on a busy machine.

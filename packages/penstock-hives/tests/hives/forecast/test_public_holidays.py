@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import numpy as np
 
 from penstock_hives.forecast import features
-from penstock_hives.forecast.public_holidays import PublicHolidays
+from penstock_hives.forecast.grid import PublicHolidays
 
 WAITANGI, BASTILLE = date(2024, 2, 6), date(2024, 7, 14)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock_hives.occupancy.counter_wraps import (
+from penstock_hives.occupancy.counter_rules import (
     UNKNOWN_WRAP,
     WrapPoint,
     learn_wrap_point,

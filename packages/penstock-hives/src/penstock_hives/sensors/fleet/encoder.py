@@ -17,9 +17,9 @@ from penstock_hives.arrays import Bytes, Numbers
 from penstock_hives.sensors.columnar import messages as events
 from penstock_hives.sensors.columnar import messages as statuses
 from penstock_hives.sensors.columnar import reports
-from penstock_hives.sensors.fleet.devices import DeviceTraits
-from penstock_hives.sensors.fleet.sent_messages import (
+from penstock_hives.sensors.fleet.devices import (
     DeliveryOutcome,
+    DeviceTraits,
     MessageForm,
     SentMessages,
     take_messages,

@@ -27,22 +27,20 @@ from penstock_hives.dates import SLOT_SECONDS
 from penstock_hives.sensors.fleet import catalogue
 from penstock_hives.sensors.fleet.catalogue import SimulatedHive, SimulatedSensor
 from penstock_hives.sensors.fleet.devices import (
+    SENT_DTYPE,
+    DeliveryOutcome,
     Devices,
     DeviceTraits,
+    MessageForm,
+    SentMessages,
+    concat_messages,
     draw_traits,
     register_sensors,
+    take_messages,
 )
 from penstock_hives.sensors.fleet.encoder import FrameEncoder, FramePacker, MessageCounters
 from penstock_hives.sensors.fleet.ground_truth import GroundTruth, SensorLedger
 from penstock_hives.sensors.fleet.quirks import Quirks
-from penstock_hives.sensors.fleet.sent_messages import (
-    SENT_DTYPE,
-    DeliveryOutcome,
-    MessageForm,
-    SentMessages,
-    concat_messages,
-    take_messages,
-)
 from penstock_hives.sensors.fleet.visitors import SLOT_MS, Passages, Visitors, draw_share
 from penstock_hives.sensors.protocol.messages import SensorConfiguration
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock_hives.arrays import Numbers
-from penstock_hives.sensors.fleet.sent_messages import MessageForm, SentMessages, is_delivered
+from penstock_hives.sensors.fleet.devices import MessageForm, SentMessages, is_delivered
 from penstock_hives.sensors.fleet.visitors import Passages
 from penstock_hives.sensors.protocol.messages import EventType
 
