@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.url import create_tls_context, format_host_port, parse_url
+from penstock.client.url import BrokerEndpoint, create_tls_context, parse_url
 from penstock.core.errors import ConfigurationError
 
 
@@ -16,7 +16,7 @@ def test_all_parts_are_there_and_names_are_decoded() -> None:
     assert dict(url.options) == {"heartbeat": "5", "tls": ""}
     assert url.seconds("heartbeat", 15, 0, 60) == 5
     assert url.seconds("other", 15, 0, 60) == 15
-    assert format_host_port(url.host, 7) == "[::1]:7"
+    assert str(BrokerEndpoint(host=url.host, port=7)) == "[::1]:7"
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_all_parts_are_there_and_names_are_decoded() -> None:
     [
         ("mqtt://ada:pa55@host:70000", "port"),
         ("mqtt://ada:pa55@host:x", "port"),
-        ("mqtt://ada:pa55@host?colour=red", "there is no 'colour'"),
-        ("mqtt://ada:pa55@[host", "cannot be read"),
+        ("mqtt://ada:pa55@host?colour=red", "unknown option 'colour'"),
+        ("mqtt://ada:pa55@[host", "is not valid"),
     ],
 )
 def test_what_cannot_be_used_is_told_without_the_password(text: str, why: str) -> None:

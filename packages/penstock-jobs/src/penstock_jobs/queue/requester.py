@@ -87,7 +87,7 @@ class JobRequester:
         while True:
             try:
                 channel = await self._ready_channel(kind)
-                return await channel.publish_safely(
+                return await channel.publish_confirmed(
                     request_name(kind), "", body, properties, mandatory=True
                 )
             except AmqpConnectionLost:
@@ -103,7 +103,7 @@ class JobRequester:
                     await declare_control(connection)
                     self._declared.add(CONTROL)
                 channel = await self._ready_channel(None)
-                return await channel.publish_safely(
+                return await channel.publish_confirmed(
                     "", CONTROL, body, BasicProperties("application/json", delivery_mode=PERSISTENT)
                 )
             except AmqpConnectionLost:

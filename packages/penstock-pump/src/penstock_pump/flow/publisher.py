@@ -165,7 +165,7 @@ class ExchangePublisher:
         while True:
             try:
                 channel = await self._ready(message.exchange)
-                await channel.publish_safely(
+                await channel.publish_confirmed(
                     message.exchange, message.topic, message.body, properties
                 )
                 return

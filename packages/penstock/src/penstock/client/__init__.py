@@ -1,10 +1,10 @@
-"""The client: messaging patterns over any broker that speaks a protocol we do.
+"""The client: messaging patterns over AMQP 0-9-1, AMQP 1.0 and MQTT.
 
     async with connect("amqp://localhost") as fabric:
         await fabric.publish("prices.oil", {"usd": 61})
-        answer = await fabric.request("square", 7)
+        reply = await fabric.request("square", 7)
 
-`penstock.client.blocking_client` has the same without `async`. `docs/client.md` shows all of it.
+`penstock.client.blocking_client` has the same without `async`. `docs/client.md` describes it.
 """
 
 from penstock.client.errors import (

@@ -19,10 +19,11 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from penstock.client.errors import UnknownScheme
 from penstock.client.message import Body, Headers, ReceivedMessage
-from penstock.client.receiver import MessageReceiver
+from penstock.client.receiver import MessageReceiver, RecoveringConsumer
 from penstock.client.sender import MessageSender
 from penstock.client.service import RequestService, ServiceHandler
 from penstock.core.errors import Unsupported
@@ -44,6 +45,9 @@ StreamStart = str | int | datetime | timedelta
 
 class Fabric(ABC):
     """A connection to a broker that reconnects, and the patterns over it."""
+
+    def __init__(self) -> None:
+        self._consumers: WeakSet[RecoveringConsumer] = WeakSet()
 
     @property
     def amqp(self) -> AmqpRecoveringConnection:
@@ -78,7 +82,6 @@ class Fabric(ABC):
     def publisher(self, address: str, *, exchange: str = TOPIC_EXCHANGE) -> MessageSender:
         """`publish`, for many messages."""
 
-    @abstractmethod
     def subscribe(
         self,
         *patterns: str,
@@ -91,14 +94,14 @@ class Fabric(ABC):
         With a name the subscription is durable: it also gets what is published while no program
         receives from it, and programs that use the same name share the messages.
         """
+        return self._receiver(self._subscription(patterns or ("#",), exchange, name, prefetch))
 
     @abstractmethod
     def push(self, queue: str) -> MessageSender: ...
 
-    @abstractmethod
-    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver: ...
+    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
+        return self._receiver(self._queue(queue, prefetch))
 
-    @abstractmethod
     async def request(
         self,
         service: str,
@@ -106,11 +109,12 @@ class Fabric(ABC):
         *,
         headers: Headers | None = None,
         timeout: float | None = 30.0,
-    ) -> ReceivedMessage: ...
+    ) -> ReceivedMessage:
+        return await self._request(service, body, headers, timeout)
 
-    @abstractmethod
     def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
         """Requests to reply to with `await request.reply(…)`."""
+        return self._receiver(self._requests(service, prefetch), replies=True)
 
     def serve(
         self, service: str, handler: ServiceHandler, *, concurrency: int = WORK_PREFETCH
@@ -118,7 +122,6 @@ class Fabric(ABC):
         """Replies to requests with the results of the handler, several at a time."""
         return RequestService(service, self.reply(service, prefetch=concurrency), handler)
 
-    @abstractmethod
     def stream(
         self,
         name: str,
@@ -128,18 +131,59 @@ class Fabric(ABC):
         max_bytes: int | None = None,
     ) -> MessageSender:
         """A stream to append to; it also stores what is published to the subjects."""
+        arguments: dict[str, Any] = {"x-queue-type": "stream"}
+        if max_age is not None:
+            arguments["x-max-age"] = max_age
+        if max_bytes is not None:
+            arguments["x-max-length-bytes"] = max_bytes
+        return self._stream_sender(name, subjects, arguments)
 
-    @abstractmethod
     def replay(
         self, stream: str, start: StreamStart = "first", *, prefetch: int = SUBSCRIBE_PREFETCH
     ) -> MessageReceiver:
         """The messages of a stream, each once and in order, then those appended later."""
+        return self._receiver(self._stream(stream, start, prefetch))
 
     @abstractmethod
     async def open(self) -> Self: ...
 
+    async def close(self) -> None:
+        for consumer in list(self._consumers):
+            await consumer.close()
+        await self._close()
+
+    # The part of a protocol.
+
     @abstractmethod
-    async def close(self) -> None: ...
+    def _subscription(
+        self, patterns: Sequence[str], exchange: str, name: str | None, prefetch: int
+    ) -> RecoveringConsumer: ...
+
+    @abstractmethod
+    def _queue(self, queue: str, prefetch: int) -> RecoveringConsumer: ...
+
+    @abstractmethod
+    async def _request(
+        self, service: str, body: Body, headers: Headers | None, timeout: float | None
+    ) -> ReceivedMessage: ...
+
+    @abstractmethod
+    def _requests(self, service: str, prefetch: int) -> RecoveringConsumer: ...
+
+    @abstractmethod
+    def _stream_sender(
+        self, name: str, subjects: Sequence[str], arguments: dict[str, Any]
+    ) -> MessageSender: ...
+
+    @abstractmethod
+    def _stream(self, stream: str, start: StreamStart, prefetch: int) -> RecoveringConsumer: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
+
+    def _receiver(self, consumer: RecoveringConsumer, *, replies: bool = False) -> MessageReceiver:
+        self._consumers.add(consumer)
+        return MessageReceiver(consumer, replies=replies)
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -151,16 +195,6 @@ class Fabric(ABC):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def stream_arguments(max_age: str | None, max_bytes: int | None) -> dict[str, Any]:
-    """The queue arguments of a stream."""
-    arguments: dict[str, Any] = {"x-queue-type": "stream"}
-    if max_age is not None:
-        arguments["x-max-age"] = max_age
-    if max_bytes is not None:
-        arguments["x-max-length-bytes"] = max_bytes
-    return arguments
 
 
 #: The implementation for each URL scheme, imported when it is first used.

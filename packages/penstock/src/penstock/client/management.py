@@ -1,7 +1,4 @@
-"""The management API from the command line: one request, one JSON answer.
-
-The standard library does: a command that asks one question needs no HTTP client of its own.
-"""
+"""One request to the management API, with the standard library, for the command line."""
 
 from __future__ import annotations
 
@@ -16,22 +13,21 @@ from urllib.request import Request, urlopen
 from penstock.core.config import BrokerSettings
 from penstock.core.errors import AccessRefused, ConfigurationError, NotFound, PenstockError
 
-#: A broker that does not answer in this time is as good as none.
 TIMEOUT_SECONDS: Final = 10.0
 
 
 def management_url(settings: BrokerSettings, url: str | None) -> str:
-    """What was asked for, or the first HTTP listener of the configuration."""
+    """The given URL, or the first HTTP listener of the configuration."""
     if url is not None:
         return url
     for address in settings.listen:
         if address.startswith("http"):
             return address
-    raise ConfigurationError("broker.listen has no http:// address; say which with --url")
+    raise ConfigurationError("broker.listen has no http:// address; set --url")
 
 
 def call_management_api(url: str, path: str, body: Any = None) -> Any:
-    """GET a path, or POST to it if there is a body."""
+    """GET a path, or POST if there is a body."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(f"--url {url}: should be http://user:password@host:port")
@@ -45,7 +41,7 @@ def call_management_api(url: str, path: str, body: Any = None) -> Any:
         data=None if body is None else json.dumps(body).encode(),
         headers={"content-type": "application/json"},
     )
-    # For this address alone: wherever it redirects to gets no password.
+    # Not sent to the target of a redirect.
     request.add_unredirected_header("authorization", f"Basic {credentials}")
     try:
         with urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
@@ -63,7 +59,7 @@ def call_management_api(url: str, path: str, body: Any = None) -> Any:
 
 def _refusal(error: HTTPError, address: str, user: str) -> PenstockError:
     if error.code in (401, 403):
-        return AccessRefused(f"{address}: user {user!r} may not: {error.reason}")
+        return AccessRefused(f"{address}: access refused for user {user!r}: {error.reason}")
     if error.code == 404:
-        return NotFound(f"{address}: there is no such thing")
+        return NotFound(f"{address}: not found")
     return PenstockError(f"{address}: {error.code} {error.reason}: {error.read(1000).decode()}")

@@ -1,4 +1,4 @@
-"""The answering side of request/reply, when a function is all there is to it."""
+"""A service: replies to requests with the results of a function."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ ServiceHandler = Callable[[ReceivedMessage], Body | Awaitable[Body]]
 
 
 class RequestService:
-    """Calls the handler for each request, as many at a time as the inflow lets through.
+    """Calls the handler for each request, as many at a time as the prefetch of the receiver.
 
-    What the handler returns is the answer; what it raises travels back and is logged, and the
-    service goes on. Leaving `async with` takes no more requests and finishes those begun.
+    It runs in the background of `async with`, or until the fabric is closed if it is awaited. An
+    exception of the handler is logged and sent to the requester. The end of `async with` waits for
+    the requests that are being processed.
     """
 
     def __init__(self, name: str, requests: MessageReceiver, handler: ServiceHandler) -> None:
@@ -33,7 +34,7 @@ class RequestService:
         self._requests = requests
         self._handler = handler
         self._receiver: asyncio.Task[None] | None = None
-        self._begun: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
     def __await__(self) -> Generator[Any, None, None]:
         return self._run().__await__()
@@ -53,9 +54,9 @@ class RequestService:
             if self._receiver is not None:
                 self._receiver.cancel()
                 await asyncio.gather(self._receiver, return_exceptions=True)
-            await asyncio.gather(*self._begun, return_exceptions=True)
+            await asyncio.gather(*self._running, return_exceptions=True)
         finally:
-            for task in self._begun:
+            for task in self._running:
                 task.cancel()
             await self._requests.close()
 
@@ -70,19 +71,19 @@ class RequestService:
                 message = await self._requests.receive()
             except FabricClosed:
                 return
-            task = asyncio.create_task(self._answer(message))
-            self._begun.add(task)
-            task.add_done_callback(self._begun.discard)
+            task = asyncio.create_task(self._process(message))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
-    async def _answer(self, message: ReceivedMessage) -> None:
+    async def _process(self, message: ReceivedMessage) -> None:
         try:
-            answer = self._handler(message)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            result = self._handler(message)
+            if inspect.isawaitable(result):
+                result = await result
             if message.reply_to:
-                await message.reply(b"" if answer is None else answer)
+                await message.reply(b"" if result is None else result)
         except FabricClosed:
-            return  # unanswered and not acknowledged: somebody else will get it
+            return  # not acknowledged: the broker delivers the request again
         except Exception as error:
             log.exception("service failed", service=self._name)
             with contextlib.suppress(PenstockError):

@@ -1,6 +1,6 @@
-"""A broker's URL taken apart, as far as all protocols have it in common; and whom to trust there.
+"""URLs of brokers: the parts that all protocols have, and TLS.
 
-The password is in the value and in nothing that is printed: errors quote the URL without it.
+Errors and `repr` never show the password.
 """
 
 from __future__ import annotations
@@ -43,38 +43,36 @@ def protocol_of(url: str) -> BrokerProtocol | None:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUrl:
-    shown: str  #: all of it but name and password
+    shown: str  #: the URL without user and password
     scheme: str
-    host: str  #: this machine, where none is named
+    host: str  #: 127.0.0.1 if the URL has none
     port: int | None
-    user: str | None  #: None where none is written; may be empty
+    user: str | None  #: None if the URL has none; may be empty
     password: str | None = field(repr=False)
-    path: str  #: with its slash, percent-encoded as it came
-    options: Mapping[str, str]  #: what follows the question mark
+    path: str  #: with its slash, percent-encoded
+    options: Mapping[str, str]  #: the query
 
     def seconds(self, name: str, default: int, least: int, most: int) -> int:
-        """An option that is a time."""
         text = self.options.get(name)
         if text is None:
             return default
         if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
-            raise self.refused(f"{name} should be whole seconds, {least} to {most}")
+            raise self.invalid(f"{name} should be whole seconds, {least} to {most}")
         return int(text)
 
-    def refused(self, why: str) -> ConfigurationError:
+    def invalid(self, why: str) -> ConfigurationError:
         return ConfigurationError(f"{self.shown!r}: {why}")
 
 
 def parse_url(text: str, options: Sequence[str]) -> BrokerUrl:
-    """Take a URL apart; `options` are the names that may follow the question mark."""
+    """`options` are the names of the options that the query may have."""
     try:
         parts = urlsplit(text)
     except ValueError:
         raise ConfigurationError(
-            "the URL cannot be read; special characters in it should be percent-encoded"
+            "the URL is not valid; special characters in it should be percent-encoded"
         ) from None
-    place = parts.netloc.rpartition("@")[2]
-    shown = urlunsplit(parts._replace(netloc=place))
+    shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     try:
         port = parts.port
     except ValueError:
@@ -82,8 +80,7 @@ def parse_url(text: str, options: Sequence[str]) -> BrokerUrl:
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     if unknown := query.keys() - set(options):
         raise ConfigurationError(
-            f"{shown!r}: there is no {min(unknown)!r}; what may follow the ? is "
-            f"{', '.join(options)}"
+            f"{shown!r}: unknown option {min(unknown)!r}; the options are {', '.join(options)}"
         )
     return BrokerUrl(
         shown,
@@ -97,12 +94,24 @@ def parse_url(text: str, options: Sequence[str]) -> BrokerUrl:
     )
 
 
-def format_host_port(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEndpoint:
+    """The part of an endpoint that all protocols have."""
+
+    host: str
+    port: int
+    tls: bool = False
+    cafile: str | None = None
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        return create_tls_context(self.cafile) if self.tls else None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def create_tls_context(cafile: str | None) -> ssl.SSLContext:
-    """The authorities in that file, or the system's."""
+    """Trusts the certificate authorities in the file, or those of the system."""
     try:
         return ssl.create_default_context(cafile=cafile)
     except OSError as error:

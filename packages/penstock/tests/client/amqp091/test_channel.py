@@ -71,7 +71,7 @@ async def channel(connection: Connection) -> AmqpClientChannel:
     channel = AmqpClientChannel(1, connection)
     confirming = asyncio.ensure_future(channel.confirm())
     await asyncio.sleep(0)
-    channel.hear(received(methods.CONFIRM_SELECT_OK))
+    channel.on_method(received(methods.CONFIRM_SELECT_OK))
     await confirming
     connection.said()
     return channel
@@ -85,16 +85,16 @@ def came_back(key: str, body: bytes = b"", said: BasicProperties = SAID) -> Amqp
 
 async def test_a_confirm_of_many_is_for_those_up_to_it(channel: AmqpClientChannel) -> None:
     posts = [channel.post("x", "k", b"", SAID) for _ in range(4)]
-    channel.hear(ack(4, False))
-    channel.hear(ack(2, True))
+    channel.on_method(ack(4, False))
+    channel.on_method(ack(2, True))
 
     assert [each.done() for each in posts] == [True, True, False, True]
 
 
 async def test_a_refusal_is_for_that_message(channel: AmqpClientChannel) -> None:
     first, second = channel.post("x", "k", b"", SAID), channel.post("x", "k", b"", SAID)
-    channel.hear(received(methods.BASIC_NACK, delivery_tag=1))
-    channel.hear(ack(2, False))
+    channel.on_method(received(methods.BASIC_NACK, delivery_tag=1))
+    channel.on_method(ack(2, False))
 
     with pytest.raises(QueueFull):
         await first
@@ -105,8 +105,8 @@ async def test_a_message_that_comes_back_is_told_from_its_neighbours(
     channel: AmqpClientChannel,
 ) -> None:
     posts = [channel.post("x", key, b"", SAID, mandatory=True) for key in ("a", "b", "c")]
-    channel.hear_content(came_back("b"))
-    channel.hear(ack(3, True))
+    channel.on_content(came_back("b"))
+    channel.on_method(ack(3, True))
 
     await posts[0]
     with pytest.raises(NoRoute, match="'x'"):
@@ -120,8 +120,8 @@ async def test_of_messages_to_one_place_properties_tell_which_came_back(
     one, two = BasicProperties(headers={"to": 1}), BasicProperties(headers={"to": 2})
     first = channel.post("x", "k", b"", one, mandatory=True)
     second = channel.post("x", "k", b"", two, mandatory=True)
-    channel.hear_content(came_back("k", said=two))
-    channel.hear(ack(2, True))
+    channel.on_content(came_back("k", said=two))
+    channel.on_method(ack(2, True))
 
     await first
     with pytest.raises(NoRoute):
@@ -131,12 +131,15 @@ async def test_of_messages_to_one_place_properties_tell_which_came_back(
 async def test_room_is_there_when_enough_are_safe(channel: AmqpClientChannel) -> None:
     for _ in range(5):
         channel.publish("x", "k", b"", SAID)
-    room, all_safe = asyncio.ensure_future(channel.room(3)), asyncio.ensure_future(channel.room(0))
+    room, all_safe = (
+        asyncio.ensure_future(channel.wait_for_confirms(3)),
+        asyncio.ensure_future(channel.wait_for_confirms()),
+    )
     await asyncio.sleep(0)
-    channel.hear(ack(2, True))
+    channel.on_method(ack(2, True))
     await room
     assert not all_safe.done()
-    channel.hear(ack(5, True))
+    channel.on_method(ack(5, True))
     await all_safe
 
 
@@ -145,12 +148,12 @@ async def test_what_became_of_one_of_many_is_told_to_whoever_asks_for_room(
 ) -> None:
     channel.publish("x", "a", b"", SAID)
     channel.publish("x", "b", b"", SAID, mandatory=True)
-    channel.hear_content(came_back("b"))
-    channel.hear(ack(2, True))
+    channel.on_content(came_back("b"))
+    channel.on_method(ack(2, True))
 
     with pytest.raises(NoRoute):
-        await channel.room(0)
-    await channel.room(0)
+        await channel.wait_for_confirms()
+    await channel.wait_for_confirms()
 
 
 async def test_without_confirms_what_comes_back_is_told_to_the_callback(
@@ -160,7 +163,7 @@ async def test_without_confirms_what_comes_back_is_told_to_the_callback(
     returned: list[AmqpContent] = []
     channel.on_returned = returned.append
     channel.publish("x", "k", b"", SAID, mandatory=True)
-    channel.hear_content(came_back("k"))
+    channel.on_content(came_back("k"))
 
     assert [each.key for each in returned] == ["k"]
 
@@ -175,8 +178,8 @@ async def test_a_message_that_nobody_waits_for_any_more_is_given_back(
     await asyncio.gather(getting, return_exceptions=True)
     connection.said()
     content = AmqpContent(1, "", 7, False, b"\x00\x01q", b"", b"", methods.BASIC_GET_OK)
-    channel.hear_content(content)
-    channel.hear(received(methods.BASIC_GET_EMPTY))
+    channel.on_content(content)
+    channel.on_method(received(methods.BASIC_GET_EMPTY))
 
     [given_back] = connection.said()
     assert given_back.id == methods.BASIC_NACK
@@ -190,8 +193,8 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_not_anothers(
     first = channel.call(methods.QUEUE_DECLARE, queue="a")
     second = channel.call(methods.QUEUE_DECLARE, queue="b")
     first.cancel()
-    channel.hear(received(methods.QUEUE_DECLARE_OK, queue="a"))
-    channel.hear(received(methods.QUEUE_DECLARE_OK, queue="b"))
+    channel.on_method(received(methods.QUEUE_DECLARE_OK, queue="a"))
+    channel.on_method(received(methods.QUEUE_DECLARE_OK, queue="b"))
 
     assert (await second).queue == "b"
 
@@ -204,10 +207,10 @@ async def test_a_close_is_answered_and_told_to_all_who_wait(
     call = channel.call(methods.QUEUE_DECLARE, queue="a")
     getting = asyncio.ensure_future(channel.get("q"))
     post = channel.post("x", "k", b"", SAID)
-    room = asyncio.ensure_future(channel.room(0))
+    room = asyncio.ensure_future(channel.wait_for_confirms())
     await asyncio.sleep(0)
     connection.said()
-    channel.hear(close(406, "PRECONDITION_FAILED - durable"))
+    channel.on_method(close(406, "PRECONDITION_FAILED - durable"))
 
     for waiting in (call, getting, post, room):
         with pytest.raises(PreconditionFailed, match="durable"):
@@ -222,7 +225,7 @@ async def test_a_number_is_given_back_once_when_both_close_at_a_time(
 ) -> None:
     closing = asyncio.ensure_future(channel.close())
     await asyncio.sleep(0)
-    channel.hear(close(404, "NOT_FOUND - no exchange"))
+    channel.on_method(close(404, "NOT_FOUND - no exchange"))
 
     await closing
     assert isinstance(channel.failure, NotFound)
@@ -237,7 +240,7 @@ async def test_a_close_that_nobody_waits_for_any_more_closes(
     closing.cancel()
     await asyncio.sleep(0)
     assert connection.left == []
-    channel.hear(received(methods.CHANNEL_CLOSE_OK))
+    channel.on_method(received(methods.CHANNEL_CLOSE_OK))
     assert connection.left == [1]
     connection.said()
 
@@ -250,7 +253,7 @@ async def test_a_close_that_nobody_waits_for_any_more_closes(
 async def test_an_answer_to_who_had_the_number_before_closes_nothing(
     channel: AmqpClientChannel, connection: Connection
 ) -> None:
-    channel.hear(received(methods.CHANNEL_CLOSE_OK))
+    channel.on_method(received(methods.CHANNEL_CLOSE_OK))
     assert connection.left == []
 
 
@@ -259,7 +262,7 @@ async def test_a_closed_channel_takes_nothing_more(
 ) -> None:
     closing = asyncio.ensure_future(channel.close())
     await asyncio.sleep(0)
-    channel.hear(received(methods.CHANNEL_CLOSE_OK))
+    channel.on_method(received(methods.CHANNEL_CLOSE_OK))
     await closing
     connection.said()
     channel.ack(1)

@@ -51,7 +51,7 @@ def test_room_is_there_as_soon_as_there_is_and_no_sooner(
             if step is None:
                 confirms.add(b"\x00\x00", b"", mandatory=False)
                 continue
-            waiting = asyncio.ensure_future(confirms.room(most))
+            waiting = asyncio.ensure_future(confirms.wait(most))
             await asyncio.sleep(0)
             assert waiting.done() == (confirms.open <= most)
             confirms.settle(step[0], multiple=step[1], refused=False)

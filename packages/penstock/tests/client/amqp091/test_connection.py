@@ -111,12 +111,12 @@ async def test_what_is_confirmed_is_there_and_what_is_not_is_told(
     arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
     await channel.declare_queue(name, exclusive=True, arguments=arguments)
     await channel.confirm()
-    await channel.publish_safely("", name, b"fits", BasicProperties(), mandatory=True)
+    await channel.publish_confirmed("", name, b"fits", BasicProperties(), mandatory=True)
 
     with pytest.raises(QueueFull):
-        await channel.publish_safely("", name, b"does not", BasicProperties())
+        await channel.publish_confirmed("", name, b"does not", BasicProperties())
     with pytest.raises(NoRoute):
-        await channel.publish_safely("", f"no {name}", b"", BasicProperties(), mandatory=True)
+        await channel.publish_confirmed("", f"no {name}", b"", BasicProperties(), mandatory=True)
     content = await channel.get(name, no_ack=True)
     assert content is not None
     assert content.body == b"fits"
@@ -131,8 +131,8 @@ async def test_many_are_published_with_a_window_and_are_safe_in_the_end(
         for number in range(3000):
             channel.publish("", name, str(number).encode(), BasicProperties())
             if number % 100 == 0:
-                await channel.room(500)
-        await channel.room(0)
+                await channel.wait_for_confirms(500)
+        await channel.wait_for_confirms()
 
     declared = await channel.declare_queue(name, exclusive=True)
     assert declared.message_count == 3000
@@ -237,7 +237,7 @@ async def test_everybody_who_waits_is_told_that_a_connection_broke(
         channel.call(methods.QUEUE_DECLARE, queue=name),
         asyncio.ensure_future(channel.get(name)),
         channel.post("", name, b"", BasicProperties()),
-        asyncio.ensure_future(channel.room(0)),
+        asyncio.ensure_future(channel.wait_for_confirms()),
         asyncio.ensure_future(connection.channel()),
     ]
     await line.wait_for_bytes(1)
@@ -276,7 +276,7 @@ async def test_senders_wait_while_the_broker_asks_them_to(line: Line, name: str)
     line.tell(encode_method_frame(0, methods.CONNECTION_BLOCKED, reason="low on disk"))
     await channel.declare_queue(name, exclusive=True)  # an answer behind it
     assert connection.blocked
-    sending = asyncio.create_task(channel.publish_safely("", name, b"late", BasicProperties()))
+    sending = asyncio.create_task(channel.publish_confirmed("", name, b"late", BasicProperties()))
     assert (await channel.declare_queue(name, exclusive=True)).message_count == 0
     line.tell(encode_method_frame(0, methods.CONNECTION_UNBLOCKED))
     async with asyncio.timeout(SECONDS):
@@ -329,7 +329,7 @@ async def test_over_tls_a_broker_has_to_be_trusted(
     channel = await connection.channel()
     await channel.declare_queue(name, exclusive=True)
     await channel.confirm()
-    await channel.publish_safely("", name, b"x" * 200_000, BasicProperties())
+    await channel.publish_confirmed("", name, b"x" * 200_000, BasicProperties())
     content = await channel.get(name)
     assert content is not None
     assert len(content.body) == 200_000

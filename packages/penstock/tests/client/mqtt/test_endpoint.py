@@ -24,7 +24,7 @@ def test_the_scheme_says_how(url: str, port: int, tls: bool, path: str | None) -
 
 def test_what_is_left_out_is_a_session_of_mqtt_5_that_ends_with_the_connection() -> None:
     endpoint = parse_endpoint("mqtt://localhost")
-    assert (endpoint.version, endpoint.lasting, endpoint.user) == ("5", False, None)
+    assert (endpoint.version, endpoint.is_persistent, endpoint.user) == ("5", False, None)
 
 
 def test_every_fabric_has_a_client_id_of_its_own() -> None:
@@ -38,7 +38,7 @@ def test_what_is_said_is_taken() -> None:
     )
     assert (endpoint.user, endpoint.password, endpoint.host) == ("user", "p@ss", "::1")
     assert (endpoint.version, endpoint.client_id) == ("3.1.1", "sensor-7")
-    assert (endpoint.session_expiry, endpoint.keepalive, endpoint.lasting) == (60, 5, True)
+    assert (endpoint.session_expiry, endpoint.keepalive, endpoint.is_persistent) == (60, 5, True)
     assert str(endpoint) == "[::1]:1884"
 
 
@@ -54,7 +54,7 @@ def test_a_name_is_a_session_that_lasts() -> None:
     [
         ("mqtt://localhost/vhost", "no virtual hosts"),
         ("mqtt://localhost?version=4", "version should be 5 or 3.1.1"),
-        ("mqtt://localhost?clientid=x", "there is no 'clientid'"),
+        ("mqtt://localhost?clientid=x", "unknown option 'clientid'"),
         ("mqtt://localhost?keepalive=soon", "keepalive should be whole seconds"),
         ("mqtt://localhost?keepalive=99999", "1 to 65535"),
         ("mqtt://localhost:99999", "port"),

@@ -37,10 +37,10 @@ def test_a_url_names_a_broker(url: str, endpoint: PadresEndpoint) -> None:
     [
         ("socket://there/B1", "should be padres://host:port/BrokerID"),
         ("padres://there:port", "the port should be a number"),
-        ("padres://there/B-1", "no id of a broker"),
-        ("padres://there/a/b", "no id of a broker"),
+        ("padres://there/B-1", "not a broker id"),
+        ("padres://there/a/b", "not a broker id"),
         ("padres://there?heartbeat=soon", "heartbeat should be whole seconds"),
-        ("padres://there?colour=red", "there is no 'colour'"),
+        ("padres://there?colour=red", "unknown option 'colour'"),
     ],
 )
 def test_a_url_that_names_none_says_why(url: str, why: str) -> None:

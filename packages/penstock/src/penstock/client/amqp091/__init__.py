@@ -1,7 +1,6 @@
-"""AMQP 0-9-1 at full speed: many small messages, transactions, little code between.
+"""The client over AMQP 0-9-1, for Penstock and RabbitMQ.
 
-`penstock.client` has patterns for programs; here are the protocol's own words, for those parts of
-Penstock that send or take ten thousand messages a second and decide themselves what is acknowledged
-when. `connection` and `link` live on an event loop, `blocking` and `publisher` do without one. The
-codec is `penstock.wire.amqp091`.
+`fabric` and its parts (`publisher`, `consumer`, `requester`) are the patterns. `connection` and
+`channel` are the protocol on an event loop; `blocking_connection` and `bulk_publisher` do without
+one.
 """

@@ -1,9 +1,8 @@
-"""A channel: calls and their answers, deliveries, publishes and their confirms.
+"""A channel of the AMQP 0-9-1 client: calls, deliveries, publishes and confirms.
 
-Calls may be made one behind the other without waiting: a broker answers those of one kind in order,
-though a commit, which waits for the disk, may be overtaken by others. What is published goes out at
-the end of the loop's turn, all of it in one write. A call or a wait may be given up (cancelled) at
-any time; what it would have brought is not lost.
+Calls can be pipelined: a broker answers methods of one kind in order. All frames of one iteration
+of the loop are one write. A call can be cancelled at any time; its late answer is discarded, and a
+message that a cancelled `get` would have returned is requeued.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ PublishOutcome = Callable[[PenstockError | None], None]
 
 
 class ChannelConnection(Protocol):
-    """The connection, as a channel sees it."""
+    """What a channel needs of its connection."""
 
     address: AmqpAddress
-    flowing: bool  #: whether what is sent now leaves soon
+    flowing: bool  #: neither the broker nor a full socket buffer holds publishers up
 
     @property
     def frame_max(self) -> int: ...
@@ -59,20 +58,20 @@ class ChannelConnection(Protocol):
 
 
 class AmqpClientChannel:
-    """Had from a connection. What comes is told to the callbacks, on the loop."""
+    """Opened by `AmqpClientConnection.channel`. The callbacks are called on the loop."""
 
     def __init__(self, number: int, connection: ChannelConnection) -> None:
         self.number = number
         self.failure: PenstockError | None = None  #: why it is closed
-        #: Told of all messages that one read brought, at once.
+        #: Called with all deliveries of one read of the socket.
         self.on_deliveries: Callable[[list[AmqpContent]], None] = _ignore
         self.on_closed: Callable[[PenstockError], None] = _ignore
-        #: The broker has ended a consumer, as when its queue is deleted.
+        #: The broker has cancelled a consumer, because its queue was deleted, say.
         self.on_cancelled: Callable[[str], None] = _ignore
-        #: No queue took a message that was mandatory, and nobody waits for its confirm.
+        #: A mandatory message was returned whose confirm is not awaited.
         self.on_returned: Callable[[AmqpContent], None] = _ignore
         self._connection = connection
-        self._answers = PendingReplies()
+        self._replies = PendingReplies()
         self._confirms: PublisherConfirms | None = None
 
     # Calls.
@@ -84,7 +83,7 @@ class AmqpClientChannel:
             fail_future(refused, self.failure)
             return refused
         self._connection.send(encode_method_frame(self.number, request, **arguments))
-        return self._answers.expect(reply_id(request))
+        return self._replies.expect(reply_id(request))
 
     async def declare_exchange(
         self,
@@ -95,7 +94,6 @@ class AmqpClientChannel:
         passive: bool = False,
         arguments: Arguments | None = None,
     ) -> None:
-        """Passive: only see whether it is there."""
         await self.call(
             methods.EXCHANGE_DECLARE,
             exchange=name,
@@ -158,7 +156,7 @@ class AmqpClientChannel:
         )
 
     async def prefetch(self, count: int) -> None:
-        """Of consumers that begin from now on."""
+        """For consumers that are started from now on."""
         await self.call(methods.BASIC_QOS, prefetch_count=count)
 
     async def consume(
@@ -176,14 +174,13 @@ class AmqpClientChannel:
         await self.call(methods.BASIC_CANCEL, consumer_tag=tag)
 
     async def get(self, queue: str, *, no_ack: bool = False) -> AmqpContent | None:
-        """The next message of a queue, if there is one."""
         self._check()
         get = encode_method_frame(self.number, methods.BASIC_GET, queue=queue, no_ack=no_ack)
         self._connection.send(get)
-        return await self._answers.expect_message(no_ack=no_ack)
+        return await self._replies.expect_get(no_ack=no_ack)
 
     async def select(self) -> None:
-        """From here on, what is published and acknowledged happens at `commit`, or not at all."""
+        """Start a transaction: publishes and acknowledgements take effect at `commit`."""
         await self.call(methods.TX_SELECT)
 
     def commit(self) -> asyncio.Future[MethodArguments]:
@@ -193,7 +190,7 @@ class AmqpClientChannel:
         return self.call(methods.TX_ROLLBACK)
 
     async def confirm(self) -> None:
-        """From here on, the broker says of each message when it has it safe."""
+        """Put the channel into confirm mode."""
         await self.call(methods.CONFIRM_SELECT)
         self._confirms = self._confirms or PublisherConfirms()
 
@@ -219,7 +216,7 @@ class AmqpClientChannel:
         await self.close()
 
     def abandon(self) -> asyncio.Future[MethodArguments]:
-        """`close`, for who does not wait: its number is another's once the broker has answered."""
+        """`close` without waiting. The channel number is reused when the broker has answered."""
         return self.call(methods.CHANNEL_CLOSE, reply_code=200)
 
     # Messages.
@@ -233,14 +230,14 @@ class AmqpClientChannel:
         *,
         mandatory: bool = False,
     ) -> None:
-        """Sent at the end of the turn. Whether it is safe, `room` tells if the channel confirms."""
+        """In confirm mode, `wait_for_confirms` raises the error of a refused message."""
         route, header = encode_route(exchange, key), encode_header(properties, len(body))
         self.publish_encoded(route, header, body, mandatory=mandatory)
 
     def publish_encoded(
         self, route: bytes, header: bytes, body: bytes, *, mandatory: bool = False
     ) -> None:
-        """`publish` of what is written already (`core.properties`), or came so."""
+        """`publish` of an encoded message (`core.basic_properties`)."""
         self._check()
         self._send(route, header, body, mandatory)
         if self._confirms is not None:
@@ -278,7 +275,7 @@ class AmqpClientChannel:
         self._send(route, header, body, mandatory)
         self._confirms.add_awaited(route, header, on_outcome)
 
-    async def publish_safely(
+    async def publish_confirmed(
         self,
         exchange: str,
         key: str,
@@ -287,19 +284,19 @@ class AmqpClientChannel:
         *,
         mandatory: bool = False,
     ) -> None:
-        """`post`, once the broker and the socket take more; returns when it is safe."""
+        """`post` when the connection is flowing; returns when the message is confirmed."""
         if not self._connection.flowing:
             await self._connection.flow()
         await self.post(exchange, key, body, properties, mandatory=mandatory)
 
-    async def room(self, most: int) -> None:
-        """Returns when no more than so many messages are unconfirmed, and the connection takes
-        more; 0 is when all are safe. Raises what became of a message that `publish` sent."""
+    async def wait_for_confirms(self, most: int = 0) -> None:
+        """Returns when at most so many messages are unconfirmed and the connection is flowing.
+        Raises if the broker has refused or returned a message of `publish`."""
         assert self._confirms is not None, "confirm() comes first"
         self._check()
         if not self._connection.flowing:
             await self._connection.flow()
-        await self._confirms.room(most)
+        await self._confirms.wait(most)
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         if self.failure is None:
@@ -316,9 +313,9 @@ class AmqpClientChannel:
             )
             self._connection.send(nack)
 
-    # What the connection says.
+    # Events of the connection.
 
-    def hear(self, received: ReceivedMethod) -> None:
+    def on_method(self, received: ReceivedMethod) -> None:
         method, arguments = received
         match method.id:
             case methods.BASIC_ACK | methods.BASIC_NACK:
@@ -328,7 +325,7 @@ class AmqpClientChannel:
                         arguments.delivery_tag, multiple=arguments.multiple, refused=refused
                     )
             case methods.BASIC_GET_EMPTY:
-                self._answers.hear_message(None)
+                self._replies.resolve_get(None)
             case methods.BASIC_CANCEL:
                 self.on_cancelled(arguments.consumer_tag)
             case methods.CHANNEL_CLOSE:
@@ -337,31 +334,31 @@ class AmqpClientChannel:
                 code, text = arguments.reply_code, arguments.reply_text
                 self.fail(error_from_close(code, text, self._connection.address))
             case methods.CHANNEL_CLOSE_OK:
-                if self._answers.hear(received):  # else it is for who had this number before
+                if self._replies.resolve(received):  # else it answers an earlier channel
                     self._connection.closed(self.number)
                     self.on_closed = _ignore
-                    self.fail(ChannelError("this channel was closed"))
+                    self.fail(ChannelError("the channel is closed"))
             case methods.CHANNEL_FLOW:
                 answer = encode_method_frame(
                     self.number, methods.CHANNEL_FLOW_OK, active=arguments.active
                 )
                 self._connection.send(answer)
             case _:
-                self._answers.hear(received)
+                self._replies.resolve(received)
 
-    def hear_content(self, content: AmqpContent) -> None:
-        """A message that was asked for, or that nobody takes."""
+    def on_content(self, content: AmqpContent) -> None:
+        """A message of `get`, or a returned one."""
         if content.method != methods.BASIC_RETURN:
-            if self._answers.hear_message(content):
+            if self._replies.resolve_get(content):
                 self.reject(content.tag, requeue=True)
-        elif self._confirms is None or not self._confirms.came_back(content):
+        elif self._confirms is None or not self._confirms.returned(content):
             self.on_returned(content)
 
     def fail(self, error: PenstockError) -> None:
         if self.failure is not None:
             return
         self.failure = error
-        self._answers.fail(error)
+        self._replies.fail(error)
         if self._confirms is not None:
             self._confirms.fail(error)
         self.on_closed(error)
@@ -381,13 +378,6 @@ def _ignore(_: object) -> None:
     pass
 
 
-# What was published and is not yet known to be safe, and who waits for that.
-#
-# A broker counts publishes from one, and confirms a number or all up to one. A message it could not
-# route comes back first, and is confirmed all the same; which of several it was is told by its
-# route, and by its properties where routes are equal.
-
-
 class _UnconfirmedPublish:
     __slots__ = ("header", "on_outcome", "returned", "route")
 
@@ -399,7 +389,11 @@ class _UnconfirmedPublish:
 
 
 class PublisherConfirms:
-    """Of one channel."""
+    """The unconfirmed messages of a channel, by publish sequence number.
+
+    A broker returns an unroutable message before it confirms it. The return has no sequence number:
+    the message is found by its route, and by its header if several have the same route.
+    """
 
     __slots__ = ("_failure", "_last", "_open", "_waiting")
 
@@ -407,15 +401,14 @@ class PublisherConfirms:
         self._last = 0
         self._open: dict[int, _UnconfirmedPublish | None] = {}  # by number, in order
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._failure: PenstockError | None = None  # of what nobody waits for by itself
+        self._failure: PenstockError | None = None  # of a message without `on_outcome`
 
     @property
     def open(self) -> int:
-        """How many there are."""
         return len(self._open)
 
     def add(self, route: bytes, header: bytes, *, mandatory: bool) -> None:
-        """Published; whoever cares asks `room`."""
+        """Published, without a callback: `wait` raises its error."""
         self._last += 1
         self._open[self._last] = _UnconfirmedPublish(route, header, None) if mandatory else None
 
@@ -425,8 +418,8 @@ class PublisherConfirms:
         self._last += 1
         self._open[self._last] = _UnconfirmedPublish(route, header, on_outcome)
 
-    async def room(self, most: int) -> None:
-        """Returns when no more than so many are open; raises what became of one meanwhile."""
+    async def wait(self, most: int) -> None:
+        """Returns when at most so many are open; raises the error of a message from `add`."""
         if len(self._open) > most and self._failure is None:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((most, future))
@@ -448,8 +441,8 @@ class PublisherConfirms:
             self._end(self._open.pop(tag), refused)
         self._release()
 
-    def came_back(self, content: AmqpContent) -> bool:
-        """Whether it was one of those."""
+    def returned(self, content: AmqpContent) -> bool:
+        """Whether it is one of the unconfirmed messages."""
         alike = [
             each
             for each in self._open.values()
@@ -462,7 +455,6 @@ class PublisherConfirms:
         return True
 
     def fail(self, error: PenstockError) -> None:
-        """No more will be heard of them."""
         published, self._open = list(self._open.values()), {}
         waiting, self._waiting = self._waiting, deque()
         for each in published:
@@ -511,14 +503,11 @@ def _resolve(future: asyncio.Future[None], error: PenstockError | None) -> None:
         future.set_result(None)
 
 
-# Who waits for which answer: a broker gives those of one kind in the order of the calls.
-#
-# Whoever waits may give up (cancel) at any time. The answer still comes, and is nobody else's: it
-# is taken in the name of the one who left.
-
-
 class PendingReplies:
-    """Of one channel, to its calls and to its gets."""
+    """The awaited answers of a channel, in the order of the calls.
+
+    The answer to a cancelled call still arrives, and must not be given to the next one.
+    """
 
     __slots__ = ("_calls", "_gets")
 
@@ -531,13 +520,13 @@ class PendingReplies:
         self._calls.setdefault(reply, deque()).append(future)
         return future
 
-    def expect_message(self, *, no_ack: bool) -> asyncio.Future[AmqpContent | None]:
+    def expect_get(self, *, no_ack: bool) -> asyncio.Future[AmqpContent | None]:
         future: asyncio.Future[AmqpContent | None] = asyncio.get_running_loop().create_future()
         self._gets.append((future, no_ack))
         return future
 
-    def hear(self, answer: ReceivedMethod) -> bool:
-        """Whether somebody had asked for it."""
+    def resolve(self, answer: ReceivedMethod) -> bool:
+        """Whether it was awaited."""
         waiting = self._calls.get(answer.id)
         if not waiting:
             return False
@@ -546,8 +535,8 @@ class PendingReplies:
             future.set_result(answer.arguments)
         return True
 
-    def hear_message(self, content: AmqpContent | None) -> bool:
-        """Whether it has to be given back, for who asked for it has left."""
+    def resolve_get(self, content: AmqpContent | None) -> bool:
+        """Whether the message has to be requeued, because its `get` was cancelled."""
         if not self._gets:
             return False
         future, no_ack = self._gets.popleft()

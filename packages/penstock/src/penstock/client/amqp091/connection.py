@@ -1,7 +1,8 @@
-"""One connection on an event loop: the frames of AMQP 0-9-1 on a socket, with its heartbeats.
+"""An AMQP 0-9-1 connection on an event loop, and one that reconnects.
 
-What is to be written in a turn of the loop goes out in one write. What one read brings to a
-channel is handed to it as one list. How a connection ended is told to all channels, once.
+All frames of one iteration of the loop are one write. All deliveries of one read to a channel are
+one call of its `on_deliveries`. `AmqpRecoveringConnection` repeats the setup of its user on each
+connection; channels of a lost connection raise `AmqpConnectionLost`.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from penstock.wire.amqp091.frames import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from penstock.wire.amqp091.methods import BASIC_DELIVER, CHANNEL_OPEN, ReceivedMethod
 
 CONNECT_SECONDS: Final = 10.0
-#: What may wait to be sent before senders should (`flow`).
+#: With more unsent bytes, the connection is not `flowing`.
 WRITE_BUFFER_BYTES: Final = 1 * MiB
-#: Half heartbeats without a sign of life, after which there is none.
+#: A silent broker is given up after two heartbeat intervals.
 _MAX_MISSED_HALF_HEARTBEATS: Final = 4
 
 
 class AmqpClientConnection(asyncio.Protocol):
-    """Made by `connect`. Keeps `penstock.client.amqp091.channel.ChannelConnection`."""
+    """Opened by `connect`. Implements `penstock.client.amqp091.channel.ChannelConnection`."""
 
     def __init__(self, address: AmqpAddress, name: str) -> None:
         self.address = address
-        self.flowing = True  #: neither the broker nor the socket asks senders to wait
+        self.flowing = True  #: neither the broker nor a full socket buffer holds publishers up
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[PenstockError] = self._loop.create_future()
         self.opened: asyncio.Future[None] = self._loop.create_future()
@@ -59,7 +60,7 @@ class AmqpClientConnection(asyncio.Protocol):
 
     @property
     def blocked(self) -> bool:
-        """Whether the broker has asked senders to wait."""
+        """Whether the broker has blocked publishers (`connection.blocked`)."""
         return self._zero.blocked
 
     async def channel(self) -> AmqpClientChannel:
@@ -68,7 +69,7 @@ class AmqpClientConnection(asyncio.Protocol):
         free = (each for each in range(1, self._zero.channel_max + 1) if each not in self._channels)
         number = next(free, None)
         if number is None:
-            raise ResourceExhausted(f"{self.address} allows no more than {len(self._channels)}")
+            raise ResourceExhausted(f"{self.address} allows {len(self._channels)} channels")
         channel = self._channels[number] = AmqpClientChannel(number, self)
         try:
             await channel.call(CHANNEL_OPEN)
@@ -78,14 +79,14 @@ class AmqpClientConnection(asyncio.Protocol):
         return channel
 
     async def flow(self) -> None:
-        """Returns when `flowing`; raises when the connection is lost before."""
+        """Returns when `flowing`; raises if the connection is lost."""
         while not self.flowing and not self.lost.done():
             await self._flow.wait()
         if self.lost.done():
             raise _lost(self.lost.result())
 
     async def close(self) -> None:
-        """Leave with a word; and without one, if the broker does not answer."""
+        """Close the connection; abort it if the broker does not answer."""
         if self._transport is None or self.lost.done():
             return
         self.send(self._zero.close())
@@ -96,9 +97,7 @@ class AmqpClientConnection(asyncio.Protocol):
     def abandon(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-        self._lose(AmqpConnectionLost(f"left {self.address}"))
-
-    # What channels say.
+        self._lose(AmqpConnectionLost(f"the connection to {self.address} was closed"))
 
     def send(self, data: bytes) -> None:
         if not self._out:
@@ -113,7 +112,7 @@ class AmqpClientConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
-    # The socket.
+    # Events of the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -122,31 +121,31 @@ class AmqpClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._silent = 0
-        brought: dict[int, list[AmqpContent]] = {}
+        deliveries_by_channel: dict[int, list[AmqpContent]] = {}
         channels = self._channels
         try:
             for each in self._messages.feed(data):
                 if isinstance(each, AmqpContent):
                     number = each.channel
                     if each.method == BASIC_DELIVER:
-                        brought.setdefault(number, []).append(each)
+                        deliveries_by_channel.setdefault(number, []).append(each)
                     elif number in channels:
-                        channels[number].hear_content(each)
+                        channels[number].on_content(each)
                     continue
                 number, method = each
                 if not number:
-                    self._hear(method)
+                    self._on_method(method)
                 elif number in channels:
-                    if deliveries := brought.pop(number, None):
+                    if deliveries := deliveries_by_channel.pop(number, None):
                         channels[number].on_deliveries(deliveries)
-                    channels[number].hear(method)
+                    channels[number].on_method(method)
         except PenstockError as error:
-            # Once the connection is open, a frame that cannot be read is as good as a lost one.
+            # On an open connection, reconnect after a frame that cannot be decoded.
             opened = self.opened.done()
             self._lose(AmqpConnectionLost(f"{self.address}: {error}") if opened else error)
             self.abandon()
             return
-        for number, contents in brought.items():
+        for number, contents in deliveries_by_channel.items():
             if number in channels:
                 channels[number].on_deliveries(contents)
 
@@ -174,14 +173,12 @@ class AmqpClientConnection(asyncio.Protocol):
         self._set_flow()
         if not self.opened.done():
             self.opened.set_exception(error)
-            self.opened.exception()  # seen, even if nobody waits any more
+            self.opened.exception()  # retrieved, even if nothing awaits it any more
         for channel in list(self._channels.values()):
             channel.fail(_lost(error))
         self._channels.clear()
 
-    # The connection's own channel.
-
-    def _hear(self, method: ReceivedMethod) -> None:
+    def _on_method(self, method: ReceivedMethod) -> None:
         zero = self._zero
         if answer := zero.on_method(method):
             self.send(answer)
@@ -194,7 +191,7 @@ class AmqpClientConnection(asyncio.Protocol):
         elif zero.ended is not None:
             self._lose(zero.ended)
             if self._transport is not None:
-                self._loop.call_soon(self._transport.close)  # behind the answer
+                self._loop.call_soon(self._transport.close)  # after the answer is written
 
     def _beat(self) -> None:
         every = self._zero.heartbeat / 2

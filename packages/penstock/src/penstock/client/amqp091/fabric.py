@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from typing import Final, Self
-from weakref import WeakSet
+from typing import Any, Final, Self
 
 from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpRecoveringConnection, SetupChannel
@@ -32,16 +31,8 @@ from penstock.client.amqp091.consumer import (
 )
 from penstock.client.amqp091.publisher import AmqpPublisher, create_sender
 from penstock.client.amqp091.requester import AmqpRequester
-from penstock.client.fabric import (
-    SUBSCRIBE_PREFETCH,
-    TOPIC_EXCHANGE,
-    WORK_PREFETCH,
-    Fabric,
-    StreamStart,
-    stream_arguments,
-)
+from penstock.client.fabric import TOPIC_EXCHANGE, Fabric, StreamStart
 from penstock.client.message import Body, Headers, ReceivedMessage
-from penstock.client.receiver import MessageReceiver
 from penstock.client.sender import MessageSender
 from penstock.wire.amqp091.address import parse_amqp_url
 
@@ -52,13 +43,13 @@ class AmqpFabric(Fabric):
     def __init__(
         self, url: str, *, tls: ssl.SSLContext | None = None, retry_seconds: float = 0.0
     ) -> None:
+        super().__init__()
         address = parse_amqp_url(url, heartbeat=HEARTBEAT_SECONDS)
         self._publish_connection, self._consume_connection = (
             AmqpRecoveringConnection(address, name, tls=tls, retry_seconds=retry_seconds)
             for name in ("penstock sender", "penstock receiver")
         )
         self._publishers: dict[tuple[str, str], AmqpPublisher] = {}
-        self._consumers: WeakSet[AmqpConsumer] = WeakSet()
         self._replies = AmqpPublisher(self._publish_connection, "")
         self._requester = AmqpRequester(self._publish_connection, self._replies)
 
@@ -74,62 +65,44 @@ class AmqpFabric(Fabric):
         setup = TopicExchangeDeclaration(exchange).declare
         return create_sender(self._publisher_for("topic", exchange, exchange, setup), address)
 
-    def subscribe(
-        self,
-        *patterns: str,
-        name: str | None = None,
-        exchange: str = TOPIC_EXCHANGE,
-        prefetch: int = SUBSCRIBE_PREFETCH,
-    ) -> MessageReceiver:
-        return self._receiver(AmqpSubscriptionSource(patterns or ("#",), exchange, name, prefetch))
-
     def push(self, queue: str) -> MessageSender:
         setup = WorkQueueDeclaration(queue).declare
         return create_sender(self._publisher_for("queue", queue, "", setup, mandatory=True), queue)
-
-    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
-        return self._receiver(AmqpWorkQueueSource(queue, prefetch))
-
-    async def request(
-        self,
-        service: str,
-        body: Body = b"",
-        *,
-        headers: Headers | None = None,
-        timeout: float | None = 30.0,
-    ) -> ReceivedMessage:
-        return await self._requester.requests.request(service, body, headers, timeout)
-
-    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
-        return self._receiver(AmqpRequestSource(service, prefetch), replies=True)
-
-    def stream(
-        self,
-        name: str,
-        *,
-        subjects: Sequence[str] = (),
-        max_age: str | None = None,
-        max_bytes: int | None = None,
-    ) -> MessageSender:
-        async def setup(channel: AmqpClientChannel) -> None:
-            await channel.declare_queue(name, arguments=stream_arguments(max_age, max_bytes))
-            for subject in subjects:
-                await channel.bind(name, TOPIC_EXCHANGE, subject)
-
-        return create_sender(self._publisher_for("stream", name, "", setup, mandatory=True), name)
-
-    def replay(
-        self, stream: str, start: StreamStart = "first", *, prefetch: int = SUBSCRIBE_PREFETCH
-    ) -> MessageReceiver:
-        return self._receiver(AmqpStreamSource(stream, start, prefetch))
 
     async def open(self) -> Self:
         await self._publish_connection.open()
         return self
 
-    async def close(self) -> None:
-        for consumer in list(self._consumers):
-            await consumer.close()
+    def _subscription(
+        self, patterns: Sequence[str], exchange: str, name: str | None, prefetch: int
+    ) -> AmqpConsumer:
+        return self._consumer(AmqpSubscriptionSource(patterns, exchange, name, prefetch))
+
+    def _queue(self, queue: str, prefetch: int) -> AmqpConsumer:
+        return self._consumer(AmqpWorkQueueSource(queue, prefetch))
+
+    async def _request(
+        self, service: str, body: Body, headers: Headers | None, timeout: float | None
+    ) -> ReceivedMessage:
+        return await self._requester.requests.request(service, body, headers, timeout)
+
+    def _requests(self, service: str, prefetch: int) -> AmqpConsumer:
+        return self._consumer(AmqpRequestSource(service, prefetch))
+
+    def _stream_sender(
+        self, name: str, subjects: Sequence[str], arguments: dict[str, Any]
+    ) -> MessageSender:
+        async def setup(channel: AmqpClientChannel) -> None:
+            await channel.declare_queue(name, arguments=arguments)
+            for subject in subjects:
+                await channel.bind(name, TOPIC_EXCHANGE, subject)
+
+        return create_sender(self._publisher_for("stream", name, "", setup, mandatory=True), name)
+
+    def _stream(self, stream: str, start: StreamStart, prefetch: int) -> AmqpConsumer:
+        return self._consumer(AmqpStreamSource(stream, start, prefetch))
+
+    async def _close(self) -> None:
         await self._requester.close()
         for publisher in (*self._publishers.values(), self._replies):
             await publisher.close()
@@ -147,7 +120,5 @@ class AmqpFabric(Fabric):
             )
         return publisher
 
-    def _receiver(self, source: AmqpSource, *, replies: bool = False) -> MessageReceiver:
-        consumer = AmqpConsumer(self._consume_connection, source, self._replies)
-        self._consumers.add(consumer)
-        return MessageReceiver(consumer, replies=replies)
+    def _consumer(self, source: AmqpSource) -> AmqpConsumer:
+        return AmqpConsumer(self._consume_connection, source, self._replies)

@@ -1,8 +1,9 @@
-"""One connection: the engine of AMQP 1.0 on a socket, with its heartbeats.
+"""An AMQP 1.0 connection, and one that reconnects.
 
-What is at our end of a link (`Amqp10LinkHandler`) hears of it directly; what ends the connection is
-told once, to whoever made it. All that is to be written in a turn of the loop goes out in one
-write.
+`Amqp10ClientConnection` runs the engine of `wire.amqp10` on a socket, with heartbeats; one session
+carries all links. All output of one iteration of the loop is one write. The handler of a link gets
+its events. `Amqp10RecoveringConnection` reconnects and gives each listener the new session; a
+reconnect that the broker refuses ends the recovery with its error.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ FRAME_MAX: Final = 256 * KiB
 
 
 class Amqp10LinkHandler(Protocol):
-    """What is at our end of a link; its methods return at once."""
+    """Handles the events of a link."""
 
     def on_attached(self) -> None: ...
 
@@ -59,7 +60,7 @@ class Amqp10LinkHandler(Protocol):
 
 
 class Amqp10ClientConnection(asyncio.Protocol):
-    """Keeps `penstock.wire.amqp10.connection.Amqp10Events`; one session carries all links."""
+    """Implements `penstock.wire.amqp10.connection.Amqp10Events`."""
 
     def __init__(
         self,
@@ -73,15 +74,15 @@ class Amqp10ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[Amqp10Session] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._leaving = False
-        self._heard = True
-        self._beat: asyncio.TimerHandle | None = None
-        self._listen: asyncio.TimerHandle | None = None
-        self._partings: dict[LinkEndpoint, asyncio.Future[None]] = {}
+        self._closing = False
+        self._received = True
+        self._beat_timer: asyncio.TimerHandle | None = None
+        self._check_timer: asyncio.TimerHandle | None = None
+        self._detaches: dict[LinkEndpoint, asyncio.Future[None]] = {}
         self._engine = Amqp10Connection(self, container_id, frame_max=FRAME_MAX, channel_max=0)
 
     async def connect(self, tls: ssl.SSLContext | None) -> Amqp10Session:
-        """Returns the session when the broker has let us in."""
+        """Returns the session of the open connection."""
         endpoint = self._endpoint
         async with asyncio.timeout(CONNECT_SECONDS):
             await self._loop.create_connection(
@@ -93,35 +94,37 @@ class Amqp10ClientConnection(asyncio.Protocol):
                 else (PLAIN, encode_plain_response(endpoint.user, endpoint.password))
             )
             engine = self._engine
-            opening = SaslClient(engine, mechanism, response, endpoint.hostname, self._let_in)
+            opening = SaslClient(
+                engine, mechanism, response, endpoint.hostname, self._authenticated
+            )
             engine.opening = opening
             opening.begin()
             return await self._ready
 
     @property
     def relays(self) -> bool:
-        """Whether the broker sends messages on by the address each of them has."""
+        """Whether the broker has an anonymous relay, which routes by the address of a message."""
         remote = self._engine.remote
         return remote is not None and "ANONYMOUS-RELAY" in remote.offered_capabilities
 
-    async def parted(self, link: LinkEndpoint) -> None:
-        """Returns when the broker has taken its end of a link off as well, or does not answer."""
-        parting = self._partings[link] = self._loop.create_future()
-        self._see_off()
+    async def wait_detached(self, link: LinkEndpoint) -> None:
+        """Returns when the broker has detached the link as well, or does not answer."""
+        detached = self._detaches[link] = self._loop.create_future()
+        self._complete_detaches()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await parting
+                await detached
 
-    def _see_off(self) -> None:
+    def _complete_detaches(self) -> None:
         gone = self._gone.done()
-        for link in [link for link in self._partings if gone or link not in link.session.links]:
-            parting = self._partings.pop(link)
-            if not parting.done():
-                parting.set_result(None)
+        for link in [link for link in self._detaches if gone or link not in link.session.links]:
+            detached = self._detaches.pop(link)
+            if not detached.done():
+                detached.set_result(None)
 
     async def close(self) -> None:
-        """Leave with a word; and without one, if the broker does not answer."""
-        self._leaving = True
+        """Close the connection; abort it if the broker does not answer."""
+        self._closing = True
         if self._transport is None or self._gone.done():
             return
         self._engine.close()
@@ -141,29 +144,29 @@ class Amqp10ClientConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
+        self._received = True
         try:
             self._engine.receive(data)
         except PenstockError as error:
             self._lose(error)
             self.abandon()
-        if self._partings:
-            self._see_off()
+        if self._detaches:
+            self._complete_detaches()
 
     def connection_lost(self, error: Exception | None) -> None:
-        for timer in (self._beat, self._listen):
+        for timer in (self._beat_timer, self._check_timer):
             if timer is not None:
                 timer.cancel()
         if not self._gone.done():
             self._gone.set_result(None)
-        self._see_off()
+        self._complete_detaches()
         self._lose(error or Amqp10ConnectionLost("the connection was closed"))
 
     def _lose(self, error: Exception) -> None:
-        told, self._leaving = self._leaving, True
+        closing, self._closing = self._closing, True
         if not self._ready.done():
             self._ready.set_exception(error)
-        elif not told:
+        elif not closing:
             self._on_lost(
                 error
                 if isinstance(error, Amqp10ConnectionLost)
@@ -182,37 +185,39 @@ class Amqp10ClientConnection(asyncio.Protocol):
 
     # Heartbeats.
 
-    def _let_in(self) -> None:
+    def _authenticated(self) -> None:
         heartbeat = self._endpoint.heartbeat
         self._engine.open(hostname=self._endpoint.hostname, idle_time_out=heartbeat * 1000)
 
-    def _keep_time(self, opened: Open) -> None:
-        self._listen = self._loop.call_later(2 * self._endpoint.heartbeat, self._check_heard)
+    def _start_heartbeats(self, opened: Open) -> None:
+        self._check_timer = self._loop.call_later(
+            2 * self._endpoint.heartbeat, self._check_received
+        )
         if opened.idle_time_out:
             self._send_beat(opened.idle_time_out / 2000)
 
     def _send_beat(self, every: float) -> None:
         if not self._engine.out:
             self._engine.heartbeat()
-        self._beat = self._loop.call_later(every, self._send_beat, every)
+        self._beat_timer = self._loop.call_later(every, self._send_beat, every)
 
-    def _check_heard(self) -> None:
-        if not self._heard:
-            self._lose(
-                Amqp10ConnectionLost(f"no sign of life for {2 * self._endpoint.heartbeat} s")
-            )
+    def _check_received(self) -> None:
+        if not self._received:
+            self._lose(Amqp10ConnectionLost(f"no heartbeat for {2 * self._endpoint.heartbeat} s"))
             self.abandon()
             return
-        self._heard = False
-        self._listen = self._loop.call_later(2 * self._endpoint.heartbeat, self._check_heard)
+        self._received = False
+        self._check_timer = self._loop.call_later(
+            2 * self._endpoint.heartbeat, self._check_received
+        )
 
-    # What the engine says.
+    # Events of the engine.
 
     def on_output(self) -> None:
         self._loop.call_soon(self._flush)
 
     def on_open(self, opened: Open) -> None:
-        self._keep_time(opened)
+        self._start_heartbeats(opened)
         self._engine.session().begin()
 
     def on_close(self, error: Amqp10Error | None) -> None:
@@ -237,10 +242,10 @@ class Amqp10ClientConnection(asyncio.Protocol):
         remote = link.remote
         end: Amqp10LinkHandler | None = link.context
         if end is None or remote is None:
-            link.detach()  # a link that nobody here has asked for
+            link.detach()  # a link that was not requested
         elif (remote.source if link.role else remote.target) is not None:
             end.on_attached()
-        # Without a source or a target it is refused, and the detach that says why comes next.
+        # Without a source or target the link is refused; a detach with the error follows.
 
     def on_detach(self, link: LinkEndpoint, closed: bool, error: Amqp10Error | None) -> None:
         end: Amqp10LinkHandler | None = link.context
@@ -271,32 +276,25 @@ class Amqp10ClientConnection(asyncio.Protocol):
         end.on_outcome(delivery)
 
     def on_settled(self, delivery: IncomingDelivery) -> None:
-        """It is the sender's last word; ours has gone out, or is not wanted."""
+        """Nothing to do: the delivery is settled on our side."""
 
     def on_drained(self, link: ReceiverLink) -> None:
-        """We never ask for that."""
+        """The client never drains a link."""
 
-
-# A connection that mends itself.
-#
-# A trunk keeps a wire connected for as long as it is open. When a connection goes, the parts that
-# use it are told; when the next is there each is given its session to go on with. A broker that
-# will not have us back ends the trunk with the reason.
 
 log = get_logger(__name__)
 
 
 class Amqp10ReconnectListener(Protocol):
-    """Whoever has a link on a trunk, and something to resume on the next connection."""
+    """A part of the client that attaches its link on each connection."""
 
-    def resume(self, session: Amqp10Session) -> None:
-        """There is a connection: attach."""
+    def resume(self, session: Amqp10Session) -> None: ...
 
     def paused(self) -> None:
-        """The connection went."""
+        """The connection was lost."""
 
     def failed(self, error: PenstockError) -> None:
-        """There will be no other."""
+        """There will be no other connection."""
 
 
 class Amqp10RecoveringConnection:
@@ -312,7 +310,7 @@ class Amqp10RecoveringConnection:
         self._container_id = endpoint.container_id + suffix
         self._tls = tls
         self._retry_seconds = retry_seconds
-        self._parts: list[Amqp10ReconnectListener] = []
+        self._listeners: list[Amqp10ReconnectListener] = []
         self._current: Amqp10ClientConnection | None = None
         self._session: Amqp10Session | None = None
         self._opening = asyncio.Lock()
@@ -335,27 +333,27 @@ class Amqp10RecoveringConnection:
                 reconnect_when_lost(self._lost, self._connect, self._fail, self)
             )
 
-    async def join(self, part: Amqp10ReconnectListener) -> None:
-        """Take part: from now on, the part has a link whenever there is a connection."""
+    async def join(self, listener: Amqp10ReconnectListener) -> None:
+        """`watch`, and resume on the present connection."""
         await self.open()
         if self._failure is not None:
             raise self._failure
-        self.watch(part)
+        self.watch(listener)
         if self._session is not None:
-            part.resume(self._session)
+            listener.resume(self._session)
 
-    def watch(self, part: Amqp10ReconnectListener) -> None:
-        """Be told what becomes of the connection."""
-        self._parts.append(part)
+    def watch(self, listener: Amqp10ReconnectListener) -> None:
+        """Notify the listener of each connection from now on."""
+        self._listeners.append(listener)
 
-    def leave(self, part: Amqp10ReconnectListener) -> None:
-        if part in self._parts:
-            self._parts.remove(part)
+    def leave(self, listener: Amqp10ReconnectListener) -> None:
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
-    async def parted(self, link: LinkEndpoint) -> None:
-        """Returns when the broker knows that we have left a link."""
+    async def wait_detached(self, link: LinkEndpoint) -> None:
+        """Returns when the broker has detached the link as well."""
         if self._current is not None:
-            await self._current.parted(link)
+            await self._current.wait_detached(link)
 
     async def close(self) -> None:
         self._fail(FabricClosed("the fabric is closed"))
@@ -383,13 +381,13 @@ class Amqp10RecoveringConnection:
         if self._lost.is_set():
             return
         self._session = session
-        for part in list(self._parts):
-            part.resume(session)
+        for listener in list(self._listeners):
+            listener.resume(session)
 
     def _on_lost(self, lost: Amqp10ConnectionLost) -> None:
         self._session = None
-        for part in list(self._parts):
-            part.paused()
+        for listener in list(self._listeners):
+            listener.paused()
         if (failure := permanent_error(self.endpoint, lost)) is not None:
             self._fail(failure)
         else:
@@ -399,5 +397,5 @@ class Amqp10RecoveringConnection:
     def _fail(self, error: PenstockError) -> None:
         if self._failure is None:
             self._failure = error
-            for part in list(self._parts):
-                part.failed(error)
+            for listener in list(self._listeners):
+                listener.failed(error)

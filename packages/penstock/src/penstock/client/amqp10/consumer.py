@@ -1,10 +1,9 @@
-"""Receiving across reconnects.
+"""Consuming across reconnects.
 
-An inlet keeps a link to its source for as long as it is open: whenever a connection ends, it is
-attached to the next and goes on. Between the socket and the program lies a buffer, and credit sees
-to it that no more than the prefetch is there or in the program's hands. When a connection breaks,
-what a redelivering source had put there is dropped, for it comes again; what another source had put
-there is all there is of it, and is kept.
+A consumer attaches a link to its source on each connection. Link credit limits the messages that
+wait in its buffer, or are unsettled, to the prefetch. After a lost connection, the broker delivers
+the messages of a queue again, so the buffer is cleared. Messages of other sources are not delivered
+again, so they stay in the buffer.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from penstock.wire.amqp10.values import Described, Symbol, Timestamp, ULong
 
 
 class Amqp10Consumer:
-    """Keeps `penstock.client.receiver.RecoveringConsumer`."""
+    """Implements `penstock.client.receiver.RecoveringConsumer`."""
 
     def __init__(
         self,
@@ -60,10 +59,10 @@ class Amqp10Consumer:
         self._arrivals: DeliveryBuffer[tuple[wire.Amqp10Message, IncomingDelivery]] = (
             DeliveryBuffer()
         )
-        self._parts: list[bytes] = []  #: of a message that has not all arrived
-        self._held_back = 0  #: messages that count against the prefetch
+        self._parts: list[bytes] = []  #: of an incomplete message
+        self._held_back = 0  #: messages that count towards the prefetch
         self._link: ReceiverLink | None = None
-        self._attached = asyncio.Event()  #: what is sent now will arrive here
+        self._attached = asyncio.Event()
         self._joining: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -74,7 +73,7 @@ class Amqp10Consumer:
 
     @property
     def address(self) -> str:
-        """Where what comes here is sent to, of a node that the broker has made for us."""
+        """The address of a dynamic node."""
         remote = None if self._link is None else self._link.remote
         return "" if remote is None or remote.source is None else str(remote.source.address)
 
@@ -83,7 +82,7 @@ class Amqp10Consumer:
         return read_message(message, Amqp10Delivery(message, delivery, self._settle, self._replies))
 
     async def take(self) -> tuple[wire.Amqp10Message, IncomingDelivery | None]:
-        """The next message as it came; and its delivery, if that is to be settled."""
+        """The next message, and its delivery if it has to be settled."""
         if self._joining is None:
             await self.open()
         message, delivery = await self._arrivals.take()
@@ -102,10 +101,10 @@ class Amqp10Consumer:
         link, self._link = self._link, None
         if link is not None:
             link.context = None
-            link.detach(closed=not self._source.lasts)
-            await self._connection.parted(link)
+            link.detach(closed=not self._source.durable)
+            await self._connection.wait_detached(link)
 
-    # What the trunk says.
+    # Events of the connection.
 
     def resume(self, session: Amqp10Session) -> None:
         self._link = link = session.receiver(self._source.name)
@@ -133,14 +132,14 @@ class Amqp10Consumer:
         self._arrivals.fail(error)
         self._attached.set()
 
-    # What the link says.
+    # Events of the link.
 
     def on_attached(self) -> None:
         self._grant()
         self._attached.set()
 
     def on_detached(self, error: Amqp10Error | None) -> None:
-        """Refused; or ended, for its queue was deleted, say, and then another may be made."""
+        """Refused, or ended because its queue was deleted, say: then attach again."""
         link, refused = self._link, not self._attached.is_set()
         self.paused()
         if refused or link is None:
@@ -172,10 +171,10 @@ class Amqp10Consumer:
         self._parts = []
 
     def on_credit(self) -> None:
-        """Credit is ours to give."""
+        """For senders only."""
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        """Nothing is sent this way."""
+        """For senders only."""
 
     # Credit.
 
@@ -185,11 +184,11 @@ class Amqp10Consumer:
             self._release(delivery)
 
     def _release(self, delivery: IncomingDelivery) -> None:
-        """One message fewer counts against the prefetch."""
+        """One message fewer counts towards the prefetch."""
         if self._link is None or delivery.link is not self._link:
             return
         self._held_back -= 1
-        # Not while some is left: RabbitMQ counts it twice when flows and transfers cross.
+        # Not while credit is left: RabbitMQ counts it twice when flows and transfers cross.
         if self._link.credit == 0 and self._held_back * 2 <= self._source.prefetch:
             self._grant()
 
@@ -204,29 +203,27 @@ class Amqp10Consumer:
             self.failed(error)
 
 
-# Where messages come from: the terminus that each pattern attaches to.
-#
-# A source is asked for its terminus on every new connection, so it knows where to go on. Whether it
-# `redelivers` decides how it is received: from one that does, a message is settled when the program
-# is done with it; from one that does not, messages come settled, and credit alone holds them back.
-
 STREAM_OFFSET_FILTER: Final = Symbol("rabbitmq:stream-offset-spec")
 #: The keys of a subscription to a topic exchange, as Qpid's brokers take them.
 TOPIC_BINDING_FILTER: Final = Symbol("apache.org:legacy-amqp-topic-binding:string")
 
 
 class Amqp10Source(Protocol):
-    """What an inlet draws from."""
+    """What a consumer attaches to, on every new connection.
+
+    A source that `redelivers` delivers unsettled messages again: the program settles them. From
+    another source, messages arrive settled, and only credit limits them.
+    """
 
     name: str  #: of the link
     prefetch: int
     redelivers: bool
-    lasts: bool  #: the broker keeps it when we leave
+    durable: bool  #: the broker keeps it when the link is detached
 
     def terminus(self) -> performatives.LinkSource: ...
 
     def admit(self, message: Amqp10Message) -> bool:
-        """Whether the program should see this message."""
+        """Whether the program receives this message."""
 
 
 def queue_address(name: str) -> str:
@@ -234,10 +231,10 @@ def queue_address(name: str) -> str:
 
 
 class Amqp10WorkQueueSource:
-    """Push/pull: items of a queue, each to one of those who pull."""
+    """Push/pull: each message of a queue goes to one of its consumers."""
 
     redelivers = True
-    lasts = False
+    durable = False
 
     def __init__(self, queue: str, prefetch: int) -> None:
         self.name = f"{queue}-{uuid4().hex[:8]}"
@@ -252,10 +249,10 @@ class Amqp10WorkQueueSource:
 
 
 class Amqp10RequestSource:
-    """Request/reply: the requests to a service. The queue goes with the last who serves it."""
+    """Request/reply: the requests to a service. The queue is deleted with its last consumer."""
 
     redelivers = True
-    lasts = False
+    durable = False
 
     def __init__(self, service: str, prefetch: int) -> None:
         self.name = f"{service}-{uuid4().hex[:8]}"
@@ -272,13 +269,13 @@ class Amqp10RequestSource:
 
 
 class Amqp10ReplySource:
-    """Request/reply: a node of our own that answers come to."""
+    """Request/reply: a dynamic node for replies."""
 
     redelivers = False
-    lasts = False
+    durable = False
 
     def __init__(self, prefetch: int) -> None:
-        self.name = f"answers-{uuid4().hex[:8]}"
+        self.name = f"replies-{uuid4().hex[:8]}"
         self.prefetch = prefetch
 
     def terminus(self) -> performatives.LinkSource:
@@ -289,16 +286,16 @@ class Amqp10ReplySource:
 
 
 class Amqp10SubscriptionSource:
-    """Publish/subscribe: copies of what matches, from now on; or, with a name, since it was made.
+    """Publish/subscribe: copies of the messages that match.
 
-    Those who use the same name share the messages, as JMS has it.
+    With a name the subscription is durable and shared, as in JMS.
     """
 
     def __init__(
         self, patterns: Sequence[str], exchange: str, name: str | None, prefetch: int
     ) -> None:
         self.prefetch = prefetch
-        self.redelivers = self.lasts = name is not None
+        self.redelivers = self.durable = name is not None
         self.name = name or f"subscription-{uuid4().hex[:8]}"
         self._patterns = patterns
         self._exchange = exchange
@@ -311,7 +308,7 @@ class Amqp10SubscriptionSource:
         else:
             keys = list(self._patterns)
             source.filter = {TOPIC_BINDING_FILTER: Described(TOPIC_BINDING_FILTER, keys)}
-        if self.lasts:
+        if self.durable:
             source.durable = performatives.UNSETTLED_STATE
             source.expiry_policy = performatives.NEVER
             source.capabilities = ("shared", "global")
@@ -322,10 +319,10 @@ class Amqp10SubscriptionSource:
 
 
 class Amqp10StreamSource:
-    """A stream from a point on; after a break, from the message after the last one seen."""
+    """A stream from an offset; after a reconnect, from the message after the last one received."""
 
     redelivers = False
-    lasts = False
+    durable = False
 
     def __init__(self, stream: str, start: StreamStart, prefetch: int) -> None:
         self.name = f"{stream}-{uuid4().hex[:8]}"
@@ -337,7 +334,7 @@ class Amqp10StreamSource:
     def terminus(self) -> performatives.LinkSource:
         begin = self._start if self._last < 0 else ULong(self._last + 1)
         if self._start == "next":
-            # Should the connection break before the first message, "next" would then mean later.
+            # After a reconnect, "next" would skip what was appended in between.
             self._start = _offset(datetime.now(UTC))
         return performatives.LinkSource(
             f"/stream/{quote(self._stream, safe='')}",

@@ -1,22 +1,23 @@
-"""What a URL says of a broker that speaks AMQP 1.0.
+"""URLs and errors of AMQP 1.0.
 
-`amqp+1.0://user:password@host:5672/vhost` and `amqps+1.0://`. Who is not named is `guest`; an empty
-name is nobody, whom some brokers let in (SASL's ANONYMOUS). A virtual host is told to the broker as
-RabbitMQ has it, by the hostname `vhost:NAME`. The rest is in the query: `container_id=` (who we
-say we are), `heartbeat=` seconds, `cafile=`.
+`amqp+1.0://user:password@host:5672/vhost` and `amqps+1.0://`, with the options `container_id=`,
+`heartbeat=` in seconds and `cafile=`. The default user is `guest`; an empty user is anonymous (SASL
+ANONYMOUS). As in RabbitMQ, the hostname `vhost:NAME` selects the virtual host.
+
+A lost connection is `Amqp10ConnectionLost`, and the client reconnects. Error conditions of refusals
+become the errors of `penstock.core.errors`.
 """
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 from uuid import uuid4
 
-from penstock.client import errors as errors_client
+from penstock.client import errors as client_errors
 from penstock.client.errors import BrokerUnreachable
-from penstock.client.url import create_tls_context, format_host_port, parse_url
+from penstock.client.url import BrokerEndpoint, parse_url
 from penstock.core.addresses import DEFAULT_PORTS
 from penstock.core.errors import (
     AccessRefused,
@@ -34,7 +35,7 @@ from penstock.core.errors import (
 from penstock.wire.amqp10 import errors
 from penstock.wire.amqp10.performatives import Amqp10Error
 
-#: A peer that vanished without a word is missed after twice as much.
+#: A silent peer is given up after two intervals.
 HEARTBEAT_SECONDS: Final = 15
 
 _OPTIONS: Final = ("container_id", "heartbeat", "cafile")
@@ -42,27 +43,17 @@ _SCHEMES: Final = {"amqp+1.0": "amqp10", "amqps+1.0": "amqps10"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Amqp10Endpoint:
-    host: str
-    port: int
-    user: str | None  #: None is nobody in particular
+class Amqp10Endpoint(BrokerEndpoint):
+    user: str | None  #: None is anonymous
     password: str = field(repr=False)
-    vhost: str | None  #: None is the broker's own choice
+    vhost: str | None  #: None is the broker's default
     container_id: str
-    tls: bool = False
-    cafile: str | None = None
     heartbeat: int = HEARTBEAT_SECONDS
 
     @property
     def hostname(self) -> str:
-        """What the broker is told that we want to reach."""
+        """The hostname of the open frame."""
         return self.host if self.vhost is None else f"vhost:{self.vhost}"
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        return create_tls_context(self.cafile) if self.tls else None
-
-    def __str__(self) -> str:
-        return format_host_port(self.host, self.port)
 
 
 def parse_endpoint(url: str) -> Amqp10Endpoint:
@@ -81,11 +72,6 @@ def parse_endpoint(url: str) -> Amqp10Endpoint:
     )
 
 
-# The error conditions of AMQP 1.0, given their names in `penstock.core.errors`.
-#
-# A connection that goes is `Amqp10ConnectionLost`, and another may do. What a broker refuses it
-# would refuse again: that is an error with a name.
-
 _ERRORS: Final[dict[str, type[PenstockError]]] = {
     errors.NOT_FOUND: NotFound,
     errors.DELETED: NotFound,
@@ -99,10 +85,9 @@ _ERRORS: Final[dict[str, type[PenstockError]]] = {
     errors.MESSAGE_TOO_LARGE: ContentTooLarge,
 }
 
-#: What is said of bytes that are no frames.
 _MALFORMED: Final = frozenset({errors.FRAMING_ERROR, errors.DECODE_ERROR})
 
-#: With these a broker ends what was well: trying again is all there is to do.
+#: The client reconnects after these.
 _TRANSIENT: Final = _MALFORMED | frozenset(
     {
         errors.CONNECTION_FORCED,
@@ -115,15 +100,15 @@ _TRANSIENT: Final = _MALFORMED | frozenset(
 
 
 class Amqp10ConnectionLost(Exception):
-    """The connection went, for the reason the broker gave, if it gave one."""
+    """The connection was lost, with the error of the broker, if it sent one."""
 
-    def __init__(self, words: str, error: Amqp10Error | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, error: Amqp10Error | None = None) -> None:
+        super().__init__(text)
         self.error = error
 
 
 def to_penstock_error(error: Amqp10Error | None, what: str) -> PenstockError:
-    """Why the broker does not do what was asked: `what` says that."""
+    """The error for an operation, `what`, that the broker refused."""
     if error is None:
         return ProtocolError(f"{what}: refused by the broker")
     named = _ERRORS.get(error.condition, ProtocolError)
@@ -131,15 +116,15 @@ def to_penstock_error(error: Amqp10Error | None, what: str) -> PenstockError:
 
 
 def permanent_error(endpoint: Amqp10Endpoint, lost: Amqp10ConnectionLost) -> PenstockError | None:
-    """The error a closed connection is when there is no use in trying again."""
+    """The error of a lost connection that must not be reopened."""
     error = lost.error
     if error is None or error.condition in _TRANSIENT:
         return None
-    return to_penstock_error(error, f"{endpoint} closes the connection")
+    return to_penstock_error(error, f"{endpoint} closed the connection")
 
 
 def connect_error(endpoint: Amqp10Endpoint, error: Exception) -> PenstockError:
-    """Why no connection came about."""
+    """The error to raise when a connection could not be opened."""
     if isinstance(error, AuthenticationFailed):
         who = "an anonymous client" if endpoint.user is None else repr(endpoint.user)
         return AuthenticationFailed(
@@ -152,4 +137,4 @@ def connect_error(endpoint: Amqp10Endpoint, error: Exception) -> PenstockError:
         malformed = error.error is not None and error.error.condition in _MALFORMED
         reason = "what listens there does not speak AMQP 1.0" if malformed else f"{error}"
         return BrokerUnreachable(endpoint.host, endpoint.port, reason)
-    return errors_client.connect_error(endpoint.host, endpoint.port, error)
+    return client_errors.connect_error(endpoint.host, endpoint.port, error)

@@ -1,8 +1,8 @@
-"""What a message says, as programs have it and as AMQP 1.0 carries it.
+"""AMQP 1.0 messages: encoding, settlement and replies.
 
-Headers are application properties; those that are lists or maps, which these cannot be, are
-annotations `x-header-NAME`, as Penstock's broker has it. A value that came by another client is
-read as bytes: a text as UTF-8, another as JSON.
+Headers are application properties. Lists and maps are annotations `x-header-NAME`, as in Penstock's
+broker, because application properties cannot have them. The body of a value section becomes bytes:
+a string as UTF-8, other values as JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TYPE: Final = Symbol("x-basic-type")
 ROUTING_KEY: Final = Symbol("x-routing-key")
 STREAM_OFFSET: Final = Symbol("x-stream-offset")
 
-#: What the broker says of a message, and no header of its sender's.
+#: Annotations of the broker that are not headers.
 _BROKER_ANNOTATIONS: Final = frozenset(
     {TYPE, ROUTING_KEY, STREAM_OFFSET, "x-exchange", "x-basic-cluster-id"}
 )
@@ -52,7 +52,7 @@ def encode_payload(
     durable: bool = True,
     kind: str | None = None,
 ) -> bytes:
-    """The bytes of a message; `kind` is what it is to programs, such as an error."""
+    """`kind` is the type of the message, such as an error."""
     application: dict[str, Any] = {}
     annotations: dict[Any, Any] = {}
     for name, value in (headers or {}).items():
@@ -74,7 +74,7 @@ def encode_payload(
     try:
         return encode_message(message)
     except EncodeError as error:
-        raise PreconditionFailed(f"a header cannot be sent by AMQP 1.0: {error}") from error
+        raise PreconditionFailed(f"AMQP 1.0 cannot encode a header: {error}") from error
 
 
 def _to_amqp(value: Any) -> Any:
@@ -131,7 +131,7 @@ def _key(key: Any) -> Any:
 
 
 def body_of(message: Amqp10Message) -> tuple[bytes, str | None]:
-    """The body as bytes, and the content type where the message does not say."""
+    """The body as bytes, and the content type of a body that was converted."""
     match message.body:
         case bytes() as data:
             return data, None
@@ -145,7 +145,7 @@ def body_of(message: Amqp10Message) -> tuple[bytes, str | None]:
             return _json(_from_amqp(value)), JSON
         case AmqpSequences(lists):
             return _json([_from_amqp(one) for sequence in lists for one in sequence]), JSON
-    raise TypeError(f"a message with a {type(message.body).__name__} for a body")
+    raise TypeError(f"unknown message body: {type(message.body).__name__}")
 
 
 def _json(value: Any) -> bytes:
@@ -153,7 +153,6 @@ def _json(value: Any) -> bytes:
 
 
 def id_text(value: Any) -> str | None:
-    """An id of any of its types, as a text."""
     if value is None or isinstance(value, str):
         return value if value is None else str(value)
     if isinstance(value, bytes):
@@ -164,14 +163,12 @@ def id_text(value: Any) -> str | None:
     return str(value)
 
 
-# A message as AMQP 1.0 delivers it: reading it, settling it, answering it.
-#
-# A delivery can be settled only on the connection that brought it. When that is gone there is
-# nothing to settle: the broker hands the message out again, which is what was promised.
-
-
 class Amqp10Delivery:
-    """Keeps `penstock.client.message.DeliveryHandle`."""
+    """Implements `penstock.client.message.DeliveryHandle`.
+
+    A delivery is settled on its own connection. If that is lost, the broker delivers the message
+    again, and settling does nothing.
+    """
 
     __slots__ = ("_delivery", "_message", "_on_settled", "_replies")
 
@@ -183,7 +180,7 @@ class Amqp10Delivery:
         replies: Amqp10ReplySender,
     ) -> None:
         self._message = message
-        self._delivery = delivery  #: None when there is nothing to settle
+        self._delivery = delivery  #: None if it needs no settlement
         self._on_settled = on_settled
         self._replies = replies
 
@@ -194,31 +191,29 @@ class Amqp10Delivery:
         self._settle(Modified(delivery_failed=True) if requeue else Rejected())
 
     async def reply(self, body: Body, headers: Mapping[str, Any] | None) -> None:
-        await self._answer(body, headers, None)
+        await self._reply(body, headers, None)
 
     async def fail(self, error: BaseException) -> None:
-        await self._answer(error_body(error), None, ERROR_TYPE)
+        await self._reply(error_body(error), None, ERROR_TYPE)
 
     def _settle(self, state: DeliveryState) -> None:
         delivery, self._delivery = self._delivery, None
         if delivery is not None:
             self._on_settled(delivery, state)
 
-    async def _answer(
-        self, body: Body, headers: Mapping[str, Any] | None, kind: str | None
-    ) -> None:
-        asked = self._message.properties
-        if asked is None or not asked.reply_to:
-            raise Unsupported("the message asks for no answer: it has no reply-to")
+    async def _reply(self, body: Body, headers: Mapping[str, Any] | None, kind: str | None) -> None:
+        request = self._message.properties
+        if request is None or not request.reply_to:
+            raise Unsupported("the message has no reply-to, so it cannot be replied to")
         content, content_type = encode_body(body)
         properties = Amqp10Properties(
             message_id=uuid4().hex,
-            to=asked.reply_to,
-            correlation_id=asked.correlation_id or asked.message_id,
+            to=request.reply_to,
+            correlation_id=request.correlation_id or request.message_id,
             content_type=content_type,
         )
         payload = encode_payload(content, properties, headers=headers, durable=False, kind=kind)
-        await self._replies.send(asked.reply_to, payload)
+        await self._replies.send(request.reply_to, payload)
 
 
 def read_message(message: Amqp10Message, delivery: Amqp10Delivery) -> ReceivedMessage:

@@ -1,12 +1,9 @@
-"""Sending until it is settled.
+"""Publishing until settled, across reconnects.
 
-An outlet is a link to one target. What is posted waits here in order for the credit that the broker
-gives; what the broker has not settled when a connection breaks is sent again on the next, in that
-order and with the same message ids. So nothing is lost, and a receiver that minds can tell the
-copies.
-
-How much may wait is bounded: `post` waits for room. A target that the broker refuses fails all that
-waited for it; the next post tries again.
+A publisher is a sender link to one target. Messages wait in order for link credit. After a lost
+connection, unsettled messages are sent again, in order and with the same message ids: at least
+once. `post` waits while the window is full. If the broker refuses the target, all waiting messages
+fail; the next `post` attaches again.
 """
 
 from __future__ import annotations
@@ -41,15 +38,13 @@ from penstock.wire.amqp10.values import Symbol
 
 @dataclass(slots=True, eq=False)
 class UnsettledMessage:
-    """A message on its way, and the promise given for it."""
-
     payload: bytes
     confirmed: asyncio.Future[None]
-    returned: bool = False  #: once, when it was sent to a queue that had gone
+    returned: bool = False  #: once, because its queue had been deleted
 
 
 class Amqp10Publisher:
-    """One address to send to; None is the relay, which looks at the address of each message."""
+    """Sends to one address; None is the anonymous relay."""
 
     def __init__(
         self,
@@ -62,12 +57,12 @@ class Amqp10Publisher:
     ) -> None:
         self._connection = connection
         self._address = address
-        self._mandatory = mandatory  #: that nobody takes a message is an error
-        self._makes = makes  #: attaching makes what is not there
+        self._mandatory = mandatory  #: an unroutable message is an error
+        self._makes = makes  #: attaching creates the queue if it does not exist
         self._arguments = arguments or {}
         self._window = InflightWindow()
         self._queue: deque[UnsettledMessage] = deque()
-        self._flying: dict[OutgoingDelivery, UnsettledMessage] = {}
+        self._unsettled: dict[OutgoingDelivery, UnsettledMessage] = {}
         self._link: SenderLink | None = None
         self._session: Amqp10Session | None = None
         self._joining = asyncio.Lock()
@@ -76,15 +71,15 @@ class Amqp10Publisher:
 
     @property
     def blocked(self) -> bool:
-        """Whether something waits because the broker gives no credit."""
+        """Whether messages wait for link credit."""
         link = self._link
         return bool(self._queue) and link is not None and link.live and link.credit <= 0
 
     async def post(self, payload: bytes) -> asyncio.Future[None]:
         """Send when there is space in the window; the future is done when it is settled."""
         confirmed = await self._window.admit(len(payload), self._join)
-        posting = UnsettledMessage(payload, confirmed)
-        self._queue.append(posting)
+        message = UnsettledMessage(payload, confirmed)
+        self._queue.append(message)
         if self._link is None and self._session is not None:
             self._attach(self._session)
         else:
@@ -114,66 +109,66 @@ class Amqp10Publisher:
 
     def paused(self) -> None:
         self._session = self._link = None
-        self._take_back()
+        self._requeue_unsettled()
 
     def failed(self, error: PenstockError) -> None:
         self._failure = self._failure or error
-        self._give_up(error)
+        self._fail_all(error)
 
-    # What the link says.
+    # Events of the link.
 
     def on_attached(self) -> None:
         self.on_credit()
 
     def on_detached(self, error: Amqp10Error | None) -> None:
-        """The broker has refused the link, or ended it: for its queue was deleted, say."""
+        """Refused, or ended because its queue was deleted, say."""
         self._link = None
-        self._take_back()
+        self._requeue_unsettled()
         if self._makes and error is not None and error.condition == DELETED:
             if self._queue and self._session is not None:
                 self._attach(self._session)
         else:
-            self._give_up(to_penstock_error(error, f"cannot send to {self._address!r}"))
+            self._fail_all(to_penstock_error(error, f"cannot send to {self._address!r}"))
 
     def on_credit(self) -> None:
         link = self._link
         if link is None or not link.live:
             return
         while self._queue and link.credit > 0 and not link.session.waits:
-            posting = self._queue.popleft()
-            if posting.confirmed.done():  # whoever posted it has given up
+            message = self._queue.popleft()
+            if message.confirmed.done():  # cancelled by its sender
                 continue
             delivery = link.new(False)
-            self._flying[delivery] = posting
-            link.send(delivery, posting.payload)
+            self._unsettled[delivery] = message
+            link.send(delivery, message.payload)
 
     def on_payload(self, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
-        """Nothing comes this way."""
+        """For receivers only."""
 
     def on_abort(self, delivery: IncomingDelivery) -> None:
-        """Nor this."""
+        """For receivers only."""
 
     def on_outcome(self, delivery: OutgoingDelivery) -> None:
-        posting = self._flying.pop(delivery, None)
-        if posting is None:
+        message = self._unsettled.pop(delivery, None)
+        if message is None:
             return
         match delivery.state:
             case None | Accepted():
-                settle(posting.confirmed)
+                settle(message.confirmed)
             case Rejected(error):
-                failure = to_penstock_error(error, f"{self._address!r} does not take the message")
+                failure = to_penstock_error(error, f"{self._address!r} refused the message")
                 if isinstance(failure, ResourceExhausted):
                     failure = QueueFull(str(failure))
-                settle(posting.confirmed, failure)
+                settle(message.confirmed, failure)
             case _ if not self._mandatory:
-                settle(posting.confirmed)
-            case _ if self._makes and not posting.returned:
-                posting.returned = True
-                self._queue.appendleft(posting)
+                settle(message.confirmed)
+            case _ if self._makes and not message.returned:
+                message.returned = True
+                self._queue.appendleft(message)
                 self._attach_again()
             case _:
                 settle(
-                    posting.confirmed,
+                    message.confirmed,
                     NoRoute(f"unroutable message: no queue for address {self._address!r}"),
                 )
 
@@ -194,76 +189,76 @@ class Amqp10Publisher:
         link.attach(attach)
 
     def _attach_again(self) -> None:
-        """The queue has gone, and attaching makes another: what is under way is sent there."""
+        """The queue was deleted: attaching creates another one. Send unsettled messages again."""
         if self._link is not None:
             self._link.context = None
             self._link.detach()
             self._link = None
-        self._take_back()
+        self._requeue_unsettled()
         if self._session is not None:
             self._attach(self._session)
 
-    def _take_back(self) -> None:
-        """What was under way is to be sent again, before what waits."""
-        self._queue.extendleft(reversed(self._flying.values()))
-        self._flying.clear()
+    def _requeue_unsettled(self) -> None:
+        """Queue unsettled messages again, before the waiting ones."""
+        self._queue.extendleft(reversed(self._unsettled.values()))
+        self._unsettled.clear()
 
-    def _give_up(self, error: PenstockError) -> None:
-        waiting = [*self._flying.values(), *self._queue]
-        self._flying.clear()
+    def _fail_all(self, error: PenstockError) -> None:
+        waiting = [*self._unsettled.values(), *self._queue]
+        self._unsettled.clear()
         self._queue.clear()
-        for posting in waiting:
-            settle(posting.confirmed, error)
+        for message in waiting:
+            settle(message.confirmed, error)
 
 
-# Where answers go: the addresses that questions ask them to be sent to.
-#
-# A broker that relays takes them all over one link and reads the address of each. To another, there
-# is a link for each asker; those that were used longest ago are taken off again, once nothing is
-# under way on them.
-
-#: Askers that have a link of their own at a time, unless more are answered at once.
+#: Reply links at a time, unless more replies are unsettled at once.
 MAX_REPLY_LINKS: Final = 32
 
 
 @dataclass(slots=True)
 class _ReplyLink:
     publisher: Amqp10Publisher
-    under_way: int = 0  #: answers that are not settled yet
+    unsettled: int = 0
 
 
 class Amqp10ReplySender:
+    """Sends replies to the addresses of requesters.
+
+    If the broker has an anonymous relay, one link is enough. Otherwise each requester has a link,
+    and those that were not used for the longest time are detached.
+    """
+
     def __init__(self, connection: Amqp10RecoveringConnection) -> None:
         self._connection = connection
         self._relay = _ReplyLink(Amqp10Publisher(connection, None))
-        self._askers: dict[str, _ReplyLink] = {}
+        self._links: dict[str, _ReplyLink] = {}
 
     async def send(self, address: str, payload: bytes) -> None:
-        """To one who has gone it goes nowhere: that is no fault of whoever answers."""
+        """A reply to a requester that has disconnected is dropped."""
         await self._connection.open()
-        asker = self._relay if self._connection.relays else self._asker(address)
-        asker.under_way += 1
+        link = self._relay if self._connection.relays else self._link_to(address)
+        link.unsettled += 1
         try:
             with contextlib.suppress(NotFound):
-                await (await asker.publisher.post(payload))
+                await (await link.publisher.post(payload))
         finally:
-            asker.under_way -= 1
-            await self._take_off()
+            link.unsettled -= 1
+            await self._detach_unused()
 
     async def close(self) -> None:
-        for asker in (self._relay, *self._askers.values()):
-            await asker.publisher.close()
+        for link in (self._relay, *self._links.values()):
+            await link.publisher.close()
 
-    def _asker(self, address: str) -> _ReplyLink:
-        asker = self._askers.pop(address, None) or _ReplyLink(
+    def _link_to(self, address: str) -> _ReplyLink:
+        link = self._links.pop(address, None) or _ReplyLink(
             Amqp10Publisher(self._connection, address)
         )
-        self._askers[address] = asker  # the latest is the last
-        return asker
+        self._links[address] = link  # the latest is the last
+        return link
 
-    async def _take_off(self) -> None:
-        over = len(self._askers) - MAX_REPLY_LINKS
+    async def _detach_unused(self) -> None:
+        over = len(self._links) - MAX_REPLY_LINKS
         if over > 0:
-            idle = [name for name, asker in self._askers.items() if not asker.under_way]
-            for asker in [self._askers.pop(name) for name in idle[:over]]:
-                await asker.publisher.close()
+            idle = [name for name, link in self._links.items() if not link.unsettled]
+            for link in [self._links.pop(name) for name in idle[:over]]:
+                await link.publisher.close()

@@ -1,12 +1,11 @@
-"""A connection that mends itself.
+"""An MQTT connection that reconnects.
 
-A link keeps a wire connected for as long as it is open. When a connection goes, the parts that use
-it are told; when the next is there they are asked in turn to resume, those who receive before those
-who send, and only then is the link `ready` again. A broker that will not have us back (another has
-taken our name, our password has changed) ends the link with the reason.
+Its listeners are notified when the connection is lost. On the next one they resume in order,
+receivers before senders; only then is the connection `ready`. A reconnect that the broker refuses
+ends the recovery with its error.
 
-It also weighs who may hold up the broker: a part whose buffer is full may have reading stopped, but
-not while somebody waits for the broker's word, which comes the same way.
+A listener whose buffer is full can pause reading (`hold`). That does not take effect while another
+waits for an acknowledgement of the broker (`expect`), which arrives on the same socket.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ from penstock.core.retry import RetryPolicy
 
 log = get_logger(__name__)
 
-#: A connection that ends sooner has not been a success, and the next one can wait.
+#: After shorter connections, reconnects are delayed.
 SHORT_CONNECTION_SECONDS: Final = 1.0
 SHORT_CONNECTION_RETRY: Final = RetryPolicy(first=0.5, longest=15.0)
-#: After so many of those it is time to say what may be behind it.
+#: After so many of them, a warning names the probable cause.
 MAX_SHORT_CONNECTIONS: Final = 3
 
 
 class MqttReconnectListener(Protocol):
-    """Whoever uses a link and has something to resume on the next connection."""
+    """A part of the client that resumes on the next connection."""
 
     def paused(self, lost: MqttConnectionLost) -> None: ...
 
     def renewed(self, session_present: bool) -> None:
-        """There is a connection; what arrives from now on arrives on it."""
+        """Connected: messages that arrive from now on belong to this connection."""
 
     async def resume(self, session_present: bool) -> None:
-        """Go on; raises `MqttConnectionLost` when this connection went as well."""
+        """Raises `MqttConnectionLost` if this connection is lost as well."""
 
     def failed(self, error: PenstockError) -> None:
         """There will be no other connection."""
@@ -63,34 +62,33 @@ class MqttRecoveringConnection:
         self.endpoint = endpoint
         self.wire = PahoConnection(endpoint, tls, self)
         self.connack: ConnackProperties | None = None
-        self.generation = 0  #: which connection it is, counted from 1
+        self.generation = 0  #: the number of the connection, from 1
         self.on_arrival: Callable[[MQTTMessage], None] = lambda _: None
         self.on_acknowledged: Callable[[int, ReasonCode], None] = lambda _packet, _reason: None
         self._retry_seconds = retry_seconds
-        self._parts: list[MqttReconnectListener] = []
+        self._listeners: list[MqttReconnectListener] = []
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         self._opening = asyncio.Lock()
         self._recovery: asyncio.Task[None] | None = None
         self._failure: PenstockError | None = None
         self._holding: set[object] = set()
-        self._awaited = 0
-        self._welcomed = False  #: the last attempt to connect succeeded
+        self._expected = 0
+        self._connack_received = False  #: the last attempt to connect succeeded
         self._connected_at = 0.0
         self._short_connections = 0
         self._delays = SHORT_CONNECTION_RETRY.delays()
 
-    def join(self, part: MqttReconnectListener) -> None:
-        self._parts.append(part)
+    def join(self, listener: MqttReconnectListener) -> None:
+        self._listeners.append(listener)
 
     @property
     def connected(self) -> bool:
-        """Whether something can be sent now."""
         return self.connack is not None
 
     @property
-    def lasting(self) -> bool:
-        return self.endpoint.lasting
+    def is_persistent(self) -> bool:
+        return self.endpoint.is_persistent
 
     async def open(self) -> None:
         async with self._opening:
@@ -105,7 +103,7 @@ class MqttRecoveringConnection:
             )
 
     async def ready(self) -> ConnackProperties:
-        """Returns when there is a connection and everything is resumed on it."""
+        """Returns when all listeners have resumed on a connection."""
         while True:
             await self.open()
             await self._ready.wait()
@@ -125,28 +123,28 @@ class MqttRecoveringConnection:
 
     def hold(self, who: object) -> None:
         self._holding.add(who)
-        self._steer()
+        self._update_reading()
 
     def release(self, who: object) -> None:
         self._holding.discard(who)
-        self._steer()
+        self._update_reading()
 
     def expect(self) -> None:
-        """Somebody waits for the broker's word."""
-        self._awaited += 1
-        self._steer()
+        """An acknowledgement of the broker is awaited."""
+        self._expected += 1
+        self._update_reading()
 
-    def met(self) -> None:
-        self._awaited -= 1
-        self._steer()
+    def received(self) -> None:
+        self._expected -= 1
+        self._update_reading()
 
     def on_connack(self, connack: ConnackProperties) -> None:
-        self._welcomed = True
+        self._connack_received = True
         self.generation += 1
         self.connack = connack
-        self._steer()
-        for part in self._parts:
-            part.renewed(connack.session_present)
+        self._update_reading()
+        for listener in self._listeners:
+            listener.renewed(connack.session_present)
 
     def arrived(self, packet: MQTTMessage) -> None:
         self.on_arrival(packet)
@@ -157,8 +155,8 @@ class MqttRecoveringConnection:
     def lost(self, error: MqttConnectionLost) -> None:
         self.connack = None
         self._ready.clear()
-        for part in self._parts:
-            part.paused(error)
+        for listener in self._listeners:
+            listener.paused(error)
         if (failure := permanent_error(self.endpoint, error)) is not None:
             self._fail(failure)
         else:
@@ -168,12 +166,12 @@ class MqttRecoveringConnection:
     def __str__(self) -> str:
         return str(self.endpoint)
 
-    def _steer(self) -> None:
-        self.wire.read(not self._holding or self._awaited > 0)
+    def _update_reading(self) -> None:
+        self.wire.read(not self._holding or self._expected > 0)
 
     async def _connect(self) -> None:
         self._lost.clear()
-        self._welcomed = False
+        self._connack_received = False
         try:
             connack = await self.wire.connect()
         except PenstockError:
@@ -181,8 +179,8 @@ class MqttRecoveringConnection:
         except (OSError, ValueError, MqttConnectionLost) as error:
             raise connect_error(self.endpoint, error) from error
         try:
-            for part in self._parts:
-                await part.resume(connack.session_present)
+            for listener in self._listeners:
+                await listener.resume(connack.session_present)
         except MqttConnectionLost as error:
             raise connect_error(self.endpoint, error) from error
         if self.connack is not None:
@@ -191,7 +189,7 @@ class MqttRecoveringConnection:
     async def _reconnect(self) -> None:
         """Connect, after a delay that grows while connections end soon after they are opened."""
         clock = asyncio.get_running_loop().time
-        if self._welcomed and clock() - self._connected_at < SHORT_CONNECTION_SECONDS:
+        if self._connack_received and clock() - self._connected_at < SHORT_CONNECTION_SECONDS:
             self._short_connections += 1
             if self._short_connections == MAX_SHORT_CONNECTIONS:
                 log.warning(
@@ -208,6 +206,6 @@ class MqttRecoveringConnection:
     def _fail(self, error: PenstockError) -> None:
         if self._failure is None:
             self._failure = error
-            for part in self._parts:
-                part.failed(error)
+            for listener in self._listeners:
+                listener.failed(error)
         self._ready.set()

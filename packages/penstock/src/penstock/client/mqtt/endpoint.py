@@ -1,22 +1,23 @@
-"""What a URL says of a broker that speaks MQTT, and of the session to have with it.
+"""URLs and errors of MQTT.
 
-`mqtt://user:password@host:1883/`, `mqtts://`, `ws://host:15675/ws` and `wss://`. The rest is in the
-query: `version=3.1.1` (5 unless said), `client_id=`, `session_expiry=` seconds for which the broker
-keeps the session when we are away, `keepalive=` seconds, `cafile=`.
+`mqtt://user:password@host:1883/`, `mqtts://`, `ws://host:15675/ws` and `wss://`, with the options
+`version=` (5 or 3.1.1), `client_id=`, `session_expiry=` and `keepalive=` in seconds, `cafile=`.
+
+A lost connection is `MqttConnectionLost`, and the client reconnects. Reason codes of refusals
+become the errors of `penstock.core.errors`.
 """
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import uuid4
 
-from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.reasoncodes import ReasonCode as PahoReasonCode
 
 from penstock.client import errors
 from penstock.client.errors import BrokerUnreachable
-from penstock.client.url import create_tls_context, format_host_port, parse_url
+from penstock.client.url import BrokerEndpoint, parse_url
 from penstock.core.addresses import DEFAULT_PORTS
 from penstock.core.errors import (
     AccessRefused,
@@ -30,35 +31,31 @@ from penstock.core.errors import (
     ResourceLocked,
     Unsupported,
 )
+from penstock.wire.mqtt.reason_codes import ReasonCode
 
 V5: Final = "5"
 V311: Final = "3.1.1"
 
-#: What the standard calls a session that does not expire.
+#: The session expiry interval of a session that does not expire.
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
-#: A peer that vanished without a word is missed after half as much again.
 KEEPALIVE_SECONDS: Final = 30
 
 _OPTIONS: Final = ("version", "client_id", "session_expiry", "keepalive", "cafile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MqttEndpoint:
-    host: str
-    port: int
+class MqttEndpoint(BrokerEndpoint):
     user: str | None
     password: str | None = field(repr=False)
     client_id: str
-    path: str | None = None  #: of the WebSocket, where it is one
-    tls: bool = False
-    cafile: str | None = None
+    path: str | None = None  #: of the WebSocket, if it is one
     version: str = V5
     session_expiry: int = 0
     keepalive: int = KEEPALIVE_SECONDS
 
     @property
-    def lasting(self) -> bool:
-        """Whether the broker keeps the session while we are away."""
+    def is_persistent(self) -> bool:
+        """Whether the session outlives the connection."""
         return self.session_expiry > 0
 
     @property
@@ -67,26 +64,20 @@ class MqttEndpoint:
         return self.version == V5
 
     def named(self, client_id: str) -> MqttEndpoint:
-        """The same broker, with a session of this name that lasts."""
+        """The same broker, with a persistent session of this client id."""
         return replace(
             self, client_id=client_id, session_expiry=self.session_expiry or NEVER_EXPIRES
         )
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        return create_tls_context(self.cafile) if self.tls else None
-
-    def __str__(self) -> str:
-        return format_host_port(self.host, self.port)
 
 
 def parse_endpoint(url: str) -> MqttEndpoint:
     parts = parse_url(url, _OPTIONS)
     websocket = parts.scheme in ("ws", "wss")
     if not websocket and parts.path not in ("", "/"):
-        raise parts.refused("MQTT has no virtual hosts, so nothing but a / may follow the port")
+        raise parts.invalid("MQTT has no virtual hosts, so nothing but a / may follow the port")
     version = parts.options.get("version", V5)
     if version not in (V5, V311):
-        raise parts.refused(f"version should be {V5} or {V311}")
+        raise parts.invalid(f"version should be {V5} or {V311}")
     return MqttEndpoint(
         host=parts.host,
         port=DEFAULT_PORTS[parts.scheme] if parts.port is None else parts.port,
@@ -102,57 +93,39 @@ def parse_endpoint(url: str) -> MqttEndpoint:
     )
 
 
-# The reason codes of MQTT, given their names in `penstock.core.errors`.
-#
-# A connection that goes is `MqttConnectionLost`, and another may do. What a broker refuses it would
-# refuse again: that is an error with a name, and says what to do about it.
-
-NO_MATCHING_SUBSCRIBERS: Final = 0x10
-UNSPECIFIED_ERROR: Final = 0x80  #: and above
-UNSUPPORTED_PROTOCOL_VERSION: Final = 0x84
-CLIENT_IDENTIFIER_NOT_VALID: Final = 0x85
-BAD_USER_NAME_OR_PASSWORD: Final = 0x86
-NOT_AUTHORIZED: Final = 0x87
-SERVER_UNAVAILABLE: Final = 0x88
-SERVER_BUSY: Final = 0x89
-TOPIC_FILTER_INVALID: Final = 0x8F
-TOPIC_NAME_INVALID: Final = 0x90
-PACKET_TOO_LARGE: Final = 0x95
-QUOTA_EXCEEDED: Final = 0x97
-PAYLOAD_FORMAT_INVALID: Final = 0x99
-RETAIN_NOT_SUPPORTED: Final = 0x9A
-QOS_NOT_SUPPORTED: Final = 0x9B
-SHARED_SUBSCRIPTIONS_NOT_SUPPORTED: Final = 0x9E
-SESSION_TAKEN_OVER: Final = 0x8E
-CONNECTION_RATE_EXCEEDED: Final = 0x9F
-SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED: Final = 0xA1
-WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED: Final = 0xA2
-
 _ERRORS: Final[dict[int, type[PenstockError]]] = {
-    NOT_AUTHORIZED: AccessRefused,
-    TOPIC_FILTER_INVALID: PreconditionFailed,
-    TOPIC_NAME_INVALID: PreconditionFailed,
-    PACKET_TOO_LARGE: ContentTooLarge,
-    QUOTA_EXCEEDED: ResourceExhausted,
-    PAYLOAD_FORMAT_INVALID: PreconditionFailed,
-    RETAIN_NOT_SUPPORTED: Unsupported,
-    QOS_NOT_SUPPORTED: Unsupported,
-    SHARED_SUBSCRIPTIONS_NOT_SUPPORTED: Unsupported,
-    SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED: Unsupported,
-    WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED: Unsupported,
+    ReasonCode.NOT_AUTHORIZED: AccessRefused,
+    ReasonCode.TOPIC_FILTER_INVALID: PreconditionFailed,
+    ReasonCode.TOPIC_NAME_INVALID: PreconditionFailed,
+    ReasonCode.PACKET_TOO_LARGE: ContentTooLarge,
+    ReasonCode.QUOTA_EXCEEDED: ResourceExhausted,
+    ReasonCode.PAYLOAD_FORMAT_INVALID: PreconditionFailed,
+    ReasonCode.RETAIN_NOT_SUPPORTED: Unsupported,
+    ReasonCode.QOS_NOT_SUPPORTED: Unsupported,
+    ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED: Unsupported,
+    ReasonCode.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED: Unsupported,
+    ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED: Unsupported,
 }
 
 
-class MqttConnectionLost(Exception):
-    """The connection went; `reason` is the broker's word for it, if it gave one."""
+_UNAVAILABLE: Final = (
+    ReasonCode.SERVER_UNAVAILABLE,
+    ReasonCode.SERVER_BUSY,
+    ReasonCode.QUOTA_EXCEEDED,
+    ReasonCode.CONNECTION_RATE_EXCEEDED,
+)
 
-    def __init__(self, words: str, reason: int = 0) -> None:
-        super().__init__(words)
+
+class MqttConnectionLost(Exception):
+    """The connection was lost; `reason` is the reason code of the broker, or 0."""
+
+    def __init__(self, text: str, reason: int = 0) -> None:
+        super().__init__(text)
         self.reason = reason
 
 
 def connect_error(endpoint: MqttEndpoint, error: Exception) -> PenstockError:
-    """Why no connection came about."""
+    """The error to raise when a connection could not be opened."""
     if isinstance(error, MqttConnectionLost):
         reason = str(error)
         if endpoint.is_v5:
@@ -161,52 +134,57 @@ def connect_error(endpoint: MqttEndpoint, error: Exception) -> PenstockError:
     return errors.connect_error(endpoint.host, endpoint.port, error)
 
 
-def connack_error(endpoint: MqttEndpoint, reason: ReasonCode) -> PenstockError:
-    """Why the broker does not have us as a client."""
+def connack_error(endpoint: MqttEndpoint, reason: PahoReasonCode) -> PenstockError:
+    """The error for a CONNACK that refuses the connection."""
     code = reason.value
-    if code in (BAD_USER_NAME_OR_PASSWORD, NOT_AUTHORIZED):
-        who = "a client without a name" if endpoint.user is None else repr(endpoint.user)
+    if code in (ReasonCode.BAD_USER_NAME_OR_PASSWORD, ReasonCode.NOT_AUTHORIZED):
+        who = "an anonymous client" if endpoint.user is None else repr(endpoint.user)
         return AuthenticationFailed(
-            f"{endpoint} does not let {who} in: wrong name or password (the URL is "
-            "mqtt://user:password@host), or a user that may not connect from here or with this "
-            "client id (?client_id=)"
+            f"{endpoint}: authentication failed for {who}: wrong user or password (the URL is "
+            "mqtt://user:password@host), or the user may not connect from this address or with "
+            "this client id (?client_id=)"
         )
-    if code == UNSUPPORTED_PROTOCOL_VERSION:
+    if code == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
         other = "?version=3.1.1" if endpoint.is_v5 else "?version=5"
         return Unsupported(
             f"{endpoint} does not speak MQTT {endpoint.version}: add {other} to the URL"
         )
-    if code == CLIENT_IDENTIFIER_NOT_VALID:
+    if code == ReasonCode.CLIENT_IDENTIFIER_NOT_VALID:
         return AccessRefused(
-            f"{endpoint} does not take the client id {endpoint.client_id!r}: "
-            "choose another with ?client_id="
+            f"{endpoint} refused the client id {endpoint.client_id!r}: set another with ?client_id="
         )
-    if code in (SERVER_UNAVAILABLE, SERVER_BUSY, QUOTA_EXCEEDED, CONNECTION_RATE_EXCEEDED):
-        return BrokerUnreachable(endpoint.host, endpoint.port, f"it answers {str(reason).lower()}")
-    return ProtocolError(f"{endpoint} refuses the connection: {str(reason).lower()}")
+    if code in (
+        ReasonCode.SERVER_UNAVAILABLE,
+        ReasonCode.SERVER_BUSY,
+        ReasonCode.QUOTA_EXCEEDED,
+        ReasonCode.CONNECTION_RATE_EXCEEDED,
+    ):
+        return BrokerUnreachable(endpoint.host, endpoint.port, str(reason).lower())
+    return ProtocolError(f"{endpoint} refused the connection: {str(reason).lower()}")
 
 
-def reason_code_error(what: str, reason: ReasonCode | int, detail: str = "") -> PenstockError:
-    """Why the broker does not do what was asked: `what` says that, and `detail` what it adds."""
+def reason_code_error(what: str, reason: PahoReasonCode | int, detail: str = "") -> PenstockError:
+    """The error for an operation (`what`) that the broker refused; `detail` is a reason string."""
     code = reason if isinstance(reason, int) else reason.value
-    if code == NO_MATCHING_SUBSCRIBERS:
-        return NoRoute(f"{what}: nobody is subscribed")
-    if code == NOT_AUTHORIZED:
+    if code == ReasonCode.NO_MATCHING_SUBSCRIBERS:
+        return NoRoute(f"{what}: no client is subscribed")
+    if code == ReasonCode.NOT_AUTHORIZED:
         return AccessRefused(f"{what}: not authorised; the user needs permission for this topic")
     named = _ERRORS.get(code, ProtocolError)
-    if code == UNSPECIFIED_ERROR:
-        named = AccessRefused  # all that MQTT 3.1.1 has to say
-    words = "refused by the broker" if code == UNSPECIFIED_ERROR else str(reason).lower()
+    if code == ReasonCode.UNSPECIFIED_ERROR:
+        named = AccessRefused  # MQTT 3.1.1 has no other reason code
+    words = "refused by the broker" if code == ReasonCode.UNSPECIFIED_ERROR else str(reason).lower()
     if detail:
         words = f"{words}: {detail}"
     return named(f"{what}: {words}")
 
 
 def permanent_error(endpoint: MqttEndpoint, lost: MqttConnectionLost) -> PenstockError | None:
-    """The error a lost connection is when there is no use in trying again."""
-    if lost.reason != SESSION_TAKEN_OVER:
+    """The error of a lost connection that must not be reopened."""
+    if lost.reason != ReasonCode.SESSION_TAKEN_OVER:
         return None
     return ResourceLocked(
-        f"another client has connected to {endpoint} as {endpoint.client_id!r}, and only one may: "
-        "choose another name, or share the messages by subscribing to $share/GROUP/FILTER"
+        f"session taken over: another client has connected to {endpoint} as "
+        f"{endpoint.client_id!r}; choose another name, or share the messages by subscribing to "
+        "$share/GROUP/FILTER"
     )

@@ -1,14 +1,12 @@
-"""The patterns over MQTT.
+"""The fabric over MQTT.
 
-What they are made of, for those who meet them from another client:
-
-* publish/subscribe: topics and topic filters as MQTT has them, acknowledged (quality 1) unless one
-  says otherwise; a subscription with a name is a session of that client id, which lasts.
-* request/reply: the service's name is a topic; those who serve it share `$share/penstock/NAME`;
+* publish/subscribe: topics and topic filters, QoS 1 by default; a subscription with a name is the
+  session of that client id, which is persistent.
+* request/reply: the service name is a topic, and its programs share `$share/penstock/NAME`;
   response topic and correlation data of MQTT 5.
 
-MQTT keeps nothing for those who are not there, and has no streams: what needs that is refused, with
-what to use instead. A fabric is one MQTT client: one connection, one client id, one session.
+MQTT has no queues and no streams: those patterns raise `Unsupported` and name the alternative. A
+fabric is one MQTT client: one connection, one client id, one session.
 """
 
 from __future__ import annotations
@@ -16,13 +14,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
-from typing import Final, NoReturn, Self
-from weakref import WeakSet
+from typing import Any, Final, NoReturn, Self
 
 from penstock.client.fabric import (
     SUBSCRIBE_PREFETCH,
     TOPIC_EXCHANGE,
-    WORK_PREFETCH,
     Fabric,
     StreamStart,
 )
@@ -47,12 +43,12 @@ class MqttFabric(Fabric):
     def __init__(
         self, url: str, *, tls: ssl.SSLContext | None = None, retry_seconds: float = 0.0
     ) -> None:
+        super().__init__()
         self._endpoint = parse_endpoint(url)
         self._tls = tls
         self._retry_seconds = retry_seconds
         self._session = MqttClientSession(self._endpoint, tls, retry_seconds)
         self._requester = MqttRequester(self._session)
-        self._consumers: WeakSet[MqttConsumer] = WeakSet()
 
     @property
     def mqtt(self) -> Self:
@@ -60,7 +56,7 @@ class MqttFabric(Fabric):
 
     @property
     def blocked(self) -> bool:
-        """MQTT has no word for it: a broker that is short of room acknowledges late."""
+        """Never: a broker that is short of memory acknowledges late."""
         return False
 
     async def publish(
@@ -75,8 +71,8 @@ class MqttFabric(Fabric):
         qos: int = 1,
         retain: bool = False,
     ) -> None:
-        """With `retain`, the broker keeps it for those who subscribe later, until the next one;
-        an empty body clears it."""
+        """With `retain`, the broker stores the message for later subscribers to its topic; an empty
+        body clears it."""
         publisher = self.publisher(address, exchange=exchange, qos=qos, retain=retain)
         await publisher.send(body, headers=headers, ttl=ttl, message_id=message_id)
 
@@ -113,9 +109,25 @@ class MqttFabric(Fabric):
     ) -> MessageReceiver:
         """Topic filters: `+` is one level, a last `#` any number; `$share/GROUP/FILTER` shares.
 
-        With a name the subscription lasts: it is the session of the client id of that name. Only
-        one can use it at a time; the next one takes it over.
+        With a name the subscription is durable: it is the session of the client id of that name.
+        One client can use it at a time; the next one takes it over.
         """
+        filters = patterns or ("#",)
+        return self._receiver(self._subscription(filters, exchange, name, prefetch, qos))
+
+    def push(self, queue: str) -> NoReturn:
+        raise Unsupported(
+            "MQTT has no queues: push over amqp://, or publish to a topic whose messages workers "
+            f"share by subscribing to $share/GROUP/{queue}"
+        )
+
+    async def open(self) -> Self:
+        await self._session.open()
+        return self
+
+    def _subscription(
+        self, patterns: Sequence[str], exchange: str, name: str | None, prefetch: int, qos: int = 1
+    ) -> MqttConsumer:
         _check_exchange(exchange)
         _check_qos(qos)
         for pattern in patterns:
@@ -123,79 +135,48 @@ class MqttFabric(Fabric):
         session = self._session
         if name is not None:
             session = MqttClientSession(self._endpoint.named(name), self._tls, self._retry_seconds)
-        consumer = MqttConsumer(
-            session, patterns or ("#",), qos=qos, prefetch=prefetch, owns=name is not None
-        )
-        self._consumers.add(consumer)
-        return MessageReceiver(consumer)
+        return MqttConsumer(session, patterns, qos=qos, prefetch=prefetch, owns=name is not None)
 
-    def push(self, queue: str) -> NoReturn:
+    def _queue(self, queue: str, prefetch: int) -> NoReturn:
         raise Unsupported(
-            "MQTT keeps no work for those who are not there: push over amqp://, or publish to a "
-            f"topic that workers share by subscribing to $share/GROUP/{queue}"
-        )
-
-    def pull(self, queue: str, *, prefetch: int = WORK_PREFETCH) -> NoReturn:
-        raise Unsupported(
-            "MQTT has no queues: pull over amqp://, or share what is published to a topic by "
+            "MQTT has no queues: pull over amqp://, or share the messages of a topic by "
             f"subscribing to $share/GROUP/{queue}"
         )
 
-    async def request(
-        self,
-        service: str,
-        body: Body = b"",
-        *,
-        headers: Headers | None = None,
-        timeout: float | None = 30.0,
+    async def _request(
+        self, service: str, body: Body, headers: Headers | None, timeout: float | None
     ) -> ReceivedMessage:
-        self._need_answers()
+        self._require_v5()
         check_topic(service)
         return await self._requester.request(service, body, headers, timeout)
 
-    def reply(self, service: str, *, prefetch: int = WORK_PREFETCH) -> MessageReceiver:
-        self._need_answers()
+    def _requests(self, service: str, prefetch: int) -> MqttConsumer:
+        self._require_v5()
         check_topic(service)
         pattern = f"{SHARE_PREFIX}{GROUP}/{service}"
-        consumer = MqttConsumer(self._session, (pattern,), qos=1, prefetch=prefetch)
-        self._consumers.add(consumer)
-        return MessageReceiver(consumer, replies=True)
+        return MqttConsumer(self._session, (pattern,), qos=1, prefetch=prefetch)
 
-    def stream(
-        self,
-        name: str,
-        *,
-        subjects: Sequence[str] = (),
-        max_age: str | None = None,
-        max_bytes: int | None = None,
+    def _stream_sender(
+        self, name: str, subjects: Sequence[str], arguments: dict[str, Any]
     ) -> NoReturn:
         raise Unsupported(
-            "MQTT has no streams to append to: over amqp://, make the stream keep what is "
+            "MQTT has no streams to append to: over amqp://, make a stream store what is "
             f"published, as in stream({name!r}, subjects=[…]), and publish here"
         )
 
-    def replay(
-        self, stream: str, start: StreamStart = "first", *, prefetch: int = SUBSCRIBE_PREFETCH
-    ) -> NoReturn:
+    def _stream(self, stream: str, start: StreamStart, prefetch: int) -> NoReturn:
         raise Unsupported(
-            f"MQTT cannot go back in time: replay {stream!r} over amqp://, or from the "
-            "management API; a retained message is the last of its topic"
+            f"MQTT has no replay: replay {stream!r} over amqp://, or from the management API; a "
+            "retained message is the last of its topic"
         )
 
-    async def open(self) -> Self:
-        await self._session.open()
-        return self
-
-    async def close(self) -> None:
-        for consumer in list(self._consumers):
-            await consumer.close()
+    async def _close(self) -> None:
         await self._session.close()
 
-    def _need_answers(self) -> None:
+    def _require_v5(self) -> None:
         if not self._endpoint.is_v5:
             raise Unsupported(
-                "MQTT 3.1.1 has no requests: leave ?version=3.1.1 away to speak MQTT 5, "
-                "or use amqp://"
+                "MQTT 3.1.1 has no requests: remove ?version=3.1.1 to use MQTT 5, or use amqp://"
             )
 
 
@@ -207,6 +188,6 @@ def _check_qos(qos: int) -> None:
 def _check_exchange(exchange: str) -> None:
     if exchange != TOPIC_EXCHANGE:
         raise Unsupported(
-            f"MQTT has no exchanges: to reach {exchange!r}, use amqp://; "
-            "which one MQTT leads to is the broker's setting"
+            f"MQTT has no exchanges: publish to {exchange!r} over amqp://; the broker's settings "
+            "name the exchange of MQTT"
         )

@@ -1,9 +1,11 @@
-"""A message as MQTT delivers it: reading it, settling it, answering it.
+"""MQTT messages: properties, settlement and replies.
 
-To settle is to acknowledge: MQTT has no word for a message that cannot be used or should go to
-somebody else. A message that several inflows of a fabric wanted is acknowledged when the last of
-them has settled it. After a break there is nothing to acknowledge: where the session lasts, the
-broker sends the message again.
+MQTT has acknowledgements only, no rejection. A message that several receivers of a fabric got is
+acknowledged when all have settled it. After a reconnect there is nothing to acknowledge: a
+persistent session delivers the message again.
+
+Headers are user properties: strings, and a list is one that occurs several times. The message id is
+the user property `message-id`, the type of a reply is `type`. MQTT 3.1.1 carries a body only.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from penstock.core.errors import PreconditionFailed, Unsupported
 
 
 class SharedAcknowledgement:
-    """What the broker waits for: the word of all who got the message."""
+    """Acknowledges a message when all its receivers have settled it."""
 
     __slots__ = ("_acknowledge", "_wanted")
 
@@ -38,7 +40,7 @@ class SharedAcknowledgement:
 
 
 class MqttDelivery:
-    """Keeps `penstock.client.message.DeliveryHandle`."""
+    """Implements `penstock.client.message.DeliveryHandle`."""
 
     __slots__ = ("_packet", "_publisher", "_receipt")
 
@@ -57,29 +59,27 @@ class MqttDelivery:
     async def reject(self, requeue: bool) -> None:
         if requeue:
             raise Unsupported(
-                "MQTT cannot hand a message back: leave it unacknowledged, or pull over amqp://"
+                "MQTT cannot requeue a message: leave it unacknowledged, or pull over amqp://"
             )
         await self.ack()
 
     async def reply(self, body: Body, headers: Mapping[str, Any] | None) -> None:
-        await self._answer(body, headers, None)
+        await self._reply(body, headers, None)
 
     async def fail(self, error: BaseException) -> None:
-        await self._answer(error_body(error), None, ERROR_TYPE)
+        await self._reply(error_body(error), None, ERROR_TYPE)
 
-    async def _answer(
-        self, body: Body, headers: Mapping[str, Any] | None, kind: str | None
-    ) -> None:
-        asked = self._packet.properties
-        topic = getattr(asked, "ResponseTopic", None)
+    async def _reply(self, body: Body, headers: Mapping[str, Any] | None, kind: str | None) -> None:
+        request = self._packet.properties
+        topic = getattr(request, "ResponseTopic", None)
         if not topic:
-            raise Unsupported("the message asks for no answer: it has no response topic")
+            raise Unsupported("the message has no response topic, so it cannot be replied to")
         content, content_type = encode_body(body)
         properties = encode_properties(
             is_v5=True,
             content_type=content_type,
             headers=headers,
-            correlation=getattr(asked, "CorrelationData", None),
+            correlation=getattr(request, "CorrelationData", None),
             kind=kind,
         )
         await (await self._publisher.post(UnacknowledgedMessage(topic, content, properties)))
@@ -112,13 +112,6 @@ def _readable(correlation: bytes) -> str:
         return correlation.hex()
 
 
-# What a sender says about a message, as MQTT 5 carries it, both ways.
-#
-# Headers are user properties: texts, and one that occurs several times is a list. What MQTT has no
-# property for goes as a user property: the message id as `message-id`, an error as `type`. MQTT
-# 3.1.1
-# carries a body and nothing else.
-
 MESSAGE_ID: Final = "message-id"
 TYPE: Final = "type"
 
@@ -137,14 +130,14 @@ def encode_properties(
     if not is_v5:
         if headers or ttl is not None or message_id or reply_to:
             raise Unsupported(
-                "MQTT 3.1.1 carries a body and nothing else: headers, a ttl, a message id and "
-                "answers need MQTT 5 (leave ?version=3.1.1 away) or amqp://"
+                "MQTT 3.1.1 carries a body only: headers, a ttl, a message id and replies need "
+                "MQTT 5 (remove ?version=3.1.1) or amqp://"
             )
         return None
     properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     if content_type is not None:
         properties.ContentType = content_type
-        properties.PayloadFormatIndicator = 1  # what has a type here is UTF-8
+        properties.PayloadFormatIndicator = 1  # text and JSON are UTF-8
     if ttl is not None:
         properties.MessageExpiryInterval = max(0, math.ceil(ttl))
     if reply_to is not None:
@@ -175,6 +168,6 @@ def _pairs(headers: Headers) -> Iterable[tuple[str, str]]:
         for each in value if isinstance(value, list | tuple) else (value,):
             if not isinstance(each, str | int | float):
                 raise PreconditionFailed(
-                    f"header {name!r}: MQTT carries texts and numbers, not {type(each).__name__}"
+                    f"header {name!r}: MQTT carries strings and numbers, not {type(each).__name__}"
                 )
             yield name, str(each)

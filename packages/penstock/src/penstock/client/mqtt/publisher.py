@@ -1,13 +1,12 @@
-"""Sending until it is acknowledged.
+"""Publishing with acknowledgements, across reconnects.
 
-What is posted waits here for its turn, in order; as many messages are on their way as the broker
-takes ahead of its acknowledgements. When a connection breaks before the word came, they are sent
-again: by paho, as the same message, where the session lasts, and else as new ones. Quality 0 asks
-for no word: such a message is done with when it is written.
+Messages are sent in order, as many at a time as the broker's receive maximum allows. After a lost
+connection, unacknowledged messages are sent again: by paho as the same messages if the session is
+persistent, else as new ones. A message with QoS 0 is done when it is written.
 
-How much may wait is bounded: `post` waits for room. A message the broker refuses fails with its
-reason. Where the broker has no words but to close the connection (MQTT 3.1.1), what was on its way
-fails after a few of those: sending it for ever would help nobody.
+`post` waits while the window is full. A refused message fails with the broker's reason. A broker of
+MQTT 3.1.1 can only close the connection, so in-flight messages fail after a few reconnects without
+an acknowledgement.
 """
 
 from __future__ import annotations
@@ -18,19 +17,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from paho.mqtt.properties import Properties
-from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.reasoncodes import ReasonCode as PahoReasonCode
 
 from penstock.client.errors import FabricClosed
 from penstock.client.mqtt.connection import MqttRecoveringConnection
 from penstock.client.mqtt.endpoint import (
-    NO_MATCHING_SUBSCRIBERS,
-    NOT_AUTHORIZED,
-    PACKET_TOO_LARGE,
-    PAYLOAD_FORMAT_INVALID,
-    QOS_NOT_SUPPORTED,
-    RETAIN_NOT_SUPPORTED,
-    TOPIC_NAME_INVALID,
-    UNSPECIFIED_ERROR,
     MqttConnectionLost,
     reason_code_error,
 )
@@ -43,33 +34,32 @@ from penstock.core.errors import (
     ProtocolError,
     Unsupported,
 )
+from penstock.wire.mqtt.reason_codes import ReasonCode
 
-#: Connections that may end one after the other without a single acknowledgement.
+#: Reconnects in a row without a single acknowledgement.
 MAX_FRUITLESS_RECONNECTS: Final = 3
 
-#: With these a broker ends a connection because of what it was sent.
+#: Reasons to close a connection because of a message.
 _MESSAGE_ERRORS: Final = frozenset(
     {
-        NOT_AUTHORIZED,
-        TOPIC_NAME_INVALID,
-        PACKET_TOO_LARGE,
-        PAYLOAD_FORMAT_INVALID,
-        RETAIN_NOT_SUPPORTED,
-        QOS_NOT_SUPPORTED,
+        ReasonCode.NOT_AUTHORIZED,
+        ReasonCode.TOPIC_NAME_INVALID,
+        ReasonCode.PACKET_TOO_LARGE,
+        ReasonCode.PAYLOAD_FORMAT_INVALID,
+        ReasonCode.RETAIN_NOT_SUPPORTED,
+        ReasonCode.QOS_NOT_SUPPORTED,
     }
 )
 
 
 @dataclass(slots=True, eq=False)
 class UnacknowledgedMessage:
-    """A message on its way, and the promise given for it."""
-
     topic: str
     body: bytes
     properties: Properties | None = None
     qos: int = 1
     retain: bool = False
-    mandatory: bool = False  #: that nobody is subscribed is an error
+    mandatory: bool = False  #: it is an error if no client is subscribed
     confirmed: asyncio.Future[None] | None = None
 
     def settle(self, error: BaseException | None = None) -> None:
@@ -82,16 +72,16 @@ class MqttPublisher:
         self._connection = connection
         self._window = InflightWindow()
         self._queue: deque[UnacknowledgedMessage] = deque()
-        self._flying: dict[int, UnacknowledgedMessage] = {}
-        self._fruitless = 0
+        self._inflight: dict[int, UnacknowledgedMessage] = {}
+        self._fruitless_reconnects = 0
         self._failure: PenstockError | None = None
         connection.join(self)
         connection.on_acknowledged = self._acknowledged
 
-    async def post(self, posting: UnacknowledgedMessage) -> asyncio.Future[None]:
+    async def post(self, message: UnacknowledgedMessage) -> asyncio.Future[None]:
         """Send when there is space in the window; the future is done at the acknowledgement."""
-        confirmed = posting.confirmed = await self._window.admit(len(posting.body), self._ready)
-        self._queue.append(posting)
+        confirmed = message.confirmed = await self._window.admit(len(message.body), self._ready)
+        self._queue.append(message)
         self._pump()
         return confirmed
 
@@ -101,103 +91,103 @@ class MqttPublisher:
             raise self._failure
 
     def paused(self, lost: MqttConnectionLost) -> None:
-        for packet_id, posting in list(self._flying.items()):
-            if posting.qos == 0:  # nothing was promised, and paho does not keep it
-                self._land(packet_id).settle()
-        if not self._flying:
+        for packet_id, message in list(self._inflight.items()):
+            if message.qos == 0:  # paho does not send it again
+                self._take(packet_id).settle()
+        if not self._inflight:
             return
-        self._fruitless += 1
+        self._fruitless_reconnects += 1
         if lost.reason in _MESSAGE_ERRORS:
             self._drop(reason_code_error(self._what(), lost.reason))
-        elif self._fruitless == MAX_FRUITLESS_RECONNECTS:
+        elif self._fruitless_reconnects == MAX_FRUITLESS_RECONNECTS:
             self._drop(
                 ProtocolError(
                     f"{self._what()}: {self._connection} closed the connection "
-                    f"{MAX_FRUITLESS_RECONNECTS} times instead of acknowledging it; "
-                    "is the user allowed to, and is it not too large?"
+                    f"{MAX_FRUITLESS_RECONNECTS} times instead of acknowledging it; check the "
+                    "user's permissions and the size of the message"
                 )
             )
-        elif not self._connection.lasting:
-            # The next session knows nothing of this one: what is still wanted is sent as new.
+        elif not self._connection.is_persistent:
+            # The next session is a new one: send the messages as new ones.
             self._connection.wire.forget_unacknowledged()
             self._queue.extendleft(
-                self._land(packet_id) for packet_id in reversed(list(self._flying))
+                self._take(packet_id) for packet_id in reversed(list(self._inflight))
             )
 
     def renewed(self, session_present: bool) -> None:
-        """paho sends again what it keeps, before anything new."""
+        """paho sends its unacknowledged messages again, before new ones."""
 
     async def resume(self, session_present: bool) -> None:
-        # Once the parts after us have resumed as well, and paho has sent again what it keeps.
+        # After the other listeners have resumed, and paho has sent its messages again.
         asyncio.get_running_loop().call_soon(self._pump)
 
     def failed(self, error: PenstockError) -> None:
         self._failure = error
         if isinstance(error, FabricClosed):
-            error = FabricClosed("the fabric was closed before the broker had the message")
-        for posting in (*self._flying.values(), *self._queue):
-            posting.settle(error)
-        while self._flying:
-            self._land(next(iter(self._flying)))
+            error = FabricClosed("the fabric was closed before the broker acknowledged the message")
+        for message in (*self._inflight.values(), *self._queue):
+            message.settle(error)
+        while self._inflight:
+            self._take(next(iter(self._inflight)))
         self._queue.clear()
 
     def _pump(self) -> None:
         while self._queue and (connack := self._connection.connack) is not None:
-            if len(self._flying) >= min(connack.receive_maximum, WINDOW_MESSAGES):
+            if len(self._inflight) >= min(connack.receive_maximum, WINDOW_MESSAGES):
                 return
-            posting = self._queue.popleft()
-            if posting.confirmed is None or posting.confirmed.done():
-                continue  # whoever sent it has given up
-            if (reason := _unsupported_by_broker(posting, connack)) is not None:
-                posting.settle(reason)
+            message = self._queue.popleft()
+            if message.confirmed is None or message.confirmed.done():
+                continue  # cancelled by its sender
+            if (reason := _unsupported_by_broker(message, connack)) is not None:
+                message.settle(reason)
                 continue
             try:
                 packet_id = self._connection.wire.publish(
-                    posting.topic, posting.body, posting.qos, posting.retain, posting.properties
+                    message.topic, message.body, message.qos, message.retain, message.properties
                 )
-            except Exception as error:  # paho has many for what cannot be written as MQTT
-                posting.settle(PreconditionFailed(f"{posting.topic!r} cannot be sent: {error}"))
+            except Exception as error:  # paho has several for invalid arguments
+                message.settle(PreconditionFailed(f"{message.topic!r} cannot be sent: {error}"))
                 continue
-            self._flying[packet_id] = posting
+            self._inflight[packet_id] = message
             self._connection.expect()
 
-    def _acknowledged(self, packet_id: int, reason: ReasonCode) -> None:
-        if packet_id not in self._flying:
+    def _acknowledged(self, packet_id: int, reason: PahoReasonCode) -> None:
+        if packet_id not in self._inflight:
             return
-        self._fruitless = 0
-        posting = self._land(packet_id)
-        refused = reason.value >= UNSPECIFIED_ERROR
-        if refused or (posting.mandatory and reason.value == NO_MATCHING_SUBSCRIBERS):
-            posting.settle(reason_code_error(f"{posting.topic!r}", reason))
+        self._fruitless_reconnects = 0
+        message = self._take(packet_id)
+        refused = reason.value >= ReasonCode.UNSPECIFIED_ERROR
+        if refused or (message.mandatory and reason.value == ReasonCode.NO_MATCHING_SUBSCRIBERS):
+            message.settle(reason_code_error(f"{message.topic!r}", reason))
         else:
-            posting.settle()
+            message.settle()
         asyncio.get_running_loop().call_soon(self._pump)
 
-    def _land(self, packet_id: int) -> UnacknowledgedMessage:
-        self._connection.met()
-        return self._flying.pop(packet_id)
+    def _take(self, packet_id: int) -> UnacknowledgedMessage:
+        self._connection.received()
+        return self._inflight.pop(packet_id)
 
     def _drop(self, error: PenstockError) -> None:
-        """Give up what is on its way."""
+        """Fail all in-flight messages."""
         self._connection.wire.forget_unacknowledged()
-        self._fruitless = 0
-        while self._flying:
-            self._land(next(iter(self._flying))).settle(error)
+        self._fruitless_reconnects = 0
+        while self._inflight:
+            self._take(next(iter(self._inflight))).settle(error)
 
     def _what(self) -> str:
-        topics = list(dict.fromkeys(posting.topic for posting in self._flying.values()))
+        topics = list(dict.fromkeys(message.topic for message in self._inflight.values()))
         return repr(topics[0]) + (f" and {len(topics) - 1} others" if topics[1:] else "")
 
 
 def _unsupported_by_broker(
-    posting: UnacknowledgedMessage, connack: ConnackProperties
+    message: UnacknowledgedMessage, connack: ConnackProperties
 ) -> PenstockError | None:
-    """Why this broker would not take the message, by its own account."""
-    if posting.qos > connack.maximum_qos:
-        return Unsupported(f"the broker has no quality of service above {connack.maximum_qos}")
-    if posting.retain and not connack.retains:
-        return Unsupported("the broker retains no messages")
-    size, most = len(posting.body) + len(posting.topic), connack.maximum_bytes
+    """The error for a message beyond the limits in the CONNACK."""
+    if message.qos > connack.maximum_qos:
+        return Unsupported(f"the broker does not support QoS above {connack.maximum_qos}")
+    if message.retain and not connack.retains:
+        return Unsupported("the broker does not support retained messages")
+    size, most = len(message.body) + len(message.topic), connack.maximum_bytes
     if size > most:
-        return ContentTooLarge(f"{posting.topic!r}: {size:,} bytes, and the broker takes {most:,}")
+        return ContentTooLarge(f"{message.topic!r}: {size:,} bytes, the broker accepts {most:,}")
     return None

@@ -46,7 +46,7 @@ class MqttRequester:
         try:
             return await self._requests.request(service, body, headers, timeout)
         finally:
-            self._session.connection.met()
+            self._session.connection.received()
 
     def take(self, packet: MQTTMessage, receipt: SharedAcknowledgement | None) -> None:
         if receipt is not None:

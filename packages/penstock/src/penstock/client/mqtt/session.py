@@ -1,7 +1,7 @@
-"""One client in the eyes of the broker: a client id, its link, what it sends and receives.
+"""An MQTT session: a client id with its connection, subscriptions, consumers and publisher.
 
-A fabric is one session. A subscription with a name is another, so that it may last when the fabric
-does not.
+A fabric is one session. A subscription with a name is another one, so that it can outlive the
+fabric.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from penstock.client.errors import FabricClosed
 from penstock.client.message import ReceivedMessage
 from penstock.client.mqtt.connection import MqttRecoveringConnection
 from penstock.client.mqtt.endpoint import (
-    UNSPECIFIED_ERROR,
     MqttConnectionLost,
     MqttEndpoint,
     reason_code_error,
@@ -31,10 +30,11 @@ from penstock.client.mqtt.transport import RECEIVE_MAXIMUM
 from penstock.client.receiver import DeliveryBuffer
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock.wire.mqtt.reason_codes import ReasonCode
 
 
 class MqttClientSession:
-    """The order of its parts is the order they resume in: first receive, then send."""
+    """The order of the parts is the order in which they resume: receive first, then send."""
 
     def __init__(
         self, endpoint: MqttEndpoint, tls: ssl.SSLContext | None, retry_seconds: float
@@ -50,29 +50,19 @@ class MqttClientSession:
         await self.connection.close()
 
 
-# What one client is subscribed to, and who in the program gets which message.
-#
-# MQTT has one subscription for each filter and client, however many in the program asked for it, so
-# each filter is subscribed to once and those who take from it are listed here. Where the broker
-# says which subscription a message is for, that decides; an older one leaves it to the topic.
-#
-# When the broker has kept nothing of the session over a break, all filters are subscribed to again.
-# A message of a kept session that nobody has asked for yet waits, unacknowledged, for whoever will;
-# should too many wait, the oldest are let go, for they hold up all others.
-
 log = get_logger(__name__)
 
-#: A brake on what nobody has asked for: half of what the broker sends ahead.
+#: Half of the receive maximum, so that unclaimed messages do not block the others.
 MAX_UNCLAIMED_MESSAGES: Final = RECEIVE_MAXIMUM // 2
 
 
 class MqttMessageHandler(Protocol):
-    """Who takes messages: an inlet, or the one who waits for answers."""
+    """Handles the messages of a subscription."""
 
     def take(self, packet: MQTTMessage, receipt: SharedAcknowledgement | None) -> None: ...
 
     def renewed(self, session_present: bool) -> None:
-        """A new connection; with the session kept, what was not acknowledged comes again."""
+        """A new connection; if the session is present, unacknowledged messages arrive again."""
 
     def failed(self, error: PenstockError) -> None: ...
 
@@ -82,34 +72,42 @@ class FilterSubscription:
     pattern: str
     identifier: int
     qos: int
-    takers: list[MqttMessageHandler] = field(default_factory=list)
-    granted: int = 0  #: on which connection
+    handlers: list[MqttMessageHandler] = field(default_factory=list)
+    granted: int = 0  #: the generation of the connection that granted it
 
     def wants(self, topic: str) -> bool:
         return matches(without_share_prefix(self.pattern), topic)
 
 
 class MqttClientSubscriptions:
+    """The subscriptions of a session, and the handlers of each.
+
+    A client has one subscription per filter, which the handlers in the program share. Messages are
+    assigned by subscription identifier, or by topic if the broker has none. If the broker has lost
+    the session, all filters are subscribed to again. Messages of a resumed session that no handler
+    has claimed yet wait, unacknowledged; if there are too many, the oldest are acknowledged.
+    """
+
     def __init__(self, connection: MqttRecoveringConnection) -> None:
         self._connection = connection
         self._patterns: dict[str, FilterSubscription] = {}
         self._identifiers: dict[int, FilterSubscription] = {}
         self._unclaimed: deque[MQTTMessage] = deque()
         self._last = 0
-        self._on_arrival = False  #: paho acknowledges what comes, as it comes
+        self._on_arrival = False  #: paho acknowledges messages on arrival
         connection.join(self)
         connection.on_arrival = self._arrived
 
-    async def add(self, taker: MqttMessageHandler, patterns: Sequence[str], qos: int) -> None:
-        """Returns when what is published from now on will be taken."""
+    async def add(self, handler: MqttMessageHandler, patterns: Sequence[str], qos: int) -> None:
+        """Returns when messages that are published from now on are received."""
         await self._connection.open()
         for pattern in patterns:
             entry = self._entry(pattern, qos)
-            entry.takers.append(taker)
+            entry.handlers.append(handler)
             entry.qos = max(entry.qos, qos)
-            entry.granted = 0  # asked for again, because retained messages come with the asking
+            entry.granted = 0  # subscribe again: the broker then sends retained messages
         self._choose_acknowledging()
-        self._claim(taker, patterns)
+        self._claim(handler, patterns)
         for pattern in patterns:
             entry = self._patterns[pattern]
             while True:
@@ -121,16 +119,16 @@ class MqttClientSubscriptions:
                 except MqttConnectionLost:
                     continue
 
-    def remove(self, taker: MqttMessageHandler) -> None:
+    def remove(self, handler: MqttMessageHandler) -> None:
         for entry in list(self._patterns.values()):
-            if taker in entry.takers:
-                entry.takers.remove(taker)
-            if entry.takers:
+            if handler in entry.handlers:
+                entry.handlers.remove(handler)
+            if entry.handlers:
                 continue
             del self._patterns[entry.pattern]
             del self._identifiers[entry.identifier]
-            # A session that lasts is left as it is, to find what was kept at the next visit.
-            if self._connection.connected and not self._connection.lasting:
+            # A persistent session keeps its subscriptions for the next connection.
+            if self._connection.connected and not self._connection.is_persistent:
                 self._connection.wire.unsubscribe(entry.pattern)
         self._choose_acknowledging()
 
@@ -138,8 +136,8 @@ class MqttClientSubscriptions:
         self._unclaimed.clear()
 
     def renewed(self, session_present: bool) -> None:
-        for taker in self._takers(self._patterns.values()):
-            taker.renewed(session_present)
+        for handler in self._handlers(self._patterns.values()):
+            handler.renewed(session_present)
 
     async def resume(self, session_present: bool) -> None:
         for entry in list(self._patterns.values()):
@@ -149,12 +147,12 @@ class MqttClientSubscriptions:
             try:
                 await self._ask(entry)
             except PenstockError as error:
-                for taker in list(entry.takers):
-                    taker.failed(error)
+                for handler in list(entry.handlers):
+                    handler.failed(error)
 
     def failed(self, error: PenstockError) -> None:
-        for taker in self._takers(self._patterns.values()):
-            taker.failed(error)
+        for handler in self._handlers(self._patterns.values()):
+            handler.failed(error)
 
     def _entry(self, pattern: str, qos: int) -> FilterSubscription:
         entry = self._patterns.get(pattern)
@@ -175,8 +173,8 @@ class MqttClientSubscriptions:
             wire = self._connection.wire
             reason, words = await wire.subscribe(entry.pattern, entry.qos, identifier)
         finally:
-            self._connection.met()
-        if reason.value >= UNSPECIFIED_ERROR:
+            self._connection.received()
+        if reason.value >= ReasonCode.UNSPECIFIED_ERROR:
             raise reason_code_error(f"cannot subscribe to {entry.pattern!r}", reason, words)
         entry.granted = generation
 
@@ -191,31 +189,31 @@ class MqttClientSubscriptions:
         self._on_arrival = exactly_once
 
     def _arrived(self, packet: MQTTMessage) -> None:
-        takers = self._takers(self._wanting(packet))
-        if takers:
-            receipt = self._receipt(packet, len(takers))
-            for taker in takers:
-                taker.take(packet, receipt)
+        handlers = self._handlers(self._wanting(packet))
+        if handlers:
+            receipt = self._receipt(packet, len(handlers))
+            for handler in handlers:
+                handler.take(packet, receipt)
         elif packet.qos and not self._on_arrival:
             self._unclaimed.append(packet)
             if len(self._unclaimed) > MAX_UNCLAIMED_MESSAGES:
                 unwanted = self._unclaimed.popleft()
-                log.warning("a message nobody subscribed to was let go", topic=unwanted.topic)
+                log.warning("unclaimed message dropped", topic=unwanted.topic)
                 self._connection.wire.acknowledge(unwanted)
 
     def _wanting(self, packet: MQTTMessage) -> list[FilterSubscription]:
         topic = packet.topic
-        told = getattr(packet.properties, "SubscriptionIdentifier", ())
-        # A kept session may remember identifiers that an earlier program gave to other filters.
+        identifiers = getattr(packet.properties, "SubscriptionIdentifier", ())
+        # A resumed session may have identifiers that an earlier program gave to other filters.
         named = [
             entry
-            for identifier in told
+            for identifier in identifiers
             if (entry := self._identifiers.get(identifier)) is not None and entry.wants(topic)
         ]
         return named or [entry for entry in self._patterns.values() if entry.wants(topic)]
 
-    def _takers(self, entries: Iterable[FilterSubscription]) -> list[MqttMessageHandler]:
-        return list(dict.fromkeys(taker for entry in entries for taker in entry.takers))
+    def _handlers(self, entries: Iterable[FilterSubscription]) -> list[MqttMessageHandler]:
+        return list(dict.fromkeys(handler for entry in entries for handler in entry.handlers))
 
     def _receipt(self, packet: MQTTMessage, wanted: int) -> SharedAcknowledgement | None:
         if packet.qos == 0 or self._on_arrival:
@@ -228,25 +226,23 @@ class MqttClientSubscriptions:
 
         return SharedAcknowledgement(acknowledge, wanted)
 
-    def _claim(self, taker: MqttMessageHandler, patterns: Sequence[str]) -> None:
-        """Take over what came before anybody asked for it."""
+    def _claim(self, handler: MqttMessageHandler, patterns: Sequence[str]) -> None:
+        """Hand over unclaimed messages that match."""
         waiting, self._unclaimed = self._unclaimed, deque()
         for packet in waiting:
             if any(matches(without_share_prefix(pattern), packet.topic) for pattern in patterns):
-                taker.take(packet, self._receipt(packet, 1))
+                handler.take(packet, self._receipt(packet, 1))
             else:
                 self._unclaimed.append(packet)
 
 
-# Receiving across reconnects.
-#
-# Between the socket and the program lies a buffer. When it is as long as the prefetch, the broker
-# is held up until half of it is taken. Over a break, what the broker sends again because the
-# session was kept is dropped from the buffer; else what is there is all there is of it, and stays.
-
-
 class MqttConsumer:
-    """Keeps `penstock.client.receiver.RecoveringConsumer`."""
+    """Implements `penstock.client.receiver.RecoveringConsumer`.
+
+    When the buffer has as many messages as the prefetch, reading pauses until half of them are
+    taken. After a reconnect to a present session, messages that the broker sends again are removed
+    from the buffer.
+    """
 
     def __init__(
         self,
@@ -261,7 +257,7 @@ class MqttConsumer:
         self._patterns = patterns
         self._qos = qos
         self._prefetch = prefetch
-        self._owns = owns  #: the session is for this inlet alone, and ends with it
+        self._owns = owns  #: the session belongs to this consumer and is closed with it
         self._arrivals: DeliveryBuffer[tuple[MQTTMessage, SharedAcknowledgement | None]] = (
             DeliveryBuffer()
         )

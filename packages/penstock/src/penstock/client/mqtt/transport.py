@@ -1,8 +1,8 @@
-"""paho's client as coroutines and events: one connection at a time, and what happens on it.
+"""paho's client on an event loop: one connection at a time, as coroutines and events.
 
-paho keeps the state of the session (packet ids, what is to be sent again) and reads and writes the
-packets, when the loop that watches its socket says so. Connecting is the one thing paho does by
-waiting, so that is done in a thread, and nothing else touches paho meanwhile.
+paho holds the session state (packet ids, unacknowledged messages) and reads and writes packets when
+the loop reports that its socket is ready. Connecting blocks, so it runs in a thread, and nothing
+else uses paho meanwhile.
 """
 
 from __future__ import annotations
@@ -19,33 +19,42 @@ from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.reasoncodes import ReasonCode as PahoReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from penstock.client.mqtt.endpoint import (
-    UNSPECIFIED_ERROR,
     MqttConnectionLost,
     MqttEndpoint,
     connack_error,
 )
+from penstock.wire.mqtt.reason_codes import ReasonCode
 
-#: A broker that has stopped reading does not see us leave either.
+CONNECT_SECONDS: Final = 10.0
+#: A broker that has stopped reading does not answer a disconnect either.
 CLOSE_SECONDS: Final = 3.0
+#: The largest packet that the length field allows.
+MAX_PACKET_BYTES: Final = 0x0FFF_FFFF
+#: How many unacknowledged messages the broker may send.
+RECEIVE_MAXIMUM: Final = 1000
+#: How often paho checks whether a ping is due.
+TICK_SECONDS: Final = 1.0
+#: A stopped loop does not answer.
+HANDOVER_SECONDS: Final = 3.0
 
 
 class MqttConnectionEvents(Protocol):
     def on_connack(self, connack: ConnackProperties) -> None:
-        """A connection is there. What the broker has kept may arrive before `connect` returns."""
+        """Messages of a resumed session may arrive before `connect` returns."""
 
     def arrived(self, packet: MQTTMessage) -> None: ...
 
-    def acknowledged(self, packet_id: int, reason: ReasonCode) -> None: ...
+    def acknowledged(self, packet_id: int, reason: PahoReasonCode) -> None: ...
 
     def lost(self, error: MqttConnectionLost) -> None: ...
 
 
 class PahoConnection:
-    """Connects, and connects again, in the same session."""
+    """Connects and reconnects in the same session."""
 
     def __init__(
         self, endpoint: MqttEndpoint, tls: ssl.SSLContext | None, events: MqttConnectionEvents
@@ -57,7 +66,7 @@ class PahoConnection:
         self._dialling: asyncio.Future[None] | None = None
         self._greeting: asyncio.Future[ConnackProperties] | None = None
         self._left: asyncio.Future[None] | None = None
-        self._granted: dict[int, asyncio.Future[tuple[ReasonCode, str]]] = {}
+        self._granted: dict[int, asyncio.Future[tuple[PahoReasonCode, str]]] = {}
         self._up = False
         self._client.on_connect = self._on_connect
         self._client.on_disconnect = self._on_disconnect
@@ -93,8 +102,8 @@ class PahoConnection:
 
     async def subscribe(
         self, pattern: str, qos: int, identifier: int | None
-    ) -> tuple[ReasonCode, str]:
-        """What the broker grants, and what it says about it."""
+    ) -> tuple[PahoReasonCode, str]:
+        """Returns the reason code and the reason string of the SUBACK."""
         if self._endpoint.is_v5:
             properties = Properties(PacketTypes.SUBSCRIBE)  # type: ignore[no-untyped-call]
             if identifier is not None:
@@ -105,7 +114,7 @@ class PahoConnection:
             _, packet_id = self._client.subscribe(pattern, qos)
         if packet_id is None:
             raise MqttConnectionLost("the connection is closed")
-        granted: asyncio.Future[tuple[ReasonCode, str]]
+        granted: asyncio.Future[tuple[PahoReasonCode, str]]
         granted = asyncio.get_running_loop().create_future()
         self._granted[packet_id] = granted
         try:
@@ -123,15 +132,14 @@ class PahoConnection:
         self._client.manual_ack_set(not on)
 
     def read(self, on: bool) -> None:
-        """Whether to take what the broker sends."""
         self._watch.read(on)
 
     def forget_unacknowledged(self) -> None:
-        """What was sent and not acknowledged will not be sent again."""
+        """Unacknowledged messages will not be sent again."""
         self._client.drop_out_messages()
 
     async def disconnect(self) -> None:
-        """Leave with a word, so that the broker does not wait for us."""
+        """Sends DISCONNECT and waits for the broker to close the connection."""
         if not self._up:
             return
         self.read(True)
@@ -141,14 +149,14 @@ class PahoConnection:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._left
 
-    # What paho says.
+    # Callbacks of paho.
 
     def _on_connect(
         self,
         _: Client,
         __: Any,
         flags: ConnectFlags,
-        reason: ReasonCode,
+        reason: PahoReasonCode,
         properties: Properties | None,
     ) -> None:
         if self._greeting is None or self._greeting.done():
@@ -162,11 +170,11 @@ class PahoConnection:
         self._greeting.set_result(connack)
 
     def _on_disconnect(
-        self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: object
+        self, _: Client, __: Any, flags: DisconnectFlags, reason: PahoReasonCode, ___: object
     ) -> None:
-        told = flags.is_disconnect_packet_from_server
-        words = str(reason).lower() if told else "the connection was closed"
-        lost = MqttConnectionLost(words, reason.value if told else 0)
+        sent = flags.is_disconnect_packet_from_server
+        text = str(reason).lower() if sent else "the connection was closed"
+        lost = MqttConnectionLost(text, reason.value if sent else 0)
         up, self._up = self._up, False
         if self._greeting is not None and not self._greeting.done():
             self._greeting.set_exception(lost)
@@ -179,32 +187,23 @@ class PahoConnection:
             self._events.lost(lost)
 
     def _on_subscribe(
-        self, _: Client, __: Any, packet_id: int, reasons: list[ReasonCode], properties: object
+        self, _: Client, __: Any, packet_id: int, reasons: list[PahoReasonCode], properties: object
     ) -> None:
         granted = self._granted.get(packet_id)
         if granted is not None and not granted.done():
             granted.set_result((reasons[0], getattr(properties, "ReasonString", "")))
 
 
-# paho's client, made for an endpoint and connected to it; and what the broker greets us with.
-
-CONNECT_SECONDS: Final = 10.0
-#: What a packet's length has room for.
-MAX_PACKET_BYTES: Final = 0x0FFF_FFFF
-#: How many messages the broker may send ahead of our acknowledgements.
-RECEIVE_MAXIMUM: Final = 1000
-
-
 @dataclass(frozen=True, slots=True)
 class ConnackProperties:
-    """What the broker says of itself when it lets us in."""
+    """The limits of the broker."""
 
     session_present: bool
     receive_maximum: int
     maximum_qos: int
     maximum_bytes: int
     retains: bool
-    identifiers: bool  #: it tells which subscription a message is for
+    identifiers: bool  #: messages have subscription identifiers
 
 
 def create_paho_client(endpoint: MqttEndpoint, tls: ssl.SSLContext | None) -> Client:
@@ -212,7 +211,7 @@ def create_paho_client(endpoint: MqttEndpoint, tls: ssl.SSLContext | None) -> Cl
     client = _PahoClient(
         CallbackAPIVersion.VERSION2,
         endpoint.client_id,
-        clean_session=None if is_v5 else not endpoint.lasting,
+        clean_session=None if is_v5 else not endpoint.is_persistent,
         protocol=MQTTProtocolVersion.MQTTv5 if is_v5 else MQTTProtocolVersion.MQTTv311,
         transport="tcp" if endpoint.path is None else "websockets",
         reconnect_on_failure=False,
@@ -226,24 +225,24 @@ def create_paho_client(endpoint: MqttEndpoint, tls: ssl.SSLContext | None) -> Cl
     if endpoint.tls and context is not None:
         client.tls_set_context(context)
     client.connect_timeout = CONNECT_SECONDS
-    client.max_inflight_messages_set(0)  # whoever sends keeps to the broker's own limit
+    client.max_inflight_messages_set(0)  # the publisher respects the receive maximum
     return client
 
 
 def connect_paho_client(client: Client, endpoint: MqttEndpoint) -> None:
-    """Waits for the network; returns when CONNECT is on its way."""
+    """Blocks until CONNECT is sent."""
     if not endpoint.is_v5:
         client.connect(endpoint.host, endpoint.port, endpoint.keepalive)
         return
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     properties.ReceiveMaximum = RECEIVE_MAXIMUM
-    if endpoint.lasting:
+    if endpoint.is_persistent:
         properties.SessionExpiryInterval = endpoint.session_expiry
     client.connect(
         endpoint.host,
         endpoint.port,
         endpoint.keepalive,
-        clean_start=not endpoint.lasting,
+        clean_start=not endpoint.is_persistent,
         properties=properties,
     )
 
@@ -262,42 +261,34 @@ def read_connack(
 
 
 class _PahoClient(Client):
-    """paho's, but for a message of quality 2 that the broker refuses.
+    """Fails a message with QoS 2 that the broker refuses in its PUBREC.
 
-    paho does not read why and goes on as if nothing had happened, and then the end of that looks
-    like success. A refusal is the last word on a message.
+    paho ignores the reason code and completes the exchange, which then looks like success.
     """
 
     def _handle_pubrec(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]
         packet_id = int.from_bytes(packet[:2], "big")
         refusal = self.protocol == MQTTProtocolVersion.MQTTv5 and packet[2:3] >= bytes(
-            [UNSPECIFIED_ERROR]
+            [ReasonCode.UNSPECIFIED_ERROR]
         )
         if not refusal or packet_id not in self._out_messages:
             return super()._handle_pubrec()
-        reason = ReasonCode(PacketTypes.PUBREC, identifier=packet[2])
+        reason = PahoReasonCode(PacketTypes.PUBREC, identifier=packet[2])
         properties = Properties(PacketTypes.PUBREC)  # type: ignore[no-untyped-call]
         return self._do_on_publish(packet_id, reason, properties)
 
 
-# The event loop's eye on paho's socket.
-#
-# paho says when it has a socket, when it has something to write and when it is done; the loop says
-# when there is something to read. Some of it paho says in the thread that connects, and waits there
-# until the loop knows. Reading can be stopped, which holds up the broker.
-
-#: How often paho looks whether it is time for a ping.
-TICK_SECONDS: Final = 1.0
-#: A loop that has stopped will not answer.
-HANDOVER_SECONDS: Final = 3.0
-
-
 class SocketWatcher:
+    """Registers paho's socket with the event loop.
+
+    Callbacks that paho calls in the connecting thread wait until the loop has handled them.
+    """
+
     def __init__(self, client: Client) -> None:
         self._client = client
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._socket: int | None = None  #: the descriptor the loop watches
+        self._socket: int | None = None  #: the registered descriptor
         self._reading = True
         self._tick: asyncio.TimerHandle | None = None
         client.on_socket_open = self._relay(self._opened)
@@ -309,7 +300,7 @@ class SocketWatcher:
         self._loop = loop
 
     def read(self, on: bool) -> None:
-        """Whether to take what the broker sends; pings wait as well, which it bears for a while."""
+        """Pause or resume reading. Pings pause as well, up to the keep-alive interval."""
         if on is self._reading:
             return
         self._reading = on
@@ -322,7 +313,7 @@ class SocketWatcher:
             self._loop.remove_reader(self._socket)
 
     def _relay(self, change: Callable[[asyncio.AbstractEventLoop, int], None]) -> Any:
-        """A callback of paho's that has the change made in the loop's own thread."""
+        """A callback for paho that runs `change` in the thread of the loop."""
 
         def changed(_client: Client, _data: object, sock: Any) -> None:
             loop = self._loop
@@ -368,7 +359,7 @@ class SocketWatcher:
         self._read_ahead()
 
     def _read_ahead(self) -> None:
-        """What TLS or the WebSocket has taken from the socket already, the loop cannot see."""
+        """Reads input that TLS or the WebSocket has buffered, which the loop cannot see."""
         while self._reading and self._socket is not None:
             pending = getattr(self._client.socket(), "pending", None)
             if pending is None or not pending():
@@ -377,7 +368,7 @@ class SocketWatcher:
 
     def _ticked(self, loop: asyncio.AbstractEventLoop) -> None:
         self._tick = loop.call_later(TICK_SECONDS, self._ticked, loop)
-        if self._reading:  # else the answer to a ping could not be seen
+        if self._reading:  # otherwise the PINGRESP would not be read
             self._client.loop_misc()
 
 

@@ -1,16 +1,16 @@
 """A PADRES client: advertises, subscribes and publishes in the content language.
 
-    async with Client("padres://localhost/Broker1", id="ada") as client:
+    async with PadresClient("padres://localhost/Broker1", id="ada") as client:
         await client.advertise("[class,eq,stock],[price,>,0]")
         await client.subscribe("[class,eq,stock],[price,<,50]")
         await client.publish("[class,stock],[price,45]")
         async for received in client:
             print(received["price"], received.payload)
 
-It may be connected to several brokers at once, of which the first is meant where none is named.
-Publications wait in the client's own inbox, unless others (`inbox`) want them. Leaving withdraws
-all it asked for, except that a *lasting* client's subscriptions stay, and what comes meanwhile
-waits at the broker until it returns under its id.
+A client can have several brokers; methods without `broker` use the first one. Publications go to
+the client's inbox, unless other inboxes (`inbox`) want them. Closing withdraws all registrations.
+The subscriptions of a *lasting* client stay: the broker stores their publications until the client
+connects again with its id.
 """
 
 from __future__ import annotations
@@ -44,22 +44,18 @@ class PadresClient:
     def __init__(
         self,
         *urls: str,
-        id: str = "",  # noqa: A002 - PADRES' word
+        id: str = "",  # noqa: A002 - the term of PADRES
         lasting: bool = False,
         attentive: bool = False,
         tls: ssl.SSLContext | None = None,
         retry_seconds: float = 0.0,
     ) -> None:
-        """Without an id the first broker gives it one; a lasting client has to say who it is.
-
-        An attentive one is told by `interests` who subscribes to what it advertises.
-        """
+        """Without an id, the first broker assigns one. A lasting client needs an id. An attentive
+        client gets the subscriptions that match its advertisements, in `interests`."""
         if lasting and not id:
-            raise PreconditionFailed("a lasting client needs an id, to be known by when it returns")
+            raise PreconditionFailed("a lasting client needs an id to find its subscriptions")
         self.id = id
-        self.brokers: dict[
-            str, PadresRecoveringConnection
-        ] = {}  #: by id, in the order they were connected
+        self.brokers: dict[str, PadresRecoveringConnection] = {}  #: by id, in order
         self._urls = urls
         self._lasting = lasting
         self._attentive = attentive
@@ -67,9 +63,7 @@ class PadresClient:
         self._retry_seconds = retry_seconds
         self.interests: PublicationInbox[SubscriptionNotice] = PublicationInbox()
         self._inbox: PublicationInbox[ReceivedPublication] = PublicationInbox()
-        self._others: dict[PublicationInbox[ReceivedPublication], tuple[Subscription, ...]] = {}
-
-    # Brokers.
+        self._inboxes: dict[PublicationInbox[ReceivedPublication], tuple[Subscription, ...]] = {}
 
     async def open(self) -> Self:
         try:
@@ -81,10 +75,10 @@ class PadresClient:
         return self
 
     async def connect(self, url: str) -> str:
-        """One more broker; returns its id."""
+        """Connect to another broker; returns its id."""
         endpoint = parse_endpoint(url)
         if endpoint.broker in self.brokers:
-            raise PreconditionFailed(f"there is a connection to {endpoint.broker} already")
+            raise PreconditionFailed(f"the client is already connected to {endpoint.broker}")
         broker = PadresRecoveringConnection(
             endpoint,
             self.id,
@@ -97,24 +91,24 @@ class PadresClient:
         await broker.open(self._retry_seconds)
         if broker.id in self.brokers:
             await broker.close()
-            raise PreconditionFailed(f"there is a connection to {broker.id} already")
+            raise PreconditionFailed(f"the client is already connected to {broker.id}")
         self.id = self.id or broker.client_id
         self.brokers[broker.id] = broker
         return broker.id
 
     async def disconnect(self, broker: str = "") -> None:
-        """Leave a broker; what was asked for there is withdrawn, unless the client is lasting."""
+        """Withdraws all registrations at the broker, unless the client is lasting."""
         found = self._broker(broker)
         del self.brokers[found.id]
         await found.close()
 
     async def close(self) -> None:
-        for inbox in (self._inbox, *self._others):
+        for inbox in (self._inbox, *self._inboxes):
             inbox.finish()
         self.interests.finish()
         for broker in list(self.brokers):
             await self.disconnect(broker)
-        for inbox in (self._inbox, *self._others):
+        for inbox in (self._inbox, *self._inboxes):
             inbox.fail(FabricClosed("the client is closed"))
         self.interests.fail(FabricClosed("the client is closed"))
 
@@ -124,32 +118,32 @@ class PadresClient:
         if not id_:
             return next(iter(self.brokers.values()))
         if id_ not in self.brokers:
-            raise NotFound(f"no connection to {id_}: there are {', '.join(self.brokers)}")
+            raise NotFound(f"no connection to {id_}; the brokers are {', '.join(self.brokers)}")
         return self.brokers[id_]
 
-    # Messages.
-
     async def advertise(self, text: str, *, broker: str = "", ttl: int = UNLIMITED_TTL) -> str:
-        """Say what is going to be published; returns the id it is withdrawn by."""
-        return await self._broker(broker).ask(PadresEnvelope(EnvelopeKind.ADVERTISE, text, ttl=ttl))
+        """Announce publications; returns the id to withdraw the advertisement with."""
+        return await self._broker(broker).register(
+            PadresEnvelope(EnvelopeKind.ADVERTISE, text, ttl=ttl)
+        )
 
     async def subscribe(self, text: str, *, broker: str = "", **options: object) -> str:
-        """Ask for publications; returns the id. A composite subscription stands in braces.
+        """Returns the id. A composite subscription is in braces.
 
-        Options of a composite are `policy`, `size` and `seconds`; any may have `several=True`, so
-        that one attribute can have several predicates.
+        Options of a composite are `policy`, `size` and `seconds`. `several=True` allows several
+        predicates for one attribute.
         """
         kind = EnvelopeKind.COMPOSITE if text.lstrip().startswith("{") else EnvelopeKind.SUBSCRIBE
         option_pairs = tuple((name, str(value).lower()) for name, value in options.items())
-        return await self._broker(broker).ask(PadresEnvelope(kind, text, options=option_pairs))
+        return await self._broker(broker).register(PadresEnvelope(kind, text, options=option_pairs))
 
     async def withdraw(self, id_: str) -> None:
-        """Undo an advertisement or a subscription, at whichever broker it was asked for."""
+        """Withdraw an advertisement or a subscription, at its broker."""
         for broker in self.brokers.values():
-            if id_ in broker.asked:
-                await broker.undo(id_)
+            if id_ in broker.registrations:
+                await broker.unregister(id_)
                 return
-        raise NotFound(f"nothing of this client has the id {id_!r}")
+        raise NotFound(f"the client has no registration {id_!r}")
 
     async def publish(
         self,
@@ -162,9 +156,9 @@ class PadresClient:
         trace: str = "",
         durable: bool = True,
     ) -> str:
-        """Returns the publication's id when the broker has it safe.
+        """Returns the id of the publication when the broker has confirmed it.
 
-        It is said again, for as long as connections break before the broker's word arrives.
+        It is sent again after each lost connection, until it is confirmed.
         """
         envelope = PadresEnvelope(
             EnvelopeKind.PUBLISH,
@@ -175,35 +169,37 @@ class PadresClient:
             trace=trace,
             durable=durable,
         )
-        return await self._broker(broker).say(envelope)
+        return await self._broker(broker).send(envelope)
 
     async def post(
         self, text: str, payload: bytes = b"", *, broker: str = "", durable: bool = True
     ) -> Awaitable[str]:
-        """Returns when there is room for more; await the result to know it is safe."""
+        """Returns when the socket accepts more; the result is done at the confirm."""
         found = self._broker(broker)
-        await found.room()
-        saying = found.say(
+        await found.writable()
+        sending = found.send(
             PadresEnvelope(EnvelopeKind.PUBLISH, text, payload=payload, durable=durable)
         )
-        return asyncio.ensure_future(saying)
+        return asyncio.ensure_future(sending)
 
     @property
-    def asked(self) -> list[tuple[str, PadresRegistration]]:
-        """What was advertised and subscribed to, each with the broker it was asked of."""
-        return [(one.id, asked) for one in self.brokers.values() for asked in one.asked.values()]
-
-    # Publications.
+    def registrations(self) -> list[tuple[str, PadresRegistration]]:
+        """Advertisements and subscriptions, each with the id of its broker."""
+        return [
+            (broker.id, registration)
+            for broker in self.brokers.values()
+            for registration in broker.registrations.values()
+        ]
 
     def inbox(self, *filters: str) -> PublicationInbox[ReceivedPublication]:
-        """A place of their own for publications that satisfy one of these subscriptions.
+        """An inbox for received publications that satisfy one of these subscriptions.
 
-        It asks no broker for anything: it parts what comes. What no such place wants goes to the
-        client itself; what several want goes to each.
+        It does not subscribe. A publication goes to all inboxes that want it, or to the client's
+        own if there is none.
         """
         wanted = tuple(parse_subscription(text, several=True) for text in filters)
-        inbox: PublicationInbox[ReceivedPublication] = PublicationInbox(self._others.__delitem__)
-        self._others[inbox] = wanted
+        inbox: PublicationInbox[ReceivedPublication] = PublicationInbox(self._inboxes.__delitem__)
+        self._inboxes[inbox] = wanted
         return inbox
 
     async def receive(self) -> ReceivedPublication:
@@ -220,21 +216,21 @@ class PadresClient:
             return
         received = ReceivedPublication.of(envelope, broker)
         publication = received.publication
-        places = [
+        inboxes = [
             inbox
-            for inbox, wanted in self._others.items()
+            for inbox, wanted in self._inboxes.items()
             if not wanted or any(satisfies(publication, one) for one in wanted)
         ]
-        places = places or [self._inbox]
-        entry = reading.begin(receipt, len(places))
-        for place in places:
-            place.put(received, entry)
+        inboxes = inboxes or [self._inbox]
+        entry = reading.begin(receipt, len(inboxes))
+        for inbox in inboxes:
+            inbox.put(received, entry)
 
     def _failed(self, broker: PadresRecoveringConnection, error: PenstockError) -> None:
-        """A broker will not have us back: if there is no other, that is all there will be."""
+        """A reconnect was refused. Without another broker, nothing more will be received."""
         others = [one for one in self.brokers.values() if one is not broker]
         if not others:
-            for inbox in (self._inbox, *self._others):
+            for inbox in (self._inbox, *self._inboxes):
                 inbox.fail(error)
             self.interests.fail(error)
 
@@ -247,8 +243,8 @@ class PadresClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None:  # what is in hand was not dealt with: a lasting client gets it again
-            for inbox in (self._inbox, *self._others):
+        if error is not None:  # unread: a lasting client gets it again
+            for inbox in (self._inbox, *self._inboxes):
                 inbox.drop()
             self.interests.drop()
         await self.close()

@@ -1,10 +1,7 @@
-"""Commands of a client, a line each: those of PADRES' guide, and whatever a program adds.
+"""Text commands of a client: those of the PADRES guide, and those that a program adds.
 
-    commands = Commands(client) commands.add("hello", hello, "hello NAME: say it") print(await
-    commands.run("sub [class,eq,stock]"))
-
-A handler takes the client and what stands behind its name, and returns what is to be shown. Where a
-broker is to be named, `@Broker2` comes last; without it the first one is meant.
+A handler gets the client and the argument, and returns the text to show. `@Broker2` at the end of
+an argument names the broker; the default is the first one.
 """
 
 from __future__ import annotations
@@ -26,12 +23,12 @@ MAX_BATCH_DEPTH: Final = 8
 
 
 class QuitRequested(Exception):
-    """The command that ends it all."""
+    """Raised by the command `exit`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCommand:
-    names: tuple[str, ...]  #: the first is its name, the others are short for it
+    names: tuple[str, ...]  #: the name and its aliases
     usage: str
     handler: Handler
 
@@ -42,16 +39,20 @@ class ClientCommands:
         self._commands: dict[str, ClientCommand] = {}
         self._depth = 0
         for names, usage, handler in (
-            ("help h ?", "help: what there is", self._help),
-            ("exit quit", "exit: withdraw everything and leave", _quit),
-            ("setid", "setid ID: what the client is called; before it connects", _set_id),
-            ("info", "info: who the client is, and what it has asked for", _info),
-            ("brokerinfo", "brokerinfo: the brokers it is connected to", _broker_info),
-            ("connect c", "connect URL: one more broker, padres://host:port/BrokerID", _connect),
-            ("disconnect dc", "disconnect [@BROKER]: leave a broker", _disconnect),
-            ("adv a", "adv [class,eq,NAME],… [@BROKER]: say what will be published", _advertise),
-            ("sub s", "sub [class,eq,NAME],… [@BROKER]: ask for publications", _subscribe),
-            ("csub cs", "csub {{…}&{…}} [@BROKER]: ask for publications together", _subscribe),
+            ("help h ?", "help: list the commands", self._help),
+            ("exit quit", "exit: withdraw all registrations and exit", _quit),
+            ("setid", "setid ID: set the client id, before connecting", _set_id),
+            ("info", "info: the client id and the numbers of registrations", _info),
+            ("brokerinfo", "brokerinfo: the connected brokers", _broker_info),
+            (
+                "connect c",
+                "connect URL: a broker, as padres://host:port/BrokerID",
+                _connect,
+            ),
+            ("disconnect dc", "disconnect [@BROKER]: disconnect from a broker", _disconnect),
+            ("adv a", "adv [class,eq,NAME],… [@BROKER]: advertise", _advertise),
+            ("sub s", "sub [class,eq,NAME],… [@BROKER]: subscribe", _subscribe),
+            ("csub cs", "csub {{…}&{…}} [@BROKER]: composite subscription", _subscribe),
             ("pub p", "pub [class,NAME],… [@BROKER]: publish", _publish),
             ("unsub uncsub", "unsub ID[,ID…]: withdraw subscriptions", _withdraw),
             ("unadv", "unadv ID[,ID…]: withdraw advertisements", _withdraw),
@@ -62,7 +63,7 @@ class ClientCommands:
             self.add(names, handler, usage)
 
     def add(self, names: str, handler: Handler, usage: str = "") -> None:
-        """A command of one's own, or another in place of one there is."""
+        """Add or replace a command."""
         words = tuple(names.split())
         command = ClientCommand(words, usage or words[0], handler)
         for name in words:
@@ -79,7 +80,7 @@ class ClientCommands:
             return ""
         command = self._commands.get(name.lower())
         if command is None:
-            raise NotFound(f"there is no command {name!r}; `help` shows what there is")
+            raise NotFound(f"unknown command {name!r}; `help` lists the commands")
         return await command.handler(self.client, argument.strip())
 
     async def _help(self, client: PadresClient, argument: str) -> str:
@@ -89,7 +90,7 @@ class ClientCommands:
 
     async def _batch(self, client: PadresClient, argument: str) -> str:
         if self._depth >= MAX_BATCH_DEPTH:
-            raise PreconditionFailed(f"batches run one another more than {MAX_BATCH_DEPTH} deep")
+            raise PreconditionFailed(f"batch files are nested more than {MAX_BATCH_DEPTH} deep")
         try:
             text = await asyncio.to_thread(Path(argument).read_text)
         except (OSError, UnicodeDecodeError) as error:
@@ -108,7 +109,7 @@ class ClientCommands:
 
 
 def split_broker_address(argument: str) -> tuple[str, str]:
-    """A message, and the broker behind an @ at its end."""
+    """The message, and the broker after an @ at its end."""
     message, _, broker = argument.rpartition("@")
     if message and message[-1:] in " ;]}" and broker and " " not in broker and "]" not in broker:
         return message.strip(), broker
@@ -121,24 +122,24 @@ async def _quit(client: PadresClient, argument: str) -> str:
 
 async def _set_id(client: PadresClient, argument: str) -> str:
     if client.brokers:
-        raise PreconditionFailed("the client is connected, and known by its id: disconnect first")
+        raise PreconditionFailed("the client is connected: disconnect first")
     client.id = argument
     return f"id {argument}"
 
 
 async def _info(client: PadresClient, argument: str) -> str:
     counts = dict.fromkeys(EnvelopeKind, 0)
-    for _, asked in client.asked:
-        counts[asked.envelope.kind] += 1
+    for _, registration in client.registrations:
+        counts[registration.envelope.kind] += 1
     wanted = counts[EnvelopeKind.SUBSCRIBE] + counts[EnvelopeKind.COMPOSITE]
     brokers = ", ".join(client.brokers) or "none"
     announced = counts[EnvelopeKind.ADVERTISE]
-    return f"id {client.id}; brokers {brokers}; {announced} advertised; {wanted} subscribed to"
+    return f"id {client.id}; brokers {brokers}; {announced} advertised; {wanted} subscribed"
 
 
 async def _broker_info(client: PadresClient, argument: str) -> str:
     return "\n".join(
-        f"{name}  {broker.endpoint}  {'connected' if broker.connected else 'trying again'}"
+        f"{name}  {broker.endpoint}  {'connected' if broker.connected else 'reconnecting'}"
         f"  {broker.welcome.software if broker.welcome else ''}"
         for name, broker in client.brokers.items()
     )
@@ -187,7 +188,7 @@ async def _advertisements(client: PadresClient, argument: str) -> str:
 
 def _list_registrations(client: PadresClient, *kinds: EnvelopeKind) -> str:
     return "\n".join(
-        f"{asked.id}  {broker}  {asked.envelope.text}"
-        for broker, asked in client.asked
-        if asked.envelope.kind in kinds
+        f"{registration.id}  {broker}  {registration.envelope.text}"
+        for broker, registration in client.registrations
+        if registration.envelope.kind in kinds
     )

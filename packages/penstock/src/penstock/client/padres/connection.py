@@ -1,4 +1,9 @@
-"""One connection to a broker that speaks PADRES: frames out, answers and publications in."""
+"""A PADRES connection, and one that reconnects.
+
+`PadresRecoveringConnection` repeats advertisements and subscriptions on each connection, unless the
+broker still has them, and sends unanswered messages again. The ids that a program got stay valid,
+although the broker may assign new ones.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +47,6 @@ from penstock.wire.padres.frames import (
 
 CONNECT_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
-#: A broker is given up after as many of its intervals without a word.
 MAX_MISSED_HEARTBEATS: Final = 3
 
 _BEAT: Final = encode_frame(HeartbeatFrame())
@@ -52,26 +56,26 @@ class PadresConnection(asyncio.Protocol):
     def __init__(
         self,
         endpoint: PadresEndpoint,
-        on_note: Callable[[PadresEnvelope, int], None],
+        on_message: Callable[[PadresEnvelope, int], None],
         on_lost: Callable[[PadresConnectionLost], None],
     ) -> None:
         self._endpoint = endpoint
-        self._on_note = on_note
+        self._on_message = on_message
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._reader = PadresFrameReader(MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
-        self.welcome: OpenFrame | None = None  #: what the broker said of itself
+        self.welcome: OpenFrame | None = None  #: the answer of the broker
         self._welcome: asyncio.Future[OpenFrame] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._answers: dict[int, tuple[PadresEnvelope, asyncio.Future[str]]] = {}
         self._receipt = 0
-        self._heard = True
+        self._received = True
         self._silent = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._leaving = False
+        self._closing = False
 
     async def connect(
         self,
@@ -82,7 +86,7 @@ class PadresConnection(asyncio.Protocol):
         attentive: bool,
         tls: ssl.SSLContext | None,
     ) -> OpenFrame:
-        """Returns what the broker answers, or raises why it does not let us in."""
+        """Returns the answer of the broker; raises if the broker refuses the client."""
         endpoint = self._endpoint
         async with asyncio.timeout(CONNECT_SECONDS):
             await self._loop.create_connection(
@@ -107,14 +111,11 @@ class PadresConnection(asyncio.Protocol):
             self._watch(welcome.heartbeat)
         return welcome
 
-    # What is said.
+    async def writable(self) -> None:
+        await self._writable.wait()
 
-    async def room(self) -> None:
-        """Returns when the broker takes more."""
-        await self._room.wait()
-
-    def note(self, envelope: PadresEnvelope) -> asyncio.Future[str]:
-        """The future has the id the message gets."""
+    def send(self, envelope: PadresEnvelope) -> asyncio.Future[str]:
+        """Send a message; the future has the id that the broker gives it."""
         answer: asyncio.Future[str] = self._loop.create_future()
         if self._gone.done() or self._transport is None:
             answer.set_exception(PadresConnectionLost("the connection was closed"))
@@ -122,7 +123,7 @@ class PadresConnection(asyncio.Protocol):
         frame = encode_frame(MessageFrame(envelope, self._receipt + 1))
         largest = self.welcome.largest if self.welcome is not None else MAX_FRAME_BYTES
         if len(frame) - 4 > largest:
-            problem = f"a message of {len(frame) - 4} bytes, and the broker takes {largest}"
+            problem = f"a message of {len(frame) - 4} bytes; the broker accepts {largest}"
             answer.set_exception(ContentTooLarge(problem))
             return answer
         self._receipt += 1
@@ -139,8 +140,7 @@ class PadresConnection(asyncio.Protocol):
             self._transport.write(data)
 
     async def close(self) -> None:
-        """Leave with a word."""
-        self._leaving = True
+        self._closing = True
         if self._transport is None or self._gone.done():
             return
         self._write(encode_frame(CloseFrame()))
@@ -160,7 +160,7 @@ class PadresConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
+        self._received = True
         try:
             for frame in self._reader.frames(data):
                 self._take(frame)
@@ -170,7 +170,7 @@ class PadresConnection(asyncio.Protocol):
 
     def _take(self, frame: PadresFrame) -> None:
         if isinstance(frame, MessageFrame):
-            self._on_note(frame.envelope, frame.receipt)
+            self._on_message(frame.envelope, frame.receipt)
         elif isinstance(frame, ConfirmFrame):
             _, answer = self._answers.pop(frame.receipt, (None, None))
             if answer is not None and not answer.done():
@@ -181,7 +181,7 @@ class PadresConnection(asyncio.Protocol):
                 answer.set_exception(refusal_error(frame, envelope))
         elif isinstance(frame, OpenFrame):
             if frame.role is not PeerRole.BROKER:
-                raise ProtocolError("what answers is no broker")
+                raise ProtocolError("the peer is not a broker")
             self.welcome = frame
             if not self._welcome.done():
                 self._welcome.set_result(frame)
@@ -191,10 +191,10 @@ class PadresConnection(asyncio.Protocol):
             )
 
     def pause_writing(self) -> None:
-        self._room.clear()
+        self._writable.clear()
 
     def resume_writing(self) -> None:
-        self._room.set()
+        self._writable.set()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
@@ -204,36 +204,27 @@ class PadresConnection(asyncio.Protocol):
         self._lose(PadresConnectionLost(str(error) if error else "the connection was closed"))
 
     def _lose(self, lost: PadresConnectionLost) -> None:
-        """Once: what waits for an answer does not get it here."""
-        told, self._leaving = self._leaving, True
-        self._room.set()
+        closing, self._closing = self._closing, True
+        self._writable.set()
         answers, self._answers = self._answers, {}
         for _, answer in answers.values():
             if not answer.done():
                 answer.set_exception(lost)
         if not self._welcome.done():
             self._welcome.set_exception(lost)
-        elif not told:
+        elif not closing:
             self._on_lost(lost)
 
-    # Signs of life.
-
     def _watch(self, every: float) -> None:
-        self._silent = 0 if self._heard else self._silent + 1
-        self._heard = False
+        self._silent = 0 if self._received else self._silent + 1
+        self._received = False
         if self._silent >= MAX_MISSED_HEARTBEATS:
-            self._lose(PadresConnectionLost(f"no sign of life for {self._silent * every} s"))
+            self._lose(PadresConnectionLost(f"no heartbeat for {self._silent * every} s"))
             self.abandon()
             return
         self._write(_BEAT)
         self._timer = self._loop.call_later(every, self._watch, every)
 
-
-# A broker as one client has it: a connection that mends itself, and what was asked for over it.
-#
-# What was advertised and subscribed to is asked for again on the next connection, unless the broker
-# still has it; what was noted and not answered is said again. The id a program was given stays
-# good, whatever the broker calls it now.
 
 _WITHDRAWALS: Final = {
     EnvelopeKind.ADVERTISE: EnvelopeKind.UNADVERTISE,
@@ -248,12 +239,12 @@ log = get_logger(__name__)
 class PadresRegistration:
     """An advertisement or a subscription."""
 
-    id: str  #: as the program knows it
+    id: str  #: for the program
     envelope: PadresEnvelope
-    now: str  #: as the broker calls it
+    broker_id: str  #: on the present connection
 
 
-#: Takes what the broker of this id has brought.
+#: Called with the id of the broker that delivered a message.
 PublicationCallback = Callable[[str, PadresEnvelope, ReadProgress, int], None]
 
 
@@ -270,10 +261,10 @@ class PadresRecoveringConnection:
         failed: Callable[[PadresRecoveringConnection, PenstockError], None],
     ) -> None:
         self.endpoint = endpoint
-        self.asked: dict[str, PadresRegistration] = {}
+        self.registrations: dict[str, PadresRegistration] = {}
         self.client_id = client_id
-        self.welcome: OpenFrame | None = None  #: what the broker said of itself last
-        self._run = uuid4().hex  # by which the broker knows that it is we who come again
+        self.welcome: OpenFrame | None = None  #: the last answer of the broker
+        self._run = uuid4().hex  # identifies this client to the broker after a reconnect
         self._lasting = lasting
         self._attentive = attentive
         self._tls = tls
@@ -281,7 +272,7 @@ class PadresRecoveringConnection:
         self._failed = failed
         self._current: PadresConnection | None = None
         self._reading: ReadProgress | None = None
-        self._ready = asyncio.Event()  # there is a connection on which all is asked for
+        self._ready = asyncio.Event()  # connected, with all registrations repeated; or failed
         self._lost = asyncio.Event()
         self._recovery: asyncio.Task[None] | None = None
         self._failure: PenstockError | None = None
@@ -303,43 +294,42 @@ class PadresRecoveringConnection:
 
     async def close(self) -> None:
         if self._failure is None:
-            self._failure = FabricClosed("the broker was left")
-            self._ready.set()  # for those who wait, to be told
+            self._failure = FabricClosed("the connection was closed")
+            self._ready.set()
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.gather(self._recovery, return_exceptions=True)
         if self._current is not None:
             if self._reading is not None:
-                self._reading.tell()
+                self._reading.flush()
             await self._current.close()
 
-    # What is said.
-
-    async def ask(self, envelope: PadresEnvelope) -> str:
+    async def register(self, envelope: PadresEnvelope) -> str:
         """Advertise or subscribe; returns the id."""
-        id_ = await self.say(envelope)
-        self.asked[id_] = PadresRegistration(id_, envelope, id_)
+        id_ = await self.send(envelope)
+        self.registrations[id_] = PadresRegistration(id_, envelope, id_)
         return id_
 
-    async def undo(self, id_: str) -> None:
-        asked = self.asked.pop(id_, None)
-        if asked is None:
-            raise NotFound(f"nothing of this client at {self.id} has the id {id_!r}")
+    async def unregister(self, id_: str) -> None:
+        registration = self.registrations.pop(id_, None)
+        if registration is None:
+            raise NotFound(f"the client has no registration {id_!r} at {self.id}")
         while True:
             wire = await self._connected()
             with suppress(PadresConnectionLost):
-                await wire.note(PadresEnvelope(_WITHDRAWALS[asked.envelope.kind], asked.now))
+                kind = _WITHDRAWALS[registration.envelope.kind]
+                await wire.send(PadresEnvelope(kind, registration.broker_id))
                 return
 
-    async def say(self, envelope: PadresEnvelope) -> str:
-        """Again on the next connection for as long as connections break before the answer."""
+    async def send(self, envelope: PadresEnvelope) -> str:
+        """Sends again after each lost connection, until the broker answers."""
         while True:
             wire = await self._connected()
             with suppress(PadresConnectionLost):
-                return await wire.note(envelope)
+                return await wire.send(envelope)
 
-    async def room(self) -> None:
-        await (await self._connected()).room()
+    async def writable(self) -> None:
+        await (await self._connected()).writable()
 
     async def _connected(self) -> PadresConnection:
         await self._ready.wait()
@@ -348,16 +338,14 @@ class PadresRecoveringConnection:
         assert self._current is not None
         return self._current
 
-    # Connecting.
-
     async def _connect(self) -> None:
         self._lost.clear()
 
-        def on_note(envelope: PadresEnvelope, receipt: int) -> None:
-            assert wire.welcome is not None, "the reader sees to it"
+        def on_message(envelope: PadresEnvelope, receipt: int) -> None:
+            assert wire.welcome is not None, "the first frame is an open frame"
             self._take(wire.welcome.id, envelope, reading, receipt)
 
-        wire = PadresConnection(self.endpoint, on_note, self._on_lost)
+        wire = PadresConnection(self.endpoint, on_message, self._on_lost)
         reading = self._reading = ReadProgress(wire.confirm)
         try:
             self.welcome = await wire.connect(
@@ -367,10 +355,10 @@ class PadresRecoveringConnection:
                 attentive=self._attentive,
                 tls=self._tls,
             )
-            self.client_id = self.welcome.wanted  # the one we have got
+            self.client_id = self.welcome.wanted
             if not self.welcome.durable:
-                for asked in list(self.asked.values()):
-                    asked.now = await wire.note(asked.envelope)
+                for registration in list(self.registrations.values()):
+                    registration.broker_id = await wire.send(registration.envelope)
         except (PenstockError, OSError, PadresConnectionLost) as error:
             wire.abandon()
             raise connect_error(self.endpoint, error) from error
@@ -391,4 +379,4 @@ class PadresRecoveringConnection:
         if self._failure is None:
             self._failure = error
             self._failed(self, error)
-            self._ready.set()  # for those who wait, to be told
+            self._ready.set()

@@ -1,20 +1,22 @@
-"""What a URL says of a broker that speaks PADRES.
+"""URLs and errors of PADRES.
 
-`padres://user:password@host:5680/BrokerID` and `padress://` (TLS). Who is not named is `guest`; the
-broker's id may be left out, and is checked where it is not. The rest is in the query: `tls` in
-place of the other scheme, `vhost=`, `heartbeat=` seconds, `cafile=`.
+`padres://user:password@host:5680/BrokerID` and `padress://` (TLS), with the options `tls` (instead
+of the other scheme), `vhost=`, `heartbeat=` in seconds and `cafile=`. The default user is `guest`.
+The broker id is optional, and verified if it is given.
+
+A lost connection is `PadresConnectionLost`, and the client reconnects. Refusals become the errors
+of `penstock.core.errors`.
 """
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
 from penstock.client import errors
 from penstock.client.errors import BrokerUnreachable
-from penstock.client.url import create_tls_context, format_host_port, parse_url
+from penstock.client.url import BrokerEndpoint, parse_url
 from penstock.content import LanguageError
 from penstock.core.addresses import DEFAULT_PORTS
 from penstock.core.errors import (
@@ -28,7 +30,7 @@ from penstock.wire.padres.envelope import PadresEnvelope
 from penstock.wire.padres.errors import error_from_code
 from penstock.wire.padres.frames import ErrorFrame
 
-#: A peer that vanished without a word is missed after three times as much.
+#: A silent peer is given up after three intervals.
 HEARTBEAT_SECONDS: Final = 15
 
 _SCHEMES: Final = ("padres", "padress")
@@ -36,31 +38,21 @@ _OPTIONS: Final = ("tls", "vhost", "heartbeat", "cafile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PadresEndpoint:
-    host: str
-    port: int
-    broker: str = ""  #: its id; empty for whichever it is
+class PadresEndpoint(BrokerEndpoint):
+    broker: str = ""  #: its id; empty for any
     user: str = "guest"
     password: str = field(default="guest", repr=False)
-    vhost: str = ""  #: empty for the broker's own choice
-    tls: bool = False
-    cafile: str | None = None
+    vhost: str = ""  #: empty for the broker's default
     heartbeat: int = HEARTBEAT_SECONDS
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        return create_tls_context(self.cafile) if self.tls else None
-
-    def __str__(self) -> str:
-        return format_host_port(self.host, self.port)
 
 
 def parse_endpoint(url: str) -> PadresEndpoint:
     parts = parse_url(url, _OPTIONS)
     if parts.scheme not in _SCHEMES:
-        raise parts.refused("should be padres://host:port/BrokerID, or padress://")
+        raise parts.invalid("should be padres://host:port/BrokerID, or padress://")
     broker = unquote(parts.path.removeprefix("/"))
     if any(character in broker for character in "/ _-"):
-        raise parts.refused(f"{broker!r} is no id of a broker: no blank, '_' or '-'")
+        raise parts.invalid(f"{broker!r} is not a broker id: it may not have a blank, '_' or '-'")
     tls = parts.scheme == "padress" or "tls" in parts.options
     return PadresEndpoint(
         host=parts.host,
@@ -75,25 +67,20 @@ def parse_endpoint(url: str) -> PadresEndpoint:
     )
 
 
-# What a broker refuses and how connections end, given their names in `penstock.core.errors`.
-#
-# A connection that goes is `PadresConnectionLost`, and another may do. What a broker refuses it
-# would refuse again: that is an error with a name.
-
-#: With these a broker ends what was well: trying again is all there is to do.
+#: The client reconnects after these.
 _TRANSIENT: Final = (ConnectionForced, ResourceExhausted, FrameError)
 
 
 class PadresConnectionLost(Exception):
-    """The connection went, for the reason the broker gave, if it gave one."""
+    """The connection was lost, with the error of the broker, if it sent one."""
 
-    def __init__(self, words: str, error: PenstockError | None = None) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, error: PenstockError | None = None) -> None:
+        super().__init__(text)
         self.error = error
 
 
 def refusal_error(failed: ErrorFrame, envelope: PadresEnvelope) -> PenstockError:
-    """Why a message was not accepted; with the place of the mistake in its text, if it was that."""
+    """The error for a refused message; a syntax error with its position in the text."""
     if 0 <= failed.position <= len(envelope.text):
         problem = failed.text.partition(": ")[2]
         return LanguageError(envelope.text, failed.position, problem)
@@ -101,7 +88,7 @@ def refusal_error(failed: ErrorFrame, envelope: PadresEnvelope) -> PenstockError
 
 
 def permanent_error(lost: PadresConnectionLost) -> PenstockError | None:
-    """The error a closed connection is when there is no use in trying again."""
+    """The error of a lost connection that must not be reopened."""
     error = lost.error
     if error is None or isinstance(error, _TRANSIENT) or type(error) is PenstockError:
         return None
@@ -109,16 +96,16 @@ def permanent_error(lost: PadresConnectionLost) -> PenstockError | None:
 
 
 def connect_error(endpoint: PadresEndpoint, error: Exception) -> PenstockError:
-    """Why no connection came about."""
+    """The error to raise when a connection could not be opened."""
     if isinstance(error, PadresConnectionLost):
         failure = permanent_error(error)
         if isinstance(failure, AccessRefused):
-            return AccessRefused(f"{endpoint} does not let {endpoint.user!r} in: {failure}")
+            return AccessRefused(f"{endpoint}: access refused for {endpoint.user!r}: {failure}")
         if failure is not None:
             return type(failure)(f"{endpoint}: {failure}")
         if isinstance(error.error, FrameError):
-            words = f"what listens there does not speak this PADRES: {error}"
+            reason = f"what listens there does not speak this version of PADRES: {error}"
         else:
-            words = str(error)
-        return BrokerUnreachable(endpoint.host, endpoint.port, words)
+            reason = str(error)
+        return BrokerUnreachable(endpoint.host, endpoint.port, reason)
     return errors.connect_error(endpoint.host, endpoint.port, error)

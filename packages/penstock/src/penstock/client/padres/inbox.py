@@ -1,9 +1,8 @@
-"""Where received publications wait to be read; and how many have been.
+"""Inboxes for received publications, and the confirms that give the broker credit.
 
-A broker sends so many and waits to hear that they were read, so nothing piles up in a program that
-is slow: what it does not read waits at the broker. A publication was read when its reader asks for
-the next one, or leaves; one that went to several inboxes, when each of their readers has.
-`ReadProgress` counts for one connection.
+A broker sends a limited number of unconfirmed publications, so a slow program leaves the rest at
+the broker. A publication is read when its reader requests the next one or closes the inbox; if it
+is in several inboxes, when all have read it. `ReadProgress` counts for one connection.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 
 T = TypeVar("T")
 
-#: The broker is told at the latest after so many; and when nothing is left to read.
+#: Confirm after so many publications, and when all are read.
 CONFIRM_INTERVAL: Final = 100
 
 
 class ReadProgress:
-    """What one connection brought and how far it has been read."""
+    """The publications of one connection, and how far they have been read."""
 
-    __slots__ = ("_confirm", "_done", "_entries", "_told")
+    __slots__ = ("_confirm", "_confirmed", "_done", "_entries")
 
     def __init__(self, confirm: Callable[[int], None]) -> None:
         self._confirm = confirm
         self._entries: deque[InboxEntry] = deque()
-        self._done = 0  # read, and all before it
-        self._told = 0
+        self._done = 0  # the receipt up to which all are read
+        self._confirmed = 0
 
     def begin(self, receipt: int, readers: int) -> InboxEntry:
         entry = InboxEntry(self, receipt, readers)
@@ -47,12 +46,12 @@ class ReadProgress:
         entries = self._entries
         while entries and not entries[0].left:
             self._done = entries.popleft().receipt
-        if not entries or self._done - self._told >= CONFIRM_INTERVAL:
-            self.tell()
+        if not entries or self._done - self._confirmed >= CONFIRM_INTERVAL:
+            self.flush()
 
-    def tell(self) -> None:
-        if self._done > self._told:
-            self._told = self._done
+    def flush(self) -> None:
+        if self._done > self._confirmed:
+            self._confirmed = self._done
             self._confirm(self._done)
 
 
@@ -71,12 +70,12 @@ class InboxEntry:
 
 
 class PublicationInbox(Generic[T]):
-    """Loop over it, or `receive()` one at a time."""
+    """Iterate over it, or `receive()` one at a time."""
 
     def __init__(self, left: Callable[[PublicationInbox[T]], None] | None = None) -> None:
         self._left = left
         self._waiting: deque[tuple[T, InboxEntry]] = deque()
-        self._in_hand: InboxEntry | None = None
+        self._current: InboxEntry | None = None
         self._news = asyncio.Event()
         self._failure: PenstockError | None = None
 
@@ -85,7 +84,7 @@ class PublicationInbox(Generic[T]):
         self._news.set()
 
     def fail(self, error: PenstockError) -> None:
-        """There will be no more; what waits can still be read."""
+        """No more will arrive; waiting publications can still be read."""
         self._failure = error
         self._news.set()
 
@@ -93,12 +92,12 @@ class PublicationInbox(Generic[T]):
         return len(self._waiting)
 
     def drop(self) -> None:
-        """What was given out last has not been read."""
-        self._in_hand = None
+        """The last received publication is unread."""
+        self._current = None
 
     def finish(self) -> None:
-        """What was given out last has been read."""
-        entry, self._in_hand = self._in_hand, None
+        """The last received publication is read."""
+        entry, self._current = self._current, None
         if entry is not None:
             entry.read()
 
@@ -109,11 +108,11 @@ class PublicationInbox(Generic[T]):
                 raise self._failure
             self._news.clear()
             await self._news.wait()
-        received, self._in_hand = self._waiting.popleft()
+        received, self._current = self._waiting.popleft()
         return received
 
     def close(self) -> None:
-        """What it would have got goes where it went before; what waits here is let go."""
+        """Later publications go to the other inboxes; waiting ones are dropped."""
         self.finish()
         if self._left is not None:
             self._left(self)
@@ -131,15 +130,12 @@ class PublicationInbox(Generic[T]):
             raise StopAsyncIteration from None
 
 
-# What a program receives: publications, and subscriptions of others where it asked for those.
-
-
 @dataclass(frozen=True, slots=True)
 class ReceivedPublication:
-    """What was published, and what is known of its way here."""
+    """A publication, with the metadata of its envelope."""
 
     publication: Publication
-    broker: str  #: who brought it
+    broker: str  #: the id of the broker that delivered it
     envelope: PadresEnvelope = field(repr=False)
 
     @classmethod
@@ -159,12 +155,12 @@ class ReceivedPublication:
 
     @property
     def text(self) -> str:
-        """As it was said, in the language."""
+        """In the content language."""
         return self.envelope.text
 
     @property
     def id(self) -> str:
-        """Given by the broker it was sent to."""
+        """Assigned by the broker that accepted it."""
         return self.envelope.id
 
     @property
@@ -173,7 +169,7 @@ class ReceivedPublication:
 
     @property
     def source(self) -> str:
-        """Who published it, by the broker that took it: `B1-ada`."""
+        """The broker that accepted it and the publisher, as `B1-ada`."""
         return self.envelope.source
 
     @property
@@ -183,11 +179,11 @@ class ReceivedPublication:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionNotice:
-    """Somebody wants what this client has advertised; or does not want it any more."""
+    """A subscription that matches an advertisement of this client, or its withdrawal."""
 
     id: str  #: of the subscription
     text: str  #: the subscription; empty when it was withdrawn
-    broker: str  #: who told us
+    broker: str  #: the id of the broker that sent the notice
     envelope: PadresEnvelope = field(repr=False)
 
     @classmethod
