@@ -218,6 +218,6 @@ async def test_a_payload_of_half_a_mebibyte_arrives_whole(
 async def test_a_payload_that_is_too_large_is_refused(ada: PadresClient, kind: str) -> None:
     await ada.advertise(f"[class,eq,{kind}]")
 
-    with pytest.raises(ContentTooLarge, match="the broker takes 1048576"):
+    with pytest.raises(ContentTooLarge, match="the broker accepts 1048576"):
         await ada.publish(f"[class,{kind}]", bytes(2 << 20))
     assert await ada.publish(f"[class,{kind}]", bytes(1 << 19))
