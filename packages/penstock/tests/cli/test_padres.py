@@ -103,7 +103,7 @@ def test_a_client_takes_commands(padres: PadresBroker, tmp_path: Path) -> None:
     assert said.returncode == 0
     answers = lines(said.stdout)
     assert "<- [class,batched]" in answers
-    assert "id talker; brokers Broker1; 1 advertised; 1 subscribed to" in answers
+    assert "id talker; brokers Broker1; 1 advertised; 1 subscribed" in answers
     assert any(line.endswith("Broker1  [class,eq,batched]") for line in answers)
     assert any("connected  Penstock" in line for line in answers)
 
@@ -119,11 +119,11 @@ def test_a_client_says_what_is_wrong_and_goes_on(padres: PadresBroker) -> None:
     assert lines(said.stderr) == [
         "the client is not connected to a broker",
         "column 8: expected 'eq', found 'x'",
-        "there is no command 'fly'; `help` shows what there is",
-        "nothing of this client has the id 'B1-M9'",
-        "no connection to Broker9: there are Broker1",
+        "unknown command 'fly'; `help` lists the commands",
+        "the client has no registration 'B1-M9'",
+        "no connection to Broker9; the brokers are Broker1",
     ]
-    assert "id later; brokers Broker1; 0 advertised; 0 subscribed to" in lines(said.stdout)
+    assert "id later; brokers Broker1; 0 advertised; 0 subscribed" in lines(said.stdout)
 
 
 def test_commands_of_ones_own_can_be_plugged_in(padres: PadresBroker, tmp_path: Path) -> None:
