@@ -166,7 +166,7 @@ def test_the_console_names_mistakes(padres: PadresBroker) -> None:
     assert said.returncode == 5
     assert "column 8: expected 'eq'" in said.stderr
     said = run("console", padres.server.http_url, "--run", "printsubs everything")
-    assert "nohead and classonly" in said.stderr
+    assert "nohead or classonly" in said.stderr
     said = run("console", padres.server.http_url.replace("//", "//guest:wrong@"), "--run", "info")
     assert said.returncode == 4
 

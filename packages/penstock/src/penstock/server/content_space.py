@@ -97,11 +97,11 @@ class ExchangeHop:
         publication = None if message is self._passing else self._content.publication(message)
         if publication is None or publication.class_name in RESERVED_CLASSES:
             return ACCEPTED  # classes that control brokers
-        said = valid_attributes(publication)
+        publication = valid_attributes(publication)
         try:
-            self._announcing.on_publication(said)
-            envelope = message_to_envelope(message, said, self._max_payload)
-            self._read.remember(envelope.text, said)
+            self._announcing.on_publication(publication)
+            envelope = message_to_envelope(message, publication, self._max_payload)
+            self._read.remember(envelope.text, publication)
             return self._router.receive(self, envelope).outcome
         except PenstockError as error:  # the message is still routed by the exchange
             _log.debug("publication not shared", exchange=self._exchange.name, error=str(error))
@@ -194,11 +194,11 @@ class ContentSpace:
         self._router.detach(name)
 
     def receive(self, hop: Hop[PadresEnvelope], envelope: PadresEnvelope) -> RouterReceipt:
-        answer = self._router.receive(hop, envelope)
+        receipt = self._router.receive(hop, envelope)
         if envelope.kind is EnvelopeKind.PUBLISH and self._hop is not None:
-            kept = self._hop.keep(envelope, answer.id)
-            return RouterReceipt(answer.id, answer.outcome | kept)
-        return answer
+            outcome = self._hop.keep(envelope, receipt.id)
+            return RouterReceipt(receipt.id, receipt.outcome | outcome)
+        return receipt
 
 
 def envelope_to_message(

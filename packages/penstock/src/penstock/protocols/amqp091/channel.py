@@ -27,7 +27,7 @@ from penstock.core.basic_properties import decode_header, decode_route, encode_h
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed, Unsupported
 from penstock.wire.amqp091 import methods
 from penstock.wire.amqp091.frames import BasicDeliverWriter, encode_basic_ack
-from penstock.wire.amqp091.methods import encode_method_frame
+from penstock.wire.amqp091.methods import MethodArguments, encode_method_frame
 
 if TYPE_CHECKING:
     from penstock.broker.contract import Exchange
@@ -436,6 +436,11 @@ class AmqpChannel:
         if self.sending is None:
             self.request_all()
         self.connection.flow_control.resume_soon()
+
+    def respond(self, request: MethodArguments, number: int, **values: Any) -> None:
+        """Reply, unless the client set no-wait."""
+        if not request.no_wait:
+            self.reply(number, **values)
 
     def reply(self, number: int, **values: Any) -> None:
         self.send(encode_method_frame(self.number, number, **values))

@@ -51,8 +51,7 @@ def basic_consume(channel: AmqpChannel, args: MethodArguments) -> None:
         known = {"exclusive": args.exclusive, "prefetch": channel.prefetch}
         queue.channel_open(consumer, {**args.arguments, **known})
         channel.consumers[tag] = consumer
-    if not args.no_wait:
-        channel.reply(methods.BASIC_CONSUME_OK, consumer_tag=tag)
+    channel.respond(args, methods.BASIC_CONSUME_OK, consumer_tag=tag)
     consumer.request()
 
 
@@ -82,8 +81,7 @@ def basic_cancel(channel: AmqpChannel, args: MethodArguments) -> None:
         if channel.reply_consumer is consumer:
             channel.connection.vhost.replies.pop(consumer.queue, None)
             channel.reply_consumer = None
-    if not args.no_wait:
-        channel.reply(methods.BASIC_CANCEL_OK, consumer_tag=args.consumer_tag)
+    channel.respond(args, methods.BASIC_CANCEL_OK, consumer_tag=args.consumer_tag)
 
 
 def basic_cancel_ok(channel: AmqpChannel, args: MethodArguments) -> None:

@@ -42,5 +42,4 @@ def confirm_select(channel: AmqpChannel, args: MethodArguments) -> None:
     if channel.transaction is not None:
         raise PreconditionFailed("cannot switch from tx to confirm mode")
     channel.confirm = True
-    if not args.no_wait:
-        channel.reply(methods.CONFIRM_SELECT_OK)
+    channel.respond(args, methods.CONFIRM_SELECT_OK)

@@ -26,16 +26,14 @@ def exchange_declare(channel: AmqpChannel, args: MethodArguments) -> None:
             internal=args.internal,
             arguments=args.arguments,
         )
-    if not args.no_wait:
-        channel.reply(methods.EXCHANGE_DECLARE_OK)
+    channel.respond(args, methods.EXCHANGE_DECLARE_OK)
 
 
 def exchange_delete(channel: AmqpChannel, args: MethodArguments) -> None:
     connection = channel.connection
     connection.access.check("configure", "exchange", args.exchange)
     connection.vhost.delete_exchange(args.exchange, if_unused=args.if_unused)
-    if not args.no_wait:
-        channel.reply(methods.EXCHANGE_DELETE_OK)
+    channel.respond(args, methods.EXCHANGE_DELETE_OK)
 
 
 def exchange_bind(channel: AmqpChannel, args: MethodArguments) -> None:
@@ -46,8 +44,7 @@ def exchange_bind(channel: AmqpChannel, args: MethodArguments) -> None:
     connection.access.check_bind(source, args.routing_key, args.arguments)
     destination = connection.vhost.exchange(args.destination)
     connection.vhost.bind(args.source, destination, args.routing_key, args.arguments)
-    if not args.no_wait:
-        channel.reply(methods.EXCHANGE_BIND_OK)
+    channel.respond(args, methods.EXCHANGE_BIND_OK)
 
 
 def exchange_unbind(channel: AmqpChannel, args: MethodArguments) -> None:
@@ -58,5 +55,4 @@ def exchange_unbind(channel: AmqpChannel, args: MethodArguments) -> None:
     destination = vhost.exchanges.get(args.destination)
     if destination is not None:
         vhost.unbind(args.source, destination, args.routing_key, args.arguments)
-    if not args.no_wait:
-        channel.reply(methods.EXCHANGE_UNBIND_OK)
+    channel.respond(args, methods.EXCHANGE_UNBIND_OK)

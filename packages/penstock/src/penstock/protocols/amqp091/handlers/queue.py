@@ -39,13 +39,13 @@ def queue_declare(channel: AmqpChannel, args: MethodArguments) -> None:
         )
     queue.used()
     channel.last_queue = queue.name
-    if not args.no_wait:
-        channel.reply(
-            methods.QUEUE_DECLARE_OK,
-            queue=queue.name,
-            message_count=queue.message_count,
-            consumer_count=queue.consumer_count,
-        )
+    channel.respond(
+        args,
+        methods.QUEUE_DECLARE_OK,
+        queue=queue.name,
+        message_count=queue.message_count,
+        consumer_count=queue.consumer_count,
+    )
 
 
 def queue_bind(channel: AmqpChannel, args: MethodArguments) -> None:
@@ -60,8 +60,7 @@ def queue_bind(channel: AmqpChannel, args: MethodArguments) -> None:
     connection.access.check_bind(exchange, key, args.arguments)
     queue = connection.vhost.queue(name, connection)
     connection.vhost.bind(args.exchange, queue, key, args.arguments)
-    if not args.no_wait:
-        channel.reply(methods.QUEUE_BIND_OK)
+    channel.respond(args, methods.QUEUE_BIND_OK)
 
 
 def queue_unbind(channel: AmqpChannel, args: MethodArguments) -> None:
@@ -81,8 +80,7 @@ def queue_purge(channel: AmqpChannel, args: MethodArguments) -> None:
     name = channel.queue_name(args.queue)
     connection.access.check("read", "queue", name)
     count = connection.vhost.queue(name, connection).purge()
-    if not args.no_wait:
-        channel.reply(methods.QUEUE_PURGE_OK, message_count=count)
+    channel.respond(args, methods.QUEUE_PURGE_OK, message_count=count)
 
 
 def queue_delete(channel: AmqpChannel, args: MethodArguments) -> None:
@@ -92,5 +90,4 @@ def queue_delete(channel: AmqpChannel, args: MethodArguments) -> None:
     count = connection.vhost.delete_queue(
         name, owner=connection, if_unused=args.if_unused, if_empty=args.if_empty
     )
-    if not args.no_wait:
-        channel.reply(methods.QUEUE_DELETE_OK, message_count=count)
+    channel.respond(args, methods.QUEUE_DELETE_OK, message_count=count)
