@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from penstock.client import Fabric, connect
-from penstock.client.blocking_client import EventLoopThread
+from penstock.client.blocking_client import BlockingClient
 from penstock_hives.occupancy.gold.status import HiveStatus
 from penstock_store.cache import BlockingCache, CacheKeys
 
@@ -42,59 +43,60 @@ def status_routing_key(hive: int) -> str:
     return f"{EXCHANGE}.{hive}"
 
 
+class StatusFabric:
+    """The fabric of a broker, with the exchange declared."""
+
+    def __init__(self, url: str) -> None:
+        self._fabric = connect(url)
+
+    async def open(self) -> None:
+        await self._fabric.open()
+        try:
+            await _declare(self._fabric)
+        except BaseException:
+            await self._fabric.close()
+            raise
+
+    async def publish(self, statuses: Sequence[HiveStatus]) -> None:
+        confirms = []
+        for status in statuses:
+            sender = self._fabric.publisher(status_routing_key(status.hive_id), exchange=EXCHANGE)
+            message_id = f"{status.hive_id}-{status.version}"
+            confirms.append(await sender.post(status_document(status), message_id=message_id))
+        await asyncio.gather(*confirms)
+
+    async def close(self) -> None:
+        await self._fabric.close()
+
+
+class BlockingStatusFabric(BlockingClient[StatusFabric]):
+    def publish(self, statuses: Sequence[HiveStatus]) -> None:
+        self._loop.wait(self._client.publish(statuses))
+
+
 class OccupancyPublisher:
     """Publishes to a broker; connects on first use. Without a URL it does nothing."""
 
     def __init__(self, url: str | None) -> None:
         self._url = url
-        self._loop: EventLoopThread | None = None
-        self._fabric: Fabric | None = None
+        self._fabric: BlockingStatusFabric | None = None
 
     def connect(self) -> None:
         """Raises if the broker cannot be reached."""
-        if self._url is not None:
-            self._wait(self._connected(self._url))
+        if self._url is not None and self._fabric is None:
+            self._fabric = BlockingStatusFabric(partial(StatusFabric, self._url)).open()
 
     def publish(self, statuses: Sequence[HiveStatus]) -> None:
         """Returns when the broker has confirmed all messages."""
-        if self._url is not None and statuses:
-            self._wait(self._publish(self._url, statuses))
-
-    def _wait(self, work: Coroutine[Any, Any, object]) -> None:
-        if self._loop is None:
-            self._loop = EventLoopThread()
-        self._loop.wait(work)
+        if statuses:
+            self.connect()
+            if self._fabric is not None:
+                self._fabric.publish(statuses)
 
     def close(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is None:
-            return
-        try:
-            if self._fabric is not None:
-                loop.wait(self._fabric.close())
-        finally:
-            self._fabric = None
-            loop.stop()
-
-    async def _connected(self, url: str) -> Fabric:
-        if self._fabric is None:
-            fabric = await connect(url).open()
-            try:
-                await _declare(fabric)
-            except BaseException:
-                await fabric.close()
-                raise
-            self._fabric = fabric
-        return self._fabric
-
-    async def _publish(self, url: str, statuses: Sequence[HiveStatus]) -> None:
-        fabric = await self._connected(url)
-        confirms = []
-        for status in statuses:
-            sender = fabric.publisher(status_routing_key(status.hive_id), exchange=EXCHANGE)
-            message_id = f"{status.hive_id}-{status.version}"
-            confirms.append(await sender.post(status_document(status), message_id=message_id))
-        await asyncio.gather(*confirms)
+        fabric, self._fabric = self._fabric, None
+        if fabric is not None:
+            fabric.close()
 
 
 async def _declare(fabric: Fabric) -> None:

@@ -14,7 +14,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.client.amqp091.channel import AmqpClientChannel
-from penstock.client.amqp091.connection import AmqpRecoveringConnection, RetryOnNewChannel
+from penstock.client.amqp091.connection import (
+    AmqpRecoveringConnection,
+    RetryOnNewChannel,
+    SetupChannel,
+)
 from penstock.client.amqp091.publisher import AmqpPublisher, message_properties
 from penstock.client.errors import FabricClosed
 from penstock.client.fabric import StreamStart
@@ -215,36 +219,19 @@ class TopicExchangeDeclaration:
             raise
 
 
-class AmqpWorkQueueSource:
-    """Push/pull: each message of a queue goes to one of its consumers."""
+class AmqpQueueSource:
+    """Each message of a queue goes to one of its consumers."""
 
     redelivers = True
 
-    def __init__(self, queue: str, prefetch: int) -> None:
+    def __init__(self, queue: str, prefetch: int, declare: SetupChannel) -> None:
         self.prefetch = prefetch
-        self._queue = WorkQueueDeclaration(queue)
+        self._queue = queue
+        self._declare = declare
 
     async def attach(self, channel: AmqpClientChannel) -> tuple[str, Arguments]:
-        await self._queue.declare(channel)
-        return self._queue.name, {}
-
-    def admit(self, properties: BasicProperties) -> bool:
-        return True
-
-
-class AmqpRequestSource:
-    """Request/reply: the requests to a service. The queue is auto-delete, so a request is returned
-    immediately when no program serves it."""
-
-    redelivers = True
-
-    def __init__(self, service: str, prefetch: int) -> None:
-        self.prefetch = prefetch
-        self._service = service
-
-    async def attach(self, channel: AmqpClientChannel) -> tuple[str, Arguments]:
-        await channel.declare_queue(self._service, durable=False, auto_delete=True)
-        return self._service, {}
+        await self._declare(channel)
+        return self._queue, {}
 
     def admit(self, properties: BasicProperties) -> bool:
         return True

@@ -21,11 +21,10 @@ from penstock.client.amqp091.channel import AmqpClientChannel
 from penstock.client.amqp091.connection import AmqpRecoveringConnection, SetupChannel
 from penstock.client.amqp091.consumer import (
     AmqpConsumer,
-    AmqpRequestSource,
+    AmqpQueueSource,
     AmqpSource,
     AmqpStreamSource,
     AmqpSubscriptionSource,
-    AmqpWorkQueueSource,
     TopicExchangeDeclaration,
     WorkQueueDeclaration,
 )
@@ -79,7 +78,8 @@ class AmqpFabric(Fabric):
         return self._consumer(AmqpSubscriptionSource(patterns, exchange, name, prefetch))
 
     def _queue(self, queue: str, prefetch: int) -> AmqpConsumer:
-        return self._consumer(AmqpWorkQueueSource(queue, prefetch))
+        declare = WorkQueueDeclaration(queue).declare
+        return self._consumer(AmqpQueueSource(queue, prefetch, declare))
 
     async def _request(
         self, service: str, body: Body, headers: Headers | None, timeout: float | None
@@ -87,7 +87,11 @@ class AmqpFabric(Fabric):
         return await self._requester.requests.request(service, body, headers, timeout)
 
     def _requests(self, service: str, prefetch: int) -> AmqpConsumer:
-        return self._consumer(AmqpRequestSource(service, prefetch))
+        async def declare(channel: AmqpClientChannel) -> None:
+            # Deleted with its last consumer, so that a request to no program is returned.
+            await channel.declare_queue(service, durable=False, auto_delete=True)
+
+        return self._consumer(AmqpQueueSource(service, prefetch, declare))
 
     def _stream_sender(
         self, name: str, subjects: Sequence[str], arguments: dict[str, Any]

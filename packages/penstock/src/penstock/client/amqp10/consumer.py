@@ -230,56 +230,26 @@ def queue_address(name: str) -> str:
     return f"/queue/{quote(name, safe='')}"
 
 
-class Amqp10WorkQueueSource:
-    """Push/pull: each message of a queue goes to one of its consumers."""
+class Amqp10NodeSource:
+    """A queue, or a dynamic node."""
 
-    redelivers = True
     durable = False
 
-    def __init__(self, queue: str, prefetch: int) -> None:
-        self.name = f"{queue}-{uuid4().hex[:8]}"
+    def __init__(
+        self,
+        name: str,
+        prefetch: int,
+        terminus: performatives.LinkSource,
+        *,
+        redelivers: bool = True,
+    ) -> None:
+        self.name = f"{name}-{uuid4().hex[:8]}"
         self.prefetch = prefetch
-        self._queue = queue
+        self.redelivers = redelivers
+        self._terminus = terminus
 
     def terminus(self) -> performatives.LinkSource:
-        return performatives.LinkSource(queue_address(self._queue))
-
-    def admit(self, message: Amqp10Message) -> bool:
-        return True
-
-
-class Amqp10RequestSource:
-    """Request/reply: the requests to a service. The queue is deleted with its last consumer."""
-
-    redelivers = True
-    durable = False
-
-    def __init__(self, service: str, prefetch: int) -> None:
-        self.name = f"{service}-{uuid4().hex[:8]}"
-        self.prefetch = prefetch
-        self._service = service
-
-    def terminus(self) -> performatives.LinkSource:
-        return performatives.LinkSource(
-            queue_address(self._service), expiry_policy=performatives.LINK_DETACH
-        )
-
-    def admit(self, message: Amqp10Message) -> bool:
-        return True
-
-
-class Amqp10ReplySource:
-    """Request/reply: a dynamic node for replies."""
-
-    redelivers = False
-    durable = False
-
-    def __init__(self, prefetch: int) -> None:
-        self.name = f"replies-{uuid4().hex[:8]}"
-        self.prefetch = prefetch
-
-    def terminus(self) -> performatives.LinkSource:
-        return performatives.LinkSource(None, dynamic=True)
+        return self._terminus
 
     def admit(self, message: Amqp10Message) -> bool:
         return True

@@ -21,11 +21,10 @@ from uuid import uuid4
 from penstock.client.amqp10.connection import Amqp10RecoveringConnection
 from penstock.client.amqp10.consumer import (
     Amqp10Consumer,
-    Amqp10RequestSource,
+    Amqp10NodeSource,
     Amqp10Source,
     Amqp10StreamSource,
     Amqp10SubscriptionSource,
-    Amqp10WorkQueueSource,
     queue_address,
 )
 from penstock.client.amqp10.endpoint import parse_endpoint
@@ -37,6 +36,7 @@ from penstock.client.message import Body, Headers, ReceivedMessage, encode_body
 from penstock.client.sender import MessageSender
 from penstock.core.errors import Unsupported
 from penstock.wire.amqp10.message import Amqp10Properties
+from penstock.wire.amqp10.performatives import LINK_DETACH, LinkSource
 
 
 class Amqp10Fabric(Fabric):
@@ -75,7 +75,7 @@ class Amqp10Fabric(Fabric):
         return self._consumer(Amqp10SubscriptionSource(patterns, exchange, name, prefetch))
 
     def _queue(self, queue: str, prefetch: int) -> Amqp10Consumer:
-        return self._consumer(Amqp10WorkQueueSource(queue, prefetch))
+        return self._consumer(Amqp10NodeSource(queue, prefetch, LinkSource(queue_address(queue))))
 
     async def _request(
         self, service: str, body: Body, headers: Headers | None, timeout: float | None
@@ -83,7 +83,9 @@ class Amqp10Fabric(Fabric):
         return await self._requester.requests.request(service, body, headers, timeout)
 
     def _requests(self, service: str, prefetch: int) -> Amqp10Consumer:
-        return self._consumer(Amqp10RequestSource(service, prefetch))
+        # The queue is deleted with its last consumer.
+        terminus = LinkSource(queue_address(service), expiry_policy=LINK_DETACH)
+        return self._consumer(Amqp10NodeSource(service, prefetch, terminus))
 
     def _stream_sender(
         self, name: str, subjects: Sequence[str], arguments: dict[str, Any]

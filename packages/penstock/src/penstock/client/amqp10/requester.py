@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from penstock.client.amqp10.connection import Amqp10RecoveringConnection
-from penstock.client.amqp10.consumer import Amqp10Consumer, Amqp10ReplySource
+from penstock.client.amqp10.consumer import Amqp10Consumer, Amqp10NodeSource
 from penstock.client.amqp10.message import (
     TYPE,
     Amqp10Delivery,
@@ -25,7 +25,7 @@ from penstock.client.requester import PendingRequests, ServiceRequest
 from penstock.core.errors import PenstockError
 from penstock.wire.amqp10.links import IncomingDelivery
 from penstock.wire.amqp10.message import Amqp10Properties
-from penstock.wire.amqp10.performatives import DeliveryState
+from penstock.wire.amqp10.performatives import DeliveryState, LinkSource
 from penstock.wire.amqp10.session import Amqp10Session
 
 PREFETCH: Final = 500
@@ -83,7 +83,11 @@ class Amqp10Requester:
     async def _reply_address(self) -> str:
         if self._consumer is None:
             self._consumer = consumer = Amqp10Consumer(
-                self._connection, Amqp10ReplySource(PREFETCH), self._replies
+                self._connection,
+                Amqp10NodeSource(
+                    "replies", PREFETCH, LinkSource(None, dynamic=True), redelivers=False
+                ),
+                self._replies,
             )
             self._connection.watch(self)
             self._reader = asyncio.create_task(self._read(consumer))
