@@ -1,1 +1,1 @@
-"""Long computations with progress: asked for by a message, answered by messages."""
+"""A queue for long-running jobs, with progress, over AMQP."""

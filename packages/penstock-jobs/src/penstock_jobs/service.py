@@ -69,7 +69,7 @@ class JobService:
         change = waiting_change(
             request, encoded.body, encoded.content_type, now, now, priority=options.priority
         )
-        await asyncio.to_thread(self._repository.begin, change)
+        await asyncio.to_thread(self._repository.add_new, change)
         try:
             properties = write_request_properties(
                 encoded, request.id, RequestProperties(options=options)

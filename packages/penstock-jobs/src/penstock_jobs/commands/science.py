@@ -184,11 +184,11 @@ def fake(
     if duration < 0 or interval <= 0:
         raise typer.BadParameter(f"{span!r} should not be negative")
     printed = _PrintedProgress()
-    begun = time.monotonic()
+    start = time.monotonic()
     finish = datetime.now(UTC) + timedelta(seconds=duration)
-    while (gone := time.monotonic() - begun) < duration:
-        printed(gone / duration, finish)
-        time.sleep(min(interval, duration - gone))
+    while (elapsed := time.monotonic() - start) < duration:
+        printed(elapsed / duration, finish)
+        time.sleep(min(interval, duration - elapsed))
     printed(1.0)
 
 

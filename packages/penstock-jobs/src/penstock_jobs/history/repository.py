@@ -97,12 +97,12 @@ class JobRepository:
             _insert_responses(connection, [each for each in merged if each.id in changed])
             _notify(connection)
 
-    def begin(self, change: JobChange) -> None:
+    def add_new(self, change: JobChange) -> None:
         """Add a job before its request is published."""
         with self._database.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            taken = connection.execute("SELECT FROM job WHERE id = %s", (change.id,)).rowcount
-            if taken:
+            exists = connection.execute("SELECT FROM job WHERE id = %s", (change.id,)).rowcount
+            if exists:
                 raise PreconditionFailed(f"the job {change.id!r} exists already")
             _merge(connection, [change])
             _insert_events(connection, [change])

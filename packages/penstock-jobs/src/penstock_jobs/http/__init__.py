@@ -1,1 +1,1 @@
-"""Jobs over HTTP, so that a website in any language can ask for them: `penstock job api`."""
+"""The HTTP API of jobs: `penstock job api`."""

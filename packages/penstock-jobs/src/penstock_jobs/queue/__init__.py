@@ -1,1 +1,1 @@
-"""Requests and responses on a broker: which exchanges and queues, and what is said beside them."""
+"""Requests and responses on a broker: exchanges, queues, properties, connections."""

@@ -83,31 +83,13 @@ class JobRequester:
         )
 
     async def send_encoded(self, kind: str, body: bytes, properties: BasicProperties) -> None:
-        """Sent again, with the same id, if the connection is lost before the confirm."""
-        while True:
-            try:
-                channel = await self._ready_channel(kind)
-                return await channel.publish_confirmed(
-                    request_name(kind), "", body, properties, mandatory=True
-                )
-            except AmqpConnectionLost:
-                continue
+        await self._publish(kind, request_name(kind), "", body, properties)
 
     async def cancel(self, identity: str, run: int | None = None) -> None:
         """Publish a cancel request to all workers, present and future."""
         body = write_cancel_request(CancelRequest(identity, time.time(), run))
-        while True:
-            try:
-                connection = await self._link.connection()
-                if CONTROL not in self._declared:
-                    await declare_control(connection)
-                    self._declared.add(CONTROL)
-                channel = await self._ready_channel(None)
-                return await channel.publish_confirmed(
-                    "", CONTROL, body, BasicProperties("application/json", delivery_mode=PERSISTENT)
-                )
-            except AmqpConnectionLost:
-                continue
+        properties = BasicProperties("application/json", delivery_mode=PERSISTENT)
+        await self._publish(CONTROL, "", CONTROL, body, properties)
 
     async def dead(
         self, kinds: Collection[str] = TYPES, limit: int = 1_000
@@ -167,10 +149,25 @@ class JobRequester:
         await channel.confirm()
         self._declared.clear()
 
-    async def _ready_channel(self, kind: str | None) -> AmqpClientChannel:
+    async def _publish(
+        self, declared: str, exchange: str, key: str, body: bytes, properties: BasicProperties
+    ) -> None:
+        """Published again, with the same id, if the connection is lost before the confirm."""
+        while True:
+            try:
+                channel = await self._ready_channel(declared)
+                return await channel.publish_confirmed(exchange, key, body, properties, mandatory=True)
+            except AmqpConnectionLost:
+                continue
+
+    async def _ready_channel(self, kind: str) -> AmqpClientChannel:
+        """With the exchanges and queues of a type, or the stream of cancel requests, declared."""
         connection = await self._link.connection()
-        if kind is not None and kind not in self._declared:
-            await declare(connection, kind, self._durability)
+        if kind not in self._declared:
+            if kind == CONTROL:
+                await declare_control(connection)
+            else:
+                await declare(connection, kind, self._durability)
             self._declared.add(kind)
         assert self._channel is not None
         if self._channel.failure is not None and not connection.lost.done():

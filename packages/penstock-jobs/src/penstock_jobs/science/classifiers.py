@@ -174,8 +174,8 @@ def _relevance_vectors(x: Floats, y: Labels, kernel: str) -> Decide:
         return np.asarray((one @ other.T + 1) ** (1 if kernel == "linear" else 2))
 
     weights, relevant, bias = fit_relevance_vectors(similar(x, x), (y == 1).astype(np.float64))
-    kept = x[relevant]
-    return lambda others: _signs(similar(others, kept) @ weights + bias)
+    vectors = x[relevant]
+    return lambda others: _signs(similar(others, vectors) @ weights + bias)
 
 
 #: A weight with a higher precision around zero is removed.
@@ -193,20 +193,20 @@ def fit_relevance_vectors(kernel: Floats, target: Floats) -> tuple[Floats, NDArr
     count = len(target)
     scale = np.abs(kernel).max() + 1e-12
     design = np.column_stack([np.ones(count), kernel / scale])
-    kept = np.arange(count + 1)
+    used = np.arange(count + 1)
     precisions = np.full(count + 1, 1.0 / count)
     weights = np.zeros(count + 1)
     for _ in range(_ROUNDS):
-        weights, variances = _posterior(design[:, kept], target, weights, precisions)
+        weights, variances = _posterior(design[:, used], target, weights, precisions)
         determined = np.clip(1 - precisions * variances, 0.0, 1.0)
         changed = determined / (weights**2 + 1e-12)
-        stays = (changed < _MAX_PRECISION) | (kept == 0)  # the bias stays
+        stays = (changed < _MAX_PRECISION) | (used == 0)  # the bias stays
         settled = bool(stays.all()) and np.abs(np.log(changed / precisions)).max() < 1e-2
-        kept, weights, precisions = kept[stays], weights[stays], np.maximum(changed[stays], 1e-9)
+        used, weights, precisions = used[stays], weights[stays], np.maximum(changed[stays], 1e-9)
         if settled:
             break
-    weights, _ = _posterior(design[:, kept], target, weights, precisions)
-    return weights[1:] / scale, kept[1:] - 1, float(weights[0])
+    weights, _ = _posterior(design[:, used], target, weights, precisions)
+    return weights[1:] / scale, used[1:] - 1, float(weights[0])
 
 
 def _posterior(

@@ -219,10 +219,10 @@ def _check_table(data: bytes, footer: pq.FileMetaData) -> None:
             raise JobFormatError(
                 f"column {chunk.path_in_schema!r} is {kind}, which is not accepted"
             )
-        begin = chunk.data_page_offset
-        if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < begin:
-            begin = chunk.dictionary_page_offset
-        for count, size in _pages(data, begin, begin + chunk.total_compressed_size):
+        start = chunk.data_page_offset
+        if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:
+            start = chunk.dictionary_page_offset
+        for count, size in _pages(data, start, start + chunk.total_compressed_size):
             left -= size
             if not 0 <= count <= MAX_ROWS or left < 0:
                 name = chunk.path_in_schema

@@ -1,1 +1,1 @@
-"""The pages of jobs: hand in data, see how far work is, look at what came of it."""
+"""The job pages: submit data, follow jobs, inspect results."""

@@ -14,14 +14,20 @@ from penstock.core.errors import PenstockError
 from penstock_jobs.formats.csv import write_csv
 from penstock_jobs.http import submission
 from penstock_jobs.http.submission import DatasetCheck, DatasetPurpose
-from penstock_jobs.model import Agings, BuildModels, Fake, JobRequest, JobState, PredictModels
+from penstock_jobs.model import (
+    Agings,
+    BuildModels,
+    Dataset,
+    Fake,
+    JobRequest,
+    JobState,
+    PredictModels,
+)
 from penstock_jobs.science import model_file, synthetic
 from penstock_jobs.service import JobService
 from penstock_jobs.web import upload
 from penstock_jobs.web.job_row import address
 from penstock_jobs.web.upload import drop_zone
-
-_TRIALS = ".txt,.zip"
 
 
 class Drawable(Protocol):
@@ -62,10 +68,40 @@ class SubmitForm:
             ui.navigate.to(address(name))
 
 
+class DatasetUpload:
+    """A drop zone for a data set, with the result of its check."""
+
+    def __init__(self, purpose: DatasetPurpose, on_change: Callable[[], None]) -> None:
+        self._purpose = purpose
+        self._on_change = on_change
+        self.check: DatasetCheck | None = None
+
+    def draw(self, title: str, hint: str, name: str) -> None:
+        with ui.column().classes("gap-2"):
+            drop_zone(title, hint, self.read, accept=".csv,.txt")
+            self._result = ui.column().classes("w-full gap-2").props(f"data-found={name}")
+
+    async def read(self, name: str, data: bytes) -> None:
+        self.check = await asyncio.to_thread(submission.check_dataset, data, self._purpose)
+        self._result.clear()
+        with self._result:
+            upload.show_check(name, self.check)
+        self._on_change()
+
+    @property
+    def usable(self) -> bool:
+        return self.check is not None and self.check.usable
+
+    @property
+    def columns(self) -> Dataset:
+        assert self.check is not None
+        return self.check.columns
+
+
 class PredictForm:
     def __init__(self, jobs: JobService, models_of: str = "") -> None:
         self._jobs = jobs
-        self._samples: DatasetCheck | None = None
+        self._samples = DatasetUpload(DatasetPurpose.PREDICT, self._update_button)
         self._models = b""
         self._chosen = models_of
         self._form = SubmitForm(jobs, "predict", "Predict")
@@ -76,43 +112,23 @@ class PredictForm:
         if self._chosen and self._chosen not in names:
             names.insert(0, self._chosen)
         with ui.element("div").classes("p-columns"):
+            hint = "A CSV with ; between cells: CLASS and the indicators"
+            self._samples.draw("Samples", hint, "samples")
             with ui.column().classes("gap-2"):
-                drop_zone(
-                    "Samples",
-                    "A CSV with ; between cells: CLASS and the indicators",
-                    self._check_samples,
-                    accept=".csv,.txt",
-                )
-                self._samples_check = (
-                    ui.column().classes("w-full gap-2").props("data-found=samples")
-                )
-            with ui.column().classes("gap-2"):
-                drop_zone(
-                    "Models", "The zip of a model building job", self._check_models, accept=".zip"
-                )
+                hint = "The zip of a model building job"
+                drop_zone("Models", hint, self._check_models, accept=".zip")
                 choice = ui.select(names, label="or the models of a finished job")
                 choice.props("outlined dense options-dense clearable").classes("w-full")
                 choice.set_visibility(bool(names))
                 self._models_check = ui.column().classes("w-full gap-2")
                 choice.on_value_change(lambda event: self._choose(event.value))
         with ui.row().classes("items-center"):
-            button = ui.button(
-                "Use synthetic samples", icon="science", on_click=self._use_synthetic
-            )
-            button.props("flat dense no-caps")
+            button = ui.button("Use synthetic samples", icon="science")
+            button.on_click(self._use_synthetic).props("flat dense no-caps")
         self._form.draw(self._request)
         self._update_button()
         if self._chosen:
             choice.set_value(self._chosen)
-
-    async def _check_samples(self, name: str, data: bytes) -> None:
-        self._samples = await asyncio.to_thread(
-            submission.check_dataset, data, DatasetPurpose.PREDICT
-        )
-        self._samples_check.clear()
-        with self._samples_check:
-            upload.show_check(name, self._samples)
-        self._update_button()
 
     async def _check_models(self, name: str, data: bytes) -> None:
         self._models = b""
@@ -128,7 +144,7 @@ class PredictForm:
                 upload.show_accepted(name, f"{count} signatures from {len(model.matrix)} samples")
         self._update_button()
 
-    async def _choose(self, id: str | None) -> None:  # noqa: A002 - as records have it
+    async def _choose(self, id: str | None) -> None:  # noqa: A002 - the name in records
         if not id:
             return
         try:
@@ -140,43 +156,30 @@ class PredictForm:
 
     async def _use_synthetic(self) -> None:
         text = write_csv(synthetic.test_columns(1))
-        await self._check_samples("synthetic samples", text.encode())
+        await self._samples.read("synthetic samples", text.encode())
 
     def _update_button(self) -> None:
-        usable = self._samples is not None and not self._samples.problems
-        self._form.set_ready(usable and bool(self._models))
+        self._form.set_ready(self._samples.usable and bool(self._models))
 
     def _request(self, name: str) -> JobRequest:
-        assert self._samples is not None
         return PredictModels(name, self._samples.columns, self._models)
 
 
 class BuildForm:
     def __init__(self, jobs: JobService) -> None:
-        self._reference: DatasetCheck | None = None
+        self._reference = DatasetUpload(DatasetPurpose.BUILD, self._update_button)
         self._files: dict[str, bytes] = {}
         self._agings: Agings = {}
         self._form = SubmitForm(jobs, "build", "Build models")
 
     async def draw(self) -> None:
         with ui.element("div").classes("p-columns"):
+            hint = "A CSV of samples with their origin in the id, as P1-HM04"
+            self._reference.draw("Reference samples", hint, "reference")
             with ui.column().classes("gap-2"):
+                hint = "Files env<NAME>-<SEASON>.txt, or a zip of them"
                 drop_zone(
-                    "Reference samples",
-                    "A CSV of samples with their origin in the id, as P1-HM04",
-                    self._check_reference,
-                    accept=".csv,.txt",
-                )
-                self._samples_check = (
-                    ui.column().classes("w-full gap-2").props("data-found=reference")
-                )
-            with ui.column().classes("gap-2"):
-                drop_zone(
-                    "Ageing trials",
-                    "Files env<NAME>-<SEASON>.txt, or a zip of them",
-                    self._check_trials,
-                    accept=_TRIALS,
-                    several=True,
+                    "Ageing trials", hint, self._check_trials, accept=".txt,.zip", several=True
                 )
                 self._trials_check = ui.column().classes("w-full gap-2")
         button = ui.button("Use synthetic data", icon="science", on_click=self._use_synthetic)
@@ -184,45 +187,36 @@ class BuildForm:
         self._form.draw(self._request)
         self._update_button()
 
-    async def _check_reference(self, name: str, data: bytes) -> None:
-        self._reference = await asyncio.to_thread(
-            submission.check_dataset, data, DatasetPurpose.BUILD
-        )
-        self._samples_check.clear()
-        with self._samples_check:
-            upload.show_check(name, self._reference)
-        self._update_button()
-
     async def _check_trials(self, name: str, data: bytes) -> None:
         self._files[name] = data
         try:
-            agings = submission.read_agings(self._files)
+            self._agings = submission.read_agings(self._files)
         except PenstockError as error:
             del self._files[name]
-            self._show_trials(name, str(error), rejected=True)
+            self._trials_check.clear()
+            with self._trials_check:
+                upload.show_rejected(name, str(error))
         else:
-            self._agings = agings
-            self._show_trials(*_count(agings))
+            self._show_trials()
         self._update_button()
 
-    def _show_trials(self, name: str, text: str, rejected: bool = False) -> None:
+    def _show_trials(self) -> None:
+        trials = sum(len(aging.trials) for each in self._agings.values() for aging in each)
         self._trials_check.clear()
         with self._trials_check:
-            (upload.show_rejected if rejected else upload.show_accepted)(name, text)
+            upload.show_accepted("Trials", f"{trials} of {len(self._agings)} indicators")
 
     async def _use_synthetic(self) -> None:
         text = write_csv(synthetic.reference_columns(1))
-        await self._check_reference("synthetic reference", text.encode())
+        await self._reference.read("synthetic reference", text.encode())
         self._agings = synthetic.agings(1)
-        self._show_trials(*_count(self._agings))
+        self._show_trials()
         self._update_button()
 
     def _update_button(self) -> None:
-        usable = self._reference is not None and not self._reference.problems
-        self._form.set_ready(usable and bool(self._agings))
+        self._form.set_ready(self._reference.usable and bool(self._agings))
 
     def _request(self, name: str) -> JobRequest:
-        assert self._reference is not None
         return BuildModels(name, self._reference.columns, self._agings)
 
 
@@ -243,8 +237,3 @@ class FakeForm:
         self._form.draw(
             lambda name: Fake(name, float(duration.value or 0), float(interval.value or 1))
         )
-
-
-def _count(agings: Agings) -> tuple[str, str]:
-    trials = sum(len(aging.trials) for each in agings.values() for aging in each)
-    return "Trials", f"{trials} of {len(agings)} indicators"

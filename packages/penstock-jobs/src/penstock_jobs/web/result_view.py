@@ -185,8 +185,8 @@ def confusion_table(counts: tuple[tuple[int, int], tuple[int, int]]) -> str:
 
 def sample_table(found: ResultPrediction) -> str:
     head = "".join(
-        f"<th class='{look}'>{name}</th>"
-        for name, look in (
+        f"<th class='{style}'>{name}</th>"
+        for name, style in (
             ("sample", ""),
             ("origin", ""),
             ("confidence", "right"),
@@ -230,30 +230,30 @@ def decay_table(facts: ModelFacts) -> str:
 COLOURS = {HUMAN: HUMAN_COLOUR, ANIMAL: ANIMAL_COLOUR, "": CHART_TEXT_COLOUR}
 
 
+def _bars(data: Sequence[Any], **series: Any) -> ChartOptions:
+    options = {"type": "bar", "barMaxWidth": 14, "data": data, **series}
+    return {"tooltip": {"trigger": "item", "formatter": "{b}: {c}"}, "series": [options]}
+
+
+def _bar_style(colour: str, radius: Sequence[int] = (0, 4, 4, 0)) -> dict[str, Any]:
+    return {"color": colour, "borderRadius": list(radius)}
+
+
 def confidence_chart(found: ResultPrediction) -> ChartOptions:
     """A bar for each sample, coloured by origin."""
     rows = sorted(found.samples, key=lambda sample: sample.confidence)
+    data = [
+        {
+            "value": round(sample.confidence, 3),
+            "itemStyle": _bar_style(COLOURS.get(sample.origin, CHART_TEXT_COLOUR)),
+        }
+        for sample in rows
+    ]
     return base_options(
         grid=chart_grid(left=8, right=28),
         xAxis=value_axis(min=0, max=1),
         yAxis=category_axis([sample.name for sample in rows]),
-        tooltip={"trigger": "item", "formatter": "{b}: {c}"},
-        series=[
-            {
-                "type": "bar",
-                "barMaxWidth": 14,
-                "data": [
-                    {
-                        "value": round(sample.confidence, 3),
-                        "itemStyle": {
-                            "color": COLOURS.get(sample.origin, CHART_TEXT_COLOUR),
-                            "borderRadius": [0, 4, 4, 0],
-                        },
-                    }
-                    for sample in rows
-                ],
-            }
-        ],
+        **_bars(data),
     )
 
 
@@ -285,49 +285,30 @@ def age_and_dilution_chart(found: ResultPrediction) -> ChartOptions:
 def bar_chart(rows: Sequence[tuple[str, float]], **axis: Any) -> ChartOptions:
     """The first row is at the top."""
     bottom_up = list(reversed(rows))
+    label = {"show": True, "position": "right", "color": CHART_TEXT_COLOUR, "fontSize": 11}
+    data = [round(value, 3) for _, value in bottom_up]
     return base_options(
         grid=chart_grid(left=8, right=34),
         xAxis=value_axis(**axis),
         yAxis=category_axis([name for name, _ in bottom_up]),
-        tooltip={"trigger": "item", "formatter": "{b}: {c}"},
-        series=[
-            {
-                "type": "bar",
-                "barMaxWidth": 14,
-                "itemStyle": {"color": ACCENT_COLOUR, "borderRadius": [0, 4, 4, 0]},
-                "label": {
-                    "show": True,
-                    "position": "right",
-                    "color": CHART_TEXT_COLOUR,
-                    "fontSize": 11,
-                },
-                "data": [round(value, 3) for _, value in bottom_up],
-            }
-        ],
+        **_bars(data, itemStyle=_bar_style(ACCENT_COLOUR), label=label),
     )
 
 
 def column_chart(rows: Sequence[tuple[str, int]], name: str) -> ChartOptions:
+    style = _bar_style(ACCENT_COLOUR, (4, 4, 0, 0))
     return base_options(
         grid=chart_grid(left=8, bottom=26),
         xAxis={**category_axis([label for label, _ in rows]), "name": name, **_MIDDLE},
         yAxis=value_axis(),
-        tooltip={"trigger": "item", "formatter": "{b}: {c}"},
-        series=[
-            {
-                "type": "bar",
-                "barMaxWidth": 26,
-                "itemStyle": {"color": ACCENT_COLOUR, "borderRadius": [4, 4, 0, 0]},
-                "data": [value for _, value in rows],
-            }
-        ],
+        **_bars([value for _, value in rows], barMaxWidth=26, itemStyle=style),
     )
 
 
 _MIDDLE = {"nameLocation": "middle", "nameGap": 26, "nameTextStyle": {"color": CHART_TEXT_COLOUR}}
 
 
-def file_address(id: str, kind: ResultFormat) -> str:  # noqa: A002 - as records have it
+def file_address(id: str, kind: ResultFormat) -> str:  # noqa: A002 - the name in records
     return f"/results/{quote(id)}?as={kind}"
 
 
@@ -336,13 +317,13 @@ def result_file(jobs: Callable[[], JobService]) -> Callable[[PageRequest], Await
         try:
             kind = ResultFormat(visit.query.get("as", ResultFormat.JSON))
             scheme = visit.query.get("scheme", results.SCHEME)
-            found = results.write_result(await jobs().result(visit.parameters["id"]), kind, scheme)
+            file = results.write_result(await jobs().result(visit.parameters["id"]), kind, scheme)
         except ValueError:
             return PlainTextResponse("Unknown result format.", 404)
         except (NotFound, PreconditionFailed) as error:
             return PlainTextResponse(str(error), 404)
-        name = quote(found.file_name)
+        name = quote(file.file_name)
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-        return Response(found.body, media_type=found.media_type, headers=headers)
+        return Response(file.body, media_type=file.media_type, headers=headers)
 
     return answer

@@ -172,7 +172,7 @@ async def test_a_machine_that_cannot_be_reached_is_said(tmp_path: Path, sshd: Ss
         home=str(tmp_path), port=free_port(), key=sshd.key, known_hosts=sshd.known_hosts
     )
     deployment = Deployment(parse_topology("0 ADD a 127.0.0.1 x"), access, print, always_ssh=True)
-    with pytest.raises(DeploymentError, match=r"127\.0\.0\.1: no connection"):
+    with pytest.raises(DeploymentError, match=r"127\.0\.0\.1:\d+: no SSH connection"):
         await deployment.test()
 
 
