@@ -6,7 +6,8 @@ A job that does not exist is `NotFound`, an operation its state does not allow `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Self
 
@@ -14,7 +15,7 @@ from penstock.core.errors import PenstockError, PreconditionFailed
 from penstock.wire.amqp091.address import parse_amqp_url
 from penstock_jobs.formats import MessageFormat, read_request, read_response, write_request
 from penstock_jobs.history.changes import waiting_change
-from penstock_jobs.history.feed import JobChangeFeed
+from penstock_jobs.history.feed import JobChangeFeed, JobChangeWatcher
 from penstock_jobs.history.recorder import JobRecorder
 from penstock_jobs.history.repository import JobRepository
 from penstock_jobs.model import (
@@ -177,8 +178,6 @@ class JobService:
                 if after is None or record.revision > after:
                     yield record
 
-    async def changed_records(self) -> AsyncIterator[Sequence[JobRecord]]:
-        """Batches of changed jobs, from now on. A slow reader gets the latest records only."""
-        with self._feed.watcher() as watcher:
-            while True:
-                yield await watcher.next_batch()
+    def watcher(self) -> AbstractContextManager[JobChangeWatcher]:
+        """Of all jobs, from now on."""
+        return self._feed.watcher()

@@ -9,7 +9,8 @@ machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from penstock_jobs.errors import CommandError, JobFailed
@@ -17,7 +18,7 @@ from penstock_jobs.executors.commands import ProgressReader, check_outcome
 from penstock_jobs.executors.executor import AttemptListener, JobOutcome
 from penstock_jobs.formats.csv import write_csv
 from penstock_jobs.model import Aging, BuildModels, Fake, JobRequest, PredictModels, VoteResult
-from penstock_jobs.shells.shell import CommandShell, TimeLimits, WorkFolder
+from penstock_jobs.shells.shell import CommandOutcome, CommandShell, TimeLimits, WorkFolder
 
 _SAMPLE: Final = re.compile(r"\*\*\*New sample, # (\d+) / (\d+)")
 #: The last line of a scheme: predicted samples, the confusion matrix row by row, the error.
@@ -41,73 +42,72 @@ class IchnaeaScriptExecutor:
         self, request: JobRequest, limits: TimeLimits, listener: AttemptListener
     ) -> JobOutcome:
         async with self._shell.folder() as folder:
+            attempt = ScriptAttempt(self._script, folder, limits, listener)
             try:
                 if isinstance(request, Fake):
-                    return await self._fake(folder, request, limits, listener)
+                    return await attempt.fake(request)
                 if isinstance(request, BuildModels):
-                    return await self._build(folder, request, limits, listener)
+                    return await attempt.build(request)
                 assert isinstance(request, PredictModels)
-                return await self._predict(folder, request, limits, listener)
+                return await attempt.predict(request)
             except CommandError as error:
                 raise JobFailed(f"failed command result: {error}") from error
 
-    async def _fake(
-        self, folder: WorkFolder, request: Fake, limits: TimeLimits, listener: AttemptListener
-    ) -> JobOutcome:
-        span = f"{request.duration:g}:{request.interval:g}"
-        check_outcome(
-            await folder.run([*self._script, "fake", span], ProgressReader(listener).read, limits)
-        )
+
+@dataclass(frozen=True, slots=True)
+class ScriptAttempt:
+    script: tuple[str, ...]
+    folder: WorkFolder
+    limits: TimeLimits
+    listener: AttemptListener
+
+    async def fake(self, request: Fake) -> JobOutcome:
+        await self._run("fake", f"{request.duration:g}:{request.interval:g}")
         return JobOutcome()
 
-    async def _build(
-        self,
-        folder: WorkFolder,
-        request: BuildModels,
-        limits: TimeLimits,
-        listener: AttemptListener,
-    ) -> JobOutcome:
+    async def build(self, request: BuildModels) -> JobOutcome:
+        folder = self.folder
         data = await folder.write("data.csv", write_csv(request.dataset).encode())
         for name, text in _trial_files(request):
             await folder.write(f"aging/{name}", text)
-        options = [f"--aging={folder.path}/aging", f"--models={folder.path}/{_MODELS}"]
-        outcome = await folder.run(
-            [*self._script, *options, "build", data], ProgressReader(listener).read, limits
-        )
-        check_outcome(outcome)
+        options = f"--aging={folder.path}/aging", f"--models={folder.path}/{_MODELS}"
+        outcome = await self._run(*options, "build", data)
         try:
             return JobOutcome(models=await folder.read(_MODELS))
         except CommandError as error:  # the Ichnaea script succeeds even if R failed
             output = outcome.errors.strip() or outcome.output.strip()
             raise JobFailed(f"no models were built: {output[-2_000:] or error}") from error
 
-    async def _predict(
-        self,
-        folder: WorkFolder,
-        request: PredictModels,
-        limits: TimeLimits,
-        listener: AttemptListener,
-    ) -> JobOutcome:
-        data = await folder.write("test.csv", write_csv(request.dataset).encode())
-        models = await folder.write(_MODELS, request.models)
+    async def predict(self, request: PredictModels) -> JobOutcome:
+        data = await self.folder.write("test.csv", write_csv(request.dataset).encode())
+        models = await self.folder.write(_MODELS, request.models)
         lines: list[str] = []
-        progress = ProgressReader(listener)
 
         def read(line: str) -> None:
             lines.append(line)
             if match := _SAMPLE.match(line):
                 at, count = int(match[1]), int(match[2])
-                listener.progress((at - 1) / max(count, 1), None, (VoteResult("", count, at - 1),))
-            else:
-                progress.read(line)
+                counts = VoteResult("", count, at - 1)
+                self.listener.progress((at - 1) / max(count, 1), None, (counts,))
 
-        command = [*self._script, f"--models={models}", "predict", data]
-        outcome = await folder.run(command, read, limits)
-        check_outcome(outcome)
+        outcome = await self._run(f"--models={models}", "predict", data, on_line=read)
         results = tuple(read_predictions(lines))
         if not results:
             raise JobFailed(f"nothing was predicted: {outcome.errors.strip()[-2_000:]}")
         return JobOutcome(results)
+
+    async def _run(
+        self, *arguments: str, on_line: Callable[[str], None] = lambda _: None
+    ) -> CommandOutcome:
+        progress = ProgressReader(self.listener)
+
+        def read(line: str) -> None:
+            on_line(line)
+            progress.read(line)
+
+        outcome = await self.folder.run([*self.script, *arguments], read, self.limits)
+        check_outcome(outcome)
+        return outcome
 
 
 def _trial_files(request: BuildModels) -> Iterator[tuple[str, bytes]]:

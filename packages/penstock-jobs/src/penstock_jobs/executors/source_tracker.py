@@ -82,12 +82,33 @@ def build(
     agings: PlainAgings,
     methods: tuple[str, ...],
     progress: ShareCallback,
+    spark: SparkSession | None = None,
 ) -> tuple[bytes, dict[str, int]]:
-    from penstock_jobs.science.model import build as build_here
+    from penstock_jobs.science import model as models
+    from penstock_jobs.science.classifiers import CONFIGURATIONS
+    from penstock_jobs.science.decay import decay_coefficients
+    from penstock_jobs.science.matrix import prepare
+    from penstock_jobs.science.model_file import save_model
 
-    return _build(
-        dataset, agings, methods, lambda model, wanted: build_here(model, wanted, progress)
-    )
+    trials = {
+        name: tuple(Aging(trials, position) for position, trials in each)
+        for name, each in agings.items()
+    }
+    model = models.new_model(prepare(dataset), decay_coefficients(trials))
+    chosen = [each for each in CONFIGURATIONS if not methods or each.kind in methods]
+    searches = models.searches(models.FRESH, chosen)
+    if spark is None:
+        model = models.build(model, searches, progress)
+    else:
+        from penstock_jobs.science import spark as on_spark
+
+        model = on_spark.build_on_spark(spark, model, searches, progress)
+    figures = {
+        "signatures": sum(len(bag) for bag in model.bags.values()),
+        "cells": len(model.bags),
+        "samples": len(model.matrix),
+    }
+    return save_model(model), figures
 
 
 def build_on_spark(
@@ -97,38 +118,7 @@ def build_on_spark(
     methods: tuple[str, ...],
     progress: ShareCallback,
 ) -> tuple[bytes, dict[str, int]]:
-    from penstock_jobs.science.spark import build_on_spark as build_on
-
-    return _build(
-        dataset, agings, methods, lambda model, wanted: build_on(spark, model, wanted, progress)
-    )
-
-
-def _build(
-    dataset: dict[str, tuple[str, ...]],
-    agings: PlainAgings,
-    methods: tuple[str, ...],
-    built: Callable[[Any, Any], Any],
-) -> tuple[bytes, dict[str, int]]:
-    from penstock_jobs.science.classifiers import CONFIGURATIONS
-    from penstock_jobs.science.decay import decay_coefficients
-    from penstock_jobs.science.matrix import prepare
-    from penstock_jobs.science.model import FRESH, new_model, searches
-    from penstock_jobs.science.model_file import save_model
-
-    trials = {
-        name: tuple(Aging(trials, position) for position, trials in each)
-        for name, each in agings.items()
-    }
-    model = new_model(prepare(dataset), decay_coefficients(trials))
-    chosen = [each for each in CONFIGURATIONS if not methods or each.kind in methods]
-    model = built(model, searches(FRESH, chosen))
-    figures = {
-        "signatures": sum(len(bag) for bag in model.bags.values()),
-        "cells": len(model.bags),
-        "samples": len(model.matrix),
-    }
-    return save_model(model), figures
+    return build(dataset, agings, methods, progress, spark)
 
 
 def predict(dataset: dict[str, tuple[str, ...]], models: bytes) -> list[dict[str, Any]]:

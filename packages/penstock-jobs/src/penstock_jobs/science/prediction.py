@@ -321,10 +321,10 @@ def correct_samples(
         part = slice(start, start + _BLOCK)
         hours[part] = _hours(logs[part], k[part], there[part], known)
     used = there & (known.counts > 0)
-    fading = k * hours[:, None]
-    dilutions = _dilutions(np.where(used, samples, 0.0), fading, known)
+    decay = k * hours[:, None]
+    dilutions = _dilutions(np.where(used, samples, 0.0), decay, known)
     values = samples / np.power(10.0, np.nan_to_num(slopes) * hours[:, None]) * dilutions[:, None]
-    off = np.where(used, logs - fading + np.log10(dilutions)[:, None] - known.logs, 0.0)
+    off = np.where(used, logs - decay + np.log10(dilutions)[:, None] - known.logs, 0.0)
     misfit = (off**2).sum(axis=1) / np.maximum(used.sum(axis=1), 1)
     return CorrectedSamples(values, hours, dilutions, misfit)
 
@@ -345,9 +345,9 @@ def _hours(logs: Floats, k: Floats, there: NDArray[np.bool_], known: ReferenceSt
     return np.asarray(np.clip(hours, 0.0, MAX_SAMPLE_HOURS))
 
 
-def _dilutions(samples: Floats, fading: Floats, known: ReferenceStatistics) -> Floats:
+def _dilutions(samples: Floats, decay: Floats, known: ReferenceStatistics) -> Floats:
     """Least squares of v_a d = u_a 10^(k_a t), over indicators and rows."""
-    above = (samples * np.power(10.0, fading) * known.sums).sum(axis=1)
+    above = (samples * np.power(10.0, decay) * known.sums).sum(axis=1)
     below = (known.counts * samples**2).sum(axis=1)
     found = np.divide(above, below, where=below > 0, out=np.ones_like(above))
     return np.where(np.isfinite(found) & (found > 0), found, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from nicegui import background_tasks, context, ui
 
 from penstock.core.errors import PenstockError
 from penstock.core.logs import get_logger
+from penstock_jobs.history.feed import JobChangeWatcher
 from penstock_jobs.model import JobRecord, JobState
 from penstock_jobs.service import JobService
 
@@ -180,13 +182,19 @@ async def notify_result(act: Callable[[], Awaitable[object]], done: str) -> None
 
 def follow_changes(jobs: JobService, show: Callable[[Sequence[JobRecord]], None]) -> None:
     """Calls `show` with changed jobs while the page is open."""
-    task = background_tasks.create(show_changes(jobs, show), name="job changes")
-    context.client.on_delete(lambda: task.cancel())
+    opened = ExitStack()
+    watcher = opened.enter_context(jobs.watcher())
+    task = background_tasks.create(show_changes(watcher, show), name="job changes")
+    opened.callback(task.cancel)
+    context.client.on_delete(opened.close)
 
 
-async def show_changes(jobs: JobService, show: Callable[[Sequence[JobRecord]], None]) -> None:
+async def show_changes(
+    watcher: JobChangeWatcher, show: Callable[[Sequence[JobRecord]], None]
+) -> None:
     """A few times a second, however often jobs change."""
-    async for records in jobs.changed_records():
+    while True:
+        records = await watcher.next_batch()
         try:
             show(records)
         except Exception:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -118,12 +119,12 @@ class MemoryJobs(JobService):
                 seen = record.revision
                 yield record
 
-    async def changed_records(self) -> AsyncIterator[Sequence[JobRecord]]:
+    @contextmanager
+    def watcher(self) -> Iterator[JobChangeWatcher]:
         watcher = JobChangeWatcher(None)
         self._watchers.append(watcher)
-        self.watching.set()
-        while True:
-            yield await watcher.next_batch()
+        yield watcher
+        self._watchers.remove(watcher)
 
     async def result(self, identity: str) -> JobResponse:
         if identity not in self.results:

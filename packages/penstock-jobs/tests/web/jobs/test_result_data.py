@@ -107,13 +107,13 @@ async def test_many_changes_of_a_job_are_few_updates_and_an_error_does_not_end_t
             ended.set()
         raise ValueError("a page that is gone")
 
-    task = asyncio.create_task(job_row.show_changes(jobs, show))
-    await asyncio.wait_for(jobs.watching.wait(), 60)
-    await jobs.submit(Fake("a1"))
-    for step in range(200):
-        await jobs.change("a1", state=JobState.RUNNING, progress=step / 200)
-    await jobs.change("a1", state=JobState.DONE, progress=1.0)
-    await asyncio.wait_for(ended.wait(), 60)
-    task.cancel()
+    with jobs.watcher() as watcher:
+        task = asyncio.create_task(job_row.show_changes(watcher, show))
+        await jobs.submit(Fake("a1"))
+        for step in range(200):
+            await jobs.change("a1", state=JobState.RUNNING, progress=step / 200)
+        await jobs.change("a1", state=JobState.DONE, progress=1.0)
+        await asyncio.wait_for(ended.wait(), 60)
+        task.cancel()
     assert updates[-1][-1].state is JobState.DONE
     assert len(updates) < 50
