@@ -156,7 +156,9 @@ class JobRequester:
         while True:
             try:
                 channel = await self._ready_channel(declared)
-                return await channel.publish_confirmed(exchange, key, body, properties, mandatory=True)
+                return await channel.publish_confirmed(
+                    exchange, key, body, properties, mandatory=True
+                )
             except AmqpConnectionLost:
                 continue
 

@@ -65,7 +65,7 @@ class Workshop:
         except PenstockError as error:
             await self._jobs.change(record.id, state=JobState.FAILED, error=str(error))
             return
-        if not self._jobs.records[record.id].state.final:
+        if self._jobs.records[record.id].state is JobState.RUNNING:
             self._jobs.results[record.id] = response
             end = datetime.now(UTC)
             await self._jobs.change(record.id, state=JobState.DONE, progress=1.0, end=end)
@@ -75,7 +75,7 @@ class Workshop:
         end = begun + timedelta(seconds=request.duration)
         for step in range(1, steps):
             await asyncio.sleep(request.interval)
-            if self._jobs.records[request.id].state.final:
+            if self._jobs.records[request.id].state is not JobState.RUNNING:
                 return
             await self._jobs.change(request.id, progress=step / steps, end=end)
 

@@ -87,7 +87,7 @@ def test_models_are_built_and_samples_predicted_with_them(page: Page) -> None:
 
 
 def test_progress_moves_and_the_end_comes_without_a_reload(page: Page) -> None:
-    start_trial(page, "trial-1", 3)
+    start_trial(page, "trial-1", 15)
     expect(page.get_by_text("left")).to_be_visible()
     expect(page.get_by_role("status").get_by_text("done")).to_be_visible()
     expect(page.get_by_text("took")).to_be_visible()
