@@ -122,11 +122,11 @@ async def test_a_hold_on_a_linked_body_outlives_the_link(ground: Ground, tmp_pat
     spool.link(tmp_path / "theirs")
     del spool
     theirs = Spool(tmp_path / "theirs", owned=False)
-    kept = ground.spools.keep(theirs)
+    kept = ground.spools.relink(theirs)
     (tmp_path / "theirs").unlink()
     kept.link(tmp_path / "again")
     assert (kept.read(), kept.size) == (b"body", 4)
-    assert ground.spools.keep(kept) is kept
+    assert ground.spools.relink(kept) is kept
     del kept
     assert ground.files == []
 

@@ -141,11 +141,11 @@ class Notebook:
         self.asked: dict[tuple[str, EnvelopeKind, str, str], tuple[str, PadresEnvelope]] = {}
         self._number = 0
 
-    def keep(self, hop: str, envelope: PadresEnvelope) -> None:
+    def add(self, hop: str, envelope: PadresEnvelope) -> None:
         key = self._key(hop, envelope.kind, envelope.id, envelope.tree)
         self.asked[key] = (hop, envelope)
 
-    def forget(self, hop: str, envelope: PadresEnvelope) -> None:
+    def remove(self, hop: str, envelope: PadresEnvelope) -> None:
         key = self._key(hop, WITHDRAWN_KINDS[envelope.kind], envelope.text, envelope.tree)
         self.asked.pop(key, None)
 
@@ -216,7 +216,7 @@ class Overlay:
         """Two neighbours, each of which tells the other all it has."""
         for sender, receiver in ((one, other), (other, one)):
             wire = self.wires[sender, receiver] = Wire(sender, receiver)
-            self.broker(sender).join(receiver, wire).came_up(self.clock())
+            self.broker(sender).join(receiver, wire).mark_up(self.clock())
             self.broker(receiver)
         for sender, receiver in ((one, other), (other, one)):
             router = self.routers[sender]
@@ -242,7 +242,7 @@ class Overlay:
             self.wires[sender, receiver].up = True
             router = self.routers[sender]
             neighbour = router.neighbours[receiver]
-            neighbour.came_up(self.clock())
+            neighbour.mark_up(self.clock())
             told = {(each.kind, each.id, each.tree) for each in router.propagate_all(neighbour)}
             self.wires[sender, receiver].under_way.append(All(told))
 

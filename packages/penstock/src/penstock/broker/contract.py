@@ -23,16 +23,14 @@ after `channel_close`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from penstock.broker.buckets import Bucket
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from penstock.broker.buckets import Bucket
     from penstock.broker.spool import Spool
-
 
 #: Unlimited credit; the terminal pauses the channel when its socket is full.
 UNLIMITED_CREDIT: Final = 1 << 62
@@ -254,7 +252,7 @@ class RetainedMessages(Protocol):
 
     def __len__(self) -> int: ...
 
-    def keep(self, message: Message, volatile: bool = False) -> int:
+    def retain(self, message: Message, volatile: bool = False) -> int:
         """Replace or, with an empty body, remove the message. LOGGED, or ACCEPTED if volatile."""
 
     def get(self, key: bytes) -> Message | None:

@@ -19,19 +19,6 @@ FRAGMENT_BYTES: Final = 24 * 1024
 
 
 class FragmentSender:
-    __slots__ = (
-        "_bucket",
-        "_cancelled",
-        "_channel",
-        "_finished",
-        "_kernel",
-        "_offset",
-        "_position",
-        "_reading",
-        "_spool",
-        "delivery",
-    )
-
     def __init__(
         self,
         kernel: Kernel,

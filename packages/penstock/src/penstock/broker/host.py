@@ -40,7 +40,9 @@ class ClientConnection(Protocol):
 class LinkAcceptor(Protocol):
     """Accepts links of other brokers."""
 
-    def welcome(self, opened: Any, vhost: str, check_user: Callable[[], None]) -> asyncio.Protocol:
+    def accept_link(
+        self, opened: Any, vhost: str, check_user: Callable[[], None]
+    ) -> asyncio.Protocol:
         """Take over the connection of a broker that sent its open frame (`wire/padres`).
 
         `check_user` raises once its user may no longer link brokers.

@@ -17,14 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.buckets import BUCKET_BYTES, Bucket, BucketPool, MemoryAccount
 from penstock.broker.disk_thread import DiskThread
+from penstock.broker.log.committer import Committer
 from penstock.core.data_directory import private_directory
-
-if TYPE_CHECKING:
-    from penstock.broker.log.committer import Committer
 
 #: Delay before a failed write is retried.
 RETRY_SECONDS = 0.5
@@ -102,16 +100,16 @@ class Spools:
         path = self.directory / f"{next(self._numbers):012d}"
         return SpoolWriter(Spool(path, owned=True), self, on_complete)
 
-    def keep(self, spool: Spool) -> Spool:
+    def relink(self, spool: Spool) -> Spool:
         """A spool with its own link, for a body whose destination is about to remove it."""
         if spool.owned:
             return spool
         path = self.directory / f"{next(self._numbers):012d}"
         spool.link(path)
-        kept = Spool(path, owned=False)
-        kept.fileno()
-        kept.owned = True
-        return kept
+        linked = Spool(path, owned=False)
+        linked.fileno()
+        linked.owned = True
+        return linked
 
     def write(self, spool: Spool, data: memoryview, done: Callable[[], None]) -> None:
         """Append to a body, with retries while the disk is full; then call `done`."""

@@ -195,7 +195,7 @@ class VirtualHost:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
         del self.exchanges[name]
         for binding in list(exchange.bindings):
-            self._forget(binding)
+            self._drop_binding(binding)
         self._unbind_all(exchange)
         exchange.delete()
         self.topology.drop(("exchange", self.name, name))
@@ -345,7 +345,7 @@ class VirtualHost:
             packed,
         )
 
-    def _forget(self, binding: Binding) -> None:
+    def _drop_binding(self, binding: Binding) -> None:
         destination = binding.destination
         packed = pack_arguments(binding.arguments)
         bound = self._bound.get((destination.kind, destination.name), {})
@@ -353,7 +353,7 @@ class VirtualHost:
         self.topology.drop(self._binding_key(binding, packed))
 
     def _remove(self, binding: Binding) -> None:
-        self._forget(binding)
+        self._drop_binding(binding)
         if binding.destination_kind == "queue":
             cast(Queue, binding.destination).unbound(binding)
         exchange = self.exchanges.get(binding.source)

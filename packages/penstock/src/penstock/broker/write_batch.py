@@ -51,19 +51,6 @@ class DeferrableInput(Protocol):
 
 
 class WriteBatch:
-    __slots__ = (
-        "_deadline",
-        "_has_served_others",
-        "_pause_until",
-        "_pieces",
-        "_reads",
-        "committer",
-        "loop",
-        "reader",
-        "spans_reads",
-        "to_flush",
-    )
-
     def __init__(self, loop: asyncio.AbstractEventLoop, committer: Committer) -> None:
         self.loop = loop
         self.committer = committer

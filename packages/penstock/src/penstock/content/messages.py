@@ -2,7 +2,7 @@
 
 A publication has a class and attributes. A filter has a class and predicates that must all hold: a
 subscription selects publications, an advertisement announces them. A composite joins subscriptions
-by `&` and `||`. Withdrawals have only an id.
+by `&` and `||`.
 
 Messages are equal if they have the same content: neither the order of attributes nor the time and
 payload of a publication count.
@@ -112,21 +112,6 @@ class CompositeSubscription:
                 pending += (node.right, node.left)
             else:
                 yield node
-
-
-@dataclass(frozen=True, slots=True)
-class Unsubscription:
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unadvertisement:
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class CompositeUnsubscription:
-    id: str
 
 
 # A value is text, a 64-bit integer or a finite float. Numbers compare by value: 5 equals 5.0. Text

@@ -4,10 +4,11 @@ first, with a count. A message in a cycle without a rejection is dropped."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.broker.contract import ACCEPTED, EXPIRES, Message
 from penstock.broker.declarations import QueueLimits
+from penstock.broker.vhost import VirtualHost
 from penstock.core.basic_properties import (
     BasicProperties,
     decode_header,
@@ -15,9 +16,6 @@ from penstock.core.basic_properties import (
     encode_route,
 )
 from penstock.core.errors import WireSyntaxError
-
-if TYPE_CHECKING:
-    from penstock.broker.vhost import VirtualHost
 
 
 class DeadLetterPublisher:
@@ -52,7 +50,7 @@ class DeadLetterPublisher:
             message.flags & ~EXPIRES,
         )
         if message.spool is not None:
-            dead.spool = self._vhost.kernel.spools.keep(message.spool)
+            dead.spool = self._vhost.kernel.spools.relink(message.spool)
         self._vhost.kernel.metrics.dead_lettered += 1
         return exchange.accept(dead, avoid=_circular(deaths))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from penstock.broker.contract import (
     LOGGED,
@@ -24,6 +24,7 @@ from penstock.broker.contract import (
 )
 from penstock.broker.contract import Exchange as AnyExchange
 from penstock.broker.fragments import FragmentAssembler
+from penstock.broker.vhost import VirtualHost
 from penstock.broker.write_batch import DeferrableInput, WriteBatch
 from penstock.core.basic_properties import decode_header, encode_header
 from penstock.core.errors import (
@@ -35,10 +36,6 @@ from penstock.core.errors import (
     Unsupported,
 )
 from penstock.core.logs import get_logger
-
-if TYPE_CHECKING:
-    from penstock.broker.vhost import VirtualHost
-
 
 #: Cached routes per exchange.
 ROUTE_CACHE_SIZE: Final = 4096
@@ -359,17 +356,6 @@ class FanOut:
 
     Until all have it, its sender is not read, and later posts of the sender wait.
     """
-
-    __slots__ = (
-        "_at",
-        "_behind",
-        "_finish",
-        "_message",
-        "_outcome",
-        "_reader",
-        "_sinks",
-        "_write_batch",
-    )
 
     def __init__(
         self,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.broker.contract import (
     ACCEPTED,
@@ -18,17 +19,12 @@ from penstock.broker.contract import (
     Queue,
     Sink,
 )
-from penstock.broker.vhost import directory_name
+from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.basic_properties import decode_header, encode_header
 from penstock.core.errors import AccessRefused, PreconditionFailed
 from penstock.destinations.exchange import ExchangeRouter, TopicPermissionRouter
 from penstock.destinations.message_store import MessageLog
 from penstock.destinations.topic_trie import TopicTrie
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from penstock.broker.vhost import VirtualHost
 
 
 class DirectRouter:
@@ -275,7 +271,7 @@ class DelayedMessages:
             if exchange is not None:
                 message = _after_delay(delivery.message)
                 if delivery.message.spool is not None:
-                    message.spool = self._vhost.kernel.spools.keep(delivery.message.spool)
+                    message.spool = self._vhost.kernel.spools.relink(delivery.message.spool)
                 exchange.accept(message)
             if delivery.offset >= 0:
                 assert self._store is not None

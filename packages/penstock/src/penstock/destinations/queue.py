@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.broker.contract import (
     ACCEPTED,
@@ -27,13 +27,10 @@ from penstock.broker.contract import (
 from penstock.broker.declarations import QueueLimits
 from penstock.broker.fragments import FragmentSender
 from penstock.broker.kernel import Kernel
-from penstock.broker.vhost import directory_name
+from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.errors import AccessRefused, NotFound, PreconditionFailed
 from penstock.destinations.dead_letters import DeadLetterPublisher
 from penstock.destinations.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from penstock.broker.vhost import VirtualHost
 
 
 class QueueReader:

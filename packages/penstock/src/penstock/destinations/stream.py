@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import struct
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.broker.contract import LOGGED, Binding, Channel, Delivery, Fragment, Message
 from penstock.broker.declarations import MAX_AGE_PATTERN, age_seconds
@@ -18,12 +18,9 @@ from penstock.broker.fragments import FragmentSender
 from penstock.broker.log.chunk import SPOOLED
 from penstock.broker.log.log import Log
 from penstock.broker.spool import BodyFiles
-from penstock.broker.vhost import directory_name
+from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.basic_properties import decode_header, encode_header
 from penstock.core.errors import NotFound, PreconditionFailed, Unsupported, WireSyntaxError
-
-if TYPE_CHECKING:
-    from penstock.broker.vhost import VirtualHost
 
 #: Interval of retention; it also runs when a segment is full.
 RETENTION_SECONDS: Final = 10.0

@@ -43,18 +43,18 @@ def parse_uri(text: str) -> BrokerUri:
     shape = "should be padres://host:port/ID"
     shown = without_user(text)
     if not text.strip():
-        raise LinkRefused(f"the address of a broker is empty: {shape}")
+        raise LinkRefused(f"the broker address is empty: {shape}")
     try:
         parts = urlsplit(text.strip())
         port = parts.port
     except ValueError as error:
-        raise LinkRefused(f"{shown!r} is no address of a broker ({error}): {shape}") from None
+        raise LinkRefused(f"{shown!r} is not a broker address ({error}): {shape}") from None
     identity = parts.path.removeprefix("/")
     if parts.scheme not in PADRES_PORTS or not parts.hostname or parts.query or parts.fragment:
-        raise LinkRefused(f"{shown!r} is no address of a broker: {shape}")
+        raise LinkRefused(f"{shown!r} is not a broker address: {shape}")
     if not BROKER_ID.fullmatch(identity):
         raise LinkRefused(
-            f"{shown!r} names no broker: an id has letters, digits, '.', ':' and '/' alone; {shape}"
+            f"{shown!r} has no valid broker id: use letters, digits, '.', ':' and '/'; {shape}"
         )
     return BrokerUri(
         parts.scheme,

@@ -123,7 +123,7 @@ class CompositeRouter:
             entry.parts.clear()
 
     def _next_hop(self, entry: CompositeEntry) -> str:
-        """The neighbour that all publications for all parts come from, if there is entry."""
+        """The neighbour that all publications for all parts come from, if there is one."""
         hops = set()
         for part in entry.message.parts():
             offers = {offer.hop for offer in self._tables.advertisements_intersecting(part)}

@@ -26,13 +26,17 @@ from penstock.broker.contract import (
     Delivery,
     Fragment,
     Message,
+    Queue,
 )
+from penstock.broker.vhost import VirtualHost
 from penstock.content.formatter import format_publication
 from penstock.content.messages import Publication, Value
 from penstock.content.parser import parse_publication
 from penstock.core.basic_properties import BasicProperties, encode_header, encode_route
 from penstock.core.errors import FrameError, LinkRefused, PenstockError
 from penstock.core.logs import get_logger
+from penstock.overlay.neighbours import Neighbour
+from penstock.overlay.persistence import Watermark
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope, encode_envelope
 from penstock.wire.padres.errors import error_code
 from penstock.wire.padres.frames import (
@@ -48,12 +52,7 @@ from penstock.wire.padres.frames import (
 )
 
 if TYPE_CHECKING:
-    from penstock.broker.contract import Queue
-    from penstock.broker.vhost import VirtualHost
     from penstock.overlay.link_registry import LinkRegistry
-    from penstock.overlay.neighbours import Neighbour
-    from penstock.overlay.persistence import Watermark
-
 
 #: Unconfirmed publications of a neighbour.
 UNCONFIRMED_WINDOW: Final = 4096
@@ -85,7 +84,7 @@ class OverlayLink(asyncio.Protocol):
         self._reader = (
             PadresFrameReader(largest) if opened is None else PadresFrameReader.after_open(largest)
         )
-        self._agreement = NeighbourHandshake(self)
+        self._handshake = NeighbourHandshake(self)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._channel: Channel | None = None
@@ -115,7 +114,7 @@ class OverlayLink(asyncio.Protocol):
                 self._check_user()
             for frame in self._reader.frames(data):
                 if isinstance(frame, MessageFrame):
-                    self._take(frame)
+                    self._on_message(frame)
                 elif isinstance(frame, ConfirmFrame):
                     self._on_confirm(frame.receipt)
                 elif isinstance(frame, OpenFrame):
@@ -178,14 +177,14 @@ class OverlayLink(asyncio.Protocol):
         self.peer = opened
         self.links.check(self, opened)
         self._mark = self.links.marks.of(opened.id, opened.store)
-        self._agreement.ask(opened.id)
+        self._handshake.ask(opened.id)
 
     def send(self, envelope: PadresEnvelope) -> None:
         """Send without a receipt."""
         self._send(encode_message_frame(encode_envelope(envelope)))
 
-    def _take(self, frame: MessageFrame) -> None:
-        if self._agreement.take(frame.envelope):
+    def _on_message(self, frame: MessageFrame) -> None:
+        if self._handshake.handle(frame.envelope):
             return
         neighbour, receipt = self.neighbour, frame.receipt
         if neighbour is None:
@@ -337,7 +336,7 @@ class QueuedNeighbourChannel:
         if self.link is not None:
             self.link.send(envelope)
 
-    def forget(self) -> None:
+    def delete_queue(self) -> None:
         self._vhost.delete_queue(self._name)
 
     def _message(self, envelope: PadresEnvelope) -> Message:
@@ -375,7 +374,7 @@ class NeighbourHandshake:
         self._name = name
         self._send_command(CONNECT_REQUEST)
 
-    def take(self, envelope: PadresEnvelope) -> bool:
+    def handle(self, envelope: PadresEnvelope) -> bool:
         """Returns whether it was a message of the handshake."""
         if envelope.kind is not EnvelopeKind.PUBLISH or envelope.ttl != 0:
             return False
@@ -413,7 +412,7 @@ class NeighbourHandshake:
         if neighbour is None:
             raise FrameError(f"{self._name} agreed before it was asked")
         router = self._link.links.router
-        neighbour.came_up(router.next_hops.clock())
+        neighbour.mark_up(router.next_hops.clock())
         sent = router.propagate_all(neighbour)
         listed = [[one.kind.name, one.id, one.tree] for one in sent]
         for start in range(0, max(1, len(listed)), STATE_BATCH):

@@ -11,10 +11,11 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from penstock.broker.contract import ACCEPTED
 from penstock.broker.kernel import Kernel
+from penstock.broker.vhost import VirtualHost
 from penstock.content.errors import LanguageError
 from penstock.content.messages import Publication
 from penstock.core.config import OverlaySettings
@@ -31,18 +32,13 @@ from penstock.core.errors import (
 from penstock.core.logs import get_logger
 from penstock.overlay.broker_uri import BrokerUri, parse_uri, without_user
 from penstock.overlay.link import OverlayLink, QueuedNeighbourChannel
-from penstock.overlay.persistence import Watermarks
+from penstock.overlay.neighbours import Neighbour
+from penstock.overlay.persistence import RouterJournal, Watermarks
+from penstock.overlay.router import OverlayRouter
 from penstock.overlay.rules import CycleMode
 from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 from penstock.wire.padres.errors import error_from_code
 from penstock.wire.padres.frames import MAX_FRAME_BYTES, CloseFrame, OpenFrame, PeerRole
-
-if TYPE_CHECKING:
-    from penstock.broker.vhost import VirtualHost
-    from penstock.overlay.neighbours import Neighbour
-    from penstock.overlay.persistence import RouterJournal
-    from penstock.overlay.router import OverlayRouter
-
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -55,7 +51,7 @@ class LinkRegistry:
         kernel: Kernel,
         vhost: VirtualHost,
         router: OverlayRouter,
-        memory: RouterJournal,
+        journal: RouterJournal,
         store: str,
         directory: Path,
     ) -> None:
@@ -66,7 +62,7 @@ class LinkRegistry:
         self.largest = MAX_FRAME_BYTES
         self.marks = Watermarks(directory, kernel.committer)
         self._vhost = vhost
-        self._memory = memory
+        self._journal = journal
         self._store = store
         self._settings = kernel.settings.overlay
         self._policy = PeerPolicy(self._settings)
@@ -81,16 +77,16 @@ class LinkRegistry:
         self._users: dict[str, tuple[str, str]] = {}  #: user and password of an address
         router.next_hops.watchers.append(self._stopped_or_resumed)
 
-    def recall(self) -> None:
+    def restore_neighbours(self) -> None:
         """Restore stored neighbours; their links are down."""
-        for name in self._memory.neighbours():
+        for name in self._journal.neighbours():
             self.router.join(name, self._line(name))
 
     def start(self, uri: str) -> None:
         self.uri = uri
         for named in self._settings.neighbours:
             self._connect(named)
-        for name, address in self._memory.neighbours().items():
+        for name, address in self._journal.neighbours().items():
             if name in self._addresses:
                 continue
             if address:
@@ -196,7 +192,7 @@ class LinkRegistry:
             context.load_cert_chain(tls.certificate, tls.key)
         return context
 
-    def welcome(
+    def accept_link(
         self, opened: OpenFrame, vhost: str, check_user: Callable[[], None]
     ) -> asyncio.Protocol:
         """Accept a broker that connected to us."""
@@ -246,8 +242,8 @@ class LinkRegistry:
         self._one_link(link, name)
 
     def _one_link(self, link: OverlayLink, name: str) -> None:
-        """Of two links the entry made by the broker with the smaller id stays, at both ends; of two
-        made by the same entry, the later."""
+        """Of two links the one made by the broker with the smaller id stays, at both ends; of two
+        made by the same broker, the later."""
         other = self._links.get(name)
         if other is None or other is link or other.dialled == link.dialled:
             return
@@ -265,7 +261,7 @@ class LinkRegistry:
         line.link = link
         self._links[name] = link
         self._lost.setdefault(name, asyncio.Event()).clear()
-        self._memory.keep_neighbour(name, self._given.get(name, ""))
+        self._journal.store_neighbour(name, self._given.get(name, ""))
         return neighbour, line
 
     def receive(self, neighbour: Neighbour, envelope: PadresEnvelope) -> int:
@@ -332,9 +328,9 @@ class LinkRegistry:
             dialling.cancel()
         self._addresses.pop(name, None)
         self._given.pop(name, None)
-        self._memory.forget_neighbour(name)
+        self._journal.remove_neighbour(name)
         self.router.detach(name)
-        self._lines.pop(name).forget()
+        self._lines.pop(name).delete_queue()
 
     def describe(self) -> list[dict[str, object]]:
         return [

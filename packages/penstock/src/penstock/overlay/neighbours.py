@@ -57,7 +57,7 @@ class Neighbour:
     def deliver(self, envelope: PadresEnvelope) -> int:
         return self.line.send(envelope)
 
-    def came_up(self, now: float) -> None:
+    def mark_up(self, now: float) -> None:
         self.up = True
         self.failed = False
         self.up_since = now

@@ -41,12 +41,12 @@ class RouterJournal:
 
     # For the router.
 
-    def keep(self, hop: str, envelope: PadresEnvelope) -> None:
+    def add(self, hop: str, envelope: PadresEnvelope) -> None:
         packed = base64.b64encode(encode_envelope(envelope)).decode()
         key = self._key(hop, envelope.kind, envelope.id, envelope.tree)
         self._topology.put(key, {"hop": hop, "envelope": packed})
 
-    def forget(self, hop: str, envelope: PadresEnvelope) -> None:
+    def remove(self, hop: str, envelope: PadresEnvelope) -> None:
         self._topology.drop(
             self._key(hop, WITHDRAWN_KINDS[envelope.kind], envelope.text, envelope.tree)
         )
@@ -82,10 +82,10 @@ class RouterJournal:
         found: Iterator[tuple[tuple[str, ...], dict[str, Any]]] = self._topology.all(_NEIGHBOUR)
         return {key[2]: value.get("address", "") for key, value in found if key[1] == self._vhost}
 
-    def keep_neighbour(self, name: str, address: str) -> None:
+    def store_neighbour(self, name: str, address: str) -> None:
         self._topology.put((_NEIGHBOUR, self._vhost, name), {"address": address})
 
-    def forget_neighbour(self, name: str) -> None:
+    def remove_neighbour(self, name: str) -> None:
         self._topology.drop((_NEIGHBOUR, self._vhost, name))
 
 

@@ -38,9 +38,9 @@ from penstock.wire.padres.envelope import EnvelopeKind, PadresEnvelope
 class RouterStore(Protocol):
     """Stores registrations of durable hops."""
 
-    def keep(self, hop: str, envelope: PadresEnvelope) -> None: ...
+    def add(self, hop: str, envelope: PadresEnvelope) -> None: ...
 
-    def forget(self, hop: str, envelope: PadresEnvelope) -> None:
+    def remove(self, hop: str, envelope: PadresEnvelope) -> None:
         """Remove the registration that this message withdraws."""
 
     def next_number(self) -> int:
@@ -65,7 +65,7 @@ class OverlayRouter:
         self._calendar = calendar
         self._store = store
         self._numbers = _count()
-        self._requests = ClientRegistrations(most)
+        self._registrations = ClientRegistrations(most)
         subscription_router = SubscriptionRouter(self.rules, self.tables, self.next_hops)
         self._subscription_router = subscription_router
         self._advertisement_router = AdvertisementRouter(
@@ -107,10 +107,10 @@ class OverlayRouter:
         if hop is None:
             return
         for envelope in list(self.registrations_of(name)):
-            self._take(name, withdrawal_of(envelope), hop.durable)
+            self._apply(name, withdrawal_of(envelope), hop.durable)
         del self.next_hops.hops[name]
         self.next_hops.subscription_observers.pop(name, None)
-        self._requests.forget(name)
+        self._registrations.remove_hop(name)
         self.next_hops.neighbours.pop(name, None)
 
     def registrations_of(self, name: str) -> Iterator[PadresEnvelope]:
@@ -179,18 +179,18 @@ class OverlayRouter:
             self.match_seconds += perf_counter() - started
             return RouterReceipt(envelope.id, outcome)
         if neighbour is None and envelope.kind not in WITHDRAWN_KINDS:
-            if hop.durable and (before := self._requests.before(name, envelope)):
+            if hop.durable and (before := self._registrations.before(name, envelope)):
                 return RouterReceipt(before)  # a repeated registration
             if hop.checked:
-                self._requests.check(name)
-        self._take(name, envelope, hop.durable)
+                self._registrations.check(name)
+        self._apply(name, envelope, hop.durable)
         return RouterReceipt(envelope.id)
 
     def restore(self, name: str, envelope: PadresEnvelope) -> None:
         """Restore a registration after a restart."""
-        self._take(name, envelope, durable=False)
+        self._apply(name, envelope, durable=False)
 
-    def _take(self, name: str, envelope: PadresEnvelope, durable: bool) -> None:
+    def _apply(self, name: str, envelope: PadresEnvelope, durable: bool) -> None:
         kind = envelope.kind
         is_new = False
         if kind is EnvelopeKind.ADVERTISE:
@@ -217,14 +217,14 @@ class OverlayRouter:
             and name not in self.next_hops.neighbours
         ):
             if envelope.kind in WITHDRAWN_KINDS:
-                self._requests.remove(name, envelope.text)
+                self._registrations.remove(name, envelope.text)
             else:
-                self._requests.add(name, envelope)
+                self._registrations.add(name, envelope)
         if self._store is not None and durable:
             if is_new:
-                self._store.keep(name, envelope)
+                self._store.add(name, envelope)
             elif envelope.kind in WITHDRAWN_KINDS:
-                self._store.forget(name, envelope)
+                self._store.remove(name, envelope)
 
     def _stamped(self, name: str, envelope: PadresEnvelope) -> PadresEnvelope:
         """A message of a local hop with its id; fields between brokers are reset."""
@@ -276,7 +276,7 @@ class OverlayRouter:
         tree."""
         for envelope in list(self.registrations_of(name)):
             if (envelope.kind, envelope.id, envelope.tree) not in listed:
-                self._take(name, withdrawal_of(envelope), durable=True)
+                self._apply(name, withdrawal_of(envelope), durable=True)
 
 
 def _count() -> Iterator[int]:
@@ -318,7 +318,7 @@ class ClientRegistrations:
         if key is not None and self._ids_by_key[hop].get(key) == identity:
             del self._ids_by_key[hop][key]
 
-    def forget(self, hop: str) -> None:
+    def remove_hop(self, hop: str) -> None:
         self._ids.pop(hop, None)
         self._ids_by_key.pop(hop, None)
 

@@ -52,10 +52,10 @@ class Overlay:
             self._spaces[vhost] = space
         return space
 
-    def welcome(
+    def accept_link(
         self, opened: OpenFrame, vhost: str, check_user: Callable[[], None]
     ) -> asyncio.Protocol:
-        return self.links.welcome(opened, vhost, check_user)
+        return self.links.accept_link(opened, vhost, check_user)
 
     def check_users(self) -> None:
         if self._links is not None:
@@ -165,7 +165,7 @@ class Overlay:
             self._links = LinkRegistry(
                 broker.kernel, broker.vhosts[vhost], router, memory, self._store(), directory
             )
-            self._links.recall()
+            self._links.restore_neighbours()
         for name, envelope in list(memory.registrations()):
             if name not in router.hops:
                 router.attach(durable_mailbox(broker, broker.vhosts[vhost], name))

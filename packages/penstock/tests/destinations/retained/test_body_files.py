@@ -33,7 +33,7 @@ def files(stand: Stand) -> list[int]:
 
 
 async def test_a_large_body_stays_in_its_file(stand: Stand, store: RetainedStore) -> None:
-    assert store.keep(large(stand, "a", BODY)) == LOGGED
+    assert store.retain(large(stand, "a", BODY)) == LOGGED
     kept = store.get(b"a")
     assert kept is not None
     assert kept.spool is not None
@@ -43,7 +43,7 @@ async def test_a_large_body_stays_in_its_file(stand: Stand, store: RetainedStore
 
 
 async def test_a_large_body_outlives_the_broker(stand: Stand, store: RetainedStore) -> None:
-    store.keep(large(stand, "a", BODY))
+    store.retain(large(stand, "a", BODY))
     again = await reopened(stand, store)
     assert contents(again) == {b"a": BODY}
     assert again.bytes == len(BODY)
@@ -54,18 +54,18 @@ async def test_a_large_body_outlives_the_broker(stand: Stand, store: RetainedSto
 async def test_a_body_goes_when_what_replaced_it_is_on_disk(
     stand: Stand, store: RetainedStore, after: bytes
 ) -> None:
-    store.keep(large(stand, "a", BODY))
+    store.retain(large(stand, "a", BODY))
     stand.kernel.write_batch.flush()
-    store.keep(note("a", after))
+    store.retain(note("a", after))
     assert contents(killed(stand, store)) == {b"a": BODY}, "nothing has been written yet"
     await stand.synced()
     assert files(stand) == []
 
 
 async def test_a_reader_keeps_a_body_that_is_replaced(stand: Stand, store: RetainedStore) -> None:
-    store.keep(large(stand, "a", BODY))
+    store.retain(large(stand, "a", BODY))
     reading = store.get(b"a")
-    store.keep(note("a", b"small"))
+    store.retain(note("a", b"small"))
     await stand.synced()
     assert body_of(reading) == BODY
     del reading
@@ -74,9 +74,9 @@ async def test_a_reader_keeps_a_body_that_is_replaced(stand: Stand, store: Retai
 
 
 async def test_files_that_belong_to_no_record_are_swept(stand: Stand, store: RetainedStore) -> None:
-    store.keep(large(stand, "a", BODY))
-    store.keep(large(stand, "b", BODY))
-    store.keep(note("b", b"small"))
+    store.retain(large(stand, "a", BODY))
+    store.retain(large(stand, "b", BODY))
+    store.retain(note("b", b"small"))
     store.close()  # before anybody could take b's away
     (stand.directory / "retained" / f"{7:020d}.body").touch()
     again = retained(stand)
@@ -89,8 +89,8 @@ async def test_files_that_belong_to_no_record_are_swept(stand: Stand, store: Ret
 async def test_a_body_that_is_missing_is_reported(
     stand: Stand, store: RetainedStore, restart: bool
 ) -> None:
-    store.keep(large(stand, "a", BODY))
-    store.keep(note("b"))
+    store.retain(large(stand, "a", BODY))
+    store.retain(note("b"))
     await stand.synced()
     (stand.directory / "retained" / f"{0:020d}.body").unlink()
     again = await reopened(stand, store) if restart else store

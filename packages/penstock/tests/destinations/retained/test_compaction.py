@@ -48,7 +48,7 @@ def store(stand: Stand) -> RetainedStore:
 def keep_many(stand: Stand, store: RetainedStore, count: int, *, each: int = 5) -> None:
     """One key changes so often, some turns long."""
     for number in range(count):
-        store.keep(note("hot", b"%d" % number))
+        store.retain(note("hot", b"%d" % number))
         if number % each == each - 1:
             stand.kernel.write_batch.flush()
     stand.kernel.write_batch.flush()
@@ -74,7 +74,7 @@ async def test_the_log_does_not_grow_with_the_changes(stand: Stand, store: Retai
 async def test_what_does_not_change_moves_on(stand: Stand, store: RetainedStore) -> None:
     cold = {b"cold.%d" % number: b"%d" % number for number in range(100)}
     for key, body in cold.items():
-        store.keep(note(key, body))
+        store.retain(note(key, body))
         stand.kernel.write_batch.flush()
     most = await churn(stand, store, rounds=100)
     assert store.log.first_offset > 100
@@ -87,7 +87,7 @@ async def test_what_does_not_change_moves_on(stand: Stand, store: RetainedStore)
 
 async def test_a_log_of_which_all_is_live_is_left_alone(stand: Stand, store: RetainedStore) -> None:
     for number in range(500):
-        store.keep(note(f"a.{number}", b"x"))
+        store.retain(note(f"a.{number}", b"x"))
         stand.kernel.write_batch.flush()
     await stand.synced()
     assert store.log.next_offset == 500
@@ -95,10 +95,10 @@ async def test_a_log_of_which_all_is_live_is_left_alone(stand: Stand, store: Ret
 
 async def test_what_was_forgotten_stays_forgotten(stand: Stand, store: RetainedStore) -> None:
     for number in range(100):
-        store.keep(note(f"a.{number}"))
+        store.retain(note(f"a.{number}"))
         stand.kernel.write_batch.flush()
     for number in range(99):
-        store.forget(b"a.%d" % number)
+        store.remove(b"a.%d" % number)
         stand.kernel.write_batch.flush()
     for _ in range(20):
         await churn(stand, store, rounds=2)
@@ -111,11 +111,11 @@ async def test_what_was_forgotten_stays_forgotten(stand: Stand, store: RetainedS
 async def test_a_kill_at_any_turn_loses_nothing(stand: Stand, store: RetainedStore) -> None:
     kept = {b"cold.%d" % number: b"%d" % number for number in range(30)}
     for key, body in kept.items():
-        store.keep(note(key, body))
+        store.retain(note(key, body))
         stand.kernel.write_batch.flush()
     for number in range(400):
         kept[b"hot"] = b"%d" % number
-        store.keep(note("hot", kept[b"hot"]))
+        store.retain(note("hot", kept[b"hot"]))
         stand.kernel.write_batch.flush()
         if number % 3 == 0:
             await stand.synced()
@@ -129,7 +129,7 @@ async def test_a_kill_at_any_turn_loses_nothing(stand: Stand, store: RetainedSto
 async def test_nothing_goes_before_its_copy_is_on_disk(
     stand: Stand, store: RetainedStore, disk: Disk
 ) -> None:
-    store.keep(note("cold"))
+    store.retain(note("cold"))
     await stand.synced()
     disk.broken = True
     keep_many(stand, store, 1000)
@@ -142,8 +142,8 @@ async def test_nothing_goes_before_its_copy_is_on_disk(
 async def test_copies_the_disk_may_have_lost_are_made_again(
     stand: Stand, store: RetainedStore, disk: Disk
 ) -> None:
-    store.keep(note("cold"))
-    store.keep(large(stand, "large", b"x" * 1000))
+    store.retain(note("cold"))
+    store.retain(large(stand, "large", b"x" * 1000))
     await stand.synced()
     disk.broken = True
     keep_many(stand, store, 1000)
@@ -162,7 +162,7 @@ async def test_copies_the_disk_may_have_lost_are_made_again(
 
 
 async def test_a_large_body_moves_with_its_record(stand: Stand, store: RetainedStore) -> None:
-    store.keep(large(stand, "large", b"x" * 1000))
+    store.retain(large(stand, "large", b"x" * 1000))
     await churn(stand, store)
     offset = store._index.offset(b"large")
     assert offset > 0
@@ -176,8 +176,8 @@ async def test_a_large_body_moves_with_its_record(stand: Stand, store: RetainedS
 
 async def test_a_time_to_live_goes_on_in_the_copy(stand: Stand, store: RetainedStore) -> None:
     began = store.log.now()
-    store.keep(note("mortal", expiration="100000"))
-    store.keep(note("ended", expiration="1"))
+    store.retain(note("mortal", expiration="100000"))
+    store.retain(note("ended", expiration="1"))
     store.log.now = lambda: began + 40_000
     await churn(stand, store)
     assert store._index.offset(b"mortal") > 0
@@ -192,7 +192,7 @@ async def test_a_time_to_live_goes_on_in_the_copy(stand: Stand, store: RetainedS
 
 async def test_a_closed_store_deletes_nothing(stand: Stand, store: RetainedStore) -> None:
     """Another may have been opened in the same place meanwhile."""
-    store.keep(note("cold"))
+    store.retain(note("cold"))
     keep_many(stand, store, 1000)
     first = store.log.first_offset
     store.close()

@@ -30,7 +30,7 @@ def reports(store: RetainedStore, stand: Stand) -> None:
         key = b"sensors.%d.report" % number
         body = b"%06d" % number + BODY[6:]
         route = exchange + bytes((len(key),)) + key
-        store.keep(Message(route, like.header, body, like.flags))
+        store.retain(Message(route, like.header, body, like.flags))
         if number % 1000 == 999:
             stand.kernel.write_batch.flush()
 

@@ -42,19 +42,19 @@ class RetainedAgainstDictionary(RuleBasedStateMachine):
     @rule(key=keys, body=bodies, ttl=st.one_of(st.just(0), st.integers(1, 5000)))
     def keep(self, key: bytes, body: bytes, ttl: int) -> None:
         expiration = str(ttl) if ttl else None
-        self.store.keep(note(key, body, expiration=expiration))
+        self.store.retain(note(key, body, expiration=expiration))
         self.kept[key] = (body, self.now + ttl if ttl else 0)
         self.volatile.discard(key)
 
     @rule(key=keys, body=bodies)
     def keep_large(self, key: bytes, body: bytes) -> None:
-        self.store.keep(large(self.stand, key.decode(), body))
+        self.store.retain(large(self.stand, key.decode(), body))
         self.kept[key] = (body, 0)
         self.volatile.discard(key)
 
     @rule(key=keys, body=bodies)
     def keep_volatile(self, key: bytes, body: bytes) -> None:
-        self.store.keep(note(key, body), volatile=True)
+        self.store.retain(note(key, body), volatile=True)
         self.kept[key] = (body, 0)
         self.volatile.add(key)
 
@@ -67,7 +67,7 @@ class RetainedAgainstDictionary(RuleBasedStateMachine):
 
     @rule(key=keys)
     def forget(self, key: bytes) -> None:
-        self.store.forget(key)
+        self.store.remove(key)
         self.kept.pop(key, None)
 
     @rule(milliseconds=st.integers(1, 3000))

@@ -44,7 +44,7 @@ def segment(stand: Stand) -> Path:
 async def test_a_message_comes_back_as_it_was_published(store: RetainedStore) -> None:
     message = note("sensors.7.report", b"61", content_type="text/plain", headers={"room": "B"})
     message.flags |= MANDATORY
-    assert store.keep(message) == LOGGED
+    assert store.retain(message) == LOGGED
     kept = store.get(b"sensors.7.report")
     assert kept is not None
     assert (kept.route, kept.header, kept.body) == (message.route, message.header, b"61")
@@ -54,20 +54,20 @@ async def test_a_message_comes_back_as_it_was_published(store: RetainedStore) ->
 
 
 async def test_the_last_message_of_a_key_is_kept(store: RetainedStore) -> None:
-    store.keep(note("a.b", b"first"))
-    store.keep(note("a.b", b"last"))
+    store.retain(note("a.b", b"first"))
+    store.retain(note("a.b", b"last"))
     assert contents(store) == {b"a.b": b"last"}
     assert (len(store), store.bytes) == (1, 4)
 
 
 async def test_a_message_that_need_not_arrive_is_logged_too(store: RetainedStore) -> None:
-    assert store.keep(note("a", delivery_mode=1)) == LOGGED
+    assert store.retain(note("a", delivery_mode=1)) == LOGGED
 
 
 async def test_an_empty_message_forgets(store: RetainedStore) -> None:
-    store.keep(note("a"))
-    store.keep(note("b"))
-    assert store.keep(note("a", b"")) == LOGGED
+    store.retain(note("a"))
+    store.retain(note("b"))
+    assert store.retain(note("a", b"")) == LOGGED
     assert store.get(b"a") is None
     assert contents(store) == {b"b": b"it"}
     assert (len(store), store.bytes) == (1, 2)
@@ -76,14 +76,14 @@ async def test_an_empty_message_forgets(store: RetainedStore) -> None:
 async def test_there_is_nothing_to_log_when_there_is_nothing_to_forget(
     store: RetainedStore,
 ) -> None:
-    assert store.keep(note("a", b"")) == ACCEPTED
-    assert store.forget(b"a") == ACCEPTED
+    assert store.retain(note("a", b"")) == ACCEPTED
+    assert store.remove(b"a") == ACCEPTED
     assert store.log.next_offset == 0
 
 
 async def test_keys_match_by_levels(store: RetainedStore) -> None:
     for key in ("sensors.1.report", "sensors.2.report", "sensors.2.event", "$SYS.uptime"):
-        store.keep(note(key))
+        store.retain(note(key))
     assert store.match(b"sensors.2.#") == [b"sensors.2.report", b"sensors.2.event"]
     assert store.match(b"sensors.*.report") == [b"sensors.1.report", b"sensors.2.report"]
     assert b"$SYS.uptime" not in store.match(b"#")
@@ -92,22 +92,22 @@ async def test_keys_match_by_levels(store: RetainedStore) -> None:
 
 
 async def test_a_key_that_matched_may_be_gone_when_it_is_drawn(store: RetainedStore) -> None:
-    store.keep(note("a"))
+    store.retain(note("a"))
     (key,) = store.match(b"#")
-    store.forget(b"a")
+    store.remove(b"a")
     assert store.get(key) is None
 
 
 async def test_what_messages_have_in_common_is_kept_once(store: RetainedStore) -> None:
     for number in range(100):
-        store.keep(note(f"a.{number}", b"%d" % number, content_type="text/plain"))
-    store.keep(note("b", content_type="text/html"))
+        store.retain(note(f"a.{number}", b"%d" % number, content_type="text/plain"))
+    store.retain(note("b", content_type="text/html"))
     envelopes = store._index._envelopes
     assert len(envelopes) == 2
     for number in range(100):
-        store.forget(b"a.%d" % number)
+        store.remove(b"a.%d" % number)
     assert len(envelopes) == 1
-    store.keep(note("c", content_type="image/png"))
+    store.retain(note("c", content_type="image/png"))
     kept = store.get(b"c")
     assert kept is not None
     assert decode_header(kept.header).content_type == "image/png"
@@ -118,7 +118,7 @@ async def test_what_messages_have_in_common_is_kept_once(store: RetainedStore) -
 
 async def test_a_restart_finds_the_last_messages(stand: Stand, store: RetainedStore) -> None:
     for key, body in (("a", b"1"), ("b", b"1"), ("c", b"1"), ("b", b"2"), ("c", b"")):
-        store.keep(note(key, body, content_type="x/y"))
+        store.retain(note(key, body, content_type="x/y"))
     before = store.get(b"b")
     again = await reopened(stand, store)
     assert contents(again) == {b"a": b"1", b"b": b"2"}
@@ -133,10 +133,10 @@ async def test_a_restart_finds_the_last_messages(stand: Stand, store: RetainedSt
 async def test_what_was_written_when_the_broker_was_killed_is_there(
     stand: Stand, store: RetainedStore
 ) -> None:
-    store.keep(note("a", b"1"))
-    store.keep(note("a", b"2"))
-    store.keep(note("b", b"1"))
-    store.keep(note("b", b""))
+    store.retain(note("a", b"1"))
+    store.retain(note("a", b"2"))
+    store.retain(note("b", b"1"))
+    store.retain(note("b", b""))
     stand.kernel.write_batch.flush()
     assert contents(killed(stand, store)) == {b"a": b"2"}
 
@@ -144,10 +144,10 @@ async def test_what_was_written_when_the_broker_was_killed_is_there(
 async def test_a_torn_tail_costs_what_was_never_acknowledged(
     stand: Stand, store: RetainedStore
 ) -> None:
-    store.keep(note("a", b"1"))
+    store.retain(note("a", b"1"))
     stand.kernel.write_batch.flush()
     whole = segment(stand).stat().st_size
-    store.keep(note("a", b"2"))
+    store.retain(note("a", b"2"))
     stand.kernel.write_batch.flush()
     for size in range(whole, segment(stand).stat().st_size, 16):
         copy = killed(stand, store)
@@ -157,7 +157,7 @@ async def test_a_torn_tail_costs_what_was_never_acknowledged(
         torn.write_bytes(torn.read_bytes()[:size])
         again = retained(stand, "copy")
         assert contents(again) == {b"a": b"1"}
-        assert again.keep(note("a", b"3")) == LOGGED
+        assert again.retain(note("a", b"3")) == LOGGED
         again.close()
 
 
@@ -166,7 +166,7 @@ async def test_damage_is_reported_and_costs_no_other_record(
 ) -> None:
     ends = []
     for key in ("a", "b", "c"):
-        store.keep(note(key))
+        store.retain(note(key))
         stand.kernel.write_batch.flush()
         ends.append(segment(stand).stat().st_size)
     store.close()
@@ -183,9 +183,9 @@ async def test_damage_is_reported_and_costs_no_other_record(
 
 
 async def test_deleting_leaves_nothing(stand: Stand, store: RetainedStore) -> None:
-    store.keep(note("a"))
+    store.retain(note("a"))
     stand.kernel.write_batch.flush()
-    store.keep(note("b"))
+    store.retain(note("b"))
     store.delete()
     assert not (stand.directory / "retained").exists()
 
@@ -196,9 +196,9 @@ async def test_deleting_leaves_nothing(stand: Stand, store: RetainedStore) -> No
 async def test_what_is_volatile_does_not_outlive_the_broker(
     stand: Stand, store: RetainedStore
 ) -> None:
-    assert store.keep(note("$SYS.uptime", b"1"), volatile=True) == ACCEPTED
-    assert store.keep(note("$SYS.uptime", b"2"), volatile=True) == ACCEPTED
-    store.keep(note("a"))
+    assert store.retain(note("$SYS.uptime", b"1"), volatile=True) == ACCEPTED
+    assert store.retain(note("$SYS.uptime", b"2"), volatile=True) == ACCEPTED
+    store.retain(note("a"))
     assert contents(store) == {b"$SYS.uptime": b"2", b"a": b"it"}
     assert store.log.next_offset == 1
     again = await reopened(stand, store)
@@ -207,16 +207,16 @@ async def test_what_is_volatile_does_not_outlive_the_broker(
 
 
 async def test_what_is_volatile_may_be_forgotten_without_a_word(store: RetainedStore) -> None:
-    store.keep(note("a"), volatile=True)
-    assert store.keep(note("a", b"")) == ACCEPTED
+    store.retain(note("a"), volatile=True)
+    assert store.retain(note("a", b"")) == ACCEPTED
     assert len(store) == store.log.next_offset == 0
 
 
 async def test_what_a_volatile_message_replaced_does_not_come_back(
     stand: Stand, store: RetainedStore
 ) -> None:
-    store.keep(note("a", b"durable"))
-    assert store.keep(note("a", b"volatile"), volatile=True) == LOGGED
+    store.retain(note("a", b"durable"))
+    assert store.retain(note("a", b"volatile"), volatile=True) == LOGGED
     assert contents(store) == {b"a": b"volatile"}
     again = await reopened(stand, store)
     assert contents(again) == {}
@@ -226,8 +226,8 @@ async def test_what_a_volatile_message_replaced_does_not_come_back(
 async def test_a_durable_message_may_replace_a_volatile_one(
     stand: Stand, store: RetainedStore
 ) -> None:
-    store.keep(note("a", b"volatile"), volatile=True)
-    assert store.keep(note("a", b"durable")) == LOGGED
+    store.retain(note("a", b"volatile"), volatile=True)
+    assert store.retain(note("a", b"durable")) == LOGGED
     again = await reopened(stand, store)
     assert contents(again) == {b"a": b"durable"}
     again.close()
@@ -242,7 +242,7 @@ def at(store: RetainedStore, milliseconds: int) -> None:
 
 async def test_a_message_is_gone_when_its_time_is_over(store: RetainedStore) -> None:
     at(store, 1_000_000)
-    store.keep(note("a", expiration="5000"))
+    store.retain(note("a", expiration="5000"))
     at(store, 1_004_999)
     assert store.get(b"a") is not None
     at(store, 1_005_000)
@@ -252,7 +252,7 @@ async def test_a_message_is_gone_when_its_time_is_over(store: RetainedStore) -> 
 
 async def test_a_subscriber_is_told_what_is_left_of_the_time(store: RetainedStore) -> None:
     at(store, 1_000_000)
-    store.keep(note("a", b"61", expiration="5000", content_type="text/plain"))
+    store.retain(note("a", b"61", expiration="5000", content_type="text/plain"))
     at(store, 1_003_000)
     kept = store.get(b"a")
     assert kept is not None
@@ -265,9 +265,9 @@ async def test_a_subscriber_is_told_what_is_left_of_the_time(store: RetainedStor
 async def test_time_goes_on_while_the_broker_is_down(
     stand: Stand, store: RetainedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.keep(note("lasts", expiration="60000"))
-    store.keep(note("ends", b"old"))
-    store.keep(note("ends", expiration="10000"))
+    store.retain(note("lasts", expiration="60000"))
+    store.retain(note("ends", b"old"))
+    store.retain(note("ends", expiration="10000"))
     now = store.log.now()
     store.close()
     await stand.synced()
@@ -284,9 +284,9 @@ async def test_what_expires_goes_though_nobody_asks_for_it(
     stand: Stand, store: RetainedStore
 ) -> None:
     at(store, 1_000_000)
-    store.keep(note("stays"))
+    store.retain(note("stays"))
     for number in range(5000):
-        store.keep(note(f"$hidden.{number}", expiration="1000"))
+        store.retain(note(f"$hidden.{number}", expiration="1000"))
     at(store, 1_002_000)
     stand.clock.advance(10)
     assert len(store) == 1
@@ -294,5 +294,5 @@ async def test_what_expires_goes_though_nobody_asks_for_it(
 
 
 async def test_a_time_beyond_all_calendars_is_no_trouble(store: RetainedStore) -> None:
-    store.keep(note("a", expiration="9" * 30))
+    store.retain(note("a", expiration="9" * 30))
     assert body_of(store.get(b"a")) == b"it"

@@ -53,7 +53,7 @@ async def test_recalled_messages_do_not_come_again_behind_what_waits_on_disk(
     session = new_session(stand)
     subscribe(stand, session, "#", 1)
     publish(stand, *[publication(b"%d" % n) for n in range(20)])
-    stand.vhost.retained.keep(publication(b"kept", "kept", retain=True))
+    stand.vhost.retained.retain(publication(b"kept", "kept", retain=True))
     client = Subscriber(session, 100, credit=0)
     session.deliver_retained([b"kept"], TopicSubscription("kept", 1))
     client.request()
@@ -228,12 +228,12 @@ async def test_what_is_kept_is_drawn_as_the_client_takes_it(stand: Stand) -> Non
     session = new_session(stand)
     client = Subscriber(session, window=2)
     for n in range(5):
-        stand.vhost.retained.keep(publication(b"%d" % n, f"kept.{n}", retain=True))
+        stand.vhost.retained.retain(publication(b"%d" % n, f"kept.{n}", retain=True))
     keys = [b"kept.%d" % n for n in range(5)]
     session.deliver_retained(keys, TopicSubscription("kept.#", 1))
     assert client.ear.bodies == [b"0", b"1"]
-    stand.vhost.retained.keep(publication(b"newer", "kept.4", retain=True))
-    stand.vhost.retained.keep(publication(b"", "kept.3"))
+    stand.vhost.retained.retain(publication(b"newer", "kept.4", retain=True))
+    stand.vhost.retained.retain(publication(b"", "kept.3"))
     for _ in range(4):
         client.answer(next(iter(session.inflight.values())))
     assert client.ear.bodies == [b"0", b"1", b"2", b"newer"]
@@ -248,7 +248,7 @@ async def test_much_that_is_kept_is_delivered_over_several_turns(
     client = Subscriber(session)
     keys = [b"kept.%03d" % n for n in range(500)]
     for key in keys:
-        stand.vhost.retained.keep(publication(key, key.decode(), qos=0, retain=True))
+        stand.vhost.retained.retain(publication(key, key.decode(), qos=0, retain=True))
     session.deliver_retained(keys, TopicSubscription("kept.#", 0))
     publish(stand, publication(b"later", qos=0))
     assert 0 < len(client.ear.bodies) < 500
@@ -259,7 +259,7 @@ async def test_much_that_is_kept_is_delivered_over_several_turns(
 async def test_a_choked_client_recalls_nothing(stand: Stand) -> None:
     session = new_session(stand)
     client = Subscriber(session, credit=0)
-    stand.vhost.retained.keep(publication(b"kept", "kept", qos=0, retain=True))
+    stand.vhost.retained.retain(publication(b"kept", "kept", qos=0, retain=True))
     session.deliver_retained([b"kept"], TopicSubscription("kept", 0))
     assert not client.ear.bodies
     client.request()

@@ -119,7 +119,7 @@ class SessionAgainstItsPromise(RuleBasedStateMachine):
         for _ in range(count):
             name = len(self.promises)
             kept = publication(b"%d" % name, f"kept.{name}", qos, retain=True)
-            self.stand.vhost.retained.keep(kept)
+            self.stand.vhost.retained.retain(kept)
             self.promises.append(Promise(qos, recalled=True))
             keys.append(b"kept.%d" % name)
         self.session.deliver_retained(keys, TopicSubscription("kept.#", 2))

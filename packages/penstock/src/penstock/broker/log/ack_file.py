@@ -17,18 +17,14 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 from zlib import crc32
 
+from penstock.broker.log.committer import Committer
 from penstock.broker.log.compacted_file import CompactedFile
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from penstock.broker.log.committer import Committer
-
 
 #: Smaller files are not compacted.
 COMPACT_BYTES: Final = 1 << 20

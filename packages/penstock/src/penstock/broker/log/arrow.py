@@ -11,22 +11,18 @@ batches.
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from penstock.broker.log.chunk import SPOOLED, Chunk
+from penstock.broker.log.log import Log
 from penstock.core.errors import ContentTooLarge
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from penstock.broker.log.log import Log
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 #: Fewer rows are joined with the next chunk, …
 BATCH_ROWS: Final = 16_384

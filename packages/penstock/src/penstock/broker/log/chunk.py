@@ -24,16 +24,14 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from mmap import mmap
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from penstock.broker.contract import Message
 from penstock.core.errors import CorruptChunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from mmap import mmap
 
 if sys.byteorder != "little":  # columns are copied as they are in memory
     raise ImportError("the log's format needs a little-endian machine")

@@ -15,19 +15,15 @@ between queues is always in one of the files, and synced within a second.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from penstock.broker.contract import Channel
 from penstock.broker.disk_thread import DiskThread
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from penstock.broker.contract import Channel
-
 
 #: The delay of syncs that nobody waits for.
 LAZY_SYNC_SECONDS: Final = 1.0

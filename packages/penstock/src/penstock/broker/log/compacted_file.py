@@ -8,14 +8,12 @@ disk: at no time is there less on disk than before. The committer writes and syn
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from penstock.broker.log.committer import Committer
+from penstock.broker.log.committer import Committer
 
 _CREATE: Final = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
 

@@ -14,21 +14,16 @@ import os
 import time
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
+from penstock.broker.contract import Message
 from penstock.broker.log.chunk import CHUNK_BYTES, Chunk, encode_chunk
+from penstock.broker.log.committer import Committer
 from penstock.broker.log.segment import CorruptionReport, Segment
 from penstock.core.errors import CorruptChunk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from penstock.broker.contract import Message
-    from penstock.broker.log.chunk import Chunk
-    from penstock.broker.log.committer import Committer
-
 
 #: Chunks cached for readers at the end of the log. Each may take a megabyte, and there may be many
 #: logs.

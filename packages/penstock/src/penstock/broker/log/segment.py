@@ -12,8 +12,10 @@ import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from penstock.broker.log.chunk import (
@@ -30,12 +32,6 @@ from penstock.broker.log.chunk import (
 from penstock.broker.log.compacted_file import torn_tail
 from penstock.core.data_directory import private_opener
 from penstock.core.errors import CorruptChunk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from penstock.broker.log.chunk import ChunkHeader
 
 
 class Segment:

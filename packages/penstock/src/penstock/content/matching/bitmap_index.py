@@ -370,7 +370,7 @@ class BitmapIndex:
             return None if column is None else self._numbers[column]
         return self._texts.get(BinKey(attribute, ValueOrder.TEXTS))
 
-    def asked(self) -> Iterator[tuple[str, ValueSet]]:
+    def binned_attributes(self) -> Iterator[tuple[str, ValueSet]]:
         """Binned attributes, each with all values of its type."""
         for binned in self._numbers:
             yield binned.attribute, ANY_NUMBER

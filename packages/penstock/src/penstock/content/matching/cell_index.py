@@ -37,7 +37,7 @@ class CellIndex:
         """The number of different values of an attribute's equality predicates."""
         return len(self._equal.get(attribute, ()))
 
-    def takes(self, entry: FilterEntry) -> bool:
+    def try_add(self, entry: FilterEntry) -> bool:
         """Add a filter, if it has a cell and the cell is not full."""
         if entry.access is None:
             entry.place = self._intervals.place(entry)

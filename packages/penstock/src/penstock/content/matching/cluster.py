@@ -68,7 +68,7 @@ class FilterCluster:
 
     def _put(self, word: list[FilterEntry]) -> None:
         for block in self._blocks:
-            if block.takes(word):
+            if block.try_add(word):
                 return
         growing = self._growing()
         if growing is None:
@@ -168,7 +168,7 @@ class FilterBlock:
             self._write(start, entries[start : start + _AT_ONCE])
         del self._free[len(self._free) - len(entries) // FILTERS_PER_WORD :]
 
-    def takes(self, word: Sequence[FilterEntry]) -> bool:
+    def try_add(self, word: Sequence[FilterEntry]) -> bool:
         """Add one word, if there is space and its attributes are binned."""
         if not self._free or not (self._full or all(map(self._knows, word))):
             return False
@@ -235,7 +235,7 @@ class FilterBlock:
         """Add the keys of all matching filters."""
         if self._bitmaps is None:
             if event.exact:
-                self._take(event, self._columns.matching(event), found)
+                self._add_matches(event, self._columns.matching(event), found)
             else:
                 match_entries(self.entries(), event, found)
             return
@@ -252,7 +252,7 @@ class FilterBlock:
         if not len(rows):
             return
         if event.exact:
-            self._take(event, self._columns.matching_of(rows, event), found)
+            self._add_matches(event, self._columns.matching_of(rows, event), found)
         else:
             match_entries(self._at(rows), event, found)
 
@@ -272,7 +272,7 @@ class FilterBlock:
         if len(left):
             match_entries(self._at(left), event, found)
 
-    def _take(self, event: PublicationView, rows: Rows, found: list[Any]) -> None:
+    def _add_matches(self, event: PublicationView, rows: Rows, found: list[Any]) -> None:
         """Add the keys of rows whose ranges match, after residual predicates."""
         if self._odds:
             odd = self._odd[rows]

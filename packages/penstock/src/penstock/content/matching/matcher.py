@@ -107,7 +107,7 @@ class _Class:
     def insert(self, key: Hashable, subscription: Subscription) -> FilterEntry:
         self.count += 1
         entry = FilterEntry(key, subscription, self._strict, self._access(subscription))
-        if not self._cell_index.takes(entry):
+        if not self._cell_index.try_add(entry):
             self._cluster(entry).insert(entry)
         return entry
 
@@ -160,10 +160,10 @@ class _Class:
 
         def choose(bitmaps: BitmapIndex) -> Bits | None:
             left = bitmaps.present()
-            for attribute, kind in bitmaps.asked():
+            for attribute, kind in bitmaps.binned_attributes():
                 values = offered.allowed.get(attribute)
                 line = bitmaps.absent(attribute, kind)
-                assert line is not None, "every asked attribute is binned"
+                assert line is not None, "every listed attribute is binned"
                 if values is not None and type(values) is type(kind):
                     overlapping = bitmaps.overlapping(attribute, values)
                     line = line if overlapping is None else line | overlapping

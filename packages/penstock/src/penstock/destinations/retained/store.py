@@ -73,7 +73,7 @@ class RetainedStore:
     def bytes(self) -> int:
         return self._index.bytes
 
-    def keep(self, message: Message, volatile: bool = False) -> int:
+    def retain(self, message: Message, volatile: bool = False) -> int:
         """Store a complete message under its key, or remove the stored one if it has no body.
 
         LOGGED, or ACCEPTED if there is nothing to wait for. A `volatile` message does not survive
@@ -82,7 +82,7 @@ class RetainedStore:
         key = routing_key_of(message.route)
         spool = message.spool
         if not message.body and spool is None:
-            return self.forget(key)
+            return self.remove(key)
         deadline = 0
         if message.flags & EXPIRES:
             deadline = _deadline(message, self.log.now())
@@ -103,7 +103,7 @@ class RetainedStore:
             self._sweep_soon()
         return outcome
 
-    def forget(self, key: RetainedKey) -> int:
+    def remove(self, key: RetainedKey) -> int:
         before = self._index.pop(key)
         return ACCEPTED if before is None else self._log_removal(key, before)
 
@@ -134,7 +134,7 @@ class RetainedStore:
         message.flags |= FROM_RETAINED
         if record.spooled:
             try:  # it may be replaced before it is read
-                message.spool = self._kernel.spools.keep(self._bodies.open(record.offset))
+                message.spool = self._kernel.spools.relink(self._bodies.open(record.offset))
             except FileNotFoundError:
                 self._lost(key, record.offset)
                 return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from penstock.broker.contract import (
     ACCEPTED,
@@ -34,7 +34,7 @@ from penstock.broker.contract import (
     TopicSubscription,
 )
 from penstock.broker.fragments import FragmentSender
-from penstock.broker.vhost import directory_name
+from penstock.broker.vhost import VirtualHost, directory_name
 from penstock.core.errors import NotFound, ResourceLocked
 from penstock.destinations.message_store import MessageStore
 from penstock.destinations.session.inflight import (
@@ -51,10 +51,6 @@ from penstock.destinations.session.subscriptions import (
     ContentSubscriptionSet,
     SessionSubscriptions,
 )
-
-if TYPE_CHECKING:
-    from penstock.broker.vhost import VirtualHost
-
 
 #: Deliveries between two checks of the clock.
 DELIVERIES_PER_SLICE: Final = 64
@@ -214,7 +210,7 @@ class MqttSessionQueue:
             subscription = self._content_subscriptions.effective(
                 message, own=message is self.own_message
             )
-            return self.take(self._content_subscriptions.with_class_route(message), subscription)
+            return self.deliver(self._content_subscriptions.with_class_route(message), subscription)
         topics = self._topic_subscriptions
         subscription = topics.only or topics.of(message.route)
         channel = self._direct_channel
@@ -224,9 +220,9 @@ class MqttSessionQueue:
                 return ACCEPTED
         elif self.no_local and message is self.own_message:
             subscription = topics.of_own(message.route)
-        return self.take(message, subscription)
+        return self.deliver(message, subscription)
 
-    def take(self, message: Message, subscription: EffectiveSubscription) -> int:
+    def deliver(self, message: Message, subscription: EffectiveSubscription) -> int:
         """Send or queue a message with its effective subscription."""
         channel = self._direct_channel
         if message.flags & PERSISTENT and subscription.qos > 0:

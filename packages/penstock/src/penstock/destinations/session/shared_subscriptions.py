@@ -21,6 +21,7 @@ from penstock.broker.contract import (
     TopicSubscription,
 )
 from penstock.core.basic_properties import decode_header, encode_header
+from penstock.destinations.message_store import MessageStore
 from penstock.destinations.session.subscriptions import (
     DEFAULT_SUBSCRIPTION,
     TopicSubscriptionSet,
@@ -28,7 +29,6 @@ from penstock.destinations.session.subscriptions import (
 )
 
 if TYPE_CHECKING:
-    from penstock.destinations.message_store import MessageStore
     from penstock.destinations.session.session import MqttSessionQueue
 
 
@@ -117,7 +117,9 @@ class SharedSubscription:
         if message.spool is not None:
             self._move_large(message, delivery)
             return
-        self._session.take(self._with_remaining_ttl(message, delivery), self.effective_subscription)
+        self._session.deliver(
+            self._with_remaining_ttl(message, delivery), self.effective_subscription
+        )
         self.queue.channel_confirm(channel, delivery)
 
     def _with_remaining_ttl(self, message: Message, delivery: Delivery) -> Message:
@@ -138,11 +140,11 @@ class SharedSubscription:
         channel = self._channel
         updated = self._with_remaining_ttl(message, delivery)
         moved = Message(updated.route, updated.header, b"", updated.flags)
-        moved.spool = self._session.kernel.spools.keep(message.spool)
+        moved.spool = self._session.kernel.spools.relink(message.spool)
         self.queue.channel_close(channel)
         self._channel = Channel(self, self.queue)
         self.queue.channel_open(self._channel, {})
-        self._session.take(moved, self.effective_subscription)
+        self._session.deliver(moved, self.effective_subscription)
         self.queue.channel_confirm(channel, delivery)
         self._session.draw_shared()
 

@@ -189,7 +189,7 @@ class PublishAcknowledgements:
         """A large message is confirmed; its retained copy must be on disk as well."""
         message = self._retaining.pop(receipt, None) if self._retaining else None
         if message is not None:
-            self._terminal.vhost.retained.keep(message)
+            self._terminal.vhost.retained.retain(message)
         session = self._terminal.session
         if receipt & LARGE_QOS2_FLAG and self._pending_qos2 is not None and session is not None:
             self._pending_qos2 = None

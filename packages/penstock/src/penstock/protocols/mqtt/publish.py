@@ -308,7 +308,7 @@ class PublishHandler:
             message.flags |= MANDATORY
         if first & 1:
             message.flags |= RETAIN
-            outcome = self._terminal.vhost.retained.keep(message)
+            outcome = self._terminal.vhost.retained.retain(message)
             if receipt and outcome == LOGGED:
                 receipt |= RETAINED_FLAG
         session = self._terminal.session

@@ -85,7 +85,7 @@ class WillMessage:
     def publish(self, vhost: VirtualHost) -> None:
         message = self.message
         if message.flags & RETAIN:
-            vhost.retained.keep(message)
+            vhost.retained.retain(message)
         exchange = vhost.exchanges.get(message.exchange)
         if exchange is not None:
             exchange.accept(message)

@@ -69,7 +69,7 @@ class SysTopics:
                 body = value.encode()
                 route = encode_route(SYS_EXCHANGE, "$SYS.broker." + topic.replace("/", "."))
                 message = Message(route, encode_minimal_header(len(body), False), body, RETAIN)
-                vhost.retained.keep(message, volatile=True)
+                vhost.retained.retain(message, volatile=True)
                 if exchange is not None:
                     exchange.accept(message)
 

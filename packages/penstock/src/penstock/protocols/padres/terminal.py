@@ -305,7 +305,7 @@ class PadresTerminal(asyncio.Protocol):
         """The peer is a broker: the overlay takes over the connection."""
         access = LinkAccess(self.host.users, user, opened.id)
         access.check()
-        protocol = self.host.links.welcome(opened, vhost.name, access.check)
+        protocol = self.host.links.accept_link(opened, vhost.name, access.check)
         self._handshake = None
         self._detach()
         self.heartbeats.close()
