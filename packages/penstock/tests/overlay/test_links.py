@@ -107,11 +107,11 @@ async def test_a_broker_can_be_told_to_shut_down_from_another(house: House) -> N
     [
         ("", "empty"),
         ("   ", "empty"),
-        ("padres://", "no address"),
-        ("http://127.0.0.1:1/B9", "no address"),
-        ("padres://127.0.0.1:99999/B9", "no address"),
-        ("padres://127.0.0.1:5680", "names no broker"),
-        ("padres://127.0.0.1:5680/B-9", "names no broker"),
+        ("padres://", "is not a broker address"),
+        ("http://127.0.0.1:1/B9", "is not a broker address"),
+        ("padres://127.0.0.1:99999/B9", "is not a broker address"),
+        ("padres://127.0.0.1:5680", "no valid broker id"),
+        ("padres://127.0.0.1:5680/B-9", "no valid broker id"),
         ("padres://127.0.0.1:1/B1", "is this broker"),
     ],
 )
