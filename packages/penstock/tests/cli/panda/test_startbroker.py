@@ -49,7 +49,7 @@ def test_flags_are_settings(flags: tuple[str, ...], meaning: dict[str, str]) -> 
         (("-uri",), "no value"),
         (("-uri", "padres://x/B1", "-zz", "1"), "no flag -zz"),
         (("-uri", "padres://x/B1", "-h", "maybe"), "ON or OFF"),
-        (("-uri", "nonsense"), "no address"),
+        (("-uri", "nonsense"), "is not a broker address"),
     ],
 )
 def test_what_cannot_be_read_is_said(flags: tuple[str, ...], why: str) -> None:
