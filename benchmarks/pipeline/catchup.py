@@ -57,10 +57,10 @@ def catch_up(
         place = FlowDirectory(found.data, flow.name)
         engine = FlowRunner(spark, flow, place, SourceOptions(found.url, max_offsets=most))
         before, began = found.spent(), time.perf_counter()
-        engine.once()
+        engine.run_available_now()
         seconds, used = time.perf_counter() - began, found.spent().since(before)
         flow.close()
-        done = FlowProgress(place.progress, flow.name).done()
+        done = FlowProgress(place.progress, flow.name).last_batch()
         marked = found.database.rows("SELECT sum(rows)::bigint AS rows FROM pipeline_batch")
         if done is None or marked[0]["rows"] != reports:
             raise WrongDelivery(f"of {reports} reports {marked[0]['rows']} were entered")

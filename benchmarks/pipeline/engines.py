@@ -118,18 +118,18 @@ def _fill(folder: Path, reports: int, sensors: int) -> Bronze:
     fleet = Fleet(start=START, seed=1, sensors=sensors, quirks=Quirks.none())
     lake = Lake(folder, "hives")
     table = lake.table(MESSAGES_TABLE)
-    draft = table.draft(0)
+    draft = table.stage(0)
     files, done = [], 0
     for window in fleet.windows(slots=288):
         rows = pa.Table.from_batches([window.frames]).slice(0, reports - done)
         for start in range(0, len(rows), _FILE_ROWS):
-            writing = draft.begin(MESSAGES_SCHEMA)
+            writing = draft.open_writer(MESSAGES_SCHEMA)
             writing.add(_messages(rows.slice(start, _FILE_ROWS), done + start))
             files += writing.close()
         done += len(rows)
         if done >= reports:
             break
-    entry = table.enter(0, files, MESSAGES_SCHEMA)
+    entry = table.commit(0, files, MESSAGES_SCHEMA)
     return Bronze(lake, BronzeFiles(table.folder, entry.files), fleet, done)
 
 

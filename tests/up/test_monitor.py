@@ -75,7 +75,7 @@ def test_lag_is_what_streams_have_beyond_the_last_batch(
 ) -> None:
     stream(penstock.url, name, 5)
     progress = FlowProgress(tmp_path / "progress", FLOW)
-    progress.record(BronzeBatch(41, 2, (), {name: 2}, datetime.now(UTC)), 0.25, 0.5, time.time())
+    progress.record_batch(BronzeBatch(41, 2, (), {name: 2}, datetime.now(UTC)), 0.25, 0.5, time.time())
     seen = look(tmp_path, broker=[penstock.http_url], pipeline=["hives"])
     assert seen.lag == 3
     assert view(broker=[penstock.http_url]).rate is not None
@@ -85,7 +85,7 @@ def test_lag_is_what_streams_have_beyond_the_last_batch(
 
 def test_what_the_pipeline_waits_for_is_told(tmp_path: Path) -> None:
     progress = FlowProgress(tmp_path / "progress", FLOW)
-    progress.enter(RunState.WAITING, time.time(), "the broker is away")
+    progress.set_state(RunState.WAITING, time.time(), "the broker is away")
     assert look(tmp_path, broker=[], pipeline=["hives"]).waiting == "the broker is away"
 
 

@@ -253,7 +253,7 @@ class HivesProbe:
 
         if self._progress is None:
             self._progress = FlowProgress(self._options.data_dir / "progress", FLOW)
-        done, run_status = self._progress.done(), self._progress.run_status()
+        done, run_status = self._progress.last_batch(), self._progress.run_status()
         found: dict[str, Any] = {}
         if run_status is not None and run_status.state is RunState.WAITING:
             found["waiting"] = run_status.reason

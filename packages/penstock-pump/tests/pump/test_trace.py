@@ -37,9 +37,9 @@ def data(tmp_path: Path) -> Path:
         [row("a/f", 0.5), row("b/f", 86_400.0), row("a/not f", 3.0)],
     ]
     for number, rows in enumerate(batches):
-        writing = table.draft(number).begin(ANNOUNCEMENT_SCHEMA)
+        writing = table.stage(number).open_writer(ANNOUNCEMENT_SCHEMA)
         writing.add(pa.Table.from_pylist(rows, ANNOUNCEMENT_SCHEMA))
-        table.enter(number, writing.close(), ANNOUNCEMENT_SCHEMA)
+        table.commit(number, writing.close(), ANNOUNCEMENT_SCHEMA)
     return tmp_path
 
 

@@ -63,7 +63,7 @@ class BatchProcessor:
 
     def _record(self, kept: bronze.BronzeBatch, bronzing: float, applying: float) -> None:
         progress = FlowProgress(self.directory.progress, self.flow.name)
-        done = progress.record(kept, bronzing, applying, time.time())
+        done = progress.record_batch(kept, bronzing, applying, time.time())
         log.info(
             "batch applied",
             flow=self.flow.name,

@@ -75,14 +75,14 @@ def write_batch(lake: Lake, batch: int, arrived: DataFrame) -> BronzeBatch:
     known = last_batch(lake, batch)
     seen = StreamPositions(dict(known.ends) if known is not None else {})
     files: list[DataFile] = []
-    work = _BronzeWriter(table.draft(batch), batch)
+    work = _BronzeWriter(table.stage(batch), batch)
     for row in arrived.mapInArrow(work, "told STRING").collect():
         told = json.loads(row.told)
         files += (DataFile(**file) for file in told["files"])
         seen.join(told["ends"], told["newest_ms"])
     facts = {"ends": seen.ends, "newest_ms": seen.newest_ms}
     return BronzeBatch.of(
-        table.enter(batch, sorted(files, key=lambda file: file.path), MESSAGES_SCHEMA, facts)
+        table.commit(batch, sorted(files, key=lambda file: file.path), MESSAGES_SCHEMA, facts)
     )
 
 
@@ -127,7 +127,7 @@ class _BronzeWriter:
     batch: int
 
     def __call__(self, arrived: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writing = self.draft.begin(MESSAGES_SCHEMA)
+        writing = self.draft.open_writer(MESSAGES_SCHEMA)
         seen = StreamPositions()
         for rows in arrived:
             for now, value in zip(rows[_BATCH_TIME], rows[PACKED_COLUMN], strict=True):

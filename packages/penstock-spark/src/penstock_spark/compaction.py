@@ -61,7 +61,7 @@ def compact(
     done = []
     for table in lake.tables():
         done += compact_table(spark, table, days, target)
-        table.sweep(grace, time.time())
+        table.delete_unused(grace, time.time())
     for each in done:
         log.info("compacted", flow=lake.flow, table=each.table, day=each.day, rows=each.rows,
                  before=each.before, after=each.after)  # fmt: skip
@@ -93,7 +93,7 @@ def compact_table(
         files = (*kept, *(file for part in made for file in part))
         here = {file.path for file in files}
         gone = [file for file in merged if file.path not in here]
-        table.retire(gone)
+        table.mark_unused(gone)
         standing[day] = CompactionEntry(day, through, files)
         table.log.publish(standing[day])
         if gone:

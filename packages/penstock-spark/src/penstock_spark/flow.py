@@ -47,7 +47,7 @@ class FlowBatch:
     bronze_files: BronzeFiles  #: the same, for workers that read files themselves
     rows: int
     lake: Lake  #: of this batch's generation
-    aside: bool = False  #: belongs to a rebuild: the tables people look at stay as they are
+    is_rebuild: bool = False  #: of a rebuild: the current tables stay unchanged
 
     @property
     def spark(self) -> SparkSession:

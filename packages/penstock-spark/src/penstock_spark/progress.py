@@ -102,11 +102,13 @@ class FlowProgress:
     folder: Path
     flow: str
 
-    def enter(self, state: RunState, now: float, reason: str = "", restarts: int = 0) -> None:
+    def set_state(self, state: RunState, now: float, reason: str = "", restarts: int = 0) -> None:
         self._write("state", RunStatus(state, now, os.getpid(), reason, restarts))
 
-    def record(self, kept: BronzeBatch, bronze: float, apply: float, now: float) -> BatchProgress:
-        done = (self.done() or _NO_BATCH).next(kept, bronze, apply, now, os.getpid())
+    def record_batch(
+        self, kept: BronzeBatch, bronze: float, apply: float, now: float
+    ) -> BatchProgress:
+        done = (self.last_batch() or _NO_BATCH).next(kept, bronze, apply, now, os.getpid())
         self._write("batch", done)
         return done
 
@@ -114,7 +116,7 @@ class FlowProgress:
         found = self._read("state")
         return None if found is None else RunStatus(**{**found, "state": RunState(found["state"])})
 
-    def done(self) -> BatchProgress | None:
+    def last_batch(self) -> BatchProgress | None:
         found = self._read("batch")
         return None if found is None else BatchProgress(**found)
 

@@ -197,7 +197,7 @@ class _RebuiltGeneration:
         messages = bronze_files.frame(self._spark, table)
         rows = group.rows if bronze_files.whole else messages.count()
         lake = self.lake.spanning(max(group.first, self.next))
-        self._flow.apply(FlowBatch(group.last, messages, bronze_files, rows, lake, aside=True))
+        self._flow.apply(FlowBatch(group.last, messages, bronze_files, rows, lake, is_rebuild=True))
         self.rows += rows
         self.next = group.last + 1
         log.info("batches replayed", flow=self._flow.name, batch=group.last, rows=rows)

@@ -1,8 +1,8 @@
 """The engine: a flow's query started, watched, started again, and stopped between two batches.
 
     engine = Engine(spark, flow, Place(data, flow.name), Source("amqp://localhost"))
-    engine.follow(stop)   # until the event is set
-    engine.once()         # what there is now, and no more
+    engine.run(stop)   # until the event is set
+    engine.run_available_now()         # what there is now, and no more
 
 A broker or a database that is away is waited for, however long, with a line in the log each time it
 is tried. Another fault is tried a few times more, for it may be the machine's; then it is raised.
@@ -87,7 +87,7 @@ class FlowRunner:
         self._restarts = 0
         self._was_ready = False
 
-    def follow(
+    def run(
         self,
         stop: threading.Event,
         patience: RetryPolicy = FOREVER,
@@ -100,7 +100,7 @@ class FlowRunner:
         trigger = {"processingTime": f"{round(self._source.every * 1000)} milliseconds"}
         self._keep_trying(trigger, stop, patience, ready)
 
-    def once(self, patience: RetryPolicy = FOREVER) -> None:
+    def run_available_now(self, patience: RetryPolicy = FOREVER) -> None:
         """Apply what the streams hold now."""
         self._keep_trying({"availableNow": True}, threading.Event(), patience)
 
@@ -115,13 +115,13 @@ class FlowRunner:
             self._enter(RunState.STARTING)
             tries, pauses, deadline = 0, patience.delays(), time.monotonic() + patience.total
             while not stop.is_set():
-                before = self._progress.done()
+                before = self._progress.last_batch()
                 try:
                     self._run(trigger, stop, ready)
                     break
                 except Exception as raised:
                     fault = classify_failure(raised, self._cause)
-                    if self._progress.done() != before:
+                    if self._progress.last_batch() != before:
                         tries, pauses = 0, patience.delays()
                         deadline = time.monotonic() + patience.total
                     tries += not fault.passing
@@ -213,7 +213,7 @@ class FlowRunner:
         """Let the batch at hand end, and become known to Spark; the next one is not begun."""
         self._halt.set()
         with self._directory.locks.hold(FlowLock.BATCH):
-            done = self._progress.done()
+            done = self._progress.last_batch()
         deadline = time.monotonic() + _COMMIT_SECONDS
         while (
             done is not None
@@ -231,7 +231,7 @@ class FlowRunner:
             ready()
 
     def _enter(self, state: RunState, reason: str = "") -> None:
-        self._progress.enter(state, time.time(), reason, self._restarts)
+        self._progress.set_state(state, time.time(), reason, self._restarts)
 
 
 def _has_polled(query: StreamingQuery) -> bool:

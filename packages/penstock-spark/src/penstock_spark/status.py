@@ -43,7 +43,7 @@ class FlowStatus:
 
 def flow_status(directory: FlowDirectory, broker: str, now: float) -> FlowStatus:
     progress = FlowProgress(directory.progress, directory.flow)
-    run_status, done = progress.run_status(), progress.done()
+    run_status, done = progress.run_status(), progress.last_batch()
     state = None if run_status is None else run_status.state
     alive = directory.locks.held(FlowLock.RUNNING)
     if state in (RunState.STARTING, RunState.RUNNING, RunState.WAITING) and not alive:
@@ -70,7 +70,7 @@ def stream_lag(done: BatchProgress | None, broker: str, now: float) -> StreamLag
         return StreamLag(None, None, "no batch yet")
     try:
         with closing(find_endpoint(parse_amqp_url(broker), None).open()) as streams:
-            ends = streams.ends(list(done.ends), done.ends)
+            ends = streams.next_offsets(list(done.ends), done.ends)
     except (OSError, EOFError, PenstockError) as error:
         return StreamLag(None, None, f"the broker does not answer: {error}")
     behind = sum(max(0, (end or 0) - done.ends[name]) for name, end in ends.items())
@@ -96,7 +96,7 @@ class _FlowCollector(Collector):
         self._flow = directory.flow
 
     def collect(self) -> Iterator[Metric]:
-        run_status, done = self._progress.run_status(), self._progress.done()
+        run_status, done = self._progress.run_status(), self._progress.last_batch()
         if run_status is not None:
             yield from self._run_status(run_status)
         if done is not None:

@@ -71,7 +71,7 @@ def overflow(url: str, name: str, beyond: int) -> None:
 
 def first_offset(url: str, name: str) -> int:
     with closing(find_endpoint(parse_amqp_url(url), None).open()) as streams:
-        return streams.firsts([name])[name] or 0
+        return streams.first_offsets([name])[name] or 0
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:

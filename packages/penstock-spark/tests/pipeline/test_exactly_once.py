@@ -115,7 +115,7 @@ class Flow:
     def content(self) -> Counter[tuple[str, int, bytes]]:
         """What the streams hold, read without Spark."""
         streams = find_endpoint(parse_amqp_url(self._url), None).open()
-        ends = streams.ends(self.names, dict.fromkeys(self.names, 1))
+        ends = streams.next_offsets(self.names, dict.fromkeys(self.names, 1))
         return Counter(
             (name, offset, body)
             for name in self.names

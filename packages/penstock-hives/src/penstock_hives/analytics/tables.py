@@ -87,10 +87,10 @@ def write_to_lake(lake: Lake, found: Mapping[str, pa.Table], day: date, now: dat
     for name, rows in found.items():
         whole = _dated(_with_time(rows, now), day)
         table = f"gold.{name}"
-        writing = lake.draft(table, day.toordinal()).begin(whole.schema)
+        writing = lake.stage(table, day.toordinal()).open_writer(whole.schema)
         if len(whole):
             writing.add(whole)
-        lake.enter(table, day.toordinal(), writing.close(), whole.schema)
+        lake.commit(table, day.toordinal(), writing.close(), whole.schema)
 
 
 def _merge(connection: Connection, name: str, rows: pa.Table, day: date) -> int:

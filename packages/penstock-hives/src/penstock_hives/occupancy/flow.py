@@ -108,11 +108,11 @@ class HivesFlow:
         return self._writer
 
     def apply(self, batch: FlowBatch) -> None:
-        generation = batch.generation if batch.aside else CURRENT_GENERATION
+        generation = batch.generation if batch.is_rebuild else CURRENT_GENERATION
         start = self.writer.start_batch(generation, batch.id)
         if start.states is None:
             log.info("batch already applied", flow=NAME, batch=batch.id)
-            if not batch.aside:
+            if not batch.is_rebuild:
                 self.writer.publish_all()
             return
         summary = silver.write_silver(batch, start.profiles, start.states)

@@ -52,7 +52,7 @@ _COLUMNS: Final = (*MESSAGE_SCHEMA.names, "headers")
 def write_silver(batch: FlowBatch, profiles: SensorProfiles, states: pa.Table) -> SilverSummary:
     """Write the silver tables of a batch and return what gold needs of it."""
     tasks = max(1, min(_cores(batch.spark), batch.rows // _TASK_ROWS))
-    drafts = {name: batch.lake.draft(name, batch.id) for name in SILVER_TABLES}
+    drafts = {name: batch.lake.stage(name, batch.id) for name in SILVER_TABLES}
     work = _SilverTask(profiles, states, batch.bronze_files, drafts, tasks, batch.id)
     numbers = batch.spark.range(0, tasks, 1, tasks)
     results = numbers.mapInArrow(work, "files STRING, summary BINARY").collect()
@@ -61,7 +61,7 @@ def write_silver(batch: FlowBatch, profiles: SensorProfiles, states: pa.Table) -
         for name, written in json.loads(row.files).items():
             files[name] += (DataFile(**file) for file in written)
     for name, schema in SILVER_TABLES.items():
-        batch.lake.enter(name, batch.id, files[name], schema)
+        batch.lake.commit(name, batch.id, files[name], schema)
     return SilverSummary.merged(bytes(row.summary) for row in results)
 
 
@@ -85,7 +85,7 @@ class _SilverTask:
         tables, summary = make_silver(self._messages(number), self.profiles, self.states)
         files = {}
         for name, rows in tables.items():
-            writing = self.drafts[name].begin(SILVER_TABLES[name])
+            writing = self.drafts[name].open_writer(SILVER_TABLES[name])
             if len(rows):
                 writing.add(_dated(rows, SILVER_TABLES[name], self.batch))
             files[name] = [asdict(file) for file in writing.close()]

@@ -48,7 +48,9 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with started(Penstock(tmp_path_factory.mktemp("broker"))) as broker:
         asyncio.run(_chain(broker.url, folder))
         place = FlowDirectory(folder, NAME)
-        FlowRunner(spark, PumpFlow(folder / "lake"), place, SourceOptions(broker.url)).once()
+        FlowRunner(
+            spark, PumpFlow(folder / "lake"), place, SourceOptions(broker.url)
+        ).run_available_now()
         yield Kept(folder)
 
 

@@ -154,7 +154,7 @@ def run(
 
         def follow(stop: threading.Event) -> None:
             with run_periodic_tasks(found.spark, found.flow.name, periodic_tasks):
-                runner.follow(stop, ready=lambda: typer.echo(ready))
+                runner.run(stop, ready=lambda: typer.echo(ready))
 
         asyncio.run(_until_stopped(follow, with_stdin))
 
@@ -181,9 +181,9 @@ def once(
     source = SourceOptions(url, max_offsets=max_batch, fail_on_loss=loss)
     with open_flow(flow, url, database, cache, master, remote, spark, data, file, pairs) as found:
         progress = FlowProgress(found.directory.progress, found.flow.name)
-        before = progress.done()
-        FlowRunner(found.spark, found.flow, found.directory, source).once()
-        done = progress.done()
+        before = progress.last_batch()
+        FlowRunner(found.spark, found.flow, found.directory, source).run_available_now()
+        done = progress.last_batch()
         if done is None or done == before:
             typer.echo("nothing new")
         else:

@@ -46,12 +46,12 @@ class BatchReader(DataSourceReader):
         names = options.selection.choose(streams)
         start = options.starting.resolve(streams, names)
         stop = options.ending.resolve(streams, names)
-        firsts = streams.firsts(names)
+        firsts = streams.first_offsets(names)
         loss = DataLossPolicy(options.fail_on_loss)
         ranges = []
         for name in sorted(start.keys() & stop.keys()):
             begin = max(start[name], firsts.get(name) or 0)
-            if streams.lost(name, start[name], begin):
+            if streams.is_data_loss(name, start[name], begin):
                 loss.gap(name, start[name], begin)
             if stop[name] < begin and options.ending.named:
                 raise ConfigurationError(

@@ -241,13 +241,13 @@ class OffsetSpecs:
         for name in names:
             by_kind.setdefault(self.of(name).kind, []).append(name)
         if wanted := by_kind.get(OffsetKind.EARLIEST):
-            found |= streams.firsts(wanted)
+            found |= streams.first_offsets(wanted)
         if wanted := by_kind.get(OffsetKind.LATEST, []) + by_kind.get(OffsetKind.OFFSET, []):
-            ends = streams.ends(wanted, {})
+            ends = streams.next_offsets(wanted, {})
             for name in ends:
                 found[name] = self._checked(name, ends[name])
         for name in by_kind.get(OffsetKind.MOMENT, []):
-            found[name] = streams.at(name, self.of(name).value)
+            found[name] = streams.offset_at(name, self.of(name).value)
         if missing := [name for name in names if name not in found]:
             raise NotFound(
                 f"streams: there is no stream {', '.join(map(repr, missing))}; declare it first, "

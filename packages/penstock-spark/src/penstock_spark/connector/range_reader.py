@@ -50,7 +50,7 @@ class RangeReader:
                         position = batch.column(0)[-1].as_py() + 1
                         deadline = time.monotonic() + self.retry_seconds
                         yield self.columns.build(batch, name)
-                    if position < wanted.stop and streams.lost(name, position, wanted.stop):
+                    if position < wanted.stop and streams.is_data_loss(name, position, wanted.stop):
                         loss.gap(name, position, wanted.stop)
                     return
             except StreamEnded:
@@ -89,7 +89,7 @@ def _check_gaps(
     for row in np.flatnonzero(np.diff(offsets, prepend=expected - 1) != 1).tolist():
         before = int(offsets[row - 1]) + 1 if row else expected
         found = int(offsets[row])
-        if streams.lost(wanted.stream, before, found):
+        if streams.is_data_loss(wanted.stream, before, found):
             loss.gap(wanted.stream, before, found)
 
 

@@ -103,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = [name for name in end if name in start and end[name] != start[name]]
         if not wanted:
             return []
-        firsts = self._ask(lambda streams: streams.firsts(wanted))
+        firsts = self._ask(lambda streams: streams.first_offsets(wanted))
         ranges = [self._range(name, start[name], end[name], firsts) for name in wanted]
         assert self._endpoint is not None  # found by asking
         parts = split_ranges(ranges, self._options.min_partitions)
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         names = self._options.selection.choose(streams)
         starting = self._options.starting
         initial = starting.resolve(streams, names)
-        ends = streams.ends(initial, initial)
+        ends = streams.next_offsets(initial, initial)
         self._held = {
             name: offset
             for name, offset in initial.items()
@@ -137,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self, streams: StreamBackend, known: Mapping[str, int]) -> Offsets:
         names = self._options.selection.choose(streams)
-        return streams.ends(names, {**(self._latest or {}), **known})
+        return streams.next_offsets(names, {**(self._latest or {}), **known})
 
     def _bounded(self, name: str, position: int, end: int) -> int:
         """The end, unless the query is to take only what was there when it began."""
@@ -148,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _joining(self, names: list[str]) -> dict[str, int]:
         """Where streams begin that were not there, or empty, until now."""
         wanted = [name for name in names if self._target is None or name in self._target]
-        firsts = self._ask(lambda streams: streams.firsts(wanted)) if wanted else {}
+        firsts = self._ask(lambda streams: streams.first_offsets(wanted)) if wanted else {}
         return {name: first for name, first in firsts.items() if first is not None}
 
     def _range(self, name: str, start: int, stop: int, firsts: Offsets) -> StreamRange:
@@ -164,7 +164,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return StreamRange(name, stop, stop)
             # A stream declared anew, which was told when its end was found.
             return StreamRange(name, min(first, stop), stop)
-        if start < first and self._ask(lambda streams: streams.lost(name, start, first)):
+        if start < first and self._ask(lambda streams: streams.is_data_loss(name, start, first)):
             self._loss.gap(name, start, min(first, stop))
         return StreamRange(name, min(max(start, first), stop), stop)
 

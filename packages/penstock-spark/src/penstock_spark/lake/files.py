@@ -1,9 +1,9 @@
 """Files of a table as workers write them, with Arrow and without Spark's own writers.
 
-    draft = table.draft(batch)            # in the driver; it goes to the workers
-    writing = draft.begin(schema)         # in each of them
+    draft = table.stage(batch)            # in the driver; it goes to the workers
+    writing = draft.open_writer(schema)         # in each of them
     writing.add(rows)
-    files = writing.close()               # back in the driver: table.enter(batch, files, …)
+    files = writing.close()               # back in the driver: table.commit(batch, files, …)
 
 A file has the rows one task has of one day, and of one stream where streams lie apart. It is safe
 from a power cut when `close` returns, and nobody's until the driver has entered it: of a task that
@@ -48,7 +48,7 @@ class StagedBatch:
         place = f"data/{last}-{uuid.uuid4().hex[:12]}"
         return cls(folder, place, first, last, by_stream)
 
-    def begin(self, schema: pa.Schema) -> StagedBatchWriter:
+    def open_writer(self, schema: pa.Schema) -> StagedBatchWriter:
         return StagedBatchWriter(self, schema)
 
 

@@ -61,19 +61,19 @@ class Lake:
         """Write a batch of a table; a later try replaces an earlier one. Needs a column `day`."""
         return self.table(table).write(batch_id, frame, first=self._first)
 
-    def draft(self, table: str, batch_id: int) -> StagedBatch:
+    def stage(self, table: str, batch_id: int) -> StagedBatch:
         """For workers to write a batch of a table themselves."""
-        return self.table(table).draft(batch_id, self._first)
+        return self.table(table).stage(batch_id, self._first)
 
-    def enter(
+    def commit(
         self, table: str, batch_id: int, files: Sequence[DataFile], schema: pa.Schema
     ) -> TableLogEntry:
         """What they have written becomes the batch; nothing does, if it is nothing."""
-        return self.table(table).enter(batch_id, files, schema)
+        return self.table(table).commit(batch_id, files, schema)
 
-    def clear(self, table: str, batch_id: int) -> None:
+    def remove_batch(self, table: str, batch_id: int) -> None:
         """A batch has nothing of this table, whatever an earlier try of it has written."""
-        self.table(table).clear(batch_id)
+        self.table(table).remove_batch(batch_id)
 
     def read(
         self, spark: SparkSession, table: str, days: tuple[date, date] | None = None
@@ -130,7 +130,7 @@ class Lake:
     def drop(self, generation: int) -> None:
         """Forget a generation; its files go with a later sweep."""
         for table in self.at(generation)._rebuilt():
-            table.retire(table.log.files())
+            table.mark_unused(table.log.files())
             table.log.drop()
 
     def generations(self) -> set[int]:

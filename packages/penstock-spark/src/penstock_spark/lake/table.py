@@ -87,12 +87,12 @@ class LakeTable:
         self._publish(entry, frame.schema)
         return entry
 
-    def draft(self, batch: int, first: int | None = None) -> StagedBatch:
+    def stage(self, batch: int, first: int | None = None) -> StagedBatch:
         """For workers to write a batch by; it may stand for several."""
         begin = batch if first is None else first
         return StagedBatch.new(self.folder, begin, batch, by_stream=self.by_stream)
 
-    def enter(
+    def commit(
         self,
         batch: int,
         files: Sequence[DataFile],
@@ -110,17 +110,17 @@ class LakeTable:
 
     def _publish(self, entry: TableLogEntry, schema: StructType) -> None:
         if not entry.files:
-            self.clear(entry.batch)
+            self.remove_batch(entry.batch)
             return
         if (earlier := self.log.entry(entry.batch)) is not None:
-            self.retire(earlier.files)
+            self.mark_unused(earlier.files)
         self.log.keep_schema(_columns(schema))
         self.log.publish(entry)
 
-    def clear(self, batch: int) -> None:
+    def remove_batch(self, batch: int) -> None:
         """There is nothing of this batch."""
         if (earlier := self.log.entry(batch)) is not None:
-            self.retire(earlier.files)
+            self.mark_unused(earlier.files)
             self.log.remove(batch)
 
     def read(
@@ -166,13 +166,13 @@ class LakeTable:
         frame.withColumns(folders).write.partitionBy(*folders).parquet(str(place))
         return tuple(self._described(place, first, last, stream))
 
-    def retire(self, files: Iterable[DataFile]) -> None:
+    def mark_unused(self, files: Iterable[DataFile]) -> None:
         """Before files leave the table: their time in which readers may finish begins now."""
         for file in files:
             with suppress(FileNotFoundError):
                 os.utime(self.folder / file.path)
 
-    def sweep(self, grace: float, now: float) -> int:
+    def delete_unused(self, grace: float, now: float) -> int:
         """Delete what has been no generation's for so many seconds. How many files."""
         live = {file.path for log in self._logs() for file in log.files()}
         swept = 0

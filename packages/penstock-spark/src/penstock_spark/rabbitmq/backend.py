@@ -42,17 +42,17 @@ class RabbitmqStreamBackend:
     def names(self) -> set[str]:
         return self._replays.names()
 
-    def firsts(self, names: Collection[str]) -> Offsets:
-        return self._replays.firsts(names)
+    def first_offsets(self, names: Collection[str]) -> Offsets:
+        return self._replays.first_offsets(names)
 
-    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
-        return self._replays.ends(names, known)
+    def next_offsets(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+        return self._replays.next_offsets(names, known)
 
-    def at(self, name: str, moment_ms: int) -> int:
-        return self._replays.at(name, moment_ms)
+    def offset_at(self, name: str, moment_ms: int) -> int:
+        return self._replays.offset_at(name, moment_ms)
 
-    def lost(self, name: str, expected: int, found: int) -> bool:
-        return self._replays.lost(name, expected, found)
+    def is_data_loss(self, name: str, expected: int, found: int) -> bool:
+        return self._replays.is_data_loss(name, expected, found)
 
     def close(self) -> None:
         self._replays.close()
@@ -66,7 +66,7 @@ class RabbitmqStreamBackend:
                 if batch is not None:
                     yield batch
         except TimeoutError:
-            if (self.ends([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
+            if (self.next_offsets([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
                 raise StreamEnded(f"{wanted} ends early") from None
             raise
         except (UnsupportedChunk, ConnectionForced):

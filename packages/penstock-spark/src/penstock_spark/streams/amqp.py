@@ -89,11 +89,11 @@ class AmqpStreamBackend:
             raise StreamListUnavailable(_list_error(api, error)) from None
         return {row["name"] for row in rows if row.get("type") == "stream"}
 
-    def firsts(self, names: Collection[str]) -> Offsets:
+    def first_offsets(self, names: Collection[str]) -> Offsets:
         seen = self._look({name: StreamProbe("first", 1) for name in names})
         return {name: each.first for name, each in seen.items()}
 
-    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+    def next_offsets(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
         patience = {
             name: STILL_EMPTY_SECONDS if name in known and known[name] is None else EMPTY_SECONDS
             for name in names
@@ -103,14 +103,14 @@ class AmqpStreamBackend:
             name: known.get(name) if each.end is None else each.end for name, each in seen.items()
         }
 
-    def at(self, name: str, moment_ms: int) -> int:
+    def offset_at(self, name: str, moment_ms: int) -> int:
         moment = datetime.fromtimestamp(max(moment_ms, 0) // 1000, UTC)
         seen = self._look({name: StreamProbe(moment, 1)})
         if name not in seen:
             raise NotFound(f"{self._address}: there is no stream {name!r}")
         found = seen[name].first
         # Nothing came then or later: behind all there is.
-        return (self.ends([name], {})[name] or 0) if found is None else found
+        return (self.next_offsets([name], {})[name] or 0) if found is None else found
 
     def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
         with BlockingConnection(self._address, f"spark {wanted}") as connection:
@@ -122,7 +122,7 @@ class AmqpStreamBackend:
             connection.send(consume)
             yield from self._follow(connection, channel, consumer.encode(), prefetch, wanted)
 
-    def lost(self, name: str, expected: int, found: int) -> bool:
+    def is_data_loss(self, name: str, expected: int, found: int) -> bool:
         """RabbitMQ begins a segment with an entry of its own, which takes an offset.
 
         So one is no loss. More may be entries of its own as well; that messages are missing is
@@ -130,7 +130,7 @@ class AmqpStreamBackend:
         """
         if found - expected <= _SEGMENT_ENTRIES:
             return False
-        first = self.firsts([name]).get(name)
+        first = self.first_offsets([name]).get(name)
         return first is None or first > expected + _SEGMENT_ENTRIES
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class AmqpStreamBackend:
                 enough = min(prefetch // 2, last - deliveries.tag)
                 data = self._receive(connection, deliveries, enough)
             except TimeoutError:
-                if (self.ends([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
+                if (self.next_offsets([wanted.stream], {})[wanted.stream] or 0) < wanted.stop:
                     raise StreamEnded(f"{wanted} ends early") from None
                 raise
 

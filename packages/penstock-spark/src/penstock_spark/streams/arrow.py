@@ -32,13 +32,13 @@ class ArrowStreamBackend:
     def names(self) -> set[str]:
         return {row["name"] for row in self._list()}
 
-    def firsts(self, names: Collection[str]) -> Offsets:
+    def first_offsets(self, names: Collection[str]) -> Offsets:
         return {name: row["first_offset"] for name, row in self._describe(names).items()}
 
-    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+    def next_offsets(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
         return {name: row["committed_offset"] for name, row in self._describe(names).items()}
 
-    def at(self, name: str, moment_ms: int) -> int:
+    def offset_at(self, name: str, moment_ms: int) -> int:
         query: dict[str, str | int] = {"vhost": self._vhost, "timestamp": max(moment_ms, 0)}
         with self._management.get(_path(name), query, verb="HEAD") as answer:
             self._management.check(answer)
@@ -60,7 +60,7 @@ class ArrowStreamBackend:
                     raise StreamEnded(f"{wanted} ends at {end}")
                 return
 
-    def lost(self, name: str, expected: int, found: int) -> bool:
+    def is_data_loss(self, name: str, expected: int, found: int) -> bool:
         """Every offset is a message's."""
         return found > expected
 

@@ -68,16 +68,16 @@ class StreamBackend(Protocol):
     def names(self) -> set[str]:
         """All streams this user may read."""
 
-    def firsts(self, names: Collection[str]) -> Offsets:
+    def first_offsets(self, names: Collection[str]) -> Offsets:
         """The oldest offset of each that is kept."""
 
-    def ends(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
+    def next_offsets(self, names: Collection[str], known: Mapping[str, int | None]) -> Offsets:
         """The next offset of each; `known` is what was found the last time.
 
         Where nothing shows itself the end is what it was.
         """
 
-    def at(self, name: str, moment_ms: int) -> int:
+    def offset_at(self, name: str, moment_ms: int) -> int:
         """The first offset whose message, or its chunk, came at that moment or later."""
 
     def read(self, wanted: StreamRange) -> Iterator[pa.RecordBatch]:
@@ -86,7 +86,7 @@ class StreamBackend(Protocol):
         Raises `StreamEnded` after the last message there is, when the stream ends before the range.
         """
 
-    def lost(self, name: str, expected: int, found: int) -> bool:
+    def is_data_loss(self, name: str, expected: int, found: int) -> bool:
         """Whether messages are missing where `found` comes in the place of `expected`.
 
         Not every broker gives every offset to a message.

@@ -43,7 +43,7 @@ class Tally:
         )
         batch.lake.write(SILVER, batch.id, counted)
         _die("silver", batch)
-        path = self._gold(batch.generation if batch.aside else None)
+        path = self._gold(batch.generation if batch.is_rebuild else None)
         gold = _read(path)
         if batch.id in gold["marks"]:
             return
@@ -98,7 +98,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _die(point: str, batch: FlowBatch) -> None:
-    if not batch.aside:
+    if not batch.is_rebuild:
         _die_at(f"{point}:{batch.id}")
 
 

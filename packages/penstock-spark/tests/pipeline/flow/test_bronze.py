@@ -92,7 +92,7 @@ def bronze_files(folder: Path, since: int = 0, until: datetime | None = None) ->
     table = Lake(folder, "tally").table(MESSAGES_TABLE)
     files = []
     for batch in range(2):
-        writing = table.draft(batch).begin(MESSAGES_SCHEMA)
+        writing = table.stage(batch).open_writer(MESSAGES_SCHEMA)
         writing.add(kept([NOON + timedelta(hours=batch)] * 2, batch, 2 * batch))
         files += writing.close()
     return BronzeFiles(table.folder, tuple(files), since, until)

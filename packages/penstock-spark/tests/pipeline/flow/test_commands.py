@@ -34,9 +34,9 @@ def directory(tmp_path: Path) -> FlowDirectory:
     """A flow that was running when its process ended, and has done a batch."""
     directory = FlowDirectory(tmp_path, "tally")
     progress = FlowProgress(directory.progress, "tally")
-    progress.enter(RunState.RUNNING, time.time())
+    progress.set_state(RunState.RUNNING, time.time())
     kept = BronzeBatch(41, 1200, (), {"sensors": 1200}, datetime.now(UTC))
-    progress.record(kept, 0.1, 0.2, time.time())
+    progress.record_batch(kept, 0.1, 0.2, time.time())
     for table, rows in ((MESSAGES_TABLE, 1200), ("silver.dead_letters", 7)):
         files = (DataFile("data/41", "2026-11-15", rows, 4096, 41, 41),)
         directory.lake.table(table).log.publish(TableLogEntry(41, files))

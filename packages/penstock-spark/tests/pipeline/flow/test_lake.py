@@ -51,9 +51,9 @@ def drafted(batch: int, days: tuple[date, ...] = (DAY,)) -> pa.Table:
 
 def put(lake: Lake, batch: int, days: tuple[date, ...] = (DAY,), said: int | None = None) -> None:
     """The same as workers write them, without a job of Spark's; rows may say another batch."""
-    writing = lake.draft(TABLE, batch).begin(FACTS)
+    writing = lake.stage(TABLE, batch).open_writer(FACTS)
     writing.add(drafted(batch if said is None else said, days))
-    lake.enter(TABLE, batch, writing.close(), FACTS)
+    lake.commit(TABLE, batch, writing.close(), FACTS)
 
 
 def held(lake: Lake) -> Counter[int]:
@@ -126,8 +126,8 @@ def test_what_a_killed_writer_left_is_no_part_and_is_swept_in_time(
     table.write_files(facts(spark, 1), "1", 1, 1)  # files, and no entry
 
     assert held(lake) == {0: 2}
-    assert table.sweep(3600.0, time.time()) == 0
-    assert table.sweep(3600.0, time.time() + 3601) > 0
+    assert table.delete_unused(3600.0, time.time()) == 0
+    assert table.delete_unused(3600.0, time.time() + 3601) > 0
     assert held(lake) == {0: 2}
 
 
@@ -198,7 +198,7 @@ def test_a_generation_that_is_dropped_leaves_files_others_have(lake: Lake) -> No
     lake.branch(1, 2)
 
     lake.drop(0)
-    lake.table(TABLE).sweep(0.0, time.time() + 1)
+    lake.table(TABLE).delete_unused(0.0, time.time() + 1)
 
     assert held(lake.at(1)) == {0: 2, 1: 2}
     assert lake.generations() == {1}
@@ -240,15 +240,15 @@ def test_workers_write_files_that_are_a_batch_once_it_is_entered(
     spark: SparkSession, lake: Lake
 ) -> None:
     lake.write(TABLE, 0, facts(spark, 0))
-    draft = lake.draft(TABLE, 1)
+    draft = lake.stage(TABLE, 1)
     files = []
     for _ in range(2):  # two tasks
-        writing = draft.begin(FACTS)
+        writing = draft.open_writer(FACTS)
         writing.add(drafted(1, (DAY, DAY + timedelta(1))))
         files += writing.close()
     assert batches(lake.read(spark, TABLE)) == {0: 2}
 
-    lake.enter(TABLE, 1, files, FACTS)
+    lake.commit(TABLE, 1, files, FACTS)
 
     assert batches(lake.read(spark, TABLE)) == {0: 2, 1: 8}
     assert batches(lake.read(spark, TABLE, days=(DAY, DAY))) == {0: 2, 1: 4}
@@ -259,13 +259,13 @@ def test_workers_write_files_that_are_a_batch_once_it_is_entered(
 
 def test_entered_again_it_is_as_the_last_time(lake: Lake) -> None:
     for batch in (7, 8):
-        writing = lake.draft(TABLE, 0).begin(FACTS)
+        writing = lake.stage(TABLE, 0).open_writer(FACTS)
         writing.add(drafted(batch))
-        lake.enter(TABLE, 0, writing.close(), FACTS)
+        lake.commit(TABLE, 0, writing.close(), FACTS)
 
     assert held(lake) == {8: 2}
 
-    lake.enter(TABLE, 0, [], FACTS)
+    lake.commit(TABLE, 0, [], FACTS)
     assert lake.table(TABLE).log.files() == []
 
 
@@ -277,9 +277,9 @@ def arrived(batch: int, streams: tuple[str, ...]) -> pa.Table:
 
 
 def keep(table: LakeTable, batch: int, streams: tuple[str, ...]) -> None:
-    writing = table.draft(batch).begin(FACTS)
+    writing = table.stage(batch).open_writer(FACTS)
     writing.add(arrived(batch, streams))
-    table.enter(batch, writing.close(), FACTS)
+    table.commit(batch, writing.close(), FACTS)
 
 
 def by_stream(lake: Lake) -> dict[str, set[str]]:

@@ -49,9 +49,9 @@ def data(tmp_path: Path) -> Path:
             "raw": [b"\x01\x02", bytes(59), None],
             "day": [date(2026, 11, 15)] * 3,
         }
-        writing = lake.draft(DEAD_LETTERS_TABLE, batch).begin(LETTERS)
+        writing = lake.stage(DEAD_LETTERS_TABLE, batch).open_writer(LETTERS)
         writing.add(pa.table(columns, LETTERS))
-        lake.table(DEAD_LETTERS_TABLE).enter(batch, writing.close(), LETTERS)
+        lake.table(DEAD_LETTERS_TABLE).commit(batch, writing.close(), LETTERS)
     return tmp_path
 
 

@@ -94,15 +94,15 @@ class TestCheckpoint:
 
 class TestProgress:
     def test_nothing_is_known_before_the_first_batch(self, tmp_path: Path) -> None:
-        assert FlowProgress(tmp_path, "tally").done() is None
+        assert FlowProgress(tmp_path, "tally").last_batch() is None
         assert FlowProgress(tmp_path, "tally").run_status() is None
 
     def test_the_last_batch_is_told_with_totals(self, tmp_path: Path) -> None:
         progress = FlowProgress(tmp_path, "tally")
-        progress.record(kept(0), 0.1, 0.2, 1000.0)
-        progress.record(kept(1, rows=50), 0.1, 0.4, 1001.0)
+        progress.record_batch(kept(0), 0.1, 0.2, 1000.0)
+        progress.record_batch(kept(1, rows=50), 0.1, 0.4, 1001.0)
 
-        done = progress.done()
+        done = progress.last_batch()
 
         assert done is not None
         assert (done.batch, done.rows, done.total_rows, done.total_batches) == (1, 50, 150, 2)
@@ -111,21 +111,23 @@ class TestProgress:
         assert done.newest == NOON.timestamp()
 
     def test_a_batch_is_as_far_behind_as_its_newest_message_is_old(self, tmp_path: Path) -> None:
-        done = FlowProgress(tmp_path, "tally").record(kept(0), 0.1, 0.2, NOON.timestamp() + 1.5)
+        done = FlowProgress(tmp_path, "tally").record_batch(
+            kept(0), 0.1, 0.2, NOON.timestamp() + 1.5
+        )
 
         assert done.behind == pytest.approx(1.5)
 
     def test_the_rate_is_of_late(self, tmp_path: Path) -> None:
         progress = FlowProgress(tmp_path, "tally")
         for second in range(300):
-            done = progress.record(kept(second, rows=1000), 0.1, 0.2, 1000.0 + second)
+            done = progress.record_batch(kept(second, rows=1000), 0.1, 0.2, 1000.0 + second)
         assert done.rate == pytest.approx(1000, rel=0.01)
         for second in range(300, 600):
-            done = progress.record(kept(second, rows=10), 0.1, 0.2, 1000.0 + second)
+            done = progress.record_batch(kept(second, rows=10), 0.1, 0.2, 1000.0 + second)
         assert done.rate == pytest.approx(10, rel=0.01)
 
     def test_a_state_has_its_reason(self, tmp_path: Path) -> None:
-        FlowProgress(tmp_path, "tally").enter(RunState.WAITING, 12.0, "no broker", 3)
+        FlowProgress(tmp_path, "tally").set_state(RunState.WAITING, 12.0, "no broker", 3)
 
         found = FlowProgress(tmp_path, "tally").run_status()
 
@@ -135,8 +137,8 @@ class TestProgress:
     def test_metrics_tell_the_same(self, tmp_path: Path) -> None:
         directory = FlowDirectory(tmp_path, "tally")
         progress = FlowProgress(directory.progress, "tally")
-        progress.enter(RunState.RUNNING, 1000.0)
-        progress.record(kept(4), 0.1, 0.2, NOON.timestamp() + 2)
+        progress.set_state(RunState.RUNNING, 1000.0)
+        progress.record_batch(kept(4), 0.1, 0.2, NOON.timestamp() + 2)
 
         found = flow_metrics(directory)
 

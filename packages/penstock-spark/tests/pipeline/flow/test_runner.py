@@ -41,12 +41,12 @@ def test_what_is_in_the_streams_is_in_all_three_layers_and_then_what_is_new(
     engine: FlowRunner, tally: Tally, directory: FlowDirectory, town: Town
 ) -> None:
     town.publish(150)
-    engine.once()
+    engine.run_available_now()
     assert tally.counts() == town.sent
     assert len(tally.marks()) >= 2
 
     town.publish(60)
-    engine.once()
+    engine.run_available_now()
 
     assert tally.counts() == town.sent
     assert in_lake(directory, SILVER) == town.sent
@@ -69,11 +69,11 @@ def test_without_its_checkpoint_it_goes_on_where_bronze_ends(
     engine: FlowRunner, tally: Tally, directory: FlowDirectory, town: Town
 ) -> None:
     town.publish(60)
-    engine.once()
+    engine.run_available_now()
     shutil.rmtree(directory.checkpoint)
     town.publish(60)
 
-    engine.once()
+    engine.run_available_now()
 
     assert tally.counts() == town.sent
     assert in_lake(directory, "bronze.messages") == town.sent
@@ -103,7 +103,7 @@ def test_it_follows_until_told_to_stop_and_finishes_its_batch(
     engine: FlowRunner, tally: Tally, directory: FlowDirectory, town: Town
 ) -> None:
     stop = threading.Event()
-    thread = threading.Thread(target=engine.follow, args=(stop,))
+    thread = threading.Thread(target=engine.run, args=(stop,))
     town.publish(60)
     thread.start()
     wait_for(lambda: sum(tally.counts().values()) == 60)
@@ -115,7 +115,7 @@ def test_it_follows_until_told_to_stop_and_finishes_its_batch(
 
     assert not thread.is_alive()
     assert FlowProgress(directory.progress, "tally").run_status().state is RunState.STOPPED  # type: ignore[union-attr]
-    done = FlowProgress(directory.progress, "tally").done()
+    done = FlowProgress(directory.progress, "tally").last_batch()
     assert done is not None
     assert (directory.checkpoint / "commits" / str(done.batch)).exists()
     assert not directory.locks.held(FlowLock.RUNNING)
@@ -138,7 +138,7 @@ def test_a_machine_that_is_busy_is_waited_for(
     monkeypatch.setattr(runner, "time", clock)
     town.publish(6)
 
-    engine.once()
+    engine.run_available_now()
 
     assert tally.counts() == town.sent
     assert not faults
@@ -149,7 +149,7 @@ def test_one_engine_at_a_time(engine: FlowRunner, directory: FlowDirectory) -> N
         directory.locks.hold(FlowLock.RUNNING),
         pytest.raises(ResourceLocked, match="it runs already"),
     ):
-        engine.once()
+        engine.run_available_now()
 
 
 def test_what_is_away_is_waited_for(
@@ -168,9 +168,9 @@ def test_what_is_away_is_waited_for(
 
     town.publish(60)
 
-    FlowRunner(spark, Away(tally.folder, tally.streams), directory, SourceOptions(town.url)).once(
-        SOON
-    )
+    FlowRunner(
+        spark, Away(tally.folder, tally.streams), directory, SourceOptions(town.url)
+    ).run_available_now(SOON)
 
     assert tally.counts() == town.sent
     run_status = FlowProgress(directory.progress, "tally").run_status()
@@ -198,7 +198,7 @@ def test_a_mistake_is_raised_after_a_few_tries(
     flow = Mistaken(tally.folder, tally.streams)
 
     with pytest.raises(KeyError, match="colour"):
-        FlowRunner(spark, flow, directory, SourceOptions(town.url)).once(SOON)
+        FlowRunner(spark, flow, directory, SourceOptions(town.url)).run_available_now(SOON)
 
     run_status = FlowProgress(directory.progress, "tally").run_status()
     assert run_status is not None
@@ -213,7 +213,7 @@ def test_a_broker_that_is_away_is_told(
     flow = replace(tally, sources=(StreamDeclaration("colours", "amq.topic", ("colours.#",)),))
 
     with pytest.raises(BrokerUnreachable, match="refused"):
-        FlowRunner(spark, flow, directory, nowhere).once(RetryPolicy(0.01, 0.01, 0.0))
+        FlowRunner(spark, flow, directory, nowhere).run_available_now(RetryPolicy(0.01, 0.01, 0.0))
 
 
 def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path
     stop, ready = threading.Event(), threading.Event()
     engine = FlowRunner(spark, flow, directory, SourceOptions(late.url))
     follow = {"patience": RetryPolicy(0.05, 0.1, float("inf")), "ready": ready.set}
-    thread = threading.Thread(target=engine.follow, args=(stop,), kwargs=follow)
+    thread = threading.Thread(target=engine.run, args=(stop,), kwargs=follow)
     thread.start()
     try:
         # More often than a fault that is not known to pass would be tried.
@@ -249,7 +249,7 @@ def test_status_tells_of_batches_lag_and_tables(
     engine: FlowRunner, tally: Tally, directory: FlowDirectory, town: Town
 ) -> None:
     town.publish(60)
-    engine.once()
+    engine.run_available_now()
     town.publish(5)
 
     found = flow_status(directory, town.url, time.time())

@@ -33,7 +33,7 @@ def overflow(way: Way, name: str) -> int:
     declare(way.url, name, **SMALL)
     for begin in range(0, 100_000, 100):
         publish(way.url, name, [b"x" * 500] * 100)
-        if first := way.streams.firsts([name])[name]:
+        if first := way.streams.first_offsets([name])[name]:
             return first
         assert begin < 5_000, "retention takes nothing"
     raise AssertionError
@@ -42,8 +42,8 @@ def overflow(way: Way, name: str) -> int:
 def test_the_end_is_behind_the_last_message(way: Way, name: str) -> None:
     stream(way.url, name, 7)
 
-    assert way.streams.ends([name], {}) == {name: 7}
-    assert way.streams.firsts([name]) == {name: 0}
+    assert way.streams.next_offsets([name], {}) == {name: 7}
+    assert way.streams.first_offsets([name]) == {name: 0}
 
 
 @pytest.mark.parametrize("count", [1, 1000, 3000])
@@ -51,7 +51,7 @@ def test_the_end_is_exact_however_messages_lie_in_chunks(way: Way, name: str, co
     stream(way.url, name, count)
 
     for _ in range(5):
-        assert way.streams.ends([name], {name: count}) == {name: count}
+        assert way.streams.next_offsets([name], {name: count}) == {name: count}
 
 
 def test_many_streams_are_asked_about_together(way: Way, name: str) -> None:
@@ -59,7 +59,7 @@ def test_many_streams_are_asked_about_together(way: Way, name: str) -> None:
     for each, count in sizes.items():
         stream(way.url, each, count)
 
-    ends = way.streams.ends(list(sizes), {})
+    ends = way.streams.next_offsets(list(sizes), {})
     assert {name: end or 0 for name, end in ends.items()} == sizes
 
 
@@ -76,24 +76,24 @@ def test_an_empty_stream_is_there_and_has_nothing(way: Way, name: str) -> None:
     declare(way.url, name)
 
     # Penstock tells where the first message will stand; AMQP has no words for it.
-    assert way.streams.ends([name], {})[name] in (0, None)
-    assert way.streams.firsts([name])[name] in (0, None)
+    assert way.streams.next_offsets([name], {})[name] in (0, None)
+    assert way.streams.first_offsets([name])[name] in (0, None)
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_stream_that_falls_silent_ends_where_it_did(way: Way, name: str) -> None:
     declare(way.url, name)
 
-    assert way.streams.ends([name], {name: 7})[name] in (0, 7)
+    assert way.streams.next_offsets([name], {name: 7})[name] in (0, 7)
 
 
 def test_a_stream_that_is_not_there_is_left_out(way: Way, name: str) -> None:
     stream(way.url, name, 2)
 
-    assert way.streams.ends([name, "nowhere"], {}) == {name: 2}
-    assert way.streams.firsts(["nowhere", name]) == {name: 0}
+    assert way.streams.next_offsets([name, "nowhere"], {}) == {name: 2}
+    assert way.streams.first_offsets(["nowhere", name]) == {name: 0}
     # And what was asked over the same connection before is none the worse for it.
-    assert way.streams.ends([name], {}) == {name: 2}
+    assert way.streams.next_offsets([name], {}) == {name: 2}
 
 
 def test_a_range_is_what_it_says_and_no_more(way: Way, name: str) -> None:
@@ -173,7 +173,7 @@ def test_a_range_that_ends_beyond_the_stream_comes_as_far_as_it_is(way: Way, nam
 def test_a_range_that_retention_has_eaten_into_begins_later(way: Way, name: str) -> None:
     first = overflow(way, name)
     publish(way.url, name, [b"one more"])
-    end = way.streams.ends([name], {})[name]
+    end = way.streams.next_offsets([name], {})[name]
     assert end is not None
 
     found = offsets(way, name, 0, end)
@@ -182,20 +182,20 @@ def test_a_range_that_retention_has_eaten_into_begins_later(way: Way, name: str)
     assert found[0] >= first
     assert found == sorted(set(found))
     assert found[-1] == end - 1
-    assert way.streams.lost(name, 0, found[0])
+    assert way.streams.is_data_loss(name, 0, found[0])
 
 
 def test_a_segment_that_begins_is_no_loss(way: Way, name: str) -> None:
     """RabbitMQ gives an offset to an entry of its own at the beginning of each."""
     declare(way.url, name, x_stream_max_segment_size_bytes=2000)
     publish(way.url, name, [b"x" * 500] * 300)
-    end = way.streams.ends([name], {})[name]
+    end = way.streams.next_offsets([name], {})[name]
     assert end is not None
 
     found = offsets(way, name, 0, end)
 
     assert len(found) == 300
-    assert not any(way.streams.lost(name, one + 1, next_) for one, next_ in pairwise(found))
+    assert not any(way.streams.is_data_loss(name, one + 1, next_) for one, next_ in pairwise(found))
 
 
 def test_a_moment_is_an_offset(way: Way, name: str) -> None:
@@ -204,9 +204,9 @@ def test_a_moment_is_an_offset(way: Way, name: str) -> None:
     between = int(time.time()) * 1000
     publish(way.url, name, numbered(2))
 
-    assert way.streams.at(name, between) == 3
-    assert way.streams.at(name, 0) == 0
-    assert way.streams.at(name, between + 10**9) == 5
+    assert way.streams.offset_at(name, between) == 3
+    assert way.streams.offset_at(name, 0) == 0
+    assert way.streams.offset_at(name, between + 10**9) == 5
 
 
 def test_reading_a_stream_that_is_not_there_says_so(way: Way, name: str) -> None:
@@ -216,4 +216,4 @@ def test_reading_a_stream_that_is_not_there_says_so(way: Way, name: str) -> None
     with pytest.raises(NotFound):
         offsets(way, name, 0, 3)
     with pytest.raises(NotFound):
-        way.streams.at(name, 0)
+        way.streams.offset_at(name, 0)

@@ -267,7 +267,7 @@ def _lay(root: Path, serial: str) -> None:
         for n, at in enumerate(times)
     ]
     lake = Lake.open(root, "hives")
-    draft = lake.draft("silver.reports", 0)
-    writing = draft.begin(SILVER_REPORT_SCHEMA)
+    draft = lake.stage("silver.reports", 0)
+    writing = draft.open_writer(SILVER_REPORT_SCHEMA)
     writing.add(pa.Table.from_pylist(rows, SILVER_REPORT_SCHEMA))
-    lake.enter("silver.reports", 0, writing.close(), SILVER_REPORT_SCHEMA)
+    lake.commit("silver.reports", 0, writing.close(), SILVER_REPORT_SCHEMA)

@@ -54,14 +54,14 @@ class Line:
 
     def batch(self, number: int, begin: int, end: int, generation: int = 0) -> FlowBatch:
         table = self.lake.table(MESSAGES_TABLE)
-        writing = table.draft(number).begin(MESSAGES_SCHEMA)
+        writing = table.stage(number).open_writer(MESSAGES_SCHEMA)
         writing.add(self._messages(begin, end, number))
         bronze_files = BronzeFiles(
-            table.folder, table.enter(number, writing.close(), MESSAGES_SCHEMA).files
+            table.folder, table.commit(number, writing.close(), MESSAGES_SCHEMA).files
         )
         messages = bronze_files.frame(self.spark, table)
         lake = self.lake.at(generation)
-        return FlowBatch(number, messages, bronze_files, end - begin, lake, aside=generation > 0)
+        return FlowBatch(number, messages, bronze_files, end - begin, lake, is_rebuild=generation > 0)
 
     def _messages(self, begin: int, end: int, batch: int) -> pa.Table:
         """As bronze has them."""

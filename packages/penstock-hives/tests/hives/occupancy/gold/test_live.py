@@ -51,7 +51,7 @@ def test_frames_at_a_broker_become_figures_at_the_broker(
     with blocking_client.connect(broker.url) as fabric:
         with fabric.subscribe("#", exchange="occupancy") as figures:
             asyncio.run(send(broker.url, fleet, 14))
-            engine.once()
+            engine.run_available_now()
             told: dict[int, dict[str, Any]] = {}
             while len(told) < len(fleet.hives):
                 message = figures.receive(timeout=30)
